@@ -46,7 +46,7 @@ OTHER_COMPONENTS = (
     ("Pulumi SDK for Python", "3.272.0", "PyPI"),
     ("Pulumi Kubernetes SDK for Python", "4.34.2", "PyPI"),
     ("Pulumi Kubernetes provider", "4.29.0", "on PATH, else skipped"),
-    ("llm-d endpoint picker and sidecar", "0.10.0", "on PATH, else skipped; they do not say it"),
+    ("llm-d endpoint picker and sidecar", "0.10.0", "on PATH, else skipped"),
 )
 """Components that no Go module here builds; a complete run checks the versions they report."""
 

@@ -130,13 +130,13 @@ def generated_picker(
     )
 
 
-KIND = "InferenceModelRewrite"
+KIND, OBJECTIVE = "InferenceModelRewrite", "InferenceObjective"
 DECISIONS = "llm_d_epp_model_rewrite_decisions_total"
 """What llm-d's picker counts; it has the metric of the inference extension, too."""
 DEFINITIONS = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
 
-def with_llm_d_rewrites(cluster: Cluster) -> str:
+def with_llm_d_kind(cluster: Cluster, kind: str = KIND) -> str:
     """Installs llm-d's kind and returns its definition's name.
 
     llm-d's module is not among the tools. Its definition (v0.10.0 `config/crd/bases`) differs from
@@ -145,7 +145,7 @@ def with_llm_d_rewrites(cluster: Cluster) -> str:
     (definition,) = [
         each
         for each in custom_resource_definitions("lws-0.9")
-        if each["spec"]["names"]["kind"] == KIND
+        if each["spec"]["names"]["kind"] == kind
     ]
     llm_d = {key: copy.deepcopy(definition[key]) for key in ("apiVersion", "kind", "spec")}
     llm_d["spec"]["group"] = "llm-d.ai"

@@ -8,7 +8,7 @@ from e2e import inputs, scheduling
 from e2e.harness import Cluster, Object
 from e2e.scheduling import Bound, Case
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
-from fusioninfer_pulumi.topology.capacity_model import pools_for_gpus
+from fusioninfer_pulumi.topology.capacity_model import build_pools
 
 TOPOLOGIES, MIXED = 40, 16
 GROUPED = 15
@@ -66,7 +66,7 @@ def test_pod_group_forms_schedule_measured_capacity(
         form: {**given, "spec": {**given["spec"], **layout}} for form, given in forms.items()
     }
     cases = {
-        (form, gpus): Case(f"{form} {gpus}", services[form], pools_for_gpus(gpus, 8))
+        (form, gpus): Case(f"{form} {gpus}", services[form], build_pools(gpus, 8))
         for form in forms
         for gpus in MEASURED[form]
     }

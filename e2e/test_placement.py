@@ -37,7 +37,7 @@ def role(name: str, replicas: int, nodes: int, gpus: int, **more: Any) -> Object
 
 def add(cluster: Cluster, inventory: InventoryArgs) -> None:
     for pool in inventory.pools:
-        labels = {**pool.labels, LABEL: inventory.selected_by(pool)}
+        labels = {**pool.labels, LABEL: inventory.selector_value(pool)}
         taints = [taint.model_dump(mode="json") for taint in pool.taints]
         cluster.add_nodes(
             pool.nodes, pool.accelerators, labels=labels, taints=taints, prefix=pool.name

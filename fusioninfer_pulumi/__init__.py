@@ -8,8 +8,8 @@ from typing import Any
 #: The version of this package and of the companion packages.
 __version__ = "0.3.0.dev0"
 
-# A name is loaded on first use: the command line reads manifests without Pulumi, and sets the
-# process up before pydantic is imported. Every other public name comes from `api`.
+# Names are imported on first use, because the command line does not need Pulumi and configures the
+# process before it imports pydantic. All other public names come from `api`.
 _PACKAGES = {
     "capacity_package": ("Placement", "place", "read_inventory", "read_placement"),
     "component": (
@@ -31,7 +31,7 @@ _PACKAGES = {
 
 
 def module_of(name: str) -> str | None:
-    """Return the module of a public name, None for other names."""
+    """Return the module that defines a public name, None for other names."""
     for module, names in _PACKAGES.items():
         if name in names:
             return module
@@ -52,11 +52,11 @@ def __getattr__(name: str) -> Any:
 
 
 def _public_names() -> list[str]:
-    """Every name that programs may use, sorted."""
+    """Return all public names, sorted."""
     models = importlib.import_module(f"{__name__}.api").public_types()
     dicts = [f"{name}Dict" for name in models if name.endswith("Args")]
-    listed = [name for names in _PACKAGES.values() for name in names]
-    return sorted([*models, *dicts, *listed])
+    package_names = [name for names in _PACKAGES.values() for name in names]
+    return sorted([*models, *dicts, *package_names])
 
 
 def __dir__() -> list[str]:

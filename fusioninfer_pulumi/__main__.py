@@ -1,4 +1,4 @@
-"""`python -m fusioninfer_pulumi`: the command line where its script is not on the path."""
+"""`python -m fusioninfer_pulumi`: the command line, if its script is not on the PATH."""
 
 import sys
 

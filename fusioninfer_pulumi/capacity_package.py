@@ -1,6 +1,6 @@
-"""What the package of the entry point `fusioninfer.capacity` adds: memory, sizes and placement.
+"""Interface to the package fusioninfer-capacity: memory estimates, sizes and placement.
 
-Loaded only for roles whose accelerators are known, and for the commands and names that need it.
+The package is found by its entry point `fusioninfer.capacity`, and loaded only when it is needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fusioninfer_pulumi.findings import Finding, Rule
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
 
 if TYPE_CHECKING:
-    # For type checkers alone: the package is found by its entry point.
+    # For type checkers only: the package is loaded by its entry point.
     from fusioninfer_capacity import Placement as Placement  # noqa: PLC0414  # a public name
     from fusioninfer_capacity import place as place  # noqa: PLC0414  # likewise
     from fusioninfer_capacity import read_inventory as read_inventory  # noqa: PLC0414  # likewise
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 GROUP = "fusioninfer.capacity"
 #: Public names of `fusioninfer_pulumi` that the package provides.
 NAMES = ("Placement", "place", "read_inventory", "read_placement")
-#: The end of a sentence about what needs the package.
+#: The end of a sentence whose subject needs the package.
 MISSING = f"needs the package fusioninfer-capacity: {install_command('capacity')}"
 
 CAPACITY_MISSING = Rule("capacity-missing")
@@ -39,21 +39,21 @@ class ModelLayout(Protocol):
 
     @property
     def tensor(self) -> int:
-        """Accelerators of each pod, which share each layer."""
+        """Accelerators per pod, among which each layer is split (tensor parallel size)."""
 
     @property
     def nodes(self) -> int:
-        """Pods of a replica, each with one stage of the layers."""
+        """Pods per replica, each with one pipeline stage."""
 
     @property
     def spread(self) -> bool:
-        """Whether experts are spread over the accelerators, not split."""
+        """Whether whole experts are distributed over the accelerators (expert parallelism)."""
 
     @property
     def copied_tensor(self) -> int | None:
-        """Accelerators of each copy of the attention, if copies span the nodes, not stages.
+        """Accelerators per copy of the attention, if replicas have copies instead of stages.
 
-        The copies share the experts. None if no such layout fits, or on one node.
+        The copies share the experts. None if no such layout fits, and on one node.
         """
 
     @property
@@ -62,7 +62,7 @@ class ModelLayout(Protocol):
 
 
 class PlacementResult(Protocol):
-    """Where services are placed."""
+    """The node pools chosen for services."""
 
     @property
     def services(self) -> Sequence[InferenceServiceArgs]:
@@ -70,35 +70,35 @@ class PlacementResult(Protocol):
 
     @property
     def findings(self) -> Mapping[int, Sequence[Finding]]:
-        """Findings by the index of the service that they concern; -1 for all."""
+        """Findings by the index of their service; -1 for findings about all services."""
 
     def to_json(self, index: int) -> Mapping[str, Any] | None:
-        """Where one service is placed; None for one that cannot be planned."""
+        """Return the placement of one service, None if the service cannot be planned."""
 
     def tables(self, index: int) -> Iterable[Any]:
-        """Renderables of `rich` with the placement of one service."""
+        """Return `rich` renderables with the placement of one service."""
 
     def pools_table(self) -> Any:
-        """A table of what is free in the pools."""
+        """Return a `rich` table of the pools' free accelerators."""
 
 
 class CapacityPackage(Protocol):
-    """The object that the entry point names."""
+    """The object that the entry point loads."""
 
     def check(
         self, plan: ServicePlan, args: InferenceServiceArgs
     ) -> tuple[Mapping[str, RoleMemory], Sequence[Finding]]:
-        """The memory of roles by their names, as far as it is known, and what is wrong with it."""
+        """Return memory estimates by role, of roles that can be estimated, and findings."""
 
     def inventory_findings(self, inventory: InventoryArgs) -> Sequence[Finding]:
-        """Return findings about an inventory that its models accept."""
+        """Check an inventory beyond its models' own rules."""
 
     def read_previous(self, source: str | None) -> Any:
-        """An earlier placement: the JSON of `plan --inventory` or `place`, at a path.
+        """Read an earlier placement: a file with the JSON of `plan --inventory` or `place`.
 
         Raises:
-            InvalidServiceError: It is something else.
-            OSError: It cannot be read.
+            InvalidServiceError: The file is not a placement.
+            OSError: The file cannot be read.
         """
 
     def place_services(
@@ -109,21 +109,21 @@ class CapacityPackage(Protocol):
         previous: Any,
         plans: Sequence[ServicePlan],
     ) -> PlacementResult:
-        """Choose a node pool for each role of several services."""
+        """Choose a node pool for each role of the services."""
 
     def layout(
         self, model: ModelArgs, accelerator: str, engine: str, length: int | None
     ) -> ModelLayout | str:
-        """Return the smallest layout for a model, or why none is known, as the end of a sentence.
+        """Return the smallest layout for a model, or the end of a sentence that says why none is.
 
-        `length` is that of the longest sequence, None for the model's own.
+        `length` is the longest sequence in tokens, None for the model's maximum.
         """
 
     def model_bytes(self, model: ModelArgs) -> int | None:
-        """Bytes of a model's weights, None where they are not known."""
+        """Return the bytes of a model's weights, None if unknown."""
 
     def model_names(self) -> Sequence[str]:
-        """The models that `size` knows."""
+        """Return the models that `size` knows."""
 
     def size_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command `size`."""
@@ -133,12 +133,12 @@ class CapacityPackage(Protocol):
 
     @property
     def place(self) -> Callable[..., Any]:
-        """The public function of this name; likewise the other public names."""
+        """The public function `place`; the other names in `NAMES` are attributes, too."""
 
 
 @cache
 def capacity() -> CapacityPackage | None:
-    """The installed package, None without one; of several the first by name."""
+    """Return the installed package, the first by name, or None."""
     return next((package for _, package in plugins(GROUP)), None)
 
 

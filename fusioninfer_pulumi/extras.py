@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 from typing import Any
 
-#: Where the packages come from until they are on PyPI.
+#: Source of the packages until they are on PyPI.
 ADDRESS = "git+https://github.com/fusioninfer/fusioninfer-pulumi"
-#: Whether the packages are on PyPI; pages and messages show where to install them from.
+#: Whether the packages are on PyPI: decides the install commands in pages and messages.
 ON_PYPI = False
-#: Groups of entry points.
+#: Groups of the companion packages' entry points.
 GROUPS = ("fusioninfer.importers", "fusioninfer.capacity")
-#: API groups that the package `importers` converts, for the message about a missing package.
+#: API groups that fusioninfer-importers converts, to suggest the package if it is missing.
 IMPORTED_GROUPS = (
     "modelplane.ai",
     "networking.serving.volcano.sh",
@@ -35,10 +35,10 @@ def install_command(package: str = "", extra: str = "") -> str:
 
 
 def plugins(group: str) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the object of each entry point of a group, sorted by name.
+    """Load the entry points of a group, and yield the name and object of each, sorted by name.
 
     Raises:
-        PluginError: A package is broken; the message names it.
+        PluginError: A package cannot be loaded; the message names it.
     """
     for entry_point in sorted(entry_points(group=group), key=lambda point: point.name):
         try:

@@ -13,7 +13,7 @@ from typing import Any
 from fusioninfer_pulumi.kube.labels import IGNORE_RULES
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
-_SHOWN = 80
+_MAX_VALUE_LENGTH = 80
 
 
 class Severity(str, enum.Enum):
@@ -26,28 +26,28 @@ class Severity(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Rule:
-    """A check's identity. Its texts and an example are in `rule_examples` (`rules.catalog`).
+    """A rule that findings name. Its texts and an example are in `rule_examples`.
 
     Attributes:
-        id: Id in words, which findings carry: `accelerators-too-few`.
+        id: Stable id, such as `accelerators-too-few`.
     """
 
     id: str
 
 
-#: Keys and list indexes of a field: `("roles", 1, "port")` is `roles[1].port`.
+#: Path of a field, as keys and list indexes: `("roles", 1, "port")` is `roles[1].port`.
 Location = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
 class Origin:
-    """File and position of a document; its text is used in messages.
+    """File of a document, and its position in the file.
 
-    `service.yaml`, `service.yaml#2` for the second document, `service.yaml#items[0]` for an item of
-    a `List`, `service.yaml#2.items[0]` for both; `service.yaml:12` where the line is known.
+    Messages show it as `service.yaml:12`, or without a line as `service.yaml`, `service.yaml#2` for
+    the second document, or `service.yaml#2.items[0]` for an item of a `List`.
 
     Attributes:
-        file: Path of a file, of a folder or of a project, as the user gave it; `<stdin>`.
+        file: Path of the file, folder or project as the user passed it, or `<stdin>`.
         document: Number of the document in the file.
         item: Index among the items of a `List`, None for other documents.
         line: Line in the file, None if unknown.
@@ -68,17 +68,17 @@ class Origin:
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem, or a remark, about one field of the input.
+    """A problem with a field of the input, or a remark about it.
 
     Attributes:
-        rule: Id of the rule, in words: `accelerators-too-few`. Stable: programs may compare it.
+        rule: Stable id of the rule, such as `accelerators-too-few`.
         severity: How severe it is.
-        location: Field as the user wrote it, relative to `spec` (`metadata.name` and `kind` lie
-            outside of it); empty for the whole document.
-        message: What is wrong, the value found, and what is allowed; one line.
-        frames: Stack frames of a user's program, one on each line below the message.
-        converted: Field of a converted service that the message is about, where the source manifest
-            has no such field: `location` is then the field from which it was converted.
+        location: The user's field, relative to `spec`, or starting with `metadata`, `kind` or
+            `apiVersion`; empty for the whole document.
+        message: What is wrong, the value found, and the fix, on one line.
+        frames: Stack frames of the user's program, printed below the message.
+        converted: Field of the converted service if the source manifest has no such field;
+            `location` is then the source field that was converted to it.
     """
 
     rule: str
@@ -109,30 +109,30 @@ class Finding:
         return replace(self, location=(*prefix, *self.location))
 
     def __post_init__(self) -> None:
-        # Messages quote untrusted input, and GitHub Actions runs lines that start with `::` as
-        # commands.
+        # Messages quote untrusted input, and GitHub Actions runs output lines that start with `::`
+        # as commands.
         if not self.message.isprintable():
             object.__setattr__(self, "message", one_line(self.message))
 
     def __str__(self) -> str:
         kind = "" if self.severity is Severity.ERROR else f"{self.severity.value}: "
-        place = f"{one_line(self.path)}: " if self.path else ""
-        below = "".join(f"\n  {one_line(frame)}" for frame in self.frames)
-        return f"{kind}{place}{self.text}{below}"
+        path = f"{one_line(self.path)}: " if self.path else ""
+        frames = "".join(f"\n  {one_line(frame)}" for frame in self.frames)
+        return f"{kind}{path}{self.text}{frames}"
 
 
-def with_rule(finding: Finding) -> str:
+def format_with_rule(finding: Finding) -> str:
     """Return a finding as text, with its rule in brackets."""
     return f"{finding} [{finding.rule}]" if finding.rule else str(finding)
 
 
 def one_line(text: str) -> str:
-    """Return a text with control characters escaped, which would break or colour a line."""
+    """Escape control characters, which could break or color a line."""
     if text.isprintable():
         return text
     return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in text
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
     )
 
 
@@ -152,19 +152,19 @@ def info(rule: Rule, location: Location, message: str) -> Finding:
 
 
 class InvalidServiceError(ValueError):
-    """Raised for an invalid input; its text has one line for each finding, with its rule.
+    """The input is invalid; the error's text has one line per finding, with its rule.
 
-    In a Pulumi program it is a `pulumi.RunError`, too, which Pulumi prints without a traceback.
+    If pulumi is imported, it is also a `pulumi.RunError`, which Pulumi prints without a traceback.
 
     Attributes:
         findings: Every finding of the rejected input.
-        titles: File or service of each finding, in the same order; empty if it is unknown.
+        titles: File or service of each finding, in the same order; empty strings if unknown.
     """
 
     def __new__(cls, *_: object) -> InvalidServiceError:
-        """Return the error, which is a `RunError` of Pulumi if that is imported."""
+        """Return an instance that is also a `pulumi.RunError` if pulumi is imported."""
         if cls is InvalidServiceError and "pulumi" in sys.modules:
-            return super().__new__(_program_error())
+            return super().__new__(_run_error_type())
         return super().__new__(cls)
 
     def __init__(self, findings: Sequence[Finding], title: str | Sequence[str] = "") -> None:
@@ -172,14 +172,16 @@ class InvalidServiceError(ValueError):
         self.titles = (title,) * len(findings) if isinstance(title, str) else tuple(title)
         super().__init__(
             "\n".join(
-                f"{one_line(source)}: {with_rule(finding)}" if source else with_rule(finding)
-                for source, finding in zip(self.titles, self.findings, strict=True)
+                f"{one_line(title)}: {format_with_rule(finding)}"
+                if title
+                else format_with_rule(finding)
+                for title, finding in zip(self.titles, self.findings, strict=True)
             )
         )
 
 
 @functools.cache
-def _program_error() -> type[InvalidServiceError]:
+def _run_error_type() -> type[InvalidServiceError]:
     bases = (InvalidServiceError, sys.modules["pulumi"].RunError)
     return type(InvalidServiceError.__name__, bases, {"__module__": __name__})
 
@@ -190,7 +192,7 @@ def errors(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def closest_name(key: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known key that is most similar to an unknown one, None if none is."""
+    """Return the known name that is most similar to `key`, None if none is similar enough."""
     import difflib  # noqa: PLC0415  # start-up time: most manifests have no unknown key
 
     lowered = {name.lower(): name for name in sorted(known)}
@@ -198,27 +200,27 @@ def closest_name(key: str, known: Iterable[str], cutoff: float = 0.6) -> str | N
     return lowered[close[0]] if close else None
 
 
-def shown(value: Any) -> str:
-    """Return a value for a message: JSON, shortened, never an object's address."""
+def show(value: Any) -> str:
+    """Format a value for a message: shortened JSON, never an object's address."""
     if is_output(value):
         return "a pulumi Output"
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
         text = f"a {type(value).__name__}"
-    # A lone surrogate cannot be encoded: libraries that print the message would fail.
+    # Lone surrogates are escaped, because they cannot be encoded when the message is printed.
     text = one_line(text)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 1]}…"
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
-    """Return the first names of a list, and how many more there are."""
+def list_names(names: Sequence[str], most: int = 3) -> str:
+    """Join names with commas; after `most` of them only say how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def format_path(location: Location) -> str:
-    """Write a location: `("roles", 1, "port")` is `roles[1].port`."""
+    """Format a location: `("roles", 1, "port")` is `roles[1].port`."""
     text = ""
     for part in location:
         if isinstance(part, int) or any(character in part for character in "./[] "):

@@ -118,7 +118,7 @@ class FakeCluster(KubernetesApi):
         api = match["core"] or match["version"]
         if match["plural"] is None:
             return self._resources(api)
-        found = [
+        result = [
             item
             for item in self.objects_stored
             if item["apiVersion"] == api
@@ -127,8 +127,8 @@ class FakeCluster(KubernetesApi):
             and match["name"] in (None, item["metadata"]["name"])
         ]
         if match["name"] is None:
-            return 200, {"items": found}
-        return (200, found[0]) if found else (404, {})
+            return 200, {"items": result}
+        return (200, result[0]) if result else (404, {})
 
     def _groups(self) -> list[Object]:
         versions: dict[str, list[Object]] = {}
@@ -137,8 +137,8 @@ class FakeCluster(KubernetesApi):
             if group:
                 versions.setdefault(group, []).append({"version": version})
         return [
-            {"name": group, "preferredVersion": each[0], "versions": each}
-            for group, each in versions.items()
+            {"name": group, "preferredVersion": item[0], "versions": item}
+            for group, item in versions.items()
         ]
 
     def _resources(self, api: str) -> Reply:

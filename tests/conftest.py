@@ -84,15 +84,15 @@ def output() -> Iterator[Callable[[Any], Any]]:
     """Makes real Pulumi Outputs in an event loop of the test's own."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    made: list[Any] = []
+    result: list[Any] = []
 
     def make(value: Any, *, secret: bool = False) -> Any:
-        made.append(pulumi.Output.secret(value) if secret else pulumi.Output.from_input(value))
-        return made[-1]
+        result.append(pulumi.Output.secret(value) if secret else pulumi.Output.from_input(value))
+        return result[-1]
 
     yield make
-    for each in made:
-        loop.run_until_complete(each.future())
+    for item in result:
+        loop.run_until_complete(item.future())
     while pending := asyncio.all_tasks(loop):
         loop.run_until_complete(asyncio.gather(*pending))
     asyncio.set_event_loop(None)

@@ -19,7 +19,7 @@ import yaml
 from samples import SHORT, Manifest, changed
 from yaml_files import Dumper, read
 
-from fusioninfer_pulumi.findings import Severity, with_rule
+from fusioninfer_pulumi.findings import Severity, format_with_rule
 from fusioninfer_pulumi.loading.validate import plan_document, validate_document
 
 FOLDER = Path(__file__).parent / "findings"
@@ -48,7 +48,7 @@ class Case:
         _, findings = plan_document(validate_document(self.manifest))
         return {
             key: [
-                with_rule(finding)
+                format_with_rule(finding)
                 for finding in findings
                 if finding.severity in SEVERITIES[key]
                 and (self.every_rule or finding.rule not in SHORT)

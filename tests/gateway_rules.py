@@ -28,8 +28,8 @@ def at(value: str, kind: str | None = None) -> Spec:
 
 
 def rewritten(path: Spec, *matches: Spec) -> Spec:
-    given = {"matches": list(matches)} if matches else {}
-    return rule(filters=[{"type": "URLRewrite", "urlRewrite": {"path": path}}], **given)
+    fields = {"matches": list(matches)} if matches else {}
+    return rule(filters=[{"type": "URLRewrite", "urlRewrite": {"path": path}}], **fields)
 
 
 def mirrored(**fields: Any) -> Spec:

@@ -45,10 +45,10 @@ def mutants(value: Any, within: Path = ()) -> st.SearchStrategy[Any]:
         value: What is copied.
         within: The place below which values change.
     """
-    held = value
+    kept = value
     for part in within:
-        held = held[part]
-    found = [(*within, *place) for place in places(held)]
+        kept = kept[part]
+    result = [(*within, *place) for place in places(kept)]
     return st.builds(
-        lambda at, to: changed(value, at, to), st.sampled_from(found), st.sampled_from(JUNK)
+        lambda at, to: changed(value, at, to), st.sampled_from(result), st.sampled_from(JUNK)
     )

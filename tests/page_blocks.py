@@ -60,12 +60,14 @@ def blocks(page: Path) -> list[Block]:
     return [
         Block(
             name,
-            text.count("\n", 0, found.start()) + 1,
-            found["language"],
-            found["title"] or "",
-            "".join(line.removeprefix(found["indent"]) for line in found["text"].splitlines(True)),
+            text.count("\n", 0, findings.start()) + 1,
+            findings["language"],
+            findings["title"] or "",
+            "".join(
+                line.removeprefix(findings["indent"]) for line in findings["text"].splitlines(True)
+            ),
         )
-        for found in _BLOCK.finditer(text)
+        for findings in _BLOCK.finditer(text)
     ]
 
 
@@ -81,7 +83,7 @@ def commands(block: Block) -> Iterator[Command]:
     """Yield the commands of a console block."""
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         line, *printed = part.rstrip("\n").split("\n")
-        yield Command(line, tuple(each.rstrip() for each in printed))
+        yield Command(line, tuple(item.rstrip() for item in printed))
 
 
 def matches(shown: tuple[str, ...], printed: list[str]) -> bool:
@@ -110,7 +112,7 @@ def copy_template(words: list[str], folder: Path) -> None:
     """Copy a template as `pulumi new` does."""
     name, (template,) = words[words.index("--name") + 1], [w for w in words if "templates/" in w]
     source = ROOT / "templates" / template.rpartition("/")[2]
-    for each in source.iterdir():
-        if each.is_file():
-            text = each.read_text(encoding="utf-8").replace("${PROJECT}", name)
-            (folder / each.name).write_text(text, encoding="utf-8")
+    for item in source.iterdir():
+        if item.is_file():
+            text = item.read_text(encoding="utf-8").replace("${PROJECT}", name)
+            (folder / item.name).write_text(text, encoding="utf-8")

@@ -6,7 +6,7 @@ from typing import Any
 
 from samples import plan_of, role, service, template
 
-from fusioninfer_pulumi.plan.service_objects import workloads
+from fusioninfer_pulumi.plan.service_objects import render_workloads
 
 Manifest = dict[str, Any]
 
@@ -47,46 +47,46 @@ def pair(
 
 def leader(manifest: Manifest, name: str = "decode") -> Manifest:
     """Pod template of a role's leaders."""
-    (found, *_) = (
+    (item, *_) = (
         workload
-        for workload in workloads(plan_of(manifest))
+        for workload in render_workloads(plan_of(manifest))
         if workload["metadata"]["labels"].get("fusioninfer.io/role-name") == name
     )
-    body = found["spec"]["leaderWorkerTemplate"]
-    made: Manifest = body.get("leaderTemplate") or body["workerTemplate"]
-    return made
+    body = item["spec"]["leaderWorkerTemplate"]
+    result: Manifest = body.get("leaderTemplate") or body["workerTemplate"]
+    return result
 
 
 def worker(manifest: Manifest, name: str = "decode") -> Manifest:
     """Pod template of a role's workers."""
-    for workload in workloads(plan_of(manifest)):
+    for workload in render_workloads(plan_of(manifest)):
         if workload["metadata"]["labels"].get("fusioninfer.io/role-name") == name:
-            made: Manifest = workload["spec"]["leaderWorkerTemplate"]["workerTemplate"]
-            return made
+            result: Manifest = workload["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+            return result
     raise AssertionError(f"no role {name}")
 
 
 def serving(template: Manifest) -> Manifest:
     """The serving container of a pod template."""
-    (found, *_) = template["spec"]["containers"]
-    made: Manifest = found
-    return made
+    (container, *_) = template["spec"]["containers"]
+    result: Manifest = container
+    return result
 
 
 def sidecar(template: Manifest) -> Manifest | None:
     """The sidecar of a pod template, None without one."""
     for container in template["spec"].get("initContainers") or ():
         if container["name"] == "pd-sidecar":
-            made: Manifest = container
-            return made
+            result: Manifest = container
+            return result
     return None
 
 
 def its_sidecar(manifest: Manifest) -> Manifest:
     """The sidecar of a service's decode leaders."""
-    found = sidecar(leader(manifest))
-    assert found is not None, "there is one"
-    return found
+    result = sidecar(leader(manifest))
+    assert result is not None, "there is one"
+    return result
 
 
 def transfer(**more: Any) -> Manifest:

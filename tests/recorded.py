@@ -14,10 +14,10 @@ def urn(logical: str, kind: str = LWS) -> str:
 def recorded(
     name: Any, *, index: str | None = None, owner: str | None = "svc", namespace: str = ""
 ) -> dict[str, Any]:
-    own = {"fusioninfer.io/service": owner, "fusioninfer.io/role-name": "inference"}
+    fields = {"fusioninfer.io/service": owner, "fusioninfer.io/role-name": "inference"}
     if owner is None:
-        own = {}
+        fields = {}
     if index is not None:
-        own["fusioninfer.io/replica-index"] = index
+        fields["fusioninfer.io/replica-index"] = index
     where = {"namespace": namespace} if namespace else {}
-    return {"type": LWS, "outputs": {"metadata": {"name": name, **where, "labels": own}}}
+    return {"type": LWS, "outputs": {"metadata": {"name": name, **where, "labels": fields}}}

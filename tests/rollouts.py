@@ -19,19 +19,19 @@ def plans(draw: st.DrawFn) -> ServicePlan:
     roles, minima = [], {}
     for index in range(draw(st.integers(1, 3))):
         name, replicas = f"role{index}", draw(st.integers(0, 12))
-        own: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if draw(st.booleans()):
             limit = st.integers(1, 6) | st.integers(1, 100).map("{}%".format)
-            own["rollout"] = {
+            fields["rollout"] = {
                 "strategy": draw(st.sampled_from(STRATEGIES)),
                 "maxUnavailable": draw(limit),
                 "partition": draw(st.integers(0, 13)),
             }
         if draw(st.booleans()):
-            own["multinode"] = nodes(2, launcher="none")
+            fields["multinode"] = nodes(2, launcher="none")
         if draw(st.booleans()):
             minima[name] = draw(st.integers(0, replicas))
-        roles.append(role(name, replicas=replicas, **own))
+        roles.append(role(name, replicas=replicas, **fields))
     scheduling = {"gangPolicy": {"minRoleReplicas": minima}} if minima else {}
     return plan_of(
         service(
@@ -50,10 +50,10 @@ def grouped_plans(draw: st.DrawFn) -> ServicePlan:
     roles, minima = [], {}
     for index in range(draw(st.integers(1, 3))):
         name, replicas = f"role{index}", draw(st.integers(0, 9))
-        own: dict[str, Any] = {"multinode": nodes(2, launcher="none")} if index == 0 else {}
+        fields: dict[str, Any] = {"multinode": nodes(2, launcher="none")} if index == 0 else {}
         if draw(st.booleans()):
             minima[name] = draw(st.integers(0, replicas))
-        roles.append(role(name, replicas=replicas, **own))
+        roles.append(role(name, replicas=replicas, **fields))
     scheduling = {"gangPolicy": {"minRoleReplicas": minima}} if minima else {}
     rollout = {
         "level": "Group",

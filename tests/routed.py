@@ -36,13 +36,13 @@ def pair(*more: Manifest, **fields: Any) -> Manifest:
 
 def objects(manifest: Manifest, kind: str) -> list[Manifest]:
     """All objects of a kind."""
-    return [each for each in rendered(manifest) if each["kind"] == kind]
+    return [item for item in rendered(manifest) if item["kind"] == kind]
 
 
 def only(manifest: Manifest, kind: str) -> Manifest:
     """The one object of a kind."""
-    (found,) = objects(manifest, kind)
-    return found
+    (item,) = objects(manifest, kind)
+    return item
 
 
 def picker_container(manifest: Manifest) -> Manifest:

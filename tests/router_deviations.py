@@ -26,8 +26,8 @@ def deviation(function: Deviation) -> Deviation:
 
 
 def of(objects: Objects, kind: str) -> dict[str, Any]:
-    (found,) = [manifest for manifest in objects if manifest["kind"] == kind]
-    return found
+    (item,) = [manifest for manifest in objects if manifest["kind"] == kind]
+    return item
 
 
 def service_of(document: Objects) -> str:
@@ -50,15 +50,15 @@ def container(document: Objects) -> dict[str, Any]:
 
 
 @deviation
-def example_3_is_completed_like_example_1(document: Objects, ours: Objects) -> None:
+def example_3_gets_the_same_objects_as_example_1(document: Objects, ours: Objects) -> None:
     if not is_pair(document):
         return
     (complete,) = [
-        each
-        for each in yaml.safe_load_all(
+        item
+        for item in yaml.safe_load_all(
             text("example-1").replace("my-service", "disaggregated-llm-service")
         )
-        if each["kind"] == "Deployment"
+        if item["kind"] == "Deployment"
     ]
     document[document.index(of(document, "Deployment"))] = complete
     service = of(document, "Service")
@@ -68,16 +68,16 @@ def example_3_is_completed_like_example_1(document: Objects, ours: Objects) -> N
 
 
 @deviation
-def prefill_and_decode_use_the_llmd_picker(document: Objects, ours: Objects) -> None:
+def prefill_and_decode_use_llmds_endpoint_picker(document: Objects, ours: Objects) -> None:
     if is_pair(document):
         container(document)["image"] = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 
 
 @deviation
-def the_picker_configuration_is_a_file(document: Objects, ours: Objects) -> None:
+def the_configuration_is_a_file(document: Objects, ours: Objects) -> None:
     if not is_pair(document):
         return
-    (shown,) = [each for each in document if each["kind"] == "EndpointPickerConfig"]
+    (shown,) = [item for item in document if item["kind"] == "EndpointPickerConfig"]
     profiles = [
         {"name": name, "plugins": [{"pluginRef": f"{name}-pods"},
                                    {"pluginRef": "max-score-picker"},
@@ -113,7 +113,7 @@ def the_picker_configuration_is_a_file(document: Objects, ours: Objects) -> None
 
 
 @deviation
-def strategies_score_load(document: Objects, ours: Objects) -> None:
+def strategies_also_score_load(document: Objects, ours: Objects) -> None:
     data = of(document, "ConfigMap")["data"]
     for key, written in data.items():
         config = yaml.safe_load(written)
@@ -139,7 +139,7 @@ def strategies_score_load(document: Objects, ours: Objects) -> None:
 
 
 @deviation
-def pairs_have_one_pair_revision(document: Objects, ours: Objects) -> None:
+def prefill_and_decode_pods_have_the_label_pairrevision(document: Objects, ours: Objects) -> None:
     if not is_pair(document):
         return
     name = "prefill-pods-of-the-pair-revision"
@@ -169,24 +169,24 @@ def the_route_references_the_pool(document: Objects, ours: Objects) -> None:
 
 
 @deviation
-def streams_have_no_timeout(document: Objects, ours: Objects) -> None:
+def the_route_has_no_request_timeout(document: Objects, ours: Objects) -> None:
     for rule in of(document, "HTTPRoute")["spec"]["rules"]:
         rule["timeouts"] = {"request": "0s"}
 
 
 @deviation
-def the_pool_contains_leaders_only(document: Objects, ours: Objects) -> None:
+def the_inferencepool_contains_only_leaders(document: Objects, ours: Objects) -> None:
     selector = of(document, "InferencePool")["spec"]["selector"]
     selector["matchLabels"]["leaderworkerset.sigs.k8s.io/worker-index"] = "0"
 
 
 @deviation
-def the_gateway_fails_open(document: Objects, ours: Objects) -> None:
+def failuremode_is_failopen(document: Objects, ours: Objects) -> None:
     of(document, "InferencePool")["spec"]["endpointPickerRef"]["failureMode"] = "FailOpen"
 
 
 @deviation
-def the_picker_has_a_serviceaccount_and_a_role(document: Objects, ours: Objects) -> None:
+def the_endpoint_picker_has_a_serviceaccount(document: Objects, ours: Objects) -> None:
     name = f"{service_of(document)}-epp"
     read = ["get", "list", "watch"]
     groups = ["inference.networking.x-k8s.io", *(["llm-d.ai"] if is_pair(document) else [])]
@@ -212,9 +212,9 @@ def the_picker_has_a_serviceaccount_and_a_role(document: Objects, ours: Objects)
 @deviation
 def router_objects_have_a_namespace_and_labels(document: Objects, ours: Objects) -> None:
     role = "router" if is_pair(document) else "gateway"
-    for each in document:
-        each["metadata"]["namespace"] = "default"
-        each["metadata"]["labels"] = {
+    for item in document:
+        item["metadata"]["namespace"] = "default"
+        item["metadata"]["labels"] = {
             f"{PREFIX}service": service_of(document),
             f"{PREFIX}component-type": "router",
             f"{PREFIX}role-name": role,
@@ -222,7 +222,7 @@ def router_objects_have_a_namespace_and_labels(document: Objects, ours: Objects)
 
 
 @deviation
-def picker_pods_are_selected_by_two_labels(document: Objects, ours: Objects) -> None:
+def the_endpoint_picker_is_selected_by_two_labels(document: Objects, ours: Objects) -> None:
     component = {f"{PREFIX}component-type": "router"}
     deployment = of(document, "Deployment")["spec"]
     deployment["selector"]["matchLabels"] |= component
@@ -231,7 +231,7 @@ def picker_pods_are_selected_by_two_labels(document: Objects, ours: Objects) -> 
 
 
 @deviation
-def all_picker_arguments_are_explicit(document: Objects, ours: Objects) -> None:
+def all_endpoint_picker_arguments_are_explicit(document: Objects, ours: Objects) -> None:
     more = [
         "--pool-group=inference.networking.k8s.io",
         "--grpc-port=9002",
@@ -246,20 +246,29 @@ def all_picker_arguments_are_explicit(document: Objects, ours: Objects) -> None:
     ]
     if not is_pair(document):
         more.append("--kv-cache-usage-percentage-metric=vllm:kv_cache_usage_perc")
-    for each in (document, ours):
-        container(each)["args"] = sorted(
-            [*container(each)["args"], *(more if each is document else ())]
+    for item in (document, ours):
+        container(item)["args"] = sorted(
+            [*container(item)["args"], *(more if item is document else ())]
         )
 
 
 @deviation
-def probes_use_liveness_and_readiness(document: Objects, ours: Objects) -> None:
+def probes_use_the_services_liveness_and_readiness(document: Objects, ours: Objects) -> None:
     for name in ("liveness", "readiness"):
         container(document)[f"{name}Probe"]["grpc"]["service"] = name
 
 
 @deviation
-def picker_pods_pass_the_restricted_profile(document: Objects, ours: Objects) -> None:
+def the_endpoint_picker_is_ready_once_it_listens(document: Objects, ours: Objects) -> None:
+    container(document)["startupProbe"] = {
+        "tcpSocket": {"port": 9002},
+        "periodSeconds": 1,
+        "failureThreshold": 120,
+    }
+
+
+@deviation
+def endpoint_picker_pods_pass_the_restricted_profile(document: Objects, ours: Objects) -> None:
     pod(document)["securityContext"] = {
         "runAsNonRoot": True,
         "seccompProfile": {"type": "RuntimeDefault"},
@@ -275,7 +284,7 @@ def picker_pods_pass_the_restricted_profile(document: Objects, ours: Objects) ->
 
 
 @deviation
-def a_new_configuration_restarts_the_picker(document: Objects, ours: Objects) -> None:
+def a_new_configuration_restarts_the_endpoint_picker(document: Objects, ours: Objects) -> None:
     key = f"{PREFIX}config-checksum"
     mine = of(ours, "Deployment")["spec"]["template"]["metadata"].get("annotations", {})
     # A hash: only its form is known beforehand.
@@ -284,7 +293,7 @@ def a_new_configuration_restarts_the_picker(document: Objects, ours: Objects) ->
 
 
 @deviation
-def a_new_picker_starts_before_the_old_one_stops(document: Objects, ours: Objects) -> None:
+def a_new_endpoint_picker_starts_before_the_old_one_stops(document: Objects, ours: Objects) -> None:
     of(document, "Deployment")["spec"]["strategy"] = {
         "type": "RollingUpdate",
         "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
@@ -292,7 +301,7 @@ def a_new_picker_starts_before_the_old_one_stops(document: Objects, ours: Object
 
 
 @deviation
-def the_picker_finishes_its_streams(document: Objects, ours: Objects) -> None:
+def a_deleted_endpoint_picker_keeps_serving_for_a_minute(document: Objects, ours: Objects) -> None:
     pod(document)["terminationGracePeriodSeconds"] = 130
     container(document)["lifecycle"] = {"preStop": {"sleep": {"seconds": 60}}}
 
@@ -306,14 +315,14 @@ def metrics_are_off(document: Objects, ours: Objects) -> None:
 
 
 @deviation
-def the_picker_port_names_its_protocol(document: Objects, ours: Objects) -> None:
+def the_endpoint_pickers_port_has_an_appprotocol(document: Objects, ours: Objects) -> None:
     for port in of(document, "Service")["spec"]["ports"]:
         if port["name"] == "grpc-ext-proc":
             port["appProtocol"] = "http2"
 
 
 @deviation
-def sidecars_read_their_pool(document: Objects, ours: Objects) -> None:
+def sidecars_may_read_their_pool(document: Objects, ours: Objects) -> None:
     if is_pair(document):
         name = f"{service_of(document)}-sidecar"
         rights = [manifest for manifest in ours if manifest["metadata"]["name"] == name]

@@ -19,34 +19,36 @@ Manifest = dict[str, Any]
 def state_of(manifest: Manifest, component: str = "svc") -> dict[str, Any]:
     """Returns the stack's state after an update that created a service."""
     name = manifest["metadata"]["name"]
-    found: dict[str, Any] = {}
-    for each in of_kind(rendered(manifest), "LeaderWorkerSet"):
-        logical = component + each["metadata"]["name"][len(name) :]
-        outputs = {"metadata": each["metadata"], "spec": each["spec"]}
-        found[urn(logical)] = {"type": LWS, "outputs": outputs}
-    return found
+    findings: dict[str, Any] = {}
+    for item in of_kind(rendered(manifest), "LeaderWorkerSet"):
+        logical = component + item["metadata"]["name"][len(name) :]
+        outputs = {"metadata": item["metadata"], "spec": item["spec"]}
+        findings[urn(logical)] = {"type": LWS, "outputs": outputs}
+    return findings
 
 
 def refused(engine: Any, old: Manifest, new: Manifest) -> list[str]:
     """Returns the errors of an edit; asserts that the component and `diff` give the same."""
     engine.state = state_of(old)
-    told: list[str] = []
+    expected: list[str] = []
     plans = plan_of(old), plan_of(new)
     before, after = map(render, plans)
 
     def program() -> None:
-        told.extend(map(str, check_update(plans[1], after, find_stack_lws("svc", plans[1]))))
+        expected.extend(map(str, check_update(plans[1], after, find_stack_lws("svc", plans[1]))))
 
     engine.run(program)
     notes = compare(before, after, plans=([plans[0]], [plans[1]])).notes
-    assert [note for note in notes if note.startswith("error: ")] == [f"error: {e}" for e in told]
-    return told
+    assert [note for note in notes if note.startswith("error: ")] == [
+        f"error: {e}" for e in expected
+    ]
+    return expected
 
 
 def changed(engine: Any, old: Manifest, new: Manifest, *starts: str) -> None:
     """Asserts how each error starts, or that there is none."""
-    told = refused(engine, old, new)
-    assert len(told) == len(starts), told
-    for each, start in zip(told, starts, strict=True):
-        if not each.startswith(start):
-            pytest.fail(each)
+    findings = refused(engine, old, new)
+    assert len(findings) == len(starts), findings
+    for item, start in zip(findings, starts, strict=True):
+        if not item.startswith(start):
+            pytest.fail(item)

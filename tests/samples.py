@@ -20,8 +20,8 @@ def container(name: str = "vllm", gpus: Any = None, **more: Any) -> Manifest:
     """A vLLM container; without `gpus` it is built for processors, and asks for CPU only."""
     limits = {"cpu": "1"} if gpus is None else {"nvidia.com/gpu": gpus}
     built = "-cpu" if gpus is None else ""
-    given = {"image": f"vllm/vllm-openai:v0.11.0{built}", "args": ["--model", "m"]}
-    return {"name": name, **given, "resources": {"limits": limits}, **more}
+    value = {"image": f"vllm/vllm-openai:v0.11.0{built}", "args": ["--model", "m"]}
+    return {"name": name, **value, "resources": {"limits": limits}, **more}
 
 
 def template(*containers: Any, metadata: Any = None, **spec: Any) -> Manifest:
@@ -64,7 +64,7 @@ def service(*roles: Any, metadata: Any = None, name: Any = "svc", **spec: Any) -
 def changed(manifest: Manifest, fields: Mapping[str, Any]) -> Manifest:
     """Sets fields of a manifest by their paths in findings; null removes one."""
     for path, value in fields.items():
-        *parents, last = catalog._location(path)
+        *parents, last = catalog._parse_path(path)
         holder: Any = manifest
         for part, following in zip(parents, [*parents[1:], last], strict=True):
             if part not in (range(len(holder)) if isinstance(holder, list) else holder):
@@ -123,7 +123,7 @@ def can_be_written(value: Any) -> bool:
 
 def kinds(manifest: Manifest) -> list[str]:
     """Kind and name of all objects of a manifest, in apply order."""
-    return [f"{each['kind']}/{each['metadata']['name']}" for each in rendered(manifest)]
+    return [f"{item['kind']}/{item['metadata']['name']}" for item in rendered(manifest)]
 
 
 def of_kind(objects: Iterable[Manifest], kind: str) -> list[Manifest]:
@@ -133,18 +133,18 @@ def of_kind(objects: Iterable[Manifest], kind: str) -> list[Manifest]:
 
 def pod_templates(manifest: Manifest) -> list[Manifest]:
     """Every pod template of all LeaderWorkerSets of a manifest."""
-    found = []
-    for each in rendered(manifest):
-        if each["kind"] == "LeaderWorkerSet":
-            body = each["spec"]["leaderWorkerTemplate"]
-            found += [body[key] for key in ("leaderTemplate", "workerTemplate") if key in body]
-    return found
+    findings = []
+    for item in rendered(manifest):
+        if item["kind"] == "LeaderWorkerSet":
+            body = item["spec"]["leaderWorkerTemplate"]
+            findings += [body[key] for key in ("leaderTemplate", "workerTemplate") if key in body]
+    return findings
 
 
 def serving_containers(manifest: Manifest) -> list[Manifest]:
     """The serving container of every pod template."""
-    found = [each["spec"]["containers"] for each in pod_templates(manifest)]
-    return [next(c for c in each if c["name"] == "vllm") for each in found]
+    result = [pod_template["spec"]["containers"] for pod_template in pod_templates(manifest)]
+    return [next(c for c in finding if c["name"] == "vllm") for finding in result]
 
 
 def assert_told(findings: Sequence[Finding]) -> None:
@@ -171,7 +171,7 @@ def rules(manifest: Any, *severities: Severity) -> list[tuple[str, str]]:
     """Returns rule and location of the findings of a manifest, of these severities or all."""
     _, findings = plan_document(validate_document(manifest))
     chosen = [finding for finding in findings if not severities or finding.severity in severities]
-    return [(each.rule, each.path) for each in chosen]
+    return [(item.rule, item.path) for item in chosen]
 
 
 def problems(manifest: Any) -> list[str]:

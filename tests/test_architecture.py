@@ -40,15 +40,15 @@ def package(path: Path) -> str:
 @cache
 def imports(path: Path) -> frozenset[str]:
     """Every module that a file imports, at its top or inside of functions."""
-    found: set[str] = set()
+    findings: set[str] = set()
     for node in nodes(path):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            findings.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             assert node.module is not None
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return frozenset(found)
+            findings.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(findings)
 
 
 def roots(path: Path) -> set[str]:
@@ -56,19 +56,19 @@ def roots(path: Path) -> set[str]:
 
 
 def packages_of(path: Path) -> set[str]:
-    found = set()
+    result = set()
     for module in imports(path):
         root, _, rest = module.partition(".")
         if root == "fusioninfer_pulumi":
             first = rest.partition(".")[0]
             known = (PACKAGE / first).is_dir() or (PACKAGE / f"{first}.py").is_file()
-            found.add(first if known else "__init__")
-    return found
+            result.add(first if known else "__init__")
+    return result
 
 
 def offenders(excess: Callable[[Path], set[str]]) -> dict[str, set[str]]:
     """The excess of each file that has any."""
-    return {name(path): found for path in FILES if (found := excess(path))}
+    return {name(path): findings for path in FILES if (findings := excess(path))}
 
 
 def is_borrowed(path: Path, module: str) -> bool:
@@ -78,7 +78,7 @@ def is_borrowed(path: Path, module: str) -> bool:
     return bool(private) and module.startswith("fusioninfer_pulumi.") and inside not in path.parents
 
 
-def test_private_modules_are_only_their_packages() -> None:
+def test_private_modules_are_imported_only_in_their_package() -> None:
     assert is_borrowed(
         PACKAGE / "pods/build.py", "fusioninfer_pulumi.engines._container_words.join"
     )
@@ -88,12 +88,12 @@ def test_private_modules_are_only_their_packages() -> None:
     assert not offenders(lambda path: {m for m in imports(path) if is_borrowed(path, m)})
 
 
-def test_the_files_are_found() -> None:
+def test_source_files_are_found() -> None:
     assert len(FILES) > 150
     assert {package(path) for path in FILES} >= {"api", "pods", "topology", "component", "cli"}
 
 
-def test_a_package_imports_only_earlier_packages() -> None:
+def test_package_imports_only_earlier_packages() -> None:
     def excess(path: Path) -> set[str]:
         # The program runner collects the plans that components create.
         more = {"component"} if name(path).startswith("cli/program/") else set()
@@ -107,7 +107,7 @@ def test_a_package_imports_only_earlier_packages() -> None:
     assert offenders(excess) == {}
 
 
-def test_the_map_names_the_layers_and_their_packages_in_this_order() -> None:
+def test_map_lists_layers_and_packages_in_order() -> None:
     page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
     first, _, table = page.partition("| Layer |")
     assert f"```text\n{' ─ '.join(LAYERS)}\n" in first
@@ -118,14 +118,16 @@ def test_the_map_names_the_layers_and_their_packages_in_this_order() -> None:
     ]
 
 
-def test_modules_import_each_other_in_no_circle() -> None:
+def test_imports_have_no_cycles() -> None:
     modules = {".".join(path.with_suffix("").parts[len(PACKAGE.parent.parts) :]) for path in FILES}
     waiting = {
         ".".join(path.with_suffix("").parts[len(PACKAGE.parent.parts) :]): needed(path) & modules
         for path in FILES
     }
-    while free := {module for module, others in waiting.items() if not others & waiting.keys()}:
-        waiting = {key: others for key, others in waiting.items() if key not in free}
+    while free := {
+        module for module, other_items in waiting.items() if not other_items & waiting.keys()
+    }:
+        waiting = {key: other_items for key, other_items in waiting.items() if key not in free}
     assert waiting == {}
 
 
@@ -182,8 +184,8 @@ def test_only_engines_branches_on_the_name_of_an_engine() -> None:
             parts = [key for key in node.keys if key is not None]
         elif isinstance(node, ast.MatchValue):
             parts = [node.value]
-        inside = [each for part in parts for each in ast.walk(part)]
-        texts = {each.value for each in inside if isinstance(each, ast.Constant)}
+        inside = [item for part in parts for item in ast.walk(part)]
+        texts = {item.value for item in inside if isinstance(item, ast.Constant)}
         return {text for text in texts if isinstance(text, str)} & ENGINE_NAMES
 
     def excess(path: Path) -> set[str]:
@@ -191,13 +193,13 @@ def test_only_engines_branches_on_the_name_of_an_engine() -> None:
             return set()
         compared = {text for node in nodes(path) for text in names_compared(node)}
         modules = {f"fusioninfer_pulumi.engines.{name}" for name in ENGINE_NAMES}
-        of_one = {each for each in imports(path) for module in modules if each.startswith(module)}
+        of_one = {item for item in imports(path) for module in modules if item.startswith(module)}
         return compared | of_one
 
     assert offenders(excess) == {}
 
 
-def test_files_and_names_of_the_map_exist() -> None:
+def test_files_and_names_in_the_map_exist() -> None:
     root = PACKAGE.parent
     page = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
     named = re.findall(r"`([\w/]+\.py)(?:: ([\w`, ]+?))?`", page)

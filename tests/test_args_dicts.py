@@ -42,14 +42,14 @@ def test_stub_constructors_take_the_dictionaries_of_their_models() -> None:
 
 def test_input_that_type_checkers_accept_is_valid(output: Any) -> None:
     output("the fixture gives the program an event loop")
-    held: dict[str, Any] = {"__name__": "accepted"}
+    kept: dict[str, Any] = {"__name__": "accepted"}
     text = (ROOT / "tests" / "typed_programs" / "accepted.py").read_text(encoding="utf-8")
-    exec(compile(text, "accepted.py", "exec"), held)
-    (role,) = held["typed"].roles
+    exec(compile(text, "accepted.py", "exec"), kept)
+    (role,) = kept["typed"].roles
     (container,) = role.template["spec"]["containers"]
     assert container["ports"] == [{"containerPort": 8000, "name": "http"}]
     assert isinstance(container["image"], pulumi.Output)
-    (role,) = held["mapped"].roles
+    (role,) = kept["mapped"].roles
     assert role.template == {
         "metadata": {"labels": {"team_name": "search"}},
         "spec": {

@@ -23,8 +23,8 @@ MARK = "<!-- fusioninfer-pulumi diff -->"
 
 
 def step(job: str, name: str) -> str:
-    (found,) = [each for each in GITHUB["jobs"][job]["steps"] if each.get("name") == name]
-    return str(found["run"])
+    (item,) = [entry for entry in GITHUB["jobs"][job]["steps"] if entry.get("name") == name]
+    return str(item["run"])
 
 
 WRITE = step("diff", "Write the comment")
@@ -53,11 +53,11 @@ spec:
 
 def shell(script: str, folder: Path, first: Path | None = None, **environment: str) -> Any:
     path = os.pathsep.join([*([str(first)] if first else []), str(Path(sys.executable).parent)])
-    given = {**os.environ, "PATH": f"{path}{os.pathsep}{os.environ['PATH']}", **environment}
+    value = {**os.environ, "PATH": f"{path}{os.pathsep}{os.environ['PATH']}", **environment}
     # As the runners call it: GitHub's stops at the first failure, and so does GitLab's.
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
     return subprocess.run(
-        command, cwd=folder, env=given, capture_output=True, text=True, check=False
+        command, cwd=folder, env=value, capture_output=True, text=True, check=False
     )
 
 
@@ -67,74 +67,74 @@ def repository(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "service.yaml").write_text(SERVICE)
     author = "-c user.name=a -c user.email=a@example.com"
-    told = shell(f"git init -q . && git add . && git {author} commit -qm first", folder)
-    assert told.returncode == 0, told.stderr
+    expected = shell(f"git init -q . && git add . && git {author} commit -qm first", folder)
+    assert expected.returncode == 0, expected.stderr
     return folder
 
 
 def comment(folder: Path, wanted: int) -> str:
-    told = shell(WRITE, folder, BASE="HEAD", SOURCE="service.yaml", STACK="")
-    assert told.returncode == wanted, told.stderr
+    expected = shell(WRITE, folder, BASE="HEAD", SOURCE="service.yaml", STACK="")
+    assert expected.returncode == wanted, expected.stderr
     text = (folder / "comment.md").read_text()
     assert text.startswith(f"{MARK}\n")
     return text
 
 
-def test_both_files_write_the_same_comment() -> None:
+def test_github_and_gitlab_write_the_same_comment() -> None:
     assert GITLAB["fusioninfer-diff"]["script"] == [WRITE]
 
 
 def test_difference_is_commented_and_passes(repository: Path) -> None:
     changed = SERVICE.replace("replicas: 2", "replicas: 3").replace("v0.11.0", "v0.12.0")
     (repository / "service.yaml").write_text(changed)
-    told = comment(repository, 0)
-    assert "replicas: 2 of 2 restart, 1 start" in told
-    assert "| chat | 2 → 3 | 2 → 3 |" in told
-    assert "| serve | 2 → 3 | serve-0, serve-1 | serve-2 |" in told
+    expected = comment(repository, 0)
+    assert "replicas: 2 of 2 restart, 1 start" in expected
+    assert "| chat | 2 → 3 | 2 → 3 |" in expected
+    assert "| serve | 2 → 3 | serve-0, serve-1 | serve-2 |" in expected
     # The credential in the manifest is a finding, and is not repeated.
-    assert "Findings:\n\n    " in told
-    assert "hf_abc" not in told
+    assert "Findings:\n\n    " in expected
+    assert "hf_abc" not in expected
 
 
-def test_no_difference_is_fine(repository: Path, tmp_path: Path) -> None:
+def test_equal_services_pass(repository: Path, tmp_path: Path) -> None:
     program(tmp_path / "bin", "fusioninfer-pulumi", "echo '**no difference**'")
-    given = {"BASE": "HEAD", "SOURCE": "service.yaml", "STACK": ""}
-    shell(WRITE, repository, tmp_path / "bin", **given).check_returncode()
+    value = {"BASE": "HEAD", "SOURCE": "service.yaml", "STACK": ""}
+    shell(WRITE, repository, tmp_path / "bin", **value).check_returncode()
     assert (repository / "comment.md").read_text() == f"{MARK}\n**no difference**\n"
 
 
 def test_invalid_service_fails_with_the_reason(repository: Path) -> None:
     (repository / "service.yaml").write_text(SERVICE.replace("replicas: 2", "replicas: -1"))
-    told = comment(repository, 1)
-    assert "**This cannot be deployed:**\n\nFindings:\n\n    " in told
+    expected = comment(repository, 1)
+    assert "**This cannot be deployed:**\n\nFindings:\n\n    " in expected
     assert "\n    service.yaml: roles[0].replicas: must be at least 0, got -1\n" in without_rules(
-        told
+        expected
     )
 
 
-def test_a_command_that_is_missing_fails(repository: Path) -> None:
+def test_missing_command_fails_the_job(repository: Path) -> None:
     script = WRITE.replace("fusioninfer-pulumi diff", "no-such-command diff")
-    told = shell(script, repository, BASE="HEAD", SOURCE="service.yaml", STACK="")
-    assert told.returncode == 1
+    expected = shell(script, repository, BASE="HEAD", SOURCE="service.yaml", STACK="")
+    assert expected.returncode == 1
     assert "cannot be deployed" in (repository / "comment.md").read_text()
 
 
-def test_the_stack_is_passed_on_as_one_word(repository: Path, tmp_path: Path) -> None:
+def test_stack_name_is_one_argument(repository: Path, tmp_path: Path) -> None:
     program(tmp_path / "bin", "fusioninfer-pulumi", 'printf "%s|" "$@"')
-    given = {"BASE": "b", "SOURCE": "a b", "STACK": "x y"}
-    shell(WRITE, repository, tmp_path / "bin", **given).check_returncode()
-    told = (repository / "comment.md").read_text()
-    assert "diff|--base|b|a b|--stack|x y|--output|markdown|" in told
+    value = {"BASE": "b", "SOURCE": "a b", "STACK": "x y"}
+    shell(WRITE, repository, tmp_path / "bin", **value).check_returncode()
+    expected = (repository / "comment.md").read_text()
+    assert "diff|--base|b|a b|--stack|x y|--output|markdown|" in expected
 
 
-def test_a_comment_that_is_too_long_loses_its_details(repository: Path, tmp_path: Path) -> None:
-    told = (
+def test_long_comment_omits_details(repository: Path, tmp_path: Path) -> None:
+    expected = (
         "echo '**many**'; echo '<details>'; head -c 70000 /dev/zero | tr '\\0' x; echo; "
         "echo '</details>'; echo 'a finding' >&2; exit 1"
     )
-    program(tmp_path / "bin", "fusioninfer-pulumi", told)
-    given = {"BASE": "b", "SOURCE": ".", "STACK": ""}
-    done = shell(WRITE, repository, tmp_path / "bin", **given)
+    program(tmp_path / "bin", "fusioninfer-pulumi", expected)
+    value = {"BASE": "b", "SOURCE": ".", "STACK": ""}
+    done = shell(WRITE, repository, tmp_path / "bin", **value)
     assert done.returncode == 0
     assert "xxx" in done.stdout
     assert (repository / "comment.md").read_text() == (
@@ -186,8 +186,8 @@ def test_gitlab_has_one_comment(tmp_path: Path, notes: list[Any], wanted: str) -
           *" n?"*) cat notes ;;
         esac"""
     program(tmp_path / "bin", "curl", script)
-    given = {"NOTES": "n", "COMMENT_TOKEN": "t", "CI_API_V4_URL": "v4"}
-    done = shell(POST_GITLAB, tmp_path, tmp_path / "bin", **given)
+    value = {"NOTES": "n", "COMMENT_TOKEN": "t", "CI_API_V4_URL": "v4"}
+    done = shell(POST_GITLAB, tmp_path, tmp_path / "bin", **value)
     assert done.returncode == 0, done.stderr
     *_, writing = (tmp_path / "calls").read_text().splitlines()
     method, url = wanted.split()
@@ -198,9 +198,9 @@ def test_gitlab_has_one_comment(tmp_path: Path, notes: list[Any], wanted: str) -
 def test_api_server_rejection_fails_the_job(tmp_path: Path, name: str) -> None:
     program(tmp_path / "bin", name, "exit 22")
     script = POST_GITHUB if name == "gh" else POST_GITLAB
-    given = {"COMMENTS": "c", "COMMENT": "u", "NOTES": "n", "COMMENT_TOKEN": "t"}
-    given["CI_API_V4_URL"] = "v4"
-    assert shell(script, tmp_path, tmp_path / "bin", **given).returncode != 0
+    value = {"COMMENTS": "c", "COMMENT": "u", "NOTES": "n", "COMMENT_TOKEN": "t"}
+    value["CI_API_V4_URL"] = "v4"
+    assert shell(script, tmp_path, tmp_path / "bin", **value).returncode != 0
 
 
 def test_merge_results_are_compared_with_their_target(tmp_path: Path) -> None:
@@ -208,11 +208,11 @@ def test_merge_results_are_compared_with_their_target(tmp_path: Path) -> None:
     _, choose = job["before_script"]
     for target, wanted in (("", "began"), ("now", "now")):
         # Outside of these pipelines the variable is empty.
-        given = {
+        value = {
             "CI_MERGE_REQUEST_DIFF_BASE_SHA": "began",
             "CI_MERGE_REQUEST_TARGET_BRANCH_SHA": target,
         }
-        assert shell(f'{choose}\necho "$BASE"', tmp_path, None, **given).stdout == f"{wanted}\n"
+        assert shell(f'{choose}\necho "$BASE"', tmp_path, None, **value).stdout == f"{wanted}\n"
     assert "BASE" not in job["variables"]
 
 
@@ -223,43 +223,43 @@ def test_merge_requests_of_forks_get_no_comment() -> None:
     assert GITLAB["fusioninfer-diff"]["after_script"] == ["cat comment.md"]
 
 
-def test_rights_are_the_least() -> None:
+def test_workflow_has_minimal_permissions() -> None:
     assert GITHUB["permissions"] == {}
     jobs = GITHUB["jobs"]
     assert jobs["diff"]["permissions"] == {"contents": "read"}
     assert jobs["comment"]["permissions"] == {"pull-requests": "write"}
     # Who may write runs no code of the pull request.
-    assert not [each for each in jobs["comment"]["steps"] if "checkout" in each.get("uses", "")]
+    assert not [item for item in jobs["comment"]["steps"] if "checkout" in item.get("uses", "")]
     assert GITLAB["fusioninfer-comment"]["variables"]["GIT_STRATEGY"] == "none"
     # YAML 1.1 reads `on` as true. `pull_request_target` would run foreign code with rights.
     assert list(GITHUB[True]) == ["pull_request"]
 
 
-def test_nothing_of_a_pull_request_becomes_part_of_a_script() -> None:
+def test_pull_request_text_is_not_part_of_scripts() -> None:
     for job in GITHUB["jobs"].values():
-        assert not [each for each in job["steps"] if "${{" in each.get("run", "")]
+        assert not [item for item in job["steps"] if "${{" in item.get("run", "")]
 
 
-def test_everything_is_pinned_by_a_full_version() -> None:
+def test_actions_and_images_are_pinned() -> None:
     text = (DOCS / "github-actions.yml").read_text(encoding="utf-8")
     used = re.findall(r"uses: (\S+)", text)
     assert len(used) == 4
-    assert all(re.fullmatch(r"actions/[a-z-]+@v\d+\.\d+\.\d+", each) for each in used)
+    assert all(re.fullmatch(r"actions/[a-z-]+@v\d+\.\d+\.\d+", item) for item in used)
     for name in ("fusioninfer-diff", "fusioninfer-comment"):
         assert re.fullmatch(r"python:\d+\.\d+\.\d+-bookworm", GITLAB[name]["image"])
 
 
 def test_findings_and_the_plan_are_shown(repository: Path) -> None:
     summary = repository / "summary.md"
-    given = {"SOURCE": "service.yaml", "STACK": "", "GITHUB_STEP_SUMMARY": str(summary)}
+    value = {"SOURCE": "service.yaml", "STACK": "", "GITHUB_STEP_SUMMARY": str(summary)}
     (repository / "service.yaml").write_text(SERVICE.replace("replicas: 2", "replicas: -1"))
-    told = shell(step("diff", "Show findings beside the lines"), repository, **given)
-    assert told.returncode == 0, "the next step decides"
-    assert told.stdout.startswith("::error file=service.yaml,line=8,title=out-of-range::")
-    shell(step("diff", "Plan"), repository, **given).check_returncode()
+    expected = shell(step("diff", "Show findings beside the lines"), repository, **value)
+    assert expected.returncode == 0, "the next step decides"
+    assert expected.stdout.startswith("::error file=service.yaml,line=8,title=out-of-range::")
+    shell(step("diff", "Plan"), repository, **value).check_returncode()
     assert not summary.exists()
     (repository / "service.yaml").write_text(SERVICE)
-    shell(step("diff", "Plan"), repository, **given).check_returncode()
+    shell(step("diff", "Plan"), repository, **value).check_returncode()
     lines = summary.read_text().splitlines()
     assert lines[0].startswith("    chat  namespace default")
     assert all(not line or line.startswith("    ") for line in lines)
@@ -268,22 +268,22 @@ def test_findings_and_the_plan_are_shown(repository: Path) -> None:
 OWN = read(ROOT / ".github/workflows/ci.yml")
 
 
-def test_the_projects_own_workflow_runs_targets_that_exist() -> None:
-    steps = [each for job in OWN["jobs"].values() for each in job["steps"]]
-    targets = [word for each in steps for word in each.get("run", "").split()[1:]]
+def test_project_workflow_runs_existing_targets() -> None:
+    steps = [item for job in OWN["jobs"].values() for item in job["steps"]]
+    targets = [word for item in steps for word in item.get("run", "").split()[1:]]
     known = re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
     assert {"test", "lint", "docs"} <= set(targets) <= set(known)
     assert OWN["permissions"] == {"contents": "read"}
-    actions = [each["uses"] for each in steps if "uses" in each]
+    actions = [item["uses"] for item in steps if "uses" in item]
     assert all(re.fullmatch(r"actions/[a-z-]+@v\d+\.\d+\.\d+", action) for action in actions)
 
 
-def test_the_projects_own_workflow_runs_every_python_of_the_package() -> None:
+def test_project_workflow_runs_every_supported_python() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    stated = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', text)
+    explicit = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', text)
     run = OWN["jobs"]["test"]["strategy"]["matrix"]["python"]
-    assert set(run) <= set(stated)
-    assert run[0] == stated[0]
+    assert set(run) <= set(explicit)
+    assert run[0] == explicit[0]
 
 
 RELEASE = read(ROOT / ".github/workflows/release.yml")

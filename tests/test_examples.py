@@ -24,7 +24,7 @@ def rendered(capsys: pytest.CaptureFixture[str], source: Path) -> str:
     return capsys.readouterr().out
 
 
-def test_there_are_examples() -> None:
+def test_examples_exist() -> None:
     assert [path.name for path in EXAMPLES] == [
         "deepseek-disagg",
         "platform-stack",
@@ -41,14 +41,14 @@ def test_example_renders_the_committed_objects(
     assert rendered(capsys, folder) == (folder / "expected.yaml").read_text(encoding="utf-8")
 
 
-def test_the_manifest_of_an_example_is_what_its_program_deploys() -> None:
+def test_example_manifest_equals_its_program() -> None:
     folder = ROOT / "examples" / "qwen-monolithic"
     (args,) = load(folder / "inference-service.yaml")
     committed = yaml.safe_load_all((folder / "expected.yaml").read_text(encoding="utf-8"))
     assert list(committed) == list(render(plan_service(args)))
 
 
-def test_the_root_project_deploys_the_manifests_that_its_config_names(
+def test_root_project_deploys_configured_manifests(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     wanted = (ROOT / "examples" / "qwen-monolithic" / "expected.yaml").read_text(encoding="utf-8")

@@ -14,14 +14,14 @@ TESTS = dict(test for table in tables() for test in named_tests(table))
 
 @pytest.mark.parametrize("test", TESTS.values(), ids=TESTS)
 def test_manifests_have_the_findings_of_their_rows(test: dict[str, Any]) -> None:
-    found = list(cases(test))
-    assert {case.name: case.findings() for case in found} == {
-        case.name: case.expected for case in found
+    result = list(cases(test))
+    assert {case.name: case.findings() for case in result} == {
+        case.name: case.expected for case in result
     }
 
 
 @pytest.mark.parametrize("table", tables(), ids=lambda path: path.stem)
-def test_tables_are_as_they_are_written(table: Path, regenerate: bool) -> None:
+def test_tables_are_normalized(table: Path, regenerate: bool) -> None:
     if regenerate:
         rewrite(table)
     assert table.read_text(encoding="utf-8") == dump(read(table))

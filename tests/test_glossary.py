@@ -102,7 +102,7 @@ def _name_of(node: ast.AST) -> str | None:
 def messages() -> Iterator[tuple[str, str]]:
     for place, node in nodes():
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in FINDINGS:
-            inner = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
+            inner = [item.value for item in ast.walk(node) if isinstance(item, ast.Constant)]
             yield place, " ".join(value for value in inner if isinstance(value, str))
 
 
@@ -117,10 +117,10 @@ PLACES = {"docs": docs, "fields": fields, "rules": rules, "messages": messages, 
 
 @pytest.mark.parametrize(("word", "instead", "places"), WORDS)
 def test_glossary_word_is_not_used(word: str, instead: str, places: str) -> None:
-    found = {
+    result = {
         f"{place}: {at}"
         for place in places.split()
         for at, text in texts(place).items()
         if re.search(rf"\b({word})\b", text, re.IGNORECASE)
     }
-    assert not found, f"use {instead}"
+    assert not result, f"use {instead}"

@@ -40,7 +40,7 @@ def test_committed_schema_is_current() -> None:
     assert schema_text() == TEXT
 
 
-def test_it_is_a_valid_schema() -> None:
+def test_schema_is_valid() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
@@ -72,7 +72,7 @@ def test_schema_rejects_unknown_keys_everywhere(path: Path) -> None:
     for document in documents(path):
         for place, _ in places(document):
             changed = copy.deepcopy(document)
-            next(held for at, held in places(changed) if at == place)["unheardOf"] = 1
+            next(kept for at, kept in places(changed) if at == place)["unheardOf"] = 1
             assert place in errors(changed), place
 
 

@@ -165,9 +165,9 @@ def _fragment(block: Block) -> None:
 
 
 def _console(block: Block) -> None:
-    found = list(commands(block))
-    assert found, f"{block}: no command"
-    for command in found:
+    result = list(commands(block))
+    assert result, f"{block}: no command"
+    for command in result:
         if command.line.startswith(("pulumi ", "export ", "make ")):
             _imitate_pulumi(shlex.split(command.line))
             continue

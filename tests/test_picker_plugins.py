@@ -63,7 +63,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.slow
 @needs_go
-def test_a_release_is_read_by_its_syntax(tool: Any, tmp_path: Path) -> None:
+def test_release_is_read_by_syntax(tool: Any, tmp_path: Path) -> None:
     for path, text in SOURCES.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text.replace("MODULE", MODULE))
@@ -74,12 +74,12 @@ def test_a_release_is_read_by_its_syntax(tool: Any, tmp_path: Path) -> None:
     }
 
 
-def test_the_committed_tables_are_in_the_form_that_the_tool_writes(tool: Any) -> None:
+def test_committed_tables_have_the_tools_format(tool: Any) -> None:
     files = {path.stem: path for path in tool.TABLES.glob("*.json")}
     assert files.keys() == tool.notes()["releases"].keys()
     for family, path in files.items():
         text = path.read_text(encoding="utf-8")
-        held = json.loads(text)
+        kept = json.loads(text)
         release = tool.notes()["releases"][family]
-        assert held["source"] == f"{release['module']}@{release['version']}"
-        assert text == tool.table_text(held)
+        assert kept["source"] == f"{release['module']}@{release['version']}"
+        assert text == tool.table_text(kept)

@@ -30,15 +30,19 @@ def configure(folder: Path, stack: str, **changed: Any) -> None:
 
 def rendered(capsys: pytest.CaptureFixture[str], folder: Path, stack: str) -> list[Any]:
     assert main(["render", str(folder), "--stack", stack]) == 0
-    told = capsys.readouterr()
-    assert not told.err
-    return list(yaml.safe_load_all(told.out))
+    expected = capsys.readouterr()
+    assert not expected.err
+    return list(yaml.safe_load_all(expected.out))
 
 
 def test_environments_differ_by_config_alone(capsys: pytest.CaptureFixture[str]) -> None:
     def lws(stack: str) -> list[str]:
-        found = rendered(capsys, EXAMPLE, stack)
-        return [each["metadata"]["name"] for each in found if each["kind"] == "LeaderWorkerSet"]
+        result = rendered(capsys, EXAMPLE, stack)
+        return [
+            finding["metadata"]["name"]
+            for finding in result
+            if finding["kind"] == "LeaderWorkerSet"
+        ]
 
     assert lws("dev") == ["chat-serve-0"]
     east = [
@@ -50,7 +54,7 @@ def test_environments_differ_by_config_alone(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])
-def test_every_object_has_its_team_and_no_pod_does(
+def test_team_label_is_on_objects_but_not_on_pods(
     capsys: pytest.CaptureFixture[str], stack: str
 ) -> None:
     objects = rendered(capsys, EXAMPLE, stack)
@@ -58,37 +62,35 @@ def test_every_object_has_its_team_and_no_pod_does(
     assert yaml.safe_dump_all(objects).count(TEAM) == len(objects)
 
 
-def test_another_team_restarts_nothing(capsys: pytest.CaptureFixture[str], copy: Path) -> None:
+def test_changed_team_restarts_nothing(capsys: pytest.CaptureFixture[str], copy: Path) -> None:
     configure(copy, "dev", team="ads")
     assert main(["diff", str(EXAMPLE), str(copy), "--stack", "dev"]) == 1
-    told = capsys.readouterr().out
-    assert "platform.example.com/team" in told
-    assert told.startswith("objects: 9 changed; replicas: none restart\n")
+    expected = capsys.readouterr().out
+    assert "platform.example.com/team" in expected
+    assert expected.startswith("objects: 9 changed; replicas: none restart\n")
 
 
-def test_everything_that_is_not_allowed_stops_it_at_once(
+def test_all_violations_are_reported_at_once(
     capsys: pytest.CaptureFixture[str], copy: Path
 ) -> None:
     configure(copy, "prod", gpuBudget=37, registries=["registry.k8s.io/"])
     assert main(["check", str(copy), "--stack", "prod"]) == 2
-    told = capsys.readouterr().err
+    expected = capsys.readouterr().err
     wanted = [
-        "38 GPUs are wanted, the budget is 37",
+        "the services need 38 GPUs, the budget is 37",
         "chat: image vllm/vllm-openai:v0.32.0 is not from registry.k8s.io/",
         "reasoning: image vllm/vllm-openai:v0.32.0 is not from registry.k8s.io/",
     ]
-    for each in wanted:
-        assert f"policy: {each}" in told
+    for item in wanted:
+        assert f"policy: {item}" in expected
 
 
-def test_the_pickers_image_is_checked_too(capsys: pytest.CaptureFixture[str], copy: Path) -> None:
+def test_picker_image_is_checked(capsys: pytest.CaptureFixture[str], copy: Path) -> None:
     configure(copy, "dev", registries=["vllm/"])
     assert main(["check", str(copy), "--stack", "dev"]) == 2
     assert "chat: image registry.k8s.io/gateway-api-inference-ext" in capsys.readouterr().err
 
 
-def test_the_budget_is_a_limit_that_may_be_reached(
-    capsys: pytest.CaptureFixture[str], copy: Path
-) -> None:
+def test_budget_may_be_used_up(capsys: pytest.CaptureFixture[str], copy: Path) -> None:
     configure(copy, "prod", gpuBudget=38)
     assert main(["check", str(copy), "--stack", "prod"]) == 0

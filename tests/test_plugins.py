@@ -47,18 +47,18 @@ def test_packages_read_the_version_of_the_core(name: str) -> None:
     assert f"fusioninfer-{name}" in extras["all"]
 
 
-def test_packages_beside_the_core_use_their_module_of_plugins_only() -> None:
+def test_companion_packages_import_only_their_plugin_module() -> None:
     offenders = {}
     for path in PLUGIN_FILES:
         name = path.relative_to(ROOT).parts[0]
-        own = f"fusioninfer_pulumi.plugins.{name}."
-        others = {m for m in imported(path, "fusioninfer_pulumi") if not m.startswith(own)}
-        if others:
-            offenders[str(path.relative_to(ROOT))] = others
+        fields = f"fusioninfer_pulumi.plugins.{name}."
+        other_items = {m for m in imported(path, "fusioninfer_pulumi") if not m.startswith(fields)}
+        if other_items:
+            offenders[str(path.relative_to(ROOT))] = other_items
     assert offenders == {}
 
 
-def test_the_core_imports_no_package_beside_it() -> None:
+def test_core_imports_no_companion_package() -> None:
     names = tuple(f"fusioninfer_{path.parent.name}" for path in PLUGINS)
     # For type checkers alone.
     importing = {
@@ -83,9 +83,9 @@ def acme(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_an_importer_of_another_package_is_used(acme: Path) -> None:
-    ((status, text, said),) = run(acme, "convert model.yaml")
-    assert (status, said) == (0, "")
+def test_importer_of_another_package_is_used(acme: Path) -> None:
+    ((status, text, messages),) = run(acme, "convert model.yaml")
+    assert (status, messages) == (0, "")
     assert "kind: InferenceService" in text
     assert "replicas: 2" in text
 
@@ -96,7 +96,7 @@ def test_rules_of_another_package_are_listed(acme: Path) -> None:
     assert "Field of a LanguageModel has no counterpart." in text
 
 
-def test_findings_are_at_the_fields_of_its_documents(acme: Path) -> None:
+def test_importer_findings_are_at_source_fields(acme: Path) -> None:
     (shown,) = [
         block for block in blocks(ROOT / "docs" / "importers.md") if block.language == "text"
     ]
@@ -112,7 +112,7 @@ def test_findings_are_at_the_fields_of_its_documents(acme: Path) -> None:
     assert allowed[0] == 0
 
 
-def test_a_service_of_ours_asks_for_no_importer() -> None:
+def test_own_manifest_loads_no_importer() -> None:
     program = (
         "import sys\nfrom fusioninfer_pulumi import load\n"
         "from fusioninfer_pulumi.loading.importer import importers\n"

@@ -36,11 +36,11 @@ def test_every_model_has_a_dictionary() -> None:
     assert {name for name in NAMES if name.endswith("ArgsDict")} == dicts
 
 
-def test_no_released_name_is_gone() -> None:
+def test_released_names_still_exist() -> None:
     assert set(RELEASED) <= set(NAMES)
 
 
-def test_names_can_be_imported_and_explain_themselves() -> None:
+def test_public_names_can_be_imported_and_have_docstrings() -> None:
     for name in NAMES:
         value = getattr(fusioninfer_pulumi, name)
         assert value.__name__ == name
@@ -49,13 +49,13 @@ def test_names_can_be_imported_and_explain_themselves() -> None:
         assert name in dir(fusioninfer_pulumi)
 
 
-def test_a_star_import_gives_the_names() -> None:
-    held: dict[str, object] = {}
-    exec("from fusioninfer_pulumi import *", held)
-    assert set(NAMES) <= set(held)
+def test_star_import_has_public_names() -> None:
+    kept: dict[str, object] = {}
+    exec("from fusioninfer_pulumi import *", kept)
+    assert set(NAMES) <= set(kept)
 
 
-def test_an_unknown_name_is_the_usual_error() -> None:
+def test_unknown_name_raises_the_usual_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         fusioninfer_pulumi.nothing  # noqa: B018 - to read it is what is tested
 
@@ -78,8 +78,8 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 def test_help_shows_every_field_with_its_meaning(name: str) -> None:
     model = getattr(fusioninfer_pulumi, name)
     text = " ".join(pydoc.plain(pydoc.render_doc(model)).split())
-    for field, held in inspect.signature(model).parameters.items():
-        assert held.kind is inspect.Parameter.KEYWORD_ONLY
+    for field, kept in inspect.signature(model).parameters.items():
+        assert kept.kind is inspect.Parameter.KEYWORD_ONLY
         schema = MODELS[name]["properties"][model.model_fields[field].alias or field]
         assert f"{field}: " in text or f"{field} (default " in text
         assert " ".join(schema["description"].split("\n")[0].split()) in text

@@ -34,10 +34,10 @@ def test_links_lead_to_files() -> None:
 def test_package_description_has_absolute_links() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     text = README
-    for each in settings["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"][
+    for substitution in settings["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"][
         "substitutions"
     ]:
-        text = re.sub(each["pattern"], each["replacement"], text)
+        text = re.sub(substitution["pattern"], substitution["replacement"], text)
     targets = re.findall(r"\]\(([^)]+)|(?:src|srcset)=\"([^\"]+)", text)
     assert len(targets) > 8
     assert [t for t in targets if not (t[0] or t[1]).startswith("https://")] == []

@@ -36,7 +36,7 @@ def pages() -> dict[str, str]:
     return written
 
 
-def test_the_page_of_rules_is_current() -> None:
+def test_rules_page_is_current() -> None:
     written = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
     assert written == tool("rule_page").page(), "make regenerate"
 

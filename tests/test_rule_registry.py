@@ -33,7 +33,7 @@ def test_each_rule_has_an_entry_and_is_named_after_its_id() -> None:
 
 
 def test_findings_have_a_severity_of_their_rule() -> None:
-    made = {
+    result = {
         (RULES[name], severity)
         for text in TEXTS.values()
         for severity, name in re.findall(r"\b(error|warning|info)\(\s*([A-Z_]+),", text)
@@ -41,7 +41,7 @@ def test_findings_have_a_severity_of_their_rule() -> None:
     }
     wrong = [
         (rule, severity)
-        for rule, severity in made
+        for rule, severity in result
         if severity not in {level.value for level in all_rules()[rule].severities}
     ]
     assert wrong == []
@@ -72,8 +72,8 @@ def test_examples_violate_their_rules(area: str) -> None:
     wrong = {}
     for rule in all_rules().values():
         if rule.area == area and not isinstance(rule.example, str):
-            found = found_by(rule.example)
-            severities = {severity for each, severity in found if each == rule.id}
-            if not severities or not severities <= {each.value for each in rule.severities}:
-                wrong[rule.id] = sorted(found)
+            result = found_by(rule.example)
+            severities = {severity for item, severity in result if item == rule.id}
+            if not severities or not severities <= {item.value for item in rule.severities}:
+                wrong[rule.id] = sorted(result)
     assert not wrong, f"found instead: {wrong}"

@@ -30,14 +30,14 @@ def imported(path: Path) -> set[str]:
 
 def test_findings_are_made_from_rules() -> None:
     """`Finding` itself takes any text for a rule: it gets that of a rule or of another finding."""
-    made = [
+    result = [
         (f"{name(path)}:{node.lineno}", ast.unparse(node.args[0]))
         for path in ALL_FILES
         for node in nodes(path)
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding" and node.args
     ]
-    assert len(made) > 3
-    assert [at for at, rule in made if rule.rpartition(".")[2] not in ("id", "rule")] == []
+    assert len(result) > 3
+    assert [at for at, rule in result if rule.rpartition(".")[2] not in ("id", "rule")] == []
 
 
 def is_message(node: ast.expr, attributes: set[str]) -> bool:

@@ -31,22 +31,22 @@ def test_templates_equal_the_output_of_init(name: str) -> None:
     committed = {
         path.name: path.read_text(encoding="utf-8") for path in folder.iterdir() if path.is_file()
     }
-    assert committed == TEMPLATE.files(name)
+    assert committed == TEMPLATE.render_files(name)
 
 
 def generated(name: str, folder: Path) -> Path:
     """A project as `pulumi new` writes it."""
-    made = folder / "chat"
-    shutil.copytree(TEMPLATES / name, made, ignore=shutil.ignore_patterns("__pycache__"))
-    described = made / "Pulumi.yaml"
+    result = folder / "chat"
+    shutil.copytree(TEMPLATES / name, result, ignore=shutil.ignore_patterns("__pycache__"))
+    described = result / "Pulumi.yaml"
     text = described.read_text(encoding="utf-8")
     text = text.replace("${PROJECT}", "chat").replace("${DESCRIPTION}", "A chat model")
     project = yaml.safe_load(text)
     del project["template"]
     described.write_text(yaml.safe_dump(project, sort_keys=False), encoding="utf-8")
     config = {f"chat:{key}": value for key, value in ANSWERS.items()}
-    (made / "Pulumi.dev.yaml").write_text(yaml.safe_dump({"config": config}), encoding="utf-8")
-    return made
+    (result / "Pulumi.dev.yaml").write_text(yaml.safe_dump({"config": config}), encoding="utf-8")
+    return result
 
 
 def test_python_project_passes_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,9 +100,9 @@ def test_install_commands_of_pages_name_where_the_packages_are() -> None:
 def answered(value: Any) -> Any:
     """A YAML program's properties with the config in them."""
     if isinstance(value, dict):
-        return {key: answered(each) for key, each in value.items()}
+        return {key: answered(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [answered(each) for each in value]
+        return [answered(item) for item in value]
     if isinstance(value, str):
         for key, answer in ANSWERS.items():
             if value == f"${{{key}}}":

@@ -38,7 +38,7 @@ def tool() -> Any:
     return module
 
 
-def test_inputs_of_a_checkout_are_judged(tmp_path: Path) -> None:
+def test_checkout_inputs_are_classified(tmp_path: Path) -> None:
     samples, tests = tmp_path / "docs/samples/llmisvc", tmp_path / "test/e2e/llmisvc"
     for folder in (samples, tests):
         folder.mkdir(parents=True)
@@ -77,7 +77,7 @@ def test_prefill_labels_tell_which_workload_a_server_selects() -> None:
     module = tool()
     name, role = "modelserving.volcano.sh/name", "modelserving.volcano.sh/role"
     pair, single = (
-        serving(*(kthena_role(each) for each in names), name=service)
+        serving(*(kthena_role(item) for item in names), name=service)
         for service, names in (("pair", ("first", "second")), ("single", ("server",)))
     )
     group = {"groupKey": "g", "prefillLabels": {role: "first"}, "decodeLabels": {role: "second"}}

@@ -15,58 +15,59 @@ from json_schema import fields_schema, manifest_schema
 
 from fusioninfer_pulumi.api.field_types import OUTPUT_MARK
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.cli.main import command_line
+from fusioninfer_pulumi.cli.main import build_parser
 from fusioninfer_pulumi.engines.engine_presets import CATALOGUE_ENGINE, PRESETS
-from fusioninfer_pulumi.presets.model_catalogue import CatalogueLayout, catalogue
+from fusioninfer_pulumi.presets.model_catalogue import CatalogueLayout, load_catalogue
 
 _FIELDS = """\
-# Fields
+# Which fields does an InferenceService have?
 
-Fields of an InferenceService manifest. In Python they have the same names in `snake_case`, and the
-models are `InferenceServiceArgs`, `RoleArgs` and so on, from which this page is generated. Editors
-can use the [JSON Schema](../inference-service.schema.json).
+This page lists the fields of a manifest. In Python they have the same names in `snake_case`, as
+attributes of `InferenceServiceArgs`, `RoleArgs` and so on. Editors can use the
+[JSON Schema](../inference-service.schema.json).
 
 """
 _COMMANDS = """\
-# Command line
+# Which commands and options are there?
 
-Generated from `fusioninfer-pulumi --help`. Exit status: 0 success (`diff`: no difference), 1 `diff`
-found a difference, 2 invalid input or usage, 141 the reader of the output closed it early.
+| Exit status | Meaning |
+|---|---|
+| 0 | success; `diff`: no difference |
+| 1 | `diff` found a difference |
+| 2 | invalid input or usage |
+| 141 | the output was closed early, for example by `head` |
 
 """
 _CATALOGUE = """\
-# Catalogue of models
+# Which models can I deploy by name?
 
-COUNT models for which a role without a container gets the arguments of vLLM's recipe: parsers of
-tool calls and of reasoning, the runner, types. Generated from
-`fusioninfer_pulumi/presets/models.json`.
+These COUNT models. If a role has no container of yours, the library generates it with the number of
+GPUs and the arguments in the table. Arguments in your template replace them.
 
-- Arguments: SOURCE, read on CHECKED. The parser of vLLM RELEASE takes all of them
-  (`make e2e-serve`). No model of this page was served here on a GPU.
-- GPUs: the fewest of one node that hold the weights and a sequence of the model's length, by
-  [fusioninfer-capacity](../capacity.md). *spread*: experts are spread over them. A star: by the
-  memory that the recipe names; the pod then takes the longest sequence that fits
-  (`--max-model-len auto`). Empty: more than one node of 8.
-- A quantized sibling gets the same arguments; its GPUs come from fusioninfer-capacity.
-- `--trust-remote-code` runs code of the model's repository; it stands where the recipe has it.
-
-A template's own arguments replace these.
+- The GPU columns show the smallest number of GPUs in one node that hold the weights and a request
+  of the model's maximum length, as estimated by [fusioninfer-capacity](../capacity.md). If a cell
+  is empty, the model needs more than one node of 8 GPUs. *spread* means expert parallelism.
+- With a star the number follows from the memory that vLLM's recipe names, and the engine shortens
+  the maximum length to what fits (`--max-model-len auto`).
+- The arguments are those of vLLM's recipe (SOURCE, read on CHECKED). The parser of vLLM RELEASE
+  accepts all of them, but no model was tested on a GPU.
+- Quantized variants of a model get the same arguments; their GPUs come from fusioninfer-capacity.
+- `--trust-remote-code` runs code from the model's repository. It is set if the recipe sets it.
 
 """
 _DIFFERENCES = """\
-What differs from a recipe for every model: the split is the smallest that holds the model's longest
-sequence, where recipes name one for the GPUs that they were tried on, or shorten the sequence; the
-container has probes, requests and shared memory, of which recipes say nothing; speculative decoding
-and text-only serving are left to users, as they are optional there.
+For every model, the number of GPUs may differ from the recipe, because recipes only name the number
+for the GPUs they were tested on. The container also has probes, resource requests and shared
+memory. It does not use speculative decoding and text-only serving, which are optional in recipes.
 """
 _OUTPUTS = """\
 # Which values may be Outputs?
 
-Values that decide about pods must be known when the program runs, because a service is checked
-before anything is registered. Values that are only passed on to an object may be Outputs. Generated
-from the models.
+The fields in these tables may be Outputs, because the library only copies them to an object. All
+other values must be known when the program runs, because the library checks a service before it
+registers a resource.
 
-| Model | Fields |
+| Class | Fields |
 |---|---|
 FIELDS
 
@@ -76,17 +77,19 @@ In the pod templates of roles and of endpoint pickers:
 |---|---|
 PODS
 
-Other Outputs are rejected (`output-not-allowed`, `output-in-command`). Use `pulumi.Config`, or give
-the other resource a fixed name (`metadata={"name": "team"}`) and write that name.
+Other Outputs are rejected (`output-not-allowed`, `output-in-command`). Use a value from
+`pulumi.Config`, or give the other resource a fixed name (`metadata={"name": "team"}`) and use that
+name.
 
-A new value of an Output restarts the replicas, although the revision, a hash with a placeholder for
-each Output, stays. Secrets stay secret in the state; `plan`, `render` and `diff` print `<secret>`.
+If the value of an Output in a pod template changes, the replicas restart. The label `revision` does
+not change, because it is a hash without the values of Outputs. Secrets are encrypted in the state;
+`plan`, `render` and `diff` print `<secret>`.
 """
 _PODS = (
     ("`image`", "`name` of containers and of variables; `containerPort`, `protocol`"),
     (
         "`value` of a variable; names and keys in `valueFrom` and `envFrom`",
-        "`resources`, which have the number of GPUs",
+        "`resources`, which contain the number of GPUs",
     ),
     (
         "`command` and `args` of other containers",
@@ -118,7 +121,7 @@ def pages() -> dict[str, str]:
 
 def catalogue_page() -> str:
     """The page of models whose arguments and GPUs presets know."""
-    models = list(catalogue().values())
+    models = list(load_catalogue().values())
     parts = [_CATALOGUE.replace("SOURCE", models[0].source.partition(", models/")[0])]
     parts[0] = parts[0].replace("CHECKED", models[0].checked).replace("COUNT", str(len(models)))
     parts[0] = parts[0].replace("RELEASE", PRESETS[CATALOGUE_ENGINE].release)
@@ -132,7 +135,9 @@ def catalogue_page() -> str:
         parts.append(f"| `{model.name}` | {model.kind} | {' | '.join(gpu_cells)} | {shown} |")
     parts.append("\n## Sources and differences\n")
     parts.append(_DIFFERENCES)
-    parts.append("| Model | Recipe, its date | GB by it | Quantized siblings | Left out, and why |")
+    parts.append(
+        "| Model | Recipe and date | GB, by recipe | Quantized variants | Recipe parts not used |"
+    )
     parts.append("|---|---|---|---|---|")
     for model in models:
         source = model.source.partition("models/")[2]
@@ -245,7 +250,7 @@ def _marked(schema: Any) -> bool:
 
 def commands_page() -> str:
     """The page with every command and its options; those of most commands stand at its top."""
-    parser = command_line()
+    parser = build_parser()
     (commands,) = (
         action for action in parser._actions  # noqa: SLF001  # argparse has no public way
         if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001  # likewise

@@ -52,7 +52,7 @@ def main() -> int:
     for name, text in pictures.pictures().items():
         (ROOT / "docs" / "pictures" / name).write_text(text, encoding="utf-8")
     for language in ("python", "yaml"):
-        for name, text in TEMPLATE.files(language).items():
+        for name, text in TEMPLATE.render_files(language).items():
             (ROOT / "templates" / language / name).write_text(text, encoding="utf-8")
     for project in sorted((ROOT / "examples").rglob("expected.yaml")):
         command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render"]

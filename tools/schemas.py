@@ -43,6 +43,8 @@ DEFINITIONS = (
      "config/crd/bases/inference.networking.k8s.io_inferencepools.yaml", "v1"),
     ("epp-1.5", "sigs.k8s.io/gateway-api-inference-extension",
      "config/crd/bases/inference.networking.x-k8s.io_inferencemodelrewrites.yaml", "v1alpha2"),
+    ("epp-1.5", "sigs.k8s.io/gateway-api-inference-extension",
+     "config/crd/bases/inference.networking.x-k8s.io_inferenceobjectives.yaml", "v1alpha2"),
     ("keda", "github.com/kedacore/keda/v2", "config/crd/bases/keda.sh_scaledobjects.yaml",
      "v1alpha1"),
     ("prometheus-operator", "github.com/prometheus-operator/prometheus-operator",

@@ -1,6 +1,6 @@
-"""What the core finds under the entry point `fusioninfer.capacity`.
+"""The object of the entry point `fusioninfer.capacity`.
 
-Each method imports what it needs: `check` alone comes up in most commands.
+Each method imports what it needs, because most commands only call `check`.
 """
 
 from __future__ import annotations

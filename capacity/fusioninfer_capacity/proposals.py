@@ -1,4 +1,4 @@
-"""Layouts with replicas: how many a load takes, and in which node pools they have room."""
+"""Layouts with the replicas that a load needs, and the node pools where they fit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Place:
 
     Attributes:
         pool: The pool; None without an inventory.
-        replicas: Replicas for which it has room; None without an inventory.
+        replicas: Replicas that fit the pool; None without an inventory.
     """
 
     pool: NodePoolArgs | None
@@ -32,8 +32,8 @@ class Proposal:
     Attributes:
         layout: The layout of each replica.
         place: Where they run.
-        replicas: Replicas that decode, or do all.
-        prefillers: Replicas that prefill; 0 where the others do.
+        replicas: Replicas that decode, or that prefill and decode.
+        prefillers: Replicas that only prefill.
         served: What one replica serves, None without load figures.
         prefilled: What one prefiller serves.
         source: What the times rest on.

@@ -264,7 +264,7 @@ def _role(
     if pool is not None and inventory is not None:
         label = inventory.selector_label
         if label is not None:
-            spec["nodeSelector"] = {label: inventory.selected_by(pool)}
+            spec["nodeSelector"] = {label: inventory.selector_value(pool)}
         if tolerations := _tolerations(pool):
             spec["tolerations"] = tolerations
     if spec:

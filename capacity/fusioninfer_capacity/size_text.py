@@ -180,7 +180,7 @@ def _too_heavy(heavy: Sequence[Layout]) -> str:
 
 
 def _table(rows: Sequence[dict[str, str]]) -> Table:
-    """Numbers to the right, text to the left."""
+    """Build a table with numbers aligned to the right."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for head in rows[0]:
         justify: JustifyMethod = "left" if head in _TEXT_COLUMNS else "right"

@@ -53,8 +53,8 @@ def worker(name: str, replicas: int = 1, nodes: int = 1, gpus: Any = 8, **more: 
 def pair(name: str, prefill: Any = (), decode: Any = (), **spec: Any) -> Any:
     """A service of prefill and decode, each replicas x nodes x gpus or a whole role."""
     roles = [
-        given if isinstance(given, dict) else role(each, kind, *given)
-        for each, kind, given in (
+        value if isinstance(value, dict) else role(item, kind, *value)
+        for item, kind, value in (
             ("prefill", "prefiller", prefill),
             ("decode", "decoder", decode),
         )
@@ -68,36 +68,36 @@ def args(manifest: Any) -> InferenceServiceArgs:
     return read
 
 
-def where(found: Placement) -> dict[str, dict[str, str]]:
+def where(findings: Placement) -> dict[str, dict[str, str]]:
     """Pool of each role of each service."""
     return {
-        each.service: {role.name: role.pool for role in each.roles}
-        for each in found.placed
-        if each is not None
+        item.service: {role.name: role.pool for role in item.roles}
+        for item in findings.placed
+        if item is not None
     }
 
 
-def only(found: Placement) -> ServicePlacement:
+def only(findings: Placement) -> ServicePlacement:
     """Returns the placement result of the only service."""
-    (record,) = found.placed
+    (record,) = findings.placed
     assert record is not None
     return record
 
 
-def refusal(*given: Any, **more: Any) -> str:
+def refusal(*fields: Any, **more: Any) -> str:
     """Returns the error of `place`."""
     try:
-        found = place(*given, **more)
+        result = place(*fields, **more)
     except InvalidServiceError as refused:
         return without_rules(str(refused))
-    raise AssertionError(f"placed: {where(found)}")
+    raise AssertionError(f"placed: {where(result)}")
 
 
 def pod_specs(service: InferenceServiceArgs) -> list[dict[str, Any]]:
     """The pod specs of all templates of a service."""
     return [
         template["spec"]
-        for each in service.roles
-        for template in (each.template, each.leader_template, each.worker_template)
+        for item in service.roles
+        for template in (item.template, item.leader_template, item.worker_template)
         if template is not None
     ]

@@ -34,7 +34,7 @@ def command_of(log: Log) -> EngineCommand:
 
 def accelerator_of(log: Log) -> Accelerator:
     """The accelerator of a log, with the memory that the log states where it does."""
-    found = ACCELERATORS[log["gpu"]]
+    result = ACCELERATORS[log["gpu"]]
     if "total" not in log:
-        return found
-    return Accelerator(found.name, int(log["total"] * GIB), found.large_batches)
+        return result
+    return Accelerator(result.name, int(log["total"] * GIB), result.large_batches)

@@ -87,7 +87,7 @@ def test_the_whole_json_of_a_place(capsys: pytest.CaptureFixture[str]) -> None:
 def test_without_an_inventory_the_json_has_no_place(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = ran(capsys, "plan", "all.yaml", "--output=json")
     assert status == 0
-    assert not any("placement" in each for each in json.loads(out))
+    assert not any("placement" in item for item in json.loads(out))
 
 
 def test_text_has_pool_reason_and_free_capacity(capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,22 +121,22 @@ def test_placement_reuses_plans(
 
 def test_several_files_are_placed_together(capsys: pytest.CaptureFixture[str]) -> None:
     both = placed(capsys, "chat.yaml", "lone.yaml")
-    assert [each["service"] for each in both] == ["chat", "lone"]
+    assert [item["service"] for item in both] == ["chat", "lone"]
     assert both == placed(capsys, "all.yaml")
 
 
 def test_rendered_objects_carry_what_was_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = ran(capsys, "render", "chat.yaml", "lone.yaml", "--inventory", "pools.yaml")
     assert status == 0
-    found = {}
-    for each in yaml.safe_load_all(out):
-        if each["kind"] == "LeaderWorkerSet":
-            template = each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
-            found[each["metadata"]["name"]] = (
+    result = {}
+    for item in yaml.safe_load_all(out):
+        if item["kind"] == "LeaderWorkerSet":
+            template = item["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+            result[item["metadata"]["name"]] = (
                 template["nodeSelector"][LABEL],
                 len(template.get("tolerations", [])),
             )
-    assert found == {
+    assert result == {
         "chat-prefill-0": ("a", 1),
         "chat-decode-0": ("b", 0),
         "chat-decode-1": ("b", 0),
@@ -151,11 +151,11 @@ def test_service_without_a_place_is_explained_and_rejected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lacks = "2 more nodes of a (16 accelerators)"
-    told = f"the closest choice, serve on a, needs {lacks} besides the other services\n"
+    expected = f"the closest choice, serve on a, needs {lacks} besides the other services\n"
     sources = ("chat.yaml", "large.yaml", "lone.yaml", "--inventory", "pools.yaml")
     status, out, err = ran(capsys, "plan", *sources)
     assert status == 2
-    assert without_rules(err).endswith(f"large.yaml: placement: does not fit; {told}")
+    assert without_rules(err).endswith(f"large.yaml: placement: does not fit; {expected}")
     assert "Placement  Unplaced\n  nearest: serve on a; lacks 2 more nodes of a" in out
     status, out, _ = ran(capsys, "plan", *sources, "--output=json")
     assert status == 2
@@ -168,7 +168,7 @@ def test_service_without_a_place_is_explained_and_rejected(
     for command in ("render", "check"):
         status, out, err = ran(capsys, command, *sources)
         assert (status, out) == (2, "")
-        assert told in without_rules(err)
+        assert expected in without_rules(err)
 
 
 def test_check_with_inventory_accepts_demands_that_are_met(
@@ -210,7 +210,7 @@ def test_running_service_stays_in_previous_pool(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("chat.yaml", "--inventory", "none.yaml"),
          "none.yaml: cannot be read: No such file or directory"),
@@ -225,20 +225,20 @@ def test_running_service_stays_in_previous_pool(capsys: pytest.CaptureFixture[st
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["plan", "render", "check"])
 def test_invalid_files_are_rejected_in_one_line_each(
-    capsys: pytest.CaptureFixture[str], command: str, arguments: tuple[str, ...], told: str
+    capsys: pytest.CaptureFixture[str], command: str, arguments: tuple[str, ...], expected: str
 ) -> None:
     odd = {"poolLabel": LABEL, "pools": [pool("a", 1, resource="example.com/x")]}
     Path("odd.yaml").write_text(yaml.safe_dump(odd))
     status, out, err = ran(capsys, command, *arguments)
     assert status == 2
     assert out == ""
-    assert any(line.startswith(told) for line in without_rules(err).splitlines())
+    assert any(line.startswith(expected) for line in without_rules(err).splitlines())
     assert "Traceback" not in err
 
 
 def test_a_program_places_its_services_itself(capsys: pytest.CaptureFixture[str]) -> None:
     project = Path(__file__).parent.parent.parent / "examples" / "qwen-monolithic"
-    told = f"{project}: is a Pulumi project; its program places services itself, with place(...)\n"
+    expected = f"{project}: is a Pulumi project; call place(...) in its program instead\n"
     status, out, err = ran(capsys, "plan", str(project), "--inventory", "pools.yaml")
     assert (status, out) == (2, "")
-    assert without_rules(err).endswith(told)
+    assert without_rules(err).endswith(expected)

@@ -48,8 +48,8 @@ def inventory(path: Path, *pools: dict[str, Any]) -> str:
     return str(path)
 
 
-def h100(name: str = "a", nodes: int = 4, each: int = 8, **more: Any) -> dict[str, Any]:
-    return pool(name, nodes, each, device={"attributes": {"model": "H100"}}, **more)
+def h100(name: str = "a", nodes: int = 4, item: int = 8, **more: Any) -> dict[str, Any]:
+    return pool(name, nodes, item, device={"attributes": {"model": "H100"}}, **more)
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_a_program_declares_the_same_service(capsys: pytest.CaptureFixture[str])
     wanted = (MODELS[3], "--accelerator", "H100", "--max-model-len", "8192")
     _, manifest, _ = ran(capsys, *wanted, "--output", "yaml")
     _, program, _ = ran(capsys, *wanted, "--output", "python")
-    made: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     text = program.replace("    InferenceService,\n", "").replace(
         "\nInferenceService(", "\nmade = ("
     )
-    exec(text, made)  # our own program, without the component
-    name, args = made["made"]
+    exec(text, result)  # our own program, without the component
+    name, args = result["made"]
     (service,) = loads(manifest)
     assert name == service.name
     assert args.roles == service.roles
@@ -96,35 +96,35 @@ def test_layouts_are_all_that_fit_in_order(model: str, accelerator: str, length:
     architecture = known_architecture(model)
     assert architecture is not None
     wish = Wish(model, architecture, ACCELERATORS[accelerator], length=length)
-    found = layouts(wish)
-    assert {(each.tensor, each.nodes) for each in found} == {
+    result = layouts(wish)
+    assert {(item.tensor, item.nodes) for item in result} == {
         (1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 3), (8, 4)
     }  # fmt: skip
-    for each in found:
-        proposal = Proposal(each, Place(None, None), 1)
+    for finding in result:
+        proposal = Proposal(finding, Place(None, None), 1)
         (service,) = load(sizing.manifest(wish, proposal, None))
         plan = plan_service(service)
-        rules = {found.rule for found in plan.findings if found.severity.value != "info"}
+        rules = {findings.rule for findings in plan.findings if findings.severity.value != "info"}
         fits = not rules & {"weights-exceed-memory", "cache-too-small"}
-        assert fits is (each.reason is None), (each, rules)
-    fitting = [each.accelerators for each in found if each.reason is None]
+        assert fits is (finding.reason is None), (finding, rules)
+    fitting = [item.accelerators for item in result if item.reason is None]
     assert fitting == sorted(fitting)
 
 
 def small_pools() -> Iterator[tuple[int, int, list[int]]]:
-    for nodes, each in product((1, 2, 3), (2, 4, 8)):
-        for used in ([], [1], [each], [each - 1, 1][:nodes]):
+    for nodes, item in product((1, 2, 3), (2, 4, 8)):
+        for used in ([], [1], [item], [item - 1, 1][:nodes]):
             if len(used) <= nodes:
-                yield nodes, each, used
+                yield nodes, item, used
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("nodes", "each", "used"), [*small_pools()])
+@pytest.mark.parametrize(("nodes", "item", "used"), [*small_pools()])
 def test_room_in_a_pool_is_what_placement_finds(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, nodes: int, each: int, used: list[int]
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, nodes: int, item: int, used: list[int]
 ) -> None:
     """As many replicas as it says have a place, and one more has none."""
-    pools = inventory(tmp_path / "pools.yaml", h100("a", nodes, each, inUse=used))
+    pools = inventory(tmp_path / "pools.yaml", h100("a", nodes, item, inUse=used))
     status, out, _ = ran(
         capsys, "Qwen/Qwen3-32B", "--accelerator", "H100", "--inventory", pools,
         "--max-model-len", "8192", "--output", "yaml",
@@ -134,23 +134,23 @@ def test_room_in_a_pool_is_what_placement_finds(
         return
     architecture = known_architecture("Qwen/Qwen3-32B")
     assert architecture is not None
-    held = load_inventory(pools)
-    wish = Wish("Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], each, length=8192)
+    kept = load_inventory(pools)
+    wish = Wish("Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], item, length=8192)
     for layout in layouts(wish):
         if layout.reason is not None:
             continue
-        room = room_of(held.pools[0], layout)
+        room = room_of(kept.pools[0], layout)
         for replicas in (room, room + 1):
             if not replicas:
                 continue
-            proposal = Proposal(layout, Place(held.pools[0], room), replicas)
-            (service,) = load(sizing.manifest(wish, proposal, held))
+            proposal = Proposal(layout, Place(kept.pools[0], room), replicas)
+            (service,) = load(sizing.manifest(wish, proposal, kept))
             if replicas == room:
-                (record,) = place([service], held).placed
+                (record,) = place([service], kept).placed
                 assert record.status is Status.PLACED
             else:
                 with pytest.raises(InvalidServiceError, match="does not fit"):
-                    place([service], held)
+                    place([service], kept)
 
 
 def test_proposals_select_and_tolerate_their_pool(
@@ -462,5 +462,5 @@ def test_no_copies_where_ranks_do_not_divide_the_experts() -> None:
     assert architecture.experts == 256
     odd = replace(architecture, experts=20)
     wish = Wish("deepseek-ai/DeepSeek-R1", odd, ACCELERATORS["H200"])
-    found = with_copies(wish, [])
-    assert {each.accelerators for each in found} == {2, 4}
+    result = with_copies(wish, [])
+    assert {finding.accelerators for finding in result} == {2, 4}

@@ -55,7 +55,7 @@ def test_platform_stack_deploys(project: Callable[..., Stack], tmp_path: Path) -
 
     stack.run("config", "set", "platform-stack:gpuBudget", "0").assert_succeeded()
     rejected = stack.run("preview").assert_failed()
-    assert "policy: 1 GPUs are wanted, the budget is 0" in rejected.text
+    assert "policy: the services need 1 GPUs, the budget is 0" in rejected.text
     stack.run("config", "set", "platform-stack:gpuBudget", "4").assert_succeeded()
 
     reader = project("consumer", example=PLATFORM / "consumer", backend=stack.state)

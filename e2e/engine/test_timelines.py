@@ -12,7 +12,7 @@ import pytest
 from e2e import inputs
 from e2e.engine.services import TWO_NODES, Stack, role, service, tag_of, watched
 from e2e.harness.pods import is_ready, leaders
-from fusioninfer_pulumi.cli.diff.timelines import timelines
+from fusioninfer_pulumi.cli.diff.timelines import simulate_updates
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.timeline import Timeline
 
@@ -62,7 +62,7 @@ def look(stack: Stack, wanted: Mapping[str, int]) -> Look:
 def played(old: Manifest, new: Manifest) -> Timeline:
     plans = inputs.plan_of(old), inputs.plan_of(new)
     objects = [inputs.objects_of(plan) for plan in plans]
-    (update,) = timelines(objects[0], objects[1], ([plans[0]], [plans[1]]))
+    (update,) = simulate_updates(objects[0], objects[1], ([plans[0]], [plans[1]]))
     assert update.timeline is not None, update.missing
     return update.timeline
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 import grpc
@@ -65,17 +67,47 @@ class ExternalProcessor(Lifetime):
         path: str = "/v1/completions",
         *,
         timeout: float = TIMEOUT,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
         sent = json.dumps(body).encode() if isinstance(body, Mapping) else body
-        steps = iter(_request(sent, path))
+        steps = iter(_request(sent, path, headers))
         return _answer(self._process(steps, timeout=timeout), bodyless=body is None)
 
+    @contextmanager
+    def hold(
+        self, body: Mapping[str, Any], headers: Mapping[str, str], timeout: float = 2 * TIMEOUT
+    ) -> Iterator[tuple[Answer, Any]]:
+        """Ask, and be busy with the request until the context ends.
 
-def _request(body: bytes | None, path: str) -> list[Any]:
+        Yields the answer and the picker's further messages.
+        """
+        ended = Event()
+
+        def steps() -> Iterator[Any]:
+            yield from _request(json.dumps(body).encode(), "/v1/completions", headers)
+            ended.wait(timeout)
+
+        messages = self._process(steps(), timeout=timeout)
+        try:
+            yield _answer(_until_body_ends(messages), bodyless=False), messages
+        finally:
+            ended.set()
+            messages.cancel()
+
+
+def _until_body_ends(messages: Any) -> Iterator[Any]:
+    for message in messages:
+        yield message
+        if message.request_body.response.body_mutation.streamed_response.end_of_stream:
+            return
+
+
+def _request(body: bytes | None, path: str, headers: Mapping[str, str] | None = None) -> list[Any]:
     method = "GET" if body is None else "POST"
     head = {":method": method, ":path": path, "content-type": "application/json"}
-    headers = {"headers": _headers(head), "end_of_stream": body is None}
-    steps = [ProcessingRequest(request_headers=headers)]
+    head.update(headers or {})
+    start = {"headers": _headers(head), "end_of_stream": body is None}
+    steps = [ProcessingRequest(request_headers=start)]
     if body is not None:
         steps += [ProcessingRequest(request_body=piece) for piece in _pieces(body)]
     return steps

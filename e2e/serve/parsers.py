@@ -27,7 +27,7 @@ from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.engines.vllm import VLLM
 from fusioninfer_pulumi.findings import Finding
-from fusioninfer_pulumi.presets.model_catalogue import catalogue
+from fusioninfer_pulumi.presets.model_catalogue import load_catalogue
 
 # In `tests`, which pytest puts on the path.
 sys.path.append(str(ROOT / "tests"))
@@ -105,7 +105,7 @@ def accepted(release: str) -> list[CommandLine]:
 def of_the_catalogue(release: str) -> list[CommandLine]:
     """Command lines of every model of the catalogue, on each of its GPUs and on processors."""
     lines: set[CommandLine] = set()
-    for name, model in catalogue().items():
+    for name, model in load_catalogue().items():
         for accelerator in (*model.accelerators, "cpu"):
             args = model_service(name, accelerator=accelerator, name="chat", engine=release)
             lines |= command_lines(list(render(plan_service(args))), release)

@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 
 from e2e.harness import Object
-from e2e.routers import DEFINITIONS, decisions, with_llm_d_rewrites
+from e2e.routers import DEFINITIONS, decisions, with_llm_d_kind
 from e2e.serve.deploy import apply_service, deployed
 from e2e.serve.load import metrics
 from e2e.serve.services import MODEL, PROMPT, role, router
@@ -36,7 +36,7 @@ BOUNDS = {0: (0, 0), 50: (11, 49), 100: (REQUESTS, REQUESTS)}
 
 @pytest.fixture
 def _llm_d_kind(running: Serving) -> Iterator[None]:
-    definition = with_llm_d_rewrites(running.cluster)
+    definition = with_llm_d_kind(running.cluster)
     yield
     running.cluster.delete(DEFINITIONS, definition)
 

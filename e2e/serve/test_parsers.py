@@ -8,7 +8,7 @@ import pytest
 
 from e2e.serve.engine import RELEASES, VLLM, absent, vllm
 from e2e.serve.parsers import Answers, CommandLine, accepted, ask, of_the_catalogue, rejected
-from fusioninfer_pulumi.presets.model_catalogue import catalogue
+from fusioninfer_pulumi.presets.model_catalogue import load_catalogue
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
@@ -57,7 +57,7 @@ def test_engine_accepts_checked_command_lines(asked: Asked) -> None:
 def test_engine_accepts_arguments_of_catalogue(asked: Asked) -> None:
     if asked.release != VLLM:
         pytest.skip("the catalogue's models are newer than this release")
-    assert len(asked.catalogue) > len(catalogue())
+    assert len(asked.catalogue) > len(load_catalogue())
     assert asked.answers.rejected(asked.catalogue) == []
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from e2e.harness import Object
 from e2e.harness.certificates import Certificates, create_certificates
-from e2e.routers import DEFINITIONS, KIND, with_llm_d_rewrites
+from e2e.routers import DEFINITIONS, KIND, with_llm_d_kind
 from e2e.serve.deploy import model_name, wait_serving
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Models
@@ -66,7 +66,7 @@ def test_shown_services_answer(running: Serving, name: str) -> None:
             certificates = create_certificates(Path(os.environ["TMPDIR"]) / "shown",
                                                hosts=[shown.certificate])  # fmt: skip
         if any(item["kind"] == KIND for item in objects):
-            definition = with_llm_d_rewrites(running.cluster)
+            definition = with_llm_d_kind(running.cluster)
             stack.callback(running.cluster.delete, DEFINITIONS, definition)
         stack.enter_context(applied(running, [*secrets(shown, certificates), *objects], namespace))
         wait_serving(running, objects, namespace)

@@ -134,10 +134,15 @@ class Chooser:
         self._names = {engine.endpoint: name for name, engine in fleet.engines.items()}
         self._numbers = itertools.count()
 
-    def ask(self, prompt: str | None = None, model: str = MODEL) -> Answer:
+    def ask(
+        self,
+        prompt: str | None = None,
+        model: str = MODEL,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
         """Send one completion request; without a prompt, one of which no block was ever seen."""
         text = f"{next(self._numbers):08} is new. " * 10 if prompt is None else prompt
-        return self.processor.ask({"model": model, "prompt": text})
+        return self.processor.ask({"model": model, "prompt": text}, headers=headers)
 
     def pick(self, prompt: str | None = None, model: str = MODEL) -> str:
         return self.pod(self.ask(prompt, model))

@@ -17,7 +17,7 @@ import pytest
 
 from e2e.routers import picker_versions
 from e2e.strategies.engine import Load
-from e2e.strategies.fleet import Chooser, Fleet
+from e2e.strategies.fleet import PLAIN, Chooser, Fleet
 
 REQUESTS = 90
 #: That a strategy chooses from.
@@ -65,6 +65,17 @@ def conversations(random: Random) -> Iterator[Request]:
         histories[index] += f"The answer was {random.random()}, and the next question. " * 6
 
 
+def short_chats(random: Random) -> Iterator[Request]:
+    """Fifteen chats of six turns, interleaved, that are shorter than a block of the prefix index.
+
+    Every turn starts with the time, as some system prompts do.
+    """
+    turns = [index for index in range(REQUESTS // 6) for _ in range(6)]
+    random.shuffle(turns)
+    for index in turns:
+        yield Request(f"It is {random.random()}. Chat {index}: next question?", str(index))
+
+
 def hot_adapter(random: Random) -> Iterator[Request]:
     for _ in range(REQUESTS):
         model = "sql" if random.random() < 0.8 else random.choice(("chat", "poems"))
@@ -74,6 +85,7 @@ def hot_adapter(random: Random) -> Iterator[Request]:
 WORKLOADS: dict[str, Callable[[Random], Iterator[Request]]] = {
     "one system prompt": shared_prompt,
     "many conversations": conversations,
+    "short chats": short_chats,
     "one hot adapter": hot_adapter,
 }
 
@@ -122,7 +134,12 @@ class Spread:
     met: float
 
 
-def spread(fleet: Fleet, picker: Chooser, workload: str) -> Spread:
+def spread(
+    fleet: Fleet,
+    picker: Chooser,
+    workload: str,
+    headers: Callable[[str], dict[str, str] | None] = lambda _: None,
+) -> Spread:
     pods = {name: Pod() for name in fleet.engines}
     fleet.load()
     fleet.wait_scraped()
@@ -134,7 +151,7 @@ def spread(fleet: Fleet, picker: Chooser, workload: str) -> Spread:
             pod.advance(now)
             fleet.engines[name].load = pod.load()
         fleet.wait_scraped()
-        chosen = picker.pick(request.prompt, request.model)
+        chosen = picker.pod(picker.ask(request.prompt, request.model, headers(request.key)))
         picks[chosen] += 1
         if any(request.key in pod.seen for pod in pods.values()):
             held += 1
@@ -174,3 +191,33 @@ def test_default_strategies_spread_and_keep_prefix_hits(fleet: Fleet, version: s
         assert row.busiest <= MOST / PODS, row
     ours, pure = (found[name, "many conversations"] for name in CASES if name.startswith("prefix"))
     assert ours.met >= LEAST * pure.met, (ours, pure)
+
+
+SESSIONS: dict[str, dict[str, Any]] = {
+    "prefix-cache": {"strategy": "prefix-cache"},
+    "session-affinity": {"strategy": "session-affinity"},
+    "session-affinity by cookie": {
+        "strategy": "session-affinity",
+        "endpointPicker": {**PLAIN, "session": {"cookie": "chat"}},
+    },
+}
+
+
+def name_session(key: str) -> dict[str, str]:
+    return {"x-session-id": key, "cookie": f"theme=dark; chat={key}"}
+
+
+@picker_versions("Session affinity keeps chats on their pod that have no common prefix", "llm-d")
+def test_sessions_keep_their_pods(fleet: Fleet, version: str) -> None:
+    found = {}
+    for case, fields in SESSIONS.items():
+        for workload in ("many conversations", "short chats"):
+            with fleet.picker(version, **fields) as picker:
+                row = found[case, workload] = spread(fleet, picker, workload, name_session)
+            print(f"{version} | `{case}` | {workload} | {row.busiest:.0%}, {row.met:.0%}")
+    for case in list(SESSIONS)[1:]:
+        row = found[case, "short chats"]
+        assert row.met >= 0.8, (case, row)
+        assert row.busiest <= MOST / PODS, (case, row)
+        # Without a common prefix another strategy meets the pod of a session by chance.
+        assert row.met > found["prefix-cache", "short chats"].met + 0.1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from e2e.harness import Cluster
-from e2e.routers import DEFINITIONS, picker_versions, with_llm_d_rewrites
+from e2e.routers import DEFINITIONS, picker_versions, with_llm_d_kind
 from e2e.strategies.fleet import Chooser, Fleet
 
 REQUESTS = 400
@@ -20,7 +20,7 @@ REQUESTS = 400
 
 @pytest.fixture(autouse=True, scope="module")
 def _llm_d_kind(cluster: Cluster) -> Iterator[None]:
-    definition = with_llm_d_rewrites(cluster)
+    definition = with_llm_d_kind(cluster)
     yield
     cluster.delete(DEFINITIONS, definition)
 

@@ -1,7 +1,8 @@
-"""DeepSeek-R1: prefill on 2 nodes, decode on 4, behind a router that pairs them.
+"""DeepSeek-R1 with prefill replicas of 2 nodes and decode replicas of 4, behind a router.
 
-Each GPU runs a copy of the attention layers, and the experts are spread over all GPUs of a replica.
-The FP8 weights come in blocks of 128, which 32 GPUs of one tensor parallel group cannot share.
+Each GPU has a copy of the attention layers (data parallelism), and the experts are distributed over
+all GPUs of a replica (expert parallelism). vLLM rejects tensor parallelism over 32 GPUs, because
+it would split the blocks of 128 FP8 weights.
 """
 
 import pulumi
@@ -26,7 +27,7 @@ GPUS = 8
 
 
 def serving(name: str, component_type: ComponentType, replicas: int, nodes: int) -> RoleArgs:
-    """A role whose experts are spread over all nodes of a replica."""
+    """Return a role with data and expert parallelism over all nodes of a replica."""
     vllm = {
         "name": "vllm",
         "image": image,
@@ -41,7 +42,7 @@ def serving(name: str, component_type: ComponentType, replicas: int, nodes: int)
         parallelism=ParallelismArgs(data=nodes * GPUS, data_local=GPUS, expert=True),
         accelerator="H200",
         template={"spec": {"containers": [vllm]}},
-        # The KV cache goes over NIXL: arguments, environment and ports for both roles.
+        # NIXL transfers the KV cache; the library adds arguments, variables and ports.
         kv_transfer=KvTransferArgs(),
     )
 
@@ -62,7 +63,7 @@ service = InferenceService(
     InferenceServiceArgs(
         roles=[router, prefill, decode],
         scheduling_strategy=SchedulingStrategyArgs(
-            # One prefill and one decode replica start together; more decode as room appears.
+            # One prefill and one decode replica start together, other replicas when they fit.
             gang_policy=GangPolicyArgs(min_role_replicas={"prefill": 1, "decode": 1}),
         ),
     ),

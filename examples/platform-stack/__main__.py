@@ -1,6 +1,6 @@
-"""Deploys a catalogue of services to the clusters of an environment.
+"""Deploy a catalogue of services to the clusters of an environment.
 
-A stack is an environment: `Pulumi.<stack>.yaml` says which clusters run what, and how much.
+Each stack is an environment: `Pulumi.<stack>.yaml` lists its clusters, their services and replicas.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ clusters = config.require_object("clusters")
 
 
 def service(name: str, replicas: dict[str, int]) -> InferenceServiceArgs:
-    """A service of the catalogue with the replicas that a cluster runs."""
+    """Return a service of the catalogue with the number of replicas in one cluster."""
     document = yaml.safe_load(Path(f"catalogue/{name}.yaml").read_text(encoding="utf-8"))
     roles = {role["name"]: role for role in document["spec"]["roles"]}
     for role, count in replicas.items():
@@ -35,8 +35,8 @@ def service(name: str, replicas: dict[str, int]) -> InferenceServiceArgs:
     return args
 
 
-def owned(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
-    """Labels every object with its team; pods are left alone, so nothing restarts."""
+def add_team_label(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+    """Label every object with its team. Pod templates do not change, so no pod restarts."""
     if not args.custom:
         return None
     metadata: Any = args.props["metadata"]
@@ -45,27 +45,29 @@ def owned(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult 
     return pulumi.ResourceTransformResult(props, args.opts)
 
 
-# Plan everything, and check it, before anything is registered.
-wanted = {
+# Plan and check all services before any resource is registered.
+services_by_cluster = {
     cluster["name"]: [service(name, counts) for name, counts in cluster["services"].items()]
     for cluster in clusters
 }
-plans = [plan for services in wanted.values() for plan in plan_services(services)]
-refused = list(
+plans = [plan for services in services_by_cluster.values() for plan in plan_services(services)]
+rejected = list(
     violations(plans, config.require_int("gpuBudget"), config.require_object("registries"))
 )
-if refused:
-    raise pulumi.RunError("\n".join(f"policy: {each}" for each in refused))
+if rejected:
+    raise pulumi.RunError("\n".join(f"policy: {violation}" for violation in rejected))
 
 endpoints: dict[str, dict[str, Any]] = {}
 for cluster in clusters:
-    name, services = cluster["name"], wanted[cluster["name"]]
+    name, services = cluster["name"], services_by_cluster[cluster["name"]]
     provider = kubernetes.Provider(name, context=cluster["context"])
-    # Fails here with what to install, or says that the cluster could not be read.
+    # Fails the preview if the cluster lacks a prerequisite, and warns if it cannot be read.
     ServingPrerequisites(name, ServingPrerequisitesArgs(services, context=cluster["context"]))
     for args in services:
-        options = pulumi.ResourceOptions(provider=provider, transforms=[owned])
-        made = InferenceService(f"{name}-{args.name}", args, options)
-        endpoints.setdefault(name, {})[str(args.name)] = made.endpoint
-        pulumi.export(f"{name}-{args.name}", {"endpoint": made.endpoint, "status": made.status})
+        options = pulumi.ResourceOptions(provider=provider, transforms=[add_team_label])
+        component = InferenceService(f"{name}-{args.name}", args, options)
+        endpoints.setdefault(name, {})[str(args.name)] = component.endpoint
+        pulumi.export(
+            f"{name}-{args.name}", {"endpoint": component.endpoint, "status": component.status}
+        )
 pulumi.export("endpoints", endpoints)

@@ -1,4 +1,4 @@
-"""What this platform allows. Plain functions on plans: they run at preview, and in any test."""
+"""The platform's policies, as plain functions on plans: they run at preview and in unit tests."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,10 +9,10 @@ from fusioninfer_pulumi import ServicePlan, render
 def violations(
     plans: Sequence[ServicePlan], gpu_budget: int, registries: Sequence[str]
 ) -> Iterator[str]:
-    """Everything that is not allowed, so that nobody has to find it one preview at a time."""
-    wanted = sum(plan.total_accelerators for plan in plans)
-    if wanted > gpu_budget:
-        yield f"{wanted} GPUs are wanted, the budget is {gpu_budget}"
+    """Yield all violations, so that one preview reports all of them."""
+    total = sum(plan.total_accelerators for plan in plans)
+    if total > gpu_budget:
+        yield f"the services need {total} GPUs, the budget is {gpu_budget}"
     for plan in plans:
         for image in sorted({str(image) for image in images(render(plan))}):
             if not image.startswith(tuple(registries)):
@@ -20,7 +20,7 @@ def violations(
 
 
 def images(value: Any) -> Iterator[Any]:
-    """Images of all containers, those that the library adds included."""
+    """Yield the images of all containers, including those that the library adds."""
     if isinstance(value, Mapping):
         if "image" in value:
             yield value["image"]

@@ -1,4 +1,4 @@
-"""The policies: those of one resource read its inputs, the others all resources of the stack."""
+"""Policies of single resources, which read their inputs, and of all resources of a stack."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_gpu_budget(args: StackValidationArgs, report: Report) -> None:
 
 
 def check_images(args: ResourceValidationArgs, report: Report) -> None:
-    """Reject images with a moving tag, and images from registries that are not listed."""
+    """Reject images without a fixed tag, and images from other registries."""
     for image in images(args.props):
         name, _, tag = image.rpartition(":")
         if "@" not in image and (not name or "/" in tag or tag == "latest"):
@@ -74,7 +74,7 @@ def check_replicas(args: ResourceValidationArgs, report: Report) -> None:
 
 
 def check_authentication(args: StackValidationArgs, report: Report) -> None:
-    """Reject routes that no policy of a gateway protects."""
+    """Reject routes without a gateway policy that authenticates clients."""
     protected = {
         target["name"]
         for resource in args.resources

@@ -1,4 +1,4 @@
-"""Qwen3-8B on two GPUs behind a router, described by the manifest beside this program."""
+"""Qwen3-8B on two GPUs behind a router, described by the manifest next to this program."""
 
 import pulumi
 

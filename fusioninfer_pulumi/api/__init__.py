@@ -1,7 +1,7 @@
 """Models of manifests: one module for each concept, with its models and their checks.
 
-Knows of Kubernetes only the pod template, and nothing of Pulumi or of plans. Every model and enum
-of its modules is also a name here and in `fusioninfer_pulumi`; type checkers know them from stubs.
+Every model and enum of its modules is also a name here and in `fusioninfer_pulumi`; type checkers
+read stubs.
 """
 
 from __future__ import annotations

@@ -1,24 +1,31 @@
-"""Autoscaling of a role: bounds, and what the number of replicas follows."""
-
-from __future__ import annotations
+"""Autoscaling of a role: bounds, metrics and target values."""
 
 import enum
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from fusioninfer_pulumi.api.field_types import (
+    AnnotationMap,
     Count,
+    Duration,
     LabelMap,
     PositiveCount,
     Quantity,
     WebAddress,
     fits,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.api.spec_model import SpecModel, reject_fields
 from fusioninfer_pulumi.findings import Finding, Location, error
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
+from fusioninfer_pulumi.kube.durations import seconds
+from fusioninfer_pulumi.rules.common import (
+    FIELD_REQUIRED,
+    FIELD_WITHOUT_EFFECT,
+    FIELDS_EXCLUDE_EACH_OTHER,
+    OUT_OF_RANGE,
+)
 from fusioninfer_pulumi.schemas.kind_schema import SCALING
 
 
@@ -26,22 +33,22 @@ class AutoscalingEngine(str, enum.Enum):
     """Autoscaler of a role."""
 
     HPA = "HPA"  #: Kubernetes' HorizontalPodAutoscaler
-    KEDA = "KEDA"  #: a ScaledObject of KEDA, which asks Prometheus
+    KEDA = "KEDA"  #: KEDA's ScaledObject, which queries Prometheus
 
 
 class AutoscalingTarget(str, enum.Enum):
     """Autoscaling target, which determines metrics and target values."""
 
-    LATENCY = "latency"  #: requests in flight for each replica
-    THROUGHPUT = "throughput"  #: replicas are full before there is another one
-    QUEUE = "queue"  #: requests that wait, in the endpoint picker or in an engine
+    LATENCY = "latency"  #: scales by latency goals, or by requests in flight
+    THROUGHPUT = "throughput"  #: scales when replicas are full, by waiting requests and KV cache
+    QUEUE = "queue"  #: scales by requests that wait in the endpoint picker and the engines
 
 
 class MetricSource(str, enum.Enum):
     """Source of a HorizontalPodAutoscaler's metric."""
 
-    PODS = "Pods"  #: of each leader (custom.metrics.k8s.io); the mean of them is compared
-    EXTERNAL = "External"  #: of anything (external.metrics.k8s.io); divided by the replicas
+    PODS = "Pods"  #: a metric of each leader (custom.metrics.k8s.io), averaged over the leaders
+    EXTERNAL = "External"  #: any metric (external.metrics.k8s.io), divided by the replicas
 
 
 class AutoscalingMetricArgs(SpecModel):
@@ -121,6 +128,15 @@ class AutoscalingArgs(SpecModel):
     """Requests per replica, replacing the default: running requests for `latency` (100), waiting
     requests for the other targets (5)."""
 
+    time_to_first_token: Duration | None = None
+    """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as
+    `1s`, followed instead of running requests. Measured by llm-d's endpoint picker if its metrics
+    are readable, else by the engines."""
+
+    time_per_token: Duration | None = None
+    """`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as
+    `50ms`, followed instead of running requests."""
+
     metrics: list[AutoscalingMetricArgs] = Field(default_factory=list)
     """Metrics in addition to `target`. The metric that requires the most replicas applies."""
 
@@ -133,26 +149,42 @@ class AutoscalingArgs(SpecModel):
     behavior: Annotated[dict[str, Any], fits(SCALING, outputs=True)] | None = None
     """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed through."""
 
-    SWITCH = ("target", "target_requests")
+    annotations: AnnotationMap = Field(default_factory=dict)
+    """Annotations of the autoscaler, in addition to the service's; values may be Outputs."""
+
+    SWITCH = ("target", "target_requests", "time_to_first_token", "time_per_token")
+
+    @property
+    def latency_goals(self) -> dict[str, Fraction]:
+        """Goals in seconds, by the name of their trigger."""
+        goals = {"first-token": self.time_to_first_token, "per-token": self.time_per_token}
+        return {name: seconds(goal) or Fraction(1) for name, goal in goals.items() if goal}
 
     def findings(self, at: Location) -> Iterator[Finding]:
-        """Check that something is measured, and the bounds."""
+        """Check that there is a metric, and the bounds."""
         triggers = self.keda is not None and self.keda.triggers
         if self.target is None and not self.metrics and not triggers:
-            yield error(FIELD_REQUIRED, at, "needs target or metrics: what the replicas follow")
+            yield error(FIELD_REQUIRED, at, "needs target or metrics to scale by")
+        if self.latency_goals and self.target is not AutoscalingTarget.LATENCY:
+            names = ("time_to_first_token", "time_per_token")
+            message = "has no effect without target: latency; remove it"
+            yield from reject_fields(at, self, names, message, FIELD_WITHOUT_EFFECT)
+        if self.latency_goals and self.target_requests is not None:
+            message = "conflicts with timeToFirstToken and timePerToken; remove it"
+            yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "targetRequests"), message)
         if self.min_replicas > self.max_replicas:
             message = f"minReplicas ({self.min_replicas}) is above maxReplicas"
             yield error(OUT_OF_RANGE, at, f"{message} ({self.max_replicas})")
 
 
 def scales_to_zero(args: AutoscalingArgs) -> bool:
-    """Whether a role scales to zero, so that something else has to ask for its first replica."""
+    """Return whether a role scales to zero, so that engine metrics cannot start a replica."""
     idle = args.keda.idle_replica_count if args.keda is not None else None
     return args.min_replicas == 0 or idle == 0
 
 
 def uses_picker_metrics(args: AutoscalingArgs) -> bool:
-    """Whether `target` counts requests that the endpoint picker holds."""
+    """Return whether `target` counts requests that the endpoint picker queues."""
     return args.target is not None and (
         args.target is AutoscalingTarget.QUEUE or scales_to_zero(args)
     )

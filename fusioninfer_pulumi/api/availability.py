@@ -1,6 +1,4 @@
-"""What keeps a role available: startup probes, spread over nodes, disruption budgets."""
-
-from __future__ import annotations
+"""Availability of a role: startup probes, spread over nodes, disruption budgets."""
 
 import enum
 from typing import Annotated
@@ -35,10 +33,10 @@ class StartupArgs(SpecModel):
 
 
 class WhenUnsatisfiable(str, enum.Enum):
-    """The scheduler's choice when a pod violates the spread."""
+    """What the scheduler does with a pod that would violate the spread."""
 
-    SCHEDULE_ANYWAY = "ScheduleAnyway"  #: places it where it spreads best
-    DO_NOT_SCHEDULE = "DoNotSchedule"  #: leaves it waiting
+    SCHEDULE_ANYWAY = "ScheduleAnyway"  #: schedules it where it violates the spread least
+    DO_NOT_SCHEDULE = "DoNotSchedule"  #: does not schedule it
 
 
 class TopologySpreadArgs(SpecModel):
@@ -59,8 +57,8 @@ class TopologySpreadArgs(SpecModel):
 class UnhealthyPods(str, enum.Enum):
     """Whether pods that are not ready may be evicted while the budget is exhausted."""
 
-    ALWAYS_ALLOW = "AlwaysAllow"  #: they serve nothing, and must not hold up a drain
-    IF_HEALTHY_BUDGET = "IfHealthyBudget"  #: only while the others suffice
+    ALWAYS_ALLOW = "AlwaysAllow"  #: always, because they serve nothing and would block a drain
+    IF_HEALTHY_BUDGET = "IfHealthyBudget"  #: only if enough other pods are healthy
 
 
 class DisruptionBudgetArgs(SpecModel):

@@ -1,7 +1,5 @@
 """Devices that pods claim by dynamic resource allocation (DRA) instead of extended resources."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
@@ -20,9 +18,9 @@ from fusioninfer_pulumi.schemas.kind_schema import DEVICE_CLAIM
 class ResourceClaimArgs(SpecModel):
     """Devices of each pod of a role.
 
-    `deviceClassName` with `count` and `selectors` describes them, or `spec` does as in a
-    ResourceClaim; either creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34).
-    `templateName` and `claimName` name existing objects.
+    Either describe them, by `deviceClassName` with `count` and `selectors` or by the `spec` of a
+    ResourceClaim, which creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34). Or
+    name an existing object, by `templateName` or `claimName`.
     """
 
     name: DnsLabel
@@ -38,8 +36,8 @@ class ResourceClaimArgs(SpecModel):
     """CEL expressions that each device must match."""
 
     admin_access: bool | None = None
-    """Whether to request admin access: devices are shared with their users, for monitoring.
-    Requires permission."""
+    """Whether to request admin access, for example to monitor devices that others use. Requires
+    permission."""
 
     spec: Annotated[dict[str, Any], Field(min_length=1), fits(DEVICE_CLAIM)] | None = None
     """The spec of a ResourceClaim, passed through."""

@@ -1,6 +1,4 @@
-"""The engine of a role, and how it splits and copies the model, in KServe's words."""
-
-from __future__ import annotations
+"""The engine of a role and its parallelism; the fields are named as KServe's."""
 
 import enum
 from collections.abc import Iterator
@@ -59,18 +57,18 @@ class EngineArgs(SpecModel):
     """`vllm` (default) or `sglang`."""
 
     version: ReleaseText | None = None
-    """Release, such as `0.32.0`; by default the one that this version of the library uses, which
-    `plan` prints."""
+    """Release, such as `0.32.0`. Default: the release of the service's `edition`, which `plan`
+    prints."""
 
 
 PODS_PER_REPLICA_UNKNOWN = Rule("pods-per-replica-unknown")
 
 
 class ParallelismArgs(SpecModel):
-    """Sizes that become arguments of vLLM or SGLang, and the number of pods in a replica.
+    """Parallel sizes, passed to vLLM or SGLang as arguments.
 
-    KServe's `parallelism`: a replica has `data / dataLocal` pods, or one for each pipeline stage,
-    unless `multinode.nodeCount` is set.
+    They also determine the pods per replica, unless `multinode.nodeCount` is set: `data` divided by
+    `dataLocal`, else one per pipeline stage.
     """
 
     tensor: PositiveCount | None = None
@@ -102,13 +100,13 @@ class ParallelismArgs(SpecModel):
         return (self.tensor or 1) * (self.pipeline or 1) * (self.data or 1)
 
     @property
-    def sized(self) -> bool:
-        """Whether any size is set."""
+    def has_sizes(self) -> bool:
+        """Whether `tensor`, `pipeline` or `data` is set."""
         return any(size is not None for size in (self.tensor, self.pipeline, self.data))
 
     @property
     def pods(self) -> int | None:
-        """Pods of one replica if `multinode` does not set them; None if the sizes do not."""
+        """Pods of one replica according to the sizes; None if they do not determine it."""
         if self.data is not None and self.data_local is not None:
             return max(self.data // self.data_local, 1)
         return self.pipeline
@@ -119,7 +117,7 @@ class ParallelismArgs(SpecModel):
 def parallelism_findings(
     at: Location, sizes: ParallelismArgs, node_count: int | None
 ) -> Iterator[Finding]:
-    """Check that the sizes fit together, and the role's `multinode.nodeCount`, if it has one."""
+    """Check that the sizes and the role's `multinode.nodeCount` are consistent."""
     data, local, nodes = sizes.data or 1, sizes.data_local, node_count or sizes.pods or 1
     if sizes.data is not None and local is not None and data % local:
         yield error(
@@ -141,7 +139,7 @@ def parallelism_findings(
             f"makes replicas of data {data} / dataLocal {local} = {sizes.pods} pods, but "
             f"multinode.nodeCount is {nodes}; remove one of them",
         )
-    elif sizes.sized and sizes.ranks % nodes:
+    elif sizes.has_sizes and sizes.ranks % nodes:
         named = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}
         product = " x ".join(f"{name} {size}" for name, size in named.items() if size is not None)
         yield error(
@@ -154,7 +152,7 @@ def parallelism_findings(
         yield error(
             FIELD_OUT_OF_PLACE,
             (*at, "portPerRank"),
-            f"needs one pod in a replica, got {nodes}: a pool holds the first pod of each alone, "
-            "and the copies of the others would get no requests; set data for one pod and raise "
-            "replicas, or remove this",
+            f"needs one pod per replica, got {nodes}: the pool contains only leaders, so copies in "
+            "other pods would get no requests; set data for one pod and raise replicas, or remove "
+            "this",
         )

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.api.validation_errors import (
     rule_error,
     string_format,
 )
-from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, shown
+from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, show
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output, output_paths
 from fusioninfer_pulumi.kube.typed_args import find_duplicate_fields, to_plain, use_kubernetes_names
@@ -48,7 +48,7 @@ TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
 # Counts and ports
 
-#: Replicas, nodes: a whole number. `true`, `"2"` and `1.5` are none.
+#: Number of replicas or nodes; `true`, `"2"` and `1.5` are rejected.
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -58,7 +58,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 #: Any string but the empty one.
 Text = Annotated[str, StringConstraints(min_length=1)]
 
-#: A name that follows another one in DNS-1035 names, so it may begin with a digit.
+#: Suffix of DNS-1035 names, so it may begin with a digit.
 PartName = Annotated[
     str,
     string_format(
@@ -69,7 +69,7 @@ PartName = Annotated[
     ),
 ]
 
-#: A name that becomes part of DNS-1035 names.
+#: First part of DNS-1035 names.
 Name = Annotated[
     str,
     string_format(
@@ -100,7 +100,7 @@ OUTPUT_MARK = "x-output"
 
 
 class _OrOutput:
-    """Accepts a pulumi Output in place of a value: the field is only passed on."""
+    """Accepts a pulumi Output instead of a value, because the field is only passed through."""
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
@@ -108,11 +108,11 @@ class _OrOutput:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        def validated(value: Any, known: core_schema.ValidatorFunctionWrapHandler) -> Any:
-            return value if is_output(value) else known(value)
+        def validate(value: Any, validate_plain: core_schema.ValidatorFunctionWrapHandler) -> Any:
+            return value if is_output(value) else validate_plain(value)
 
         return core_schema.no_info_wrap_validator_function(
-            validated, handler.generate_schema(self._kind)
+            validate, handler.generate_schema(self._kind)
         )
 
     def __get_pydantic_json_schema__(
@@ -179,25 +179,25 @@ def _amount(value: Any, *, kind: str, is_whole: bool = False) -> str:
     except ValueError:
         amount = Decimal()
     if amount <= 0 or (is_whole and amount != amount.to_integral_value()):
-        raise rule_error(INVALID_FORMAT, f"must be an amount {kind}, got {shown(value)}")
+        raise rule_error(INVALID_FORMAT, f"must be an amount {kind}, got {show(value)}")
     return str(value)
 
 
 def _duration(value: Any) -> str:
     if isinstance(value, str) and durations.seconds(value):
         return value
-    message = f"must be a duration above 0 such as 90s, 10m or 1h30m, got {shown(value)}"
+    message = f"must be a duration above 0 such as 90s, 10m or 1h30m, got {show(value)}"
     raise rule_error(INVALID_FORMAT, message)
 
 
 def _count(value: Any, *, least: int) -> Any:
-    counted = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
     share = _PERCENTAGE.fullmatch(value) if isinstance(value, str) else None
-    if counted or (share is not None and int(share[1]) >= least):
+    if is_count or (share is not None and int(share[1]) >= least):
         return value
     raise rule_error(
         INVALID_FORMAT,
-        f"must be a count of at least 0 or a percentage from {least}% to 100%, got {shown(value)}",
+        f"must be a count of at least 0 or a percentage from {least}% to 100%, got {show(value)}",
     )
 
 
@@ -227,14 +227,14 @@ Duration = Annotated[
     WithJsonSchema({"type": "string", "pattern": r"^([0-9.]+(ns|us|µs|ms|s|m|h))+$"}),
 ]
 
-#: A count, or a share of another one that is not 0%.
+#: A count, or a percentage from 1%.
 CountOrPercentage = Annotated[
     int | str,
     PlainValidator(partial(_count, least=1)),
     _count_schema("^(100|[1-9][0-9]?)%$"),
 ]
 
-#: The same, where 0% means something.
+#: A count, or a percentage from 0%.
 CountOrAnyPercentage = Annotated[
     int | str,
     PlainValidator(partial(_count, least=0)),
@@ -248,27 +248,27 @@ _Choice = TypeVar("_Choice", bound=enum.Enum)
 
 
 class _Unquoted:
-    """Takes a boolean for On or Off, as YAML reads those words where they are not quoted."""
+    """Accepts true and false for On and Off, because YAML 1.1 reads unquoted On as true."""
 
     def __get_pydantic_core_schema__(
         self, source: type[enum.Enum], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        def meant(value: Any) -> Any:
+        def replace_boolean(value: Any) -> Any:
             return _SPELLINGS[value] if isinstance(value, bool) else value
 
-        return core_schema.no_info_before_validator_function(meant, handler(source))
+        return core_schema.no_info_before_validator_function(replace_boolean, handler(source))
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        # YAML 1.1, which some editors still read, takes an unquoted Off for false.
+        # Some editors still parse YAML 1.1.
         schema = handler(core)
         choices = handler.resolve_ref_schema(schema)["enum"]
-        also = [read for read, word in _SPELLINGS.items() if word in choices]
-        return {"anyOf": [schema, {"enum": also}]}
+        booleans = [value for value, word in _SPELLINGS.items() if word in choices]
+        return {"anyOf": [schema, {"enum": booleans}]}
 
 
-#: `OnOff[SomeEnum]`: one of its values; `true` is On and `false` is Off where it has them.
+#: `OnOff[SomeEnum]`: a value of the enum; `true` means On and `false` Off, if it has them.
 OnOff = Annotated[_Choice, Field(strict=False), _Unquoted()]
 
 # Any JSON
@@ -276,14 +276,14 @@ OnOff = Annotated[_Choice, Field(strict=False), _Unquoted()]
 
 def _kubernetes(value: Any) -> Any:
     plain = to_plain(value)
-    for named, also in find_duplicate_fields(plain):
+    for name, python_name in find_duplicate_fields(plain):
         raise rule_error(
-            DUPLICATE_KEY, f"{named} and {also} are the same field; remove one of them"
+            DUPLICATE_KEY, f"{name} and {python_name} are the same field; remove one of them"
         )
     return use_kubernetes_names(plain)
 
 
-#: A part of a pod template as in YAML, in camelCase; or as pulumi_kubernetes takes it: typed args,
+#: A part of a pod template, in camelCase as in YAML or as pulumi_kubernetes accepts it: typed args,
 #: or a dictionary with snake_case names.
 PodPart = Annotated[dict[str, Any], BeforeValidator(_kubernetes)]
 #: A Kubernetes pod template, in the same forms: `metadata` and `spec`.
@@ -303,7 +303,7 @@ PodTemplate = Annotated[
 
 
 def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]:
-    """Check that a value and everything in it can be written as JSON; Outputs can be later."""
+    """Check that a value, apart from Outputs in it, can be written as JSON."""
     if depth > MAX_DEPTH:
         yield error(INPUT_TOO_LARGE, at, TOO_DEEP)
     elif isinstance(value, dict):
@@ -314,7 +314,7 @@ def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]
                 yield error(
                     WRONG_TYPE,
                     at,
-                    f"keys must be strings, got {shown(key)}; quote it in YAML",
+                    f"keys must be strings, got {show(key)}; quote it in YAML",
                 )
     elif isinstance(value, (list, tuple)):
         if len(value) > MAX_COUNT:
@@ -337,13 +337,13 @@ def _leaf_findings(at: Location, value: Any) -> Iterator[Finding]:
         if not math.isfinite(value):
             yield error(WRONG_TYPE, at, f"must be a finite number, got {value}")
     elif not isinstance(value, (bool, int, type(None))) and not is_output(value):
-        yield error(WRONG_TYPE, at, f"must be plain data, got {shown(value)}")
+        yield error(WRONG_TYPE, at, f"must be plain data, got {show(value)}")
 
 
 def known_json_findings(
     at: Location, value: Any, outputs: tuple[str, ...] = ()
 ) -> Iterator[Finding]:
-    """As `json_findings`; Outputs are rejected, except in values of the keys `outputs`."""
+    """Check as `json_findings`, but reject Outputs except below the keys `outputs`."""
     yield from json_findings(at, value)
     for path in output_paths(value):
         if not set(outputs) & set(path):
@@ -354,9 +354,9 @@ def known_json_findings(
 
 
 def fits(part: Part | None, *, outputs: bool = False) -> AfterValidator:
-    """Reject what does not fit the schema of a part of a Kubernetes object, or is no JSON.
+    """Return a validator: the value must be JSON, and valid in this part of a Kubernetes object.
 
-    `outputs`: whether it may contain Outputs.
+    `outputs`: whether the value may contain Outputs.
     """
 
     def check(value: Any) -> Any:
@@ -368,7 +368,7 @@ def fits(part: Part | None, *, outputs: bool = False) -> AfterValidator:
     return AfterValidator(check)
 
 
-#: Rejects what is no JSON, and Outputs.
+#: Rejects Outputs, and values that are not JSON.
 PLAIN = fits(None)
 #: Resource requests and limits of a container.
 Resources = Annotated[PodPart, fits(RESOURCES)]

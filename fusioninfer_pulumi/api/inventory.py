@@ -1,6 +1,4 @@
-"""The node pools of a cluster, and what services demand of the pools that `place` chooses."""
-
-from __future__ import annotations
+"""The node pools of a cluster, and services' requirements for pools, as `place` uses them."""
 
 import enum
 from collections.abc import Iterator
@@ -29,7 +27,7 @@ class TaintEffect(str, enum.Enum):
     """Effect of a taint on pods that do not tolerate it."""
 
     NO_SCHEDULE = "NoSchedule"
-    PREFER_NO_SCHEDULE = "PreferNoSchedule"  #: never keeps a pod away
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"  #: pods may still be scheduled there
     NO_EXECUTE = "NoExecute"
 
 
@@ -50,15 +48,15 @@ class DeviceArgs(SpecModel):
     """Accelerators of a node pool."""
 
     memory: Bytes | None = None
-    """Memory of one accelerator, such as `80Gi`. Without it, roles that require memory are not
-    placed on this pool."""
+    """Memory of one accelerator, such as `80Gi`. If unset, roles that require memory are not placed
+    on this pool."""
 
     attributes: dict[Text, Text] = Field(default_factory=dict)
     """Other attributes that roles may require, such as `{model: H100, fabric: ib-1}`."""
 
 
 class NodePoolArgs(SpecModel):
-    """Nodes of one kind."""
+    """A pool of equal nodes."""
 
     name: Text
     """Name of the pool, unique in the inventory."""
@@ -77,8 +75,8 @@ class NodePoolArgs(SpecModel):
     default."""
 
     in_use: list[PositiveCount] = Field(default_factory=list)
-    """Accelerators in use by others, one number per affected node: `[8, 2]` are eight on one node
-    and two on another. None by default."""
+    """Accelerators in use by other workloads, one number per affected node: `[8, 2]` means eight on
+    one node and two on another. None by default."""
 
     device: DeviceArgs = default(DeviceArgs)
     """Properties of the accelerators."""
@@ -96,7 +94,7 @@ class NodePoolArgs(SpecModel):
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the resource and the accelerators in use."""
         if self.resource is None and not self.device_classes:
-            message = "must name a resource where deviceClasses name no class, got null"
+            message = "is required if deviceClasses is empty, got null"
             yield error(FIELD_REQUIRED, (*at, "resource"), message)
         if len(self.in_use) > self.nodes:
             message = f"must name at most {self.nodes} nodes, got {len(self.in_use)}"
@@ -111,7 +109,7 @@ class InventoryArgs(SpecModel):
     """The node pools of a cluster.
 
     Raises:
-        InvalidServiceError: The input cannot work; every problem is listed.
+        InvalidServiceError: The input is invalid; it has every finding.
     """
 
     pool_label: LabelKey | None = None
@@ -120,20 +118,20 @@ class InventoryArgs(SpecModel):
     `labels`."""
 
     pools: list[NodePoolArgs] = Field(min_length=1)
-    """The pools. Among equally suitable pools the first is used."""
+    """The pools; the first of equally suitable pools is used."""
 
     @property
     def selector_label(self) -> str | None:
-        """The label that identifies a pool, None where neither is given."""
+        """The label that identifies a pool: `poolLabel`, or its default; None without either."""
         known = (key for key in labels.NODE_POOLS if all(key in p.labels for p in self.pools))
         return self.pool_label or next(known, None)
 
-    def selected_by(self, pool: NodePoolArgs) -> str:
-        """Value of the selector label on a pool's nodes."""
+    def selector_value(self, pool: NodePoolArgs) -> str:
+        """Return the value of the selector label on a pool's nodes."""
         return pool.labels.get(self.selector_label or "", pool.name)
 
     @model_validator(mode="after")
-    def _rules(self) -> InventoryArgs:
+    def _rules(self) -> "InventoryArgs":
         raise_findings(type(self).__name__, check_model((), self))
         return self
 
@@ -145,15 +143,15 @@ class InventoryArgs(SpecModel):
         if key is None:
             message = (
                 "is required: the node label that identifies a pool (by default one of "
-                f"{', '.join(labels.NODE_POOLS)}, where all pools list it among their labels)"
+                f"{', '.join(labels.NODE_POOLS)}, if all pools have it in their labels)"
             )
             yield error(FIELD_REQUIRED, (*at, "poolLabel"), message)
             return
         first: dict[str, str] = {}
         for index, pool in enumerate(self.pools):
-            value = self.selected_by(pool)
+            value = self.selector_value(pool)
             if first.setdefault(value, pool.name) != pool.name:
-                message = f"{key}: {value} is also that of pool {first[value]}"
+                message = f"{key}: {value} is also the value of pool {first[value]}"
                 yield error(DUPLICATE_NAME, (*at, "pools", index, "labels"), message)
 
 
@@ -180,14 +178,14 @@ class InventoryManifest(SpecModel):
     """The pools."""
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
 #: One allowed value, or several.
 AnyOf = Annotated[
     list[Text],
-    BeforeValidator(_listed),
+    BeforeValidator(_as_list),
     Field(min_length=1),
     WithJsonSchema(
         {
@@ -204,8 +202,7 @@ class DeviceRequirementArgs(SpecModel):
     """Requirements for each accelerator of a role."""
 
     attributes: dict[Text, AnyOf] = Field(default_factory=dict)
-    """Attributes of the pool's devices with their allowed values, one or a list: `{model: [H100,
-    H200]}`."""
+    """Allowed values of device attributes, one or a list: `{model: [H100, H200]}`."""
 
     min_memory: Bytes | None = None
     """Minimum memory of an accelerator, such as `80Gi`; any by default."""
@@ -226,5 +223,5 @@ class ServicePlacementArgs(SpecModel):
 
     colocate: Text | None = None
     """Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have the
-    same value on the pools of all roles, because the KV cache is transferred between them. By
-    default roles may use any pools."""
+    same value on the pools of all roles, for example for KV cache transfer. By default roles may
+    use any pools."""

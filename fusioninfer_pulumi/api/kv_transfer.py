@@ -1,6 +1,4 @@
-"""How the KV cache gets from prefill to decode pods, and how pods publish what they cache."""
-
-from __future__ import annotations
+"""KV cache transfer from prefill to decode pods, and KV cache events."""
 
 import enum
 from typing import Annotated, Any
@@ -25,9 +23,9 @@ from fusioninfer_pulumi.schemas.kind_schema import SIZE_LIMIT
 class KvRole(str, enum.Enum):
     """vLLM's `kv_role`: the direction of KV cache transfer."""
 
-    BOTH = "kv_both"  #: either way; vLLM announces its end for NIXL from 0.23.0 on
-    PRODUCER = "kv_producer"  #: to others
-    CONSUMER = "kv_consumer"  #: from others
+    BOTH = "kv_both"  #: sends and receives; deprecated for NIXL since vLLM 0.23.0
+    PRODUCER = "kv_producer"  #: sends
+    CONSUMER = "kv_consumer"  #: receives
 
 
 class SidecarConnector(str, enum.Enum):
@@ -43,11 +41,11 @@ class SidecarConnector(str, enum.Enum):
 class SidecarArgs(SpecModel):
     """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port and forwards other requests to the engine.
+    It listens on the pool's port. Requests without a prefill pod go to the engine directly.
     """
 
     enabled: bool = True
-    """Whether to add the sidecar; otherwise the pods serve as their template defines."""
+    """Whether to add the sidecar; otherwise the template's containers are used unchanged."""
 
     image: ImageOrOutput | None = None
     """Image; by default the one released with the endpoint picker. May be an Output."""
@@ -115,8 +113,8 @@ class RdmaArgs(SpecModel):
 class KvTransferArgs(SpecModel):
     """KV cache transfer from prefill to decode pods.
 
-    `{}` generates what the engine needs for NIXL, on a prefiller and on a decoder alike. Where the
-    engine's arguments contain `--kv-transfer-config`, they are used unchanged.
+    `{}` generates the engine's settings for NIXL, on prefillers and decoders. If the engine's
+    arguments contain `--kv-transfer-config`, they are used unchanged.
     """
 
     enabled: bool = True
@@ -126,8 +124,8 @@ class KvTransferArgs(SpecModel):
     """vLLM's KV connector; `NixlConnector` by default."""
 
     role: Annotated[KvRole, Field(strict=False)] | None = None
-    """vLLM's `kv_role`. Default: `kv_both`; with NIXL and vLLM 0.23.0 or later the role's:
-    `kv_producer` or `kv_consumer`."""
+    """vLLM's `kv_role`. Default: `kv_both`; with NIXL and vLLM 0.23.0 or later `kv_producer` for
+    prefillers and `kv_consumer` for decoders."""
 
     extra_config: Annotated[dict[str, Any], PLAIN] | None = None
     """vLLM's `kv_connector_extra_config`."""
@@ -142,7 +140,7 @@ class KvTransferArgs(SpecModel):
     """Size limit of the memory volume at /dev/shm, such as `16Gi`; unlimited by default."""
 
     engine_port: Port | None = None
-    """Decoders only: port of the engine behind the sidecar. Default: its configured port if it
+    """Decoders only: port of the engine behind the sidecar. Default: the engine's port if it
     differs from the pool's, else 8001."""
 
     sidecar: SidecarArgs = default(SidecarArgs)
@@ -152,11 +150,11 @@ class KvTransferArgs(SpecModel):
 class KvEventsArgs(SpecModel):
     """KV cache events of the engine, for an endpoint picker that uses them for scoring.
 
-    With `{}` each pod publishes on its own address, where a picker that discovers pods subscribes.
+    With `{}` each pod publishes on its own address; pickers that discover pods subscribe there.
     """
 
     endpoint: _Endpoint = "tcp://*:5557"
-    """ZMQ endpoint: with `*` the pod listens on it, otherwise it connects to it."""
+    """ZMQ endpoint: the pod listens if the host is `*`, otherwise it connects."""
 
     topic: Text | None = None
     """Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers

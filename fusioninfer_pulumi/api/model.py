@@ -1,6 +1,4 @@
-"""The model that a service serves: where its files come from, and how they get into the pods."""
-
-from __future__ import annotations
+"""The model that a service serves: its source, download and cache."""
 
 import enum
 import re
@@ -27,15 +25,15 @@ from fusioninfer_pulumi.api.field_types import (
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel, default, reject_fields
 from fusioninfer_pulumi.api.validation_errors import rule_error, string_format
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, FIELD_WITHOUT_EFFECT
 from fusioninfer_pulumi.schemas.kind_schema import CONTAINER, TOLERATIONS
 
 INVALID_MODEL_URI = Rule("invalid-model-uri")
 
-#: The program that fetches models by default: KServe's, in the release whose chart names it.
+#: Image that fetches models by default; the tag is KServe's release.
 FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"
-#: How it is started (`python/storage-initializer.Dockerfile`): sources and folders in pairs.
+#: Its entrypoint (`python/storage-initializer.Dockerfile`), before pairs of source and folder.
 FETCHER_COMMAND = ("/storage-initializer/scripts/initializer-entrypoint",)
 FETCHER_USER = 1000
 
@@ -57,8 +55,8 @@ RelativePath = Annotated[
 class Fetch(str, enum.Enum):
     """The component that downloads a model's files into a pod."""
 
-    ENGINE = "Engine"  #: the engine, from Hugging Face, when it starts
-    INIT_CONTAINER = "InitContainer"  #: a container that ends before the engine starts
+    ENGINE = "Engine"  #: the engine downloads it from Hugging Face when it starts
+    INIT_CONTAINER = "InitContainer"  #: an init container downloads it before the engine starts
 
 
 class AccessMode(str, enum.Enum):
@@ -99,10 +97,20 @@ class S3Args(SpecModel):
     """Region of the bucket; may be an Output."""
 
 
+def _model_uri(uri: str) -> str:
+    if parse_model_uri(uri) is None:
+        raise rule_error(INVALID_MODEL_URI, f"must be {URI_FORMATS}, got {show(uri)}")
+    return uri
+
+
+#: A source of model files.
+ModelUri = Annotated[Text, AfterValidator(_model_uri)]
+
+
 class LoraAdapterArgs(SpecModel):
     """A LoRA adapter."""
 
-    # In the engine's argument = separates name and path.
+    # The engine's argument is NAME=PATH.
     name: Annotated[str, string_format(r"^[^=]+$", "a name without =")]
     """Adapter name in requests."""
 
@@ -163,8 +171,8 @@ class StorageArgs(SpecModel):
     access_modes: list[Annotated[AccessMode, Field(strict=False)]] = Field(
         default=[AccessMode.READ_WRITE_MANY], min_length=1
     )
-    """Access modes; `ReadWriteMany` by default. Access modes of an existing claim cannot be
-    changed, so other modes keep the service from growing to more nodes."""
+    """Access modes; `ReadWriteMany` by default. They cannot be changed later: with other modes the
+    service cannot grow to more nodes."""
 
 
 class WarmUpJobArgs(SpecModel):
@@ -205,20 +213,25 @@ class CacheArgs(SpecModel):
     """Mount path of the volume."""
 
     warm_up: bool = False
-    """Whether a Job downloads the model before the pods are created, which then mount the cache
+    """Whether a Job downloads the model before the pods are created; they then mount the cache
     read-only. Otherwise the engines download into the cache."""
 
     mount_model: bool = False
-    """Mounts only the model's directory of the volume, at `model.mountPath`, and each adapter's at
+    """Mounts the model's directory at `model.mountPath` and each adapter's at
     `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`. For commands that
     contain such a path. Requires `warmUp`."""
 
     read_only: bool = True
-    """Whether pods mount the downloaded files read-only; `false` is for engines that write next to
-    the model files. Requires `warmUp`."""
+    """Whether pods mount the downloaded files read-only; `false` if the engine writes next to the
+    model files. Requires `warmUp`."""
 
     job: WarmUpJobArgs = default(WarmUpJobArgs)
     """The warm-up Job."""
+
+    compile_cache: bool = False
+    """Whether vLLM keeps compiled kernels in the volume, in the directory `compiled`, so that later
+    pods of the same release, model and GPU type start without compiling. Pods write to it, also
+    with `readOnly`. With `kvTransfer`, pods reuse it from vLLM 0.28 on."""
 
     ONE_OF = ("claim_name", "storage")
     SWITCH = ("warm_up", "job", "mount_model", "read_only")
@@ -269,7 +282,7 @@ class ModelArgs(SpecModel):
     """A volume that caches the model files."""
 
     def findings(self, at: Location) -> Iterator[Finding]:
-        """Check the source of the model and of its adapters, and the fields that depend on it."""
+        """Check the fields that depend on the source of the model or of its adapters."""
         scheme = self.uri.partition("://")[0]
         yield from self._misplaced_fields(at, scheme)
         yield from self._cache_findings(at, scheme)
@@ -306,7 +319,7 @@ _PART = r"(?![\w.-]*(?:--|\.\.|\.git(?![\w.-])))\w(?:[\w.-]*\w)?"
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 # distribution/reference: a host with its port, parts in lower case, a tag, a digest.
 _PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-#: What follows `scheme://`, by scheme; the groups are attributes of `ModelSource`.
+#: Patterns of the text after `scheme://`; the groups are attributes of `ModelSource`.
 _FORMATS = {
     # Repositories from before 2022, such as gpt2, have no organization.
     "hf": rf"(?P<place>{_PART}(?:/{_PART})?)(?:[@:](?P<revision>[\w./-]+))?",
@@ -337,16 +350,16 @@ class ModelSource:
     revision: str | None = None
 
     @property
-    def fetched(self) -> str:
-        """The source as KServe's storage-initializer takes it."""
+    def fetch_uri(self) -> str:
+        """The source as an argument of KServe's storage-initializer."""
         revision = f":{self.revision}" if self.revision else ""
         return f"{self.scheme}://{self.place}{revision}"
 
 
 def parse_model_uri(uri: str) -> ModelSource | None:
-    """The source that a `uri` names; None when it has none of the formats.
+    """Parse a `uri`; None if it has none of the formats.
 
-    A revision of a repository stands behind `@`, or `:` as in KServe's documents.
+    A repository's revision follows `@`, or `:` as in KServe's documentation.
     """
     scheme, _, rest = uri.partition("://")
     match = re.fullmatch(_FORMATS[scheme], rest, re.ASCII) if scheme in _FORMATS else None
@@ -356,18 +369,10 @@ def parse_model_uri(uri: str) -> ModelSource | None:
 
 
 def hub_name(uri: str) -> str | None:
-    """The repository of Hugging Face that a `uri` names; None where it names another source."""
+    """Return the Hugging Face repository of a `uri`, None for other sources."""
     source = parse_model_uri(uri)
     return source.place if source is not None and source.scheme == "hf" else None
 
 
-def _model_uri(uri: str) -> str:
-    if parse_model_uri(uri) is None:
-        raise rule_error(INVALID_MODEL_URI, f"must be {URI_FORMATS}, got {shown(uri)}")
-    return uri
-
-
-#: A source of model files.
-ModelUri = Annotated[Text, AfterValidator(_model_uri)]
-#: Fields of a model, and the one scheme whose files they are about.
+#: Fields that only one scheme has.
 _SCHEMES = {"path": "oci", "fetch": "hf", "token_secret": "hf", "s3": "s3"}

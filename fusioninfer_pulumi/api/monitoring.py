@@ -1,7 +1,5 @@
 """Metrics and traces of a service: monitors, alerts, dashboards, OpenTelemetry."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field
@@ -16,7 +14,7 @@ from fusioninfer_pulumi.api.field_types import (
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.api.validation_errors import string_format
 
-#: The type Duration of the Prometheus operator's API, without 0.
+#: The Prometheus operator's type Duration, except 0.
 Interval = Annotated[
     str,
     string_format(

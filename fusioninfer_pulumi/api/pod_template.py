@@ -27,7 +27,7 @@ from fusioninfer_pulumi.schemas.schema_check import part_findings
 def pod_template_findings(
     at: Location, template: Mapping[str, Any], serving: str | None = None
 ) -> Iterator[Finding]:
-    """Check one pod template; `serving` names a container that must be in it, None for any."""
+    """Check one pod template; `serving` is the name of a container that it must have, if any."""
     yield from part_findings(at, template, POD_TEMPLATE)
     yield from json_findings(at, template)
     for location in output_paths(template):
@@ -53,7 +53,7 @@ def pod_template_findings(
 def partial_template_findings(
     at: Location, template: Mapping[str, Any], serving: str | None = None
 ) -> Iterator[Finding]:
-    """Check a template to which the library adds what is missing: only names are required."""
+    """Check a template that the library completes: only names are required."""
     for finding in pod_template_findings(at, template, serving):
         if finding.rule != FIELD_REQUIRED.id or finding.location[-1] == "name":
             yield finding
@@ -70,18 +70,18 @@ def reserved_key_findings(
 
 
 def _containers(at: Location, spec: Mapping[str, Any], serving: str | None) -> Iterator[Finding]:
-    listed = spec.get("containers")
-    if not isinstance(listed, list):
+    containers = spec.get("containers")
+    if not isinstance(containers, list):
         return
-    if not listed:
+    if not containers:
         yield error(FIELD_REQUIRED, (*at, "containers"), "must contain at least one container")
-    names = [container.get("name") for container in listed if isinstance(container, Mapping)]
+    names = [container.get("name") for container in containers if isinstance(container, Mapping)]
     if serving is not None and names and serving not in names:
         message = f"no container of that name in {at[2]}; allowed: {', '.join(map(str, names))}"
         yield error(NAME_NOT_FOUND, (*at[:2], "container"), message)
 
 
-# Fields that are read or extended: an Output there, or in the items of a list, is rejected.
+# Fields that the library reads or extends, so they cannot be Outputs.
 
 _AMOUNTS = ("", ".limits", ".limits.*", ".requests", ".requests.*", ".claims")
 _READ_OF_CONTAINERS = (
@@ -102,13 +102,13 @@ _READ = {
         for suffix in _READ_OF_CONTAINERS
     ),
 }  # fmt: skip
-#: Lists whose items may be Outputs: the items are passed on, only the list is read.
+#: Lists whose items may be Outputs, because the items are only passed through.
 _LISTS_OF_LEAVES = ("command", "args", "add", "drop")
 
 
 def _may_be_output(location: Location) -> bool:
     if location and isinstance(location[-1], int) and location[-2] in _LISTS_OF_LEAVES:
         return True
-    # Without indexes of lists: `spec.volumes[0].name` is `spec.volumes.name`.
+    # Omit list indexes: `spec.volumes[0].name` is `spec.volumes.name`.
     *outer, last = (part for part in location if isinstance(part, str))
     return not {".".join([*outer, last]), ".".join([*outer, "*"])} & _READ

@@ -1,6 +1,4 @@
-"""One role of a service: what runs, in how many replicas, on how many nodes."""
-
-from __future__ import annotations
+"""A role of a service: its pods, replicas and nodes."""
 
 import enum
 from typing import Annotated
@@ -37,21 +35,21 @@ from fusioninfer_pulumi.api.spec_model import SpecModel
 class ComponentType(str, enum.Enum):
     """Function of a role in the service."""
 
-    ROUTER = "router"  #: request routing: endpoint picker, pool, route
-    PREFILLER = "prefiller"  #: prompt processing
-    DECODER = "decoder"  #: token generation
-    WORKER = "worker"  #: both, in one pod
+    ROUTER = "router"  #: routes requests: endpoint picker, pool, route
+    PREFILLER = "prefiller"  #: computes prompts
+    DECODER = "decoder"  #: generates tokens
+    WORKER = "worker"  #: computes prompts and generates tokens
 
 
 class Launcher(str, enum.Enum):
     """Launcher of multi-node replicas."""
 
-    RAY = "ray"  #: a ray cluster per replica; the image must ship ray
+    RAY = "ray"  #: a Ray cluster per replica; the image must contain Ray
     MULTIPROCESSING = "multiprocessing"  #: the engine's own multi-node arguments
     DATA_PARALLEL = (
-        "data-parallel"  #: vLLM: each pod runs its data parallel ranks, the leader serves
+        "data-parallel"  #: vLLM: each pod runs its own data parallel ranks; the leader serves
     )
-    NONE = "none"  #: commands are used as written
+    NONE = "none"  #: the template's commands, unchanged
 
 
 class RestartPolicy(str, enum.Enum):
@@ -97,19 +95,20 @@ class Strategy(str, enum.Enum):
     QUEUE_SIZE = "queue-size"
     LORA_AFFINITY = "lora-affinity"
     PD_DISAGGREGATION = "pd-disaggregation"
+    SESSION_AFFINITY = "session-affinity"
 
 
 class MultinodeArgs(SpecModel):
     """Runs each replica of a role on several nodes."""
 
     node_count: PositiveCount | None = None
-    """Nodes (and pods) per replica, including the leader; 1 is the same as no `multinode`.
-    Required, unless the role's `parallelism` determines it (`pipeline`, or `data` with
-    `dataLocal`)."""
+    """Nodes (and pods) per replica, including the leader. Default: the role's
+    `parallelism.pipeline`, or `data` divided by `dataLocal`; required if neither is set."""
 
     launcher: Annotated[Launcher, Field(strict=False)] | None = None
-    """How the pods of a replica form one engine. Default: `ray`; `multiprocessing` for SGLang;
-    `data-parallel` if `parallelism.data` spans pods."""
+    """How the pods of a replica form one engine. Default: `none` for a `workerTemplate` (with
+    `parallelism`, only if it has a command); `data-parallel` for vLLM if `parallelism.data` is a
+    multiple of the nodes; `multiprocessing` for SGLang and generated containers; else `ray`."""
 
 
 class NetworkConfigArgs(SpecModel):
@@ -139,15 +138,15 @@ class RoleArgs(SpecModel):
     """Function of the role: `worker`, `prefiller`, `decoder` or `router`."""
 
     replicas: Count = 1
-    """Independent instances of the model. 0 scales the role to zero: it has no objects and is not
-    part of the gang."""
+    """Replicas of the model. 0 scales the role to zero: it has no pods and is not part of the
+    gang."""
 
     template: PodTemplate | None = None
-    """Pod template for all pods of the role. With the service's `model` it can be omitted or
-    partial: the library generates the container, and fields of the template take precedence."""
+    """Pod template for all pods of the role. If the service has a `model`, the template is optional
+    and may be partial: the library generates the rest; the template's fields take precedence."""
 
     leader_template: PodTemplate | None = None
-    """Pod template of the leaders; use it with `workerTemplate` instead of `template`."""
+    """Pod template of the leaders; set it and `workerTemplate` instead of `template`."""
 
     worker_template: PodTemplate | None = None
     """Pod template of the other pods of a multi-node replica."""
@@ -165,28 +164,28 @@ class RoleArgs(SpecModel):
     """Runs each replica on several nodes; by default a replica is one pod."""
 
     parallelism: ParallelismArgs | None = None
-    """How the engine shards and replicates the model. Sets the engine's arguments and the number of
-    pods per replica. By default the engine's arguments determine it."""
+    """How the engine shards and replicates the model. Sets the engine's arguments, and the pods per
+    replica unless `multinode.nodeCount` does. By default the engine's own arguments apply."""
 
     placement: RolePlacementArgs | None = None
-    """Node pools that the role may use, and the accelerators it requires; used only by `place` and
+    """Node pools that the role may use, and the accelerators it requires; only for `place` and
     `--inventory`. By default any pool that the pod templates allow."""
 
     engine: EngineArgs | None = None
-    """The engine, overriding the service's, if the library generates the container."""
+    """The engine of generated containers, instead of the service's."""
 
     accelerator: Text | None = None
-    """Accelerator model, such as `H100`, or its memory, such as `80Gi`. Used only for memory
-    checks, not for scheduling. By default inferred from claims and node selectors. `cpu` generates
-    a container with the engine's CPU build."""
+    """Accelerator model, such as `H100`, or its memory, such as `80Gi`. Memory checks use it; by
+    default they infer it from claims and node selectors. Generated containers derive `gpus` and the
+    image from it: `cpu` is the engine's CPU build. It does not affect scheduling."""
 
     gpus: PositiveCount | None = None
-    """GPUs per pod, if the library generates the container. Default: the product of `parallelism`,
-    else the number that the package fusioninfer-capacity computes for the model on
-    `accelerator`."""
+    """GPUs per pod of generated containers. Default: the template's GPUs, else the number that
+    `parallelism` or the template's arguments require, else that of the model's catalogue entry or
+    the package fusioninfer-capacity for `accelerator`."""
 
     resource_claims: list[ResourceClaimArgs] | None = None
-    """Devices that the serving container of every pod claims (DRA), instead of accelerators in its
+    """Devices that each pod's serving container claims (DRA) instead of requesting accelerators as
     resources; none by default."""
 
     rollout: RoleRolloutArgs | None = None
@@ -197,13 +196,13 @@ class RoleArgs(SpecModel):
     (LeaderWorkerSet 0.9 or later), `RecreateGroupOnPodRestart` for single pods."""
 
     environment: Annotated[PodEnvironment, Field(strict=False)] | None = None
-    """`Kthena` sets `ENTRY_ADDRESS`, `WORKER_INDEX` and `GROUP_SIZE` in every container that does
-    not set them, from LeaderWorkerSet's variables. By default containers have only
-    LeaderWorkerSet's: `LWS_LEADER_ADDRESS`, `LWS_WORKER_INDEX` and `LWS_GROUP_SIZE`."""
+    """`Kthena` adds `ENTRY_ADDRESS`, `WORKER_INDEX` and `GROUP_SIZE` to containers that lack them.
+    By default containers have only LeaderWorkerSet's variables: `LWS_LEADER_ADDRESS`,
+    `LWS_WORKER_INDEX` and `LWS_GROUP_SIZE`."""
 
     startup_policy: Annotated[StartupPolicy, Field(strict=False)] | None = None
-    """LeaderWorkerSet's startup policy; `LeaderCreated` by default. `LeaderReady` deadlocks with
-    gang scheduling and is rejected there."""
+    """LeaderWorkerSet's startup policy; `LeaderCreated` by default. `LeaderReady` is rejected for
+    gang-scheduled pods, because it deadlocks."""
 
     network_config: NetworkConfigArgs | None = None
     """LeaderWorkerSet's network configuration."""
@@ -222,8 +221,7 @@ class RoleArgs(SpecModel):
     """Storage for KV cache beyond accelerator memory: host memory, then disks; none by default."""
 
     disruption_budget: DisruptionBudgetArgs | None = None
-    """Number of replicas that evictions may take down at a time, overriding the service's;
-    unlimited by default."""
+    """PodDisruptionBudget of the role, instead of the service's; none by default."""
 
     autoscaling: AutoscalingArgs | None = None
     """Scales the replicas between bounds, starting with `replicas`; requires `layout: PerRole`. By
@@ -234,24 +232,25 @@ class RoleArgs(SpecModel):
     container has no startup probe."""
 
     topology_spread: Annotated[list[TopologySpreadArgs], Field(min_length=1)] | None = None
-    """Spreads the leaders of the replicas over zones or nodes; by default the scheduler decides."""
+    """Spreads the leaders of the replicas over zones or nodes. By default generated single-node
+    roles are spread over nodes if possible, and the scheduler decides about others."""
 
     pod_labels: LabelMapOrOutput = Field(default_factory=dict)
     """Labels of the role's pods; for a router, of the endpoint picker's pods. They override the
-    service's labels; a template's labels override both. Values may be Outputs. A change restarts
-    the pods."""
+    service's `podLabels`; a template's labels override both. Values may be Outputs. A change
+    restarts the pods."""
 
     pod_annotations: AnnotationMap = Field(default_factory=dict)
-    """Annotations of the role's pods, with the same precedence; values may be Outputs. A change
-    restarts the pods."""
+    """Annotations of the role's pods, with the precedence of `podLabels`; values may be Outputs. A
+    change restarts the pods."""
 
     strategy: Annotated[Strategy, Field(strict=False)] | None = None
     """Routers only: load-balancing strategy of the endpoint picker. Default: `prefix-cache`, or
     `pd-disaggregation` if prefill and decode are separate roles."""
 
     scorers: Annotated[dict[str, float], Field(min_length=1)] | None = None
-    """Routers only: scorer weights that replace those of the strategy: `prefix-cache`, `kv-cache`,
-    `queue`, `load`, `running`, `lora`, if the endpoint picker has them."""
+    """Routers only: scorer weights, replacing the strategy's: `prefix-cache`, `kv-cache`, `queue`,
+    `load`, `running`, `lora`, `session`, if the endpoint picker has them."""
 
     httproute: HttpRouteArgs | None = None
     """Routers only: the spec of a Gateway API HTTPRoute."""
@@ -264,13 +263,13 @@ class RoleArgs(SpecModel):
     """Routers only: the endpoint picker's image, pods and behavior."""
 
     endpoint_picker_config: str | None = None
-    """Routers only: a complete EndpointPickerConfig, used verbatim instead of `strategy`."""
+    """Routers only: a complete EndpointPickerConfig, used unchanged instead of `strategy`."""
 
     pool: PoolArgs | None = None
     """Routers only: the InferencePool's ports and deletion protection."""
 
     model_rewrites: Annotated[list[ModelRewriteArgs], Field(min_length=1)] | None = None
-    """Routers only: maps model names in requests to models or adapters, by weight: aliases and
+    """Routers only: maps model names in requests to models or adapters by weight, for aliases and
     canaries. Not supported by every endpoint picker (docs/routing.md)."""
 
     network_policy: NetworkPolicyArgs | None = None
@@ -285,24 +284,24 @@ class RoleArgs(SpecModel):
 
     @property
     def picks_endpoints(self) -> bool:
-        """Whether a router has an endpoint picker; a Service spreads its requests otherwise."""
+        """Whether a router has an endpoint picker. If not, a Service distributes the requests."""
         return self.endpoint_picker is None or self.endpoint_picker.enabled
 
     @property
     def is_routed_externally(self) -> bool:
-        """Whether the routes that lead to the pods belong to another service, or to none."""
+        """Whether only routes that this service does not create lead to the pods."""
         return self.httproute is not None and self.httproute.external_field is not None
 
     @property
-    def counted(self) -> bool:
-        """Whether `multinode`, if there is one, has its number of nodes, here or elsewhere."""
+    def has_node_count(self) -> bool:
+        """Whether the number of nodes is known: false if `multinode` needs `nodeCount`."""
         if self.multinode is None or self.multinode.node_count is not None:
             return True
         return self.parallelism is not None and self.parallelism.pods is not None
 
     @property
     def nodes(self) -> int:
-        """Pods in one replica; `nodeCount: 1` is the same as no `multinode`."""
+        """Pods in one replica."""
         if self.multinode is not None and self.multinode.node_count is not None:
             return self.multinode.node_count
         return (self.parallelism.pods if self.parallelism is not None else None) or 1

@@ -1,6 +1,4 @@
-"""How a service is updated, and what an update waits for."""
-
-from __future__ import annotations
+"""Updates of a service: batches, order, timeouts and waits."""
 
 import enum
 from typing import Annotated
@@ -11,42 +9,42 @@ from fusioninfer_pulumi.api.field_types import Count, CountOrPercentage, Duratio
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.kube import labels
 
-#: Enough for a model that loads half an hour; the provider's own limit is ten minutes.
+#: Enough for a model that takes 30 minutes to load; the Kubernetes provider's default is 10.
 DEFAULT_TIMEOUT = "45m"
 
 
 class Layout(str, enum.Enum):
     """Which LeaderWorkerSets run the replicas of a role."""
 
-    PER_REPLICA = "PerReplica"  #: one for each replica; the Pulumi program orders updates
-    PER_ROLE = "PerRole"  #: one for all of them; LeaderWorkerSet orders updates
+    PER_REPLICA = "PerReplica"  #: one per replica; the Pulumi program orders updates
+    PER_ROLE = "PerRole"  #: one per role; the LeaderWorkerSet controller orders updates
 
     @property
     def replica_label(self) -> str:
-        """Label of pods that identifies a role's replica; with `PerRole` LeaderWorkerSet's."""
+        """Pod label with the index of the replica in its role."""
         return labels.LWS_GROUP_INDEX if self is Layout.PER_ROLE else labels.REPLICA_INDEX
 
 
 class RolloutStrategy(str, enum.Enum):
     """How replicas of a role are updated to a new pod template."""
 
-    ROLLING = "Rolling"  #: at most `maxUnavailable` at a time
-    ALL_AT_ONCE = "AllAtOnce"  #: all together
-    RECREATE = "Recreate"  #: each is deleted with all its pods, then recreated
+    ROLLING = "Rolling"  #: in batches of at most `maxUnavailable`
+    ALL_AT_ONCE = "AllAtOnce"  #: all at once
+    RECREATE = "Recreate"  #: deletes each replica with its pods, then creates it again
 
 
 class RoleOrder(str, enum.Enum):
     """Order in which roles are updated."""
 
-    TOGETHER = "Together"  #: all roles at the same time, each at its own pace
-    SEQUENTIAL = "Sequential"  #: in the order of the spec, a role when the one before is done
+    TOGETHER = "Together"  #: all roles at the same time, independently
+    SEQUENTIAL = "Sequential"  #: in the order of the spec, each after the previous one is done
 
 
 class RolloutLevel(str, enum.Enum):
-    """Unit of `maxUnavailable` and `partition`."""
+    """Unit that `maxUnavailable` and `partition` count."""
 
-    ROLE = "Role"  #: replicas of a role, over all serving groups
-    GROUP = "Group"  #: serving groups, each of which changes as a whole
+    ROLE = "Role"  #: replicas of a role in all serving groups
+    GROUP = "Group"  #: serving groups, each updated as a whole
 
 
 class WaitLevel(str, enum.Enum):
@@ -55,11 +53,11 @@ class WaitLevel(str, enum.Enum):
     NONE = "None"  #: the API server has accepted the objects
     SCHEDULED = "Scheduled"  #: the scheduler has placed the gang
     AVAILABLE = "Available"  #: every required replica is available
-    SERVING = "Serving"  #: and gateways have accepted the route, and the endpoint answers
+    SERVING = "Serving"  #: also, gateways have accepted the route and the endpoint responds
 
     @property
     def awaits_replicas(self) -> bool:
-        """Whether it waits until every required replica is available."""
+        """Whether the update waits until every required replica is available."""
         return self in (WaitLevel.AVAILABLE, WaitLevel.SERVING)
 
 
@@ -75,11 +73,11 @@ class RoleRolloutArgs(SpecModel):
 
     max_surge: CountOrPercentage | None = None
     """Additional replicas that an update may start, as a number or a percentage (rounded up); 0 by
-    default. Only for `Rolling` with layout `PerRole`. They need additional capacity."""
+    default. They need additional capacity. Only for `Rolling` with layout `PerRole`."""
 
     partition: Count | None = None
-    """Replicas with an ordinal below it keep their current pod template until `partition` is
-    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."""
+    """Replicas with a lower ordinal keep their current pod template until `partition` is lowered; 0
+    by default. Not available for layout `PerRole` with `Recreate`."""
 
     timeout: Duration | None = None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before

@@ -1,6 +1,4 @@
-"""A router's route, Gateway and model rewrites; Gateway API fields are passed on as they are."""
-
-from __future__ import annotations
+"""A router's route, Gateway and model rewrites; Gateway API fields are passed through."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
@@ -33,7 +31,7 @@ class SplitArgs(SpecModel):
     """Name of the service; its router must set `routedBy`."""
 
     weight: Annotated[int, Field(ge=0, le=100)]
-    """Percentage of requests that go to its pool; the rest of 100 stays with this service."""
+    """Percentage of requests for its pool; this service's pool gets the rest."""
 
 
 class HttpRouteRefArgs(SpecModel):
@@ -47,7 +45,7 @@ class HttpRouteRefArgs(SpecModel):
 
 
 class HttpRouteArgs(SpecModel):
-    """The spec of the service's HTTPRoute; or which other route leads to the service."""
+    """The spec of the service's HTTPRoute, or a reference to another route to the service."""
 
     parent_refs: list[dict[str, Any]] | None = None
     """Gateways that the route attaches to; those of `gateway` by default."""
@@ -56,7 +54,8 @@ class HttpRouteArgs(SpecModel):
     """Host names of the route; each may be an Output."""
 
     rules: list[dict[str, Any]] | None = None
-    """Rules. Rules without `backendRefs` lead to the service's pool, as does the default rule."""
+    """Rules; one for all paths by default. Rules without `backendRefs` lead to the service's
+    pool."""
 
     use_default_gateways: str | None = None
     """Attaches the route to the cluster's default Gateways (Gateway API 1.4, experimental)."""
@@ -73,26 +72,26 @@ class HttpRouteArgs(SpecModel):
 
     @property
     def external_field(self) -> str | None:
-        """The field that says whose route leads to the pool, where none is made here."""
+        """The field that names the external route, None if the service creates its own."""
         if self.routed_by is not None:
             return "routedBy"
         return None if self.refs is None else "refs"
 
     def findings(self, at: Location) -> Iterator[Finding]:
-        """Check the spec of the route, and that nothing describes a route created elsewhere."""
+        """Check the spec of the route, which must be empty if the route is created elsewhere."""
         fields = ("parent_refs", "hostnames", "rules", "use_default_gateways")
         yield from _spec_findings(at, _spec(self, fields), HTTP_ROUTE)
-        given_away = sum(share.weight for share in self.split or ())
-        if given_away > 100:
-            message = f"gives away {given_away} percent of the requests; must be at most 100"
+        total = sum(share.weight for share in self.split or ())
+        if total > 100:
+            message = f"weights add up to {total}%; must be at most 100%"
             yield error(OUT_OF_RANGE, (*at, "split"), message)
         if self.external_field is not None:
             message = (
                 "has no effect: no route is created, because another one leads to the pool "
                 f"({self.external_field}); remove one of them"
             )
-            others = sorted(self.model_fields_set - {to_snake(self.external_field)})
-            yield from reject_fields(at, self, others, message)
+            ignored = sorted(self.model_fields_set - {to_snake(self.external_field)})
+            yield from reject_fields(at, self, ignored, message)
 
 
 class GatewayRefArgs(SpecModel):
@@ -120,9 +119,8 @@ class GatewayArgs(SpecModel):
 
     implementation: str | None = Field(default=None, min_length=1)
     """Gateway implementation: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
-    or `gke`. The library generates the additional objects that it requires, which it cannot infer
-    from the class name. If it is the only field, with `parentRefs` or `routedBy`, no Gateway is
-    created."""
+    or `gke`. The library generates the additional objects that it requires. If no other field is
+    set, and the route has `parentRefs` or `routedBy`, no Gateway is created."""
 
     refs: Annotated[list[GatewayRefArgs], Field(min_length=1)] | None = None
     """Existing Gateways; without it a Gateway is created."""
@@ -173,7 +171,7 @@ class GatewayArgs(SpecModel):
                 yield from _spec_findings((*at, "refs", index), known, GATEWAY)
 
 
-#: Fields whose values are passed on unread.
+#: Fields that may contain Outputs, because they are only passed through.
 _MAY_BE_OUTPUTS = {HTTP_ROUTE: ("hostnames", "namespace"), GATEWAY: ("annotations", "hostname")}
 #: Fields of a Gateway's spec, which belong to a Gateway that the service creates.
 _GATEWAY_SPEC = (
@@ -188,13 +186,12 @@ _GATEWAY_SPEC = (
 
 
 def _spec(model: SpecModel, names: Iterable[str]) -> dict[str, Any]:
-    """Return the fields that are set, by their names in YAML."""
+    """Return fields by their YAML names; unset ones are None."""
     fields = type(model).model_fields
     return {fields[name].alias or name: getattr(model, name) for name in names}
 
 
 def _spec_findings(at: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]:
-    """Check the spec of a route or of a Gateway as far as it is set."""
     spec = {key: value for key, value in spec.items() if value is not None}
     yield from part_findings(at, spec, part)
     yield from known_json_findings(at, spec, _MAY_BE_OUTPUTS[part])
@@ -224,7 +221,7 @@ class ModelRewriteArgs(SpecModel):
         """Check the weights."""
         for index, target in enumerate(self.targets):
             if target.weight is None and len(self.targets) > 1:
-                message = "is required where there are several targets"
+                message = "is required if there are several targets"
                 yield error(FIELD_REQUIRED, (*at, "targets", index, "weight"), message)
         if all(target.weight == 0 for target in self.targets):
             message = "all have weight 0, so no model would answer; give one a weight above 0"

@@ -1,7 +1,5 @@
 """A router's endpoint picker, its pool and its NetworkPolicy."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -11,10 +9,12 @@ from pydantic import Field
 from fusioninfer_pulumi.api.field_types import (
     ImageOrOutput,
     OnOff,
+    PartName,
     PodPart,
     Port,
     PositiveCount,
     Resources,
+    Text,
     TextOrOutput,
     fits,
 )
@@ -22,12 +22,12 @@ from fusioninfer_pulumi.api.pod_template import partial_template_findings, reser
 from fusioninfer_pulumi.api.spec_model import SpecModel, default
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rules.common import STATED_TWICE
+from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT, STATED_TWICE
 from fusioninfer_pulumi.schemas.kind_schema import NETWORK_PEERS
 
-#: Name of the picker's container, under which a template overrides it.
+#: Name of the endpoint picker's container, also in `endpointPicker.template`.
 PICKER_CONTAINER = "epp"
-#: More than any prompt has, and what every picker can read.
+#: Longer than any prompt, and small enough for every picker's integers.
 MAX_CHARACTERS = 2**31 - 1
 
 
@@ -41,9 +41,9 @@ class FailureMode(str, enum.Enum):
 class MetricsMode(str, enum.Enum):
     """Access to the endpoint picker's metrics."""
 
-    OFF = "Off"  #: no one
-    AUTHENTICATED = "Authenticated"  #: whoever may get /metrics; needs a ClusterRoleBinding
-    UNAUTHENTICATED = "Unauthenticated"  #: everybody who reaches the port
+    OFF = "Off"  #: nobody
+    AUTHENTICATED = "Authenticated"  #: accounts that may get /metrics; needs a ClusterRoleBinding
+    UNAUTHENTICATED = "Unauthenticated"  #: everybody who can reach the port
 
 
 class GroupPairing(str, enum.Enum):
@@ -67,23 +67,88 @@ class PickerTlsArgs(SpecModel):
     SWITCH = ("enabled",)
 
 
+class ServiceLevelArgs(SpecModel):
+    """A priority of requests, as an InferenceObjective named `{service}-{name}`."""
+
+    name: PartName
+    """Name; requests have `{service}-{name}` in the header `x-llm-d-inference-objective`."""
+
+    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)]
+    """Priority; requests without a level have 0. The endpoint picker sends waiting requests of the
+    highest priority first."""
+
+    max_queued: PositiveCount | None = None
+    """Maximum number of requests of this level that wait in the endpoint picker; the others get
+    status 429. Default: 5000."""
+
+
+class ServiceLevelsArgs(SpecModel):
+    """Priorities of requests. Tenants with the same priority are served alternately.
+
+    The header `x-llm-d-inference-fairness-id` names the tenant.
+    """
+
+    levels: Annotated[list[ServiceLevelArgs], Field(min_length=1)]
+    """The levels."""
+
+    max_concurrency: PositiveCount = 100
+    """Requests that each pod processes at a time; other requests wait in the endpoint picker, and
+    not in the engines, which serve them in order of arrival. At most the engine's
+    `--max-num-seqs`."""
+
+    evict: bool = False
+    """Whether running requests of a negative priority are aborted with status 429 while requests
+    of a higher priority wait."""
+
+    UNIQUE = ("levels",)
+
+    def findings(self, at: Location) -> Iterator[Finding]:
+        """Check that priorities differ."""
+        priorities = [level.priority for level in self.levels]
+        for index, priority in enumerate(priorities):
+            if priority in priorities[:index]:
+                message = f"{priority} is also the priority of levels[{priorities.index(priority)}]"
+                yield error(STATED_TWICE, (*at, "levels", index, "priority"), message)
+        if self.evict and min(priorities) >= 0:
+            message = "has no effect without a level of negative priority; remove it"
+            yield error(FIELD_WITHOUT_EFFECT, (*at, "evict"), message)
+
+
+class SessionArgs(SpecModel):
+    """Where requests name their session: in the header `x-session-id` by default."""
+
+    header: Text | None = None
+    """Request header with the session's name."""
+
+    cookie: Text | None = None
+    """Cookie with the session's name, which your application sets."""
+
+    AT_MOST_ONE_OF = ("header", "cookie")
+
+
 class EndpointPickerArgs(SpecModel):
     """The endpoint picker (EPP): chooses a pod for each request."""
 
     enabled: bool = True
-    """Whether there is an endpoint picker. Without it the route leads to a Service, which ignores
-    caches and queues, and there is no InferencePool."""
+    """Whether there is an endpoint picker. If not, there is no InferencePool either, and the route
+    leads to a Service, which ignores caches and queues."""
 
     image: ImageOrOutput | None = None
     """Image. Default: the inference extension's endpoint picker, or llm-d's for
-    `pd-disaggregation` and `modelRewrites`. May be an Output, together with `family`."""
+    `pd-disaggregation`, `session-affinity`, `serviceLevels` and `modelRewrites`. May be an Output,
+    together with `family`."""
 
     family: str | None = None
     """Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,
-    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9` or `llm-d-0.10`."""
+    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
 
     replicas: PositiveCount = 1
-    """Number of pods. With several, one is the leader and the others are on standby."""
+    """Number of pods."""
+
+    leader_election: bool | None = None
+    """With several replicas: whether one of them serves and the others are on standby; otherwise
+    all serve. By default enabled with a prefix or session scorer, `flowControl` or
+    `endpointPickerConfig`, because replicas share no prefixes, sessions or queues."""
 
     resources: Resources | None = None
     """Resources of its container, replacing the default requests."""
@@ -106,13 +171,20 @@ class EndpointPickerArgs(SpecModel):
 
     flow_control: bool | None = None
     """Whether it queues requests while there is no pod, or while the KV caches of all pods are
-    full. By default enabled if `autoscaling.target` requires it. If disabled, requests get status
-    503 while there is no pod. Up to v1.3 it also queues while more than 5 requests wait in each
-    pod."""
+    full; releases up to v1.3 also queue while more than 5 requests wait in each pod. If disabled,
+    requests get status 503 while there is no pod. By default enabled if `autoscaling.target`
+    requires it."""
+
+    service_levels: ServiceLevelsArgs | None = None
+    """Priorities of requests, and fairness between tenants; enables `flowControl`
+    (docs/how-to/service-levels.md)."""
+
+    session: SessionArgs = default(SessionArgs)
+    """With `session-affinity`: where requests name their session."""
 
     threshold: Annotated[int, Field(ge=0, le=MAX_CHARACTERS)] | None = None
-    """With `pd-disaggregation`: number of uncached characters of a prompt above which a prefill pod
-    computes it; 0 by default, every prompt."""
+    """With `pd-disaggregation`: prompts with more uncached characters than this are computed by a
+    prefill pod, others by the decode pod; 0 by default."""
 
     group_pairing: Annotated[GroupPairing, Field(strict=False)] | None = None
     """With `pd-disaggregation` and `groups`: `Strict` (default) chooses one group with prefill and
@@ -131,17 +203,17 @@ class EndpointPickerArgs(SpecModel):
 
 
 class PoolArgs(SpecModel):
-    """The InferencePool: ports, and protection from deletion, which would fail all requests."""
+    """The InferencePool: ports, and protection from deletion."""
 
     target_ports: Annotated[list[Port], Field(min_length=1, max_length=8)] | None = None
-    """Ports of each pod, of which the endpoint picker chooses one, for custom scripts that start
-    several servers in a pod. By default derived from the engine's arguments and `parallelism`."""
+    """Ports of each pod, from which the endpoint picker chooses, for scripts that start several
+    servers in a pod. By default derived from the engine's arguments and `parallelism`."""
 
     protect: bool | None = None
     """Pulumi's `protect`: the pool cannot be deleted until this is removed."""
 
     retain_on_delete: bool | None = None
-    """Pulumi's `retainOnDelete`: the pool stays in the cluster when the service is deleted."""
+    """Pulumi's `retainOnDelete`: deleting the service leaves the pool in the cluster."""
 
 
 class NetworkPolicyArgs(SpecModel):
@@ -151,10 +223,10 @@ class NetworkPolicyArgs(SpecModel):
     """
 
     enabled: bool = True
-    """Whether there are NetworkPolicies; without them everybody can reach the pods."""
+    """Whether to create NetworkPolicies; without them everybody can reach the pods."""
 
     gateway_namespace: TextOrOutput | None = None
-    """Namespace of the gateway's proxies, whose pods are all allowed; by default the one in which
+    """Namespace of the gateway's proxies, all of whose pods get access; by default the one in which
     `gateway.implementation` runs them. May be an Output."""
 
     gateway: Annotated[list[dict[str, Any]], Field(min_length=1), fits(NETWORK_PEERS)] | None = None
@@ -176,7 +248,6 @@ _FIELDS_OF_PICKER = {
 
 
 def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check the overrides of a template."""
     yield from partial_template_findings(at, template)
     metadata, spec = template.get("metadata"), template.get("spec")
     pod_labels = metadata.get("labels") if isinstance(metadata, Mapping) else None

@@ -1,6 +1,4 @@
-"""How a service's pods are scheduled, and which of them only together."""
-
-from __future__ import annotations
+"""Scheduling of a service's pods: scheduler, queue and gang."""
 
 import enum
 from collections.abc import Iterator
@@ -17,31 +15,31 @@ from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
 class GangMode(str, enum.Enum):
     """Whether a service's pods are scheduled as a gang."""
 
-    AUTO = "Auto"  #: where a role spans nodes, or prefill and decode are both present
-    ON = "On"  #: always, also single pods: the replicas of a service, or of a serving group
-    OFF = "Off"  #: never: no PodGroup and no LocalQueue
+    AUTO = "Auto"  #: if a role spans nodes, or if prefill and decode are separate roles
+    ON = "On"  #: always, even if all replicas are single pods
+    OFF = "Off"  #: never; no PodGroup and no LocalQueue
 
 
 class GangBackend(str, enum.Enum):
     """Gang-scheduling backend."""
 
     VOLCANO = "Volcano"  #: a PodGroup gang-schedules the roles of a service or serving group
-    KUEUE = "Kueue"  #: a queue admits each replica as a whole; roles are not a gang
-    NATIVE = "Native"  #: Kubernetes' own PodGroup: a service, or a serving group, all or nothing
+    KUEUE = "Kueue"  #: Kueue admits each replica as a whole; the roles are not a gang
+    NATIVE = "Native"  #: Kubernetes' PodGroup gang-schedules a whole service or serving group
 
 
 class RequiredReplicas(str, enum.Enum):
     """Replicas of a role that count toward its minimum."""
 
-    ANY = "Any"  #: as many as it says, whichever: an optional one stands in for one that is lost
-    LOWEST_ORDINALS = "LowestOrdinals"  #: those: the others are placed only while these are
+    ANY = "Any"  #: any replicas: an optional one can replace a required one that is lost
+    LOWEST_ORDINALS = "LowestOrdinals"  #: the first ones; others start only while these do
 
 
 class NetworkTopologyMode(str, enum.Enum):
     """Whether the network topology is a requirement or a preference."""
 
-    HARD = "hard"  #: never: they wait
-    SOFT = "soft"  #: where there is no other room
+    HARD = "hard"  #: a requirement: pods stay pending otherwise
+    SOFT = "soft"  #: a preference
 
 
 class NetworkTopologyRuleArgs(SpecModel):
@@ -56,7 +54,7 @@ class NetworkTopologyRuleArgs(SpecModel):
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check that a hard limit has a tier."""
         if self.mode is NetworkTopologyMode.HARD and self.highest_tier_allowed is None:
-            message = "is required with mode hard: Volcano ignores the mode without it"
+            message = "is required for mode hard, because Volcano ignores the mode otherwise"
             yield error(FIELD_REQUIRED, (*at, "highestTierAllowed"), message)
 
 
@@ -64,10 +62,10 @@ class NetworkTopologyArgs(SpecModel):
     """Network topology constraints, based on Volcano's HyperNodes (topology.volcano.sh)."""
 
     group_policy: NetworkTopologyRuleArgs | None = None
-    """For all pods of a gang: of a serving group, or of the service if there are no groups."""
+    """Maximum distance between all pods of a service or serving group."""
 
     role_policy: NetworkTopologyRuleArgs | None = None
-    """For the pods of each replica of a role; the PodGroup then uses `subGroupPolicy`."""
+    """Maximum distance between the pods of one replica; the PodGroup then uses `subGroupPolicy`."""
 
 
 class GangPolicyArgs(SpecModel):
@@ -77,24 +75,25 @@ class GangPolicyArgs(SpecModel):
     """`Auto` (default), `On` or `Off`."""
 
     backend: Annotated[GangBackend, Field(strict=False)] = GangBackend.VOLCANO
-    """`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue named by `queue`
-    until there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37
-    (`scheduling.k8s.io/v1beta1`, off by default there) gang-schedules all pods. Only Volcano
+    """`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue `queue` until
+    there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37
+    (`scheduling.k8s.io/v1beta1`, which is off by default) gang-schedules all pods. Only Volcano
     supports a minimum per role."""
 
     min_role_replicas: dict[str, Count] | None = None
-    """Replicas of each role that are gang-scheduled; the others start when capacity is available. A
-    role that is not listed needs all its replicas; 0 makes a role optional. By default the whole
-    service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup `subGroupPolicy`)."""
+    """Number of replicas of each role that are required in the gang; the others start when there is
+    capacity. All replicas of a role without an entry are required; 0 makes a role optional. By
+    default the whole service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup
+    `subGroupPolicy`)."""
 
     required_replicas: Annotated[RequiredReplicas, Field(strict=False)] = RequiredReplicas.ANY
-    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`, with which an
-    unschedulable optional replica cannot replace a required one during an update. But while a
-    required replica is unschedulable, no other pod of the gang is scheduled."""
+    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`: an optional
+    replica then cannot replace a required one during an update. But while a required replica is
+    unschedulable, no other pod of the gang is scheduled."""
 
     min_resources: bool = False
-    """Whether to set the gang's resource requests in the PodGroup, which Volcano then admits only
-    if the queue has capacity; off by default. With `minRoleReplicas` only the minimum counts."""
+    """Whether to set `minResources` in the PodGroup: Volcano then admits the gang only if the queue
+    has capacity for it, or for its required replicas with `minRoleReplicas`. Off by default."""
 
     network_topology: NetworkTopologyArgs | None = None
     """Maximum network distance between pods; unlimited by default. Requires HyperNodes and

@@ -1,6 +1,4 @@
-"""A whole service as a user writes it, in Python and in YAML."""
-
-from __future__ import annotations
+"""The InferenceService as users write it in Python and YAML."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -22,20 +20,20 @@ KIND = "InferenceService"
 class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
     """A model served on Kubernetes: the arguments of the `InferenceService` component.
 
-    A mapping of the same shape is accepted too, in snake_case or camelCase, flat as here or with
+    The component also accepts a mapping, in snake_case or camelCase, flat as here or with
     `metadata` and `spec` as in a manifest.
 
     Raises:
-        InvalidServiceError: The input cannot work; every problem is listed.
+        InvalidServiceError: The input is invalid; it has every finding.
     """
 
     @model_validator(mode="before")
     @classmethod
     def _flatten(cls, data: Any) -> Any:
-        return flat(data) if isinstance(data, Mapping) and "spec" in data else data
+        return flatten(data) if isinstance(data, Mapping) and "spec" in data else data
 
     @model_validator(mode="after")
-    def _rules(self) -> InferenceServiceArgs:
+    def _rules(self) -> "InferenceServiceArgs":
         raise_findings(type(self).__name__, errors(service_findings(self, self)))
         return self
 
@@ -63,10 +61,10 @@ class InferenceServiceManifest(SpecModel):
     """The service's roles, and settings that apply to all of them."""
 
 
-def flat(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The flat form of `{metadata: ..., spec: ...}`: the fields of both blocks side by side.
+def flatten(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge the fields of `metadata` and `spec` into one mapping.
 
-    Keys that belong to neither stay, so that the validation names them.
+    Unknown keys stay, so that validation reports them.
     """
     rest = {
         key: value

@@ -1,8 +1,8 @@
 """Checks of roles and of whole services, before anything is built.
 
-Every field is valid already: its model has rejected other values. These checks are in `api`, not in
-`checks`, because the constructor of `InferenceServiceArgs` raises their findings. Checks of one
-model are its method `findings`.
+The models have already rejected invalid values. These checks are in `api`, not in `checks`, because
+the constructor of `InferenceServiceArgs` raises their findings. Checks of a single model are in its
+method `findings`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ROUTER_FIELDS = (
     "network_policy",
     "reference_grants",
 )
-#: Fields of routers that only an endpoint picker and its pool read.
+#: Fields of routers that have no effect without an endpoint picker.
 _PICKER_FIELDS = ("strategy", "scorers", "endpoint_picker_config", "pool", "model_rewrites")
 #: Fields of roles that serve a model.
 _SERVING_FIELDS = tuple(
@@ -55,7 +55,7 @@ _SERVING_FIELDS = tuple(
 
 
 def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[Finding]:
-    """Check a service, each field of which is valid, in the order of the fields."""
+    """Check a service whose fields are valid."""
     yield from reserved_key_findings(("metadata", "labels"), metadata.labels)
     routers = [i for i, role in enumerate(spec.roles) if _is_router(role)]
     yield from _pod_keys((), spec)
@@ -84,7 +84,7 @@ def _is_router(role: RoleArgs) -> bool:
 def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Finding]:
     """Check the fields of a valid role against each other.
 
-    `has_model` is whether the service has a `model`, so that the library can generate containers.
+    `has_model`: whether the service has a `model`, so that the library can generate containers.
     """
     this = f"(this role is a {role.component_type.value})"
     if _is_router(role):
@@ -102,7 +102,7 @@ def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[
         message = "belongs to a decoder: only decode pods have a sidecar"
         fields = ("engine_port", "sidecar")
         yield from reject_fields((*at, "kvTransfer"), role.kv_transfer, fields, message)
-    if not role.counted:
+    if not role.has_node_count:
         message = "is required"
         if role.parallelism is not None:
             message += (
@@ -116,7 +116,7 @@ def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[
 
 
 def _pod_keys(at: Location, args: ServiceSpec | RoleArgs) -> Iterator[Finding]:
-    """Check the keys of pod labels and annotations, which others write on the same pods."""
+    """Reject pod labels and annotations that the library or LeaderWorkerSet sets."""
     # A picker's Deployment selects its pods by `app`.
     is_router = isinstance(args, RoleArgs) and _is_router(args)
     reserved = labels.LWS_OWNED_LABELS | ({labels.APP} if is_router else set())
@@ -152,10 +152,10 @@ def _templates(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Fin
         if not has_model:
             message = "is required: the pods that serve the model"
             if role.accelerator is not None or role.gpus is not None or role.engine is not None:
-                message += "; or give the service's model, and the library writes them"
+                message += "; or set the service's model, and the library generates them"
             yield error(FIELD_REQUIRED, (*at, "template"), message)
         return
-    elif role.nodes == 1 and role.counted:
+    elif role.nodes == 1 and role.has_node_count:
         for name in present:
             message = "needs multinode.nodeCount of at least 2; use template"
             yield error(FIELD_OUT_OF_PLACE, (*at, name), message)
@@ -164,12 +164,11 @@ def _templates(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Fin
             yield error(FIELD_REQUIRED, (*at, name), f"is required with {present[0]}")
     for name, template in {"template": role.template, **separate}.items():
         if template is not None:
-            # A template may leave its containers to the library.
             is_partial = has_model and name == "template"
             check = partial_template_findings if is_partial else pod_template_findings
             yield from check((*at, name), template, role.container)
     if not has_model or role.template is None:
-        message = "needs the service's model, and template in place of leaderTemplate"
+        message = "needs the service's model, and template instead of leaderTemplate"
         yield from reject_fields(at, role, ["engine"], message)
 
 
@@ -189,15 +188,16 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
         external, alone = route.external_field, {"implementation"}
         if external is not None and gateway.refs is None and gateway.model_fields_set != alone:
             message = (
-                f"would be a Gateway without a route (httproute.{external}); remove it, or set "
+                f"would create a Gateway without a route (httproute.{external}); remove it, or set "
                 "only implementation, or set refs"
             )
             yield error(FIELD_OUT_OF_PLACE, (*at, "gateway"), message)
         if gateway.refs and route.parent_refs:
             message = "conflicts with gateway.refs; remove one of them"
             yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "httproute", "parentRefs"), message)
-    others = ["any other model"]
-    names = [name for rewrite in role.model_rewrites or () for name in rewrite.models or others]
+    any_name = ["any other model"]
+    names = [name for rewrite in role.model_rewrites or () for name in rewrite.models or any_name]
     if len(names) > len(set(names)):
-        twice = next(name for name in names if names.count(name) > 1)
-        yield error(DUPLICATE_NAME, (*at, "modelRewrites"), f"rewrite {twice} twice; remove one")
+        duplicate = next(name for name in names if names.count(name) > 1)
+        message = f"rewrite {duplicate} twice; remove one"
+        yield error(DUPLICATE_NAME, (*at, "modelRewrites"), message)

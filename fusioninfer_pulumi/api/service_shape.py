@@ -1,4 +1,4 @@
-"""What a service is: its serving roles, the roles that clients reach, its gang and its layout."""
+"""Properties that are derived from a service's spec: gang, layout, scheduler, entry roles."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ VOLCANO = "volcano"
 class ServiceShape:
     """Properties of a service, derived once from its spec.
 
-    The gang is decided by the declared roles, not by their replica counts: scaling a role to zero
-    must not change the pods of the others.
+    The declared roles decide whether there is a gang, not their replica counts, because scaling a
+    role to zero must not change the other roles' pods.
 
     Attributes:
-        router: The router role, None without one.
-        groups: Number of serving groups, None where the service has none.
+        router: The router role, None if the service has none.
+        groups: Number of serving groups, None if the service has no groups.
         picks_endpoints: Whether an endpoint picker chooses the pod of each request.
         is_prefill_decode: Whether prefill and decode are separate roles.
-        entry_types: Component types that clients may be sent to without an endpoint picker.
+        entry_types: Component types that may receive requests directly, without a picker.
         layout: Which LeaderWorkerSets run the replicas.
-        needs_gang: Whether a PodGroup gang-schedules the pods, also while no replica exists.
+        needs_gang: Whether a PodGroup gang-schedules the pods, even while there are no replicas.
         is_native: Whether the PodGroups are Kubernetes' own.
-        scheduler: Scheduler of the pods, None for the pod templates' own.
-        queue: Volcano queue, None for the default and for other backends.
-        local_queue: Kueue's LocalQueue in which replicas wait, None if they wait in none.
+        scheduler: Scheduler of the pods, None if the pod templates decide.
+        queue: Volcano queue, None for the default queue and for other backends.
+        local_queue: Kueue's LocalQueue for the replicas, None without Kueue.
         priority_class: PriorityClass of the pods.
     """
 
@@ -59,13 +59,13 @@ def service_shape(args: InferenceServiceArgs) -> ServiceShape:
     native = policy.backend is GangBackend.NATIVE
     gang = policy.mode is GangMode.ON or (
         policy.mode is GangMode.AUTO
-        and (is_prefill_decode(roles) or any(role.nodes > 1 for role in serving(roles)))
+        and (is_prefill_decode(roles) or any(role.nodes > 1 for role in serving_roles(roles)))
     )
     needs_gang = gang and not kueue
     scheduler = strategy.scheduler_name
     if needs_gang and not scheduler:
         scheduler = DEFAULT_SCHEDULER if native else VOLCANO
-    # An autoscaler needs a scale subresource for all replicas of a role, which only PerRole has.
+    # An autoscaler needs one scale subresource for all replicas of a role: layout PerRole.
     scaled = any(role.autoscaling is not None for role in roles)
     per_role = scaled and "layout" not in args.model_fields_set
     routers = (role for role in roles if role.component_type is ComponentType.ROUTER)
@@ -86,7 +86,7 @@ def service_shape(args: InferenceServiceArgs) -> ServiceShape:
     )
 
 
-def serving(roles: Iterable[RoleArgs]) -> list[RoleArgs]:
+def serving_roles(roles: Iterable[RoleArgs]) -> list[RoleArgs]:
     """Return the roles whose pods serve the model."""
     return [role for role in roles if role.component_type is not ComponentType.ROUTER]
 
@@ -98,12 +98,12 @@ def is_prefill_decode(roles: Iterable[RoleArgs]) -> bool:
 
 
 def entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
-    """Component types that clients may be sent to without an endpoint picker that pairs them.
+    """Return the component types that may receive requests directly, without a picker.
 
-    A prefill pod answers with the first token only, so with prefill and decode it is the
-    decoders; not additional workers, as one Service cannot select two types out of three.
+    With prefill and decode these are the decoders, because a prefill pod returns only the first
+    token. Workers next to them are not reachable: a Service cannot select two of three types.
     """
     if is_prefill_decode(roles):
         return (ComponentType.DECODER,)
-    types = {role.component_type for role in serving(roles)}
+    types = {role.component_type for role in serving_roles(roles)}
     return tuple(sorted(types, key=lambda kind: kind.value))

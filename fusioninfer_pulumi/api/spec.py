@@ -1,6 +1,4 @@
-"""The fields of a service: its metadata, and what it consists of."""
-
-from __future__ import annotations
+"""The fields of a service: its metadata and its spec."""
 
 from typing import Annotated
 
@@ -48,23 +46,21 @@ class ServiceSpec(SpecModel):
     """Roles of the service; at least one must serve the model."""
 
     groups: Count | None = None
-    """Copies of the whole topology (serving groups). Each has its own gang and pairs its own
-    prefill and decode pods. Object names then contain the group's index, even if there is only one
-    group. 0 scales the service to zero. By default there are no groups, and a role's `replicas` are
-    those of the service."""
+    """Number of serving groups: copies of all roles, each with its own gang and its own pairs of
+    prefill and decode pods. A role's `replicas` then count per group, and object names contain the
+    group's index, even for one group. 0 scales the service to zero. No groups by default."""
 
     model: ModelArgs | None = None
     """The model that all roles serve: its source, name, adapters and cache. By default the pod
     templates define it."""
 
     engine: EngineArgs | None = None
-    """The engine of roles whose container the library generates: roles without a template, or whose
-    template has no image. Default: vLLM, in the release that `plan` prints."""
+    """The engine of generated containers; vLLM by default. `plan` prints its release."""
 
     edition: Annotated[Edition, Field(strict=False)] | None = None
-    """Edition of the library's defaults, which the service keeps when the library is upgraded:
-    release and arguments of generated engines, images of the endpoint picker and the sidecar.
-    Default: the newest, `2026.11`."""
+    """Pins the library's defaults, so that they stay when the library is upgraded: release and
+    arguments of generated engines, images of the endpoint picker and the sidecar. Default: the
+    newest edition, `2026.11`."""
 
     image_registry: Registry | None = None
     """Registry, with an optional path, that mirrors the images chosen by the library: engines, the
@@ -76,12 +72,12 @@ class ServiceSpec(SpecModel):
     """Scheduler, queue, priority and gang."""
 
     layout: Annotated[Layout, Field(strict=False)] = Layout.PER_REPLICA
-    """`PerReplica`: one LeaderWorkerSet per replica. `PerRole`: one LeaderWorkerSet per role, with
-    its own rolling update and a scale subresource. Cannot be changed on a live service. Default:
-    `PerRole` if a role has `autoscaling`, else `PerReplica`."""
+    """`PerReplica`: one LeaderWorkerSet per replica. `PerRole`: one LeaderWorkerSet per role, which
+    orders the role's updates and has a scale subresource. Cannot be changed on a live service.
+    Default: `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs = default(ServicePlacementArgs)
-    """Placement of the roles on node pools relative to each other; used only by `place` and
+    """Placement of the roles on node pools relative to each other; only for `place` and
     `--inventory`."""
 
     rollout: RolloutArgs = default(RolloutArgs)
@@ -97,8 +93,7 @@ class ServiceSpec(SpecModel):
     """Prometheus operator monitors for the engines and the endpoint picker; none by default."""
 
     prefill_decode_ratio: PrefillDecodeRatioArgs | None = None
-    """Allowed number of prefill replicas per decode replica; unlimited by default. Replica counts
-    outside of the bounds are rejected."""
+    """Minimum and maximum number of prefill replicas per decode replica; no limits by default."""
 
     tracing: TracingArgs | None = None
     """OpenTelemetry traces of the endpoint picker and the engines; none by default."""

@@ -23,7 +23,7 @@ from fusioninfer_pulumi.rules.common import (
 
 
 class _Signature:
-    """The signature of a constructor: pydantic's own has the names of YAML."""
+    """The signature of a constructor with Python's names; pydantic's own has YAML's names."""
 
     def __get__(self, _instance: object, model: type[SpecModel]) -> inspect.Signature:
         keyword = inspect.Parameter.KEYWORD_ONLY
@@ -42,7 +42,7 @@ class _Signature:
         )
 
 
-#: In `generated`: the docstring of each model, with an entry for each field.
+#: File in `generated` with the docstring of each model, with an entry for each field.
 DOCSTRINGS = "docstrings.json"
 
 
@@ -56,13 +56,14 @@ class SpecModel(BaseModel):
     """A part of the spec: camelCase in YAML, snake_case in Python, unknown keys rejected.
 
     Raises:
-        InvalidServiceError: An argument of the constructor cannot work; every problem is listed.
+        InvalidServiceError: An argument is invalid; it has every finding.
     """
 
     def __init__(self, /, **fields: Any) -> None:
-        """Accept the fields by name; editors show the meaning, default and unit of each.
+        """Accept the fields by name.
 
-        Type checkers read the stub of the module: constructors accept more types than fields have.
+        Type checkers read the module's stub, because constructors accept more types than fields
+        have.
         """
         try:
             super().__init__(**fields)
@@ -70,18 +71,18 @@ class SpecModel(BaseModel):
             model = type(self)
             raise InvalidServiceError(pydantic_findings(problem, model), model.__name__) from None
 
-    # Pydantic calls it for the outermost model alone, which raises.
+    # Pydantic then calls it only for the outermost model, so only that model raises.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # as in BaseModel
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """Let `help()` show the type and meaning of each field."""
-        cls.__signature__ = _Signature()  # type: ignore[assignment]  # what it returns is one
+        cls.__signature__ = _Signature()  # type: ignore[assignment]  # a descriptor of one
         cls.__doc__ = _docstrings().get(cls.__name__, cls.__doc__)
 
     @classmethod
     def model_rebuild(cls, **options: Any) -> bool | None:
-        """Build the model, which pydantic does at its first use, and keeps its signature."""
+        """Build the model at its first use, and restore its signature."""
         built = super().model_rebuild(**options)
         cls.__signature__ = _Signature()  # type: ignore[assignment]  # as above
         return built
@@ -101,13 +102,14 @@ class SpecModel(BaseModel):
     ONE_OF: ClassVar[tuple[str, ...]] = ()
     #: Fields of which at most one may be set.
     AT_MOST_ONE_OF: ClassVar[tuple[str, ...]] = ()
-    #: A field, and those that have no effect unless it is set and not false: by default all others.
+    #: A field that switches the others on: they have no effect while it is false or unset. The
+    #: first name is the switch; the names after it are the fields it affects, by default all.
     SWITCH: ClassVar[tuple[str, ...]] = ()
     #: Lists whose items must have different names.
     UNIQUE: ClassVar[tuple[str, ...]] = ()
 
     def findings(self, at: Location) -> Iterator[Finding]:
-        """Check the model's fields, each of which is valid, against each other."""
+        """Check the model's valid fields against each other."""
         del at
         return iter(())
 
@@ -127,7 +129,7 @@ def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
 
 
 def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
-    """Check a model's fields by its tables."""
+    """Check a model against its tables `ONE_OF`, `AT_MOST_ONE_OF`, `SWITCH` and `UNIQUE`."""
     fields = type(model).model_fields
     chosen = list(set_fields(model, model.ONE_OF))
     if model.ONE_OF and len(chosen) != 1:
@@ -155,14 +157,14 @@ def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
 
 
 def default(model: type[SpecModel]) -> Any:
-    """A field's default: the model without arguments."""
-    # Pydantic asks factories for their signature, and that of a class is read from its source.
-    # Validating it would build the model once more.
+    """Return a field whose default is the model without arguments."""
+    # A lambda, because pydantic inspects a factory's signature, which is slow for a class.
+    # `model_construct`, because validation would build the model.
     return Field(default_factory=lambda: model.model_construct())  # noqa: PLW0108  # see above
 
 
 def set_fields(model: SpecModel, names: Iterable[str]) -> Iterator[str]:
-    """Yield the names in YAML of those fields that are set, and not to null."""
+    """Yield the YAML names of the fields that are set and not null."""
     for name in names:
         if name in model.model_fields_set and getattr(model, name) is not None:
             yield type(model).model_fields[name].alias or name

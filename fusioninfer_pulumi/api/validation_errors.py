@@ -1,6 +1,6 @@
-"""Pydantic's errors as findings: which rule, which field, which value, and what is allowed.
+"""Converts pydantic's errors to findings.
 
-Validators of models raise `rule_error`: its type is the rule's id.
+Validators raise `rule_error`, whose type is the rule's id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fusioninfer_pulumi.findings import (
     closest_name,
     error,
     format_path,
-    shown,
+    show,
 )
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.rules.common import (
@@ -66,23 +66,23 @@ _DESCRIPTIONS: dict[str, str] = {}
 
 
 def string_format(pattern: str, description: str, **limits: Any) -> StringConstraints:
-    """A constraint on strings; `description` says in errors what the string must be."""
+    """Return a constraint on strings; messages say that the string must be `description`."""
     _DESCRIPTIONS[pattern] = description
     return StringConstraints(pattern=pattern, **limits)
 
 
 def rule_error(rule: Rule, message: str) -> PydanticCustomError:
-    """The error of a rule, to be raised inside of a model's validators."""
+    """Return an error of a rule for a validator to raise."""
     return PydanticCustomError(rule.id, "{message}", {"message": message})
 
 
 def finding_error(finding: Finding) -> PydanticCustomError:
-    """Return a finding as an error to be raised inside of validators."""
+    """Return a finding as an error for a validator to raise."""
     return PydanticCustomError(finding.rule, "{message}", {"message": finding.message})
 
 
 def raise_findings(title: str, findings: Iterable[Finding]) -> None:
-    """Raise findings inside of a model's validators, where there are any."""
+    """Raise findings, if there are any, from a model's validator."""
     details = [
         InitErrorDetails(type=finding_error(finding), loc=finding.location, input=None)
         for finding in findings
@@ -97,20 +97,20 @@ def type_mismatch(at: Location, value: Any, kind: str, rule: Rule = WRONG_TYPE) 
         return error(FIELD_REQUIRED, at, f"is required: {kind}")
     if is_output(value):
         return error(OUTPUT_NOT_ALLOWED, at, OUTPUT_HINT)
-    return error(rule, at, f"must be {kind}, got {shown(value)}")
+    return error(rule, at, f"must be {kind}, got {show(value)}")
 
 
 def pydantic_findings(problem: ValidationError, root: type[BaseModel]) -> list[Finding]:
-    """One finding for each error, in the order of the fields; locations are relative to `spec`.
+    """Return a finding for each error, in the order of the fields, located relative to `spec`.
 
-    Unknown keys are compared with the fields of `root`, the model that was validated.
+    Suggestions for unknown keys come from the fields of `root`, the validated model.
     """
     details = problem.errors(include_url=False)
     return [_finding(finding, root) for finding in details]
 
 
 def field_of(location: Sequence[str | int]) -> Location:
-    """A location of pydantic's, where a key's own error is marked, as that of the field."""
+    """Return the field of a pydantic location, which marks errors in a key with `[key]`."""
     return tuple(part for part in location if part != "[key]")
 
 
@@ -123,27 +123,27 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     if is_output(value):
         return error(OUTPUT_NOT_ALLOWED, at, OUTPUT_HINT)
     if kind == "invalid_key" or (kind == "string_type" and item["loc"][-1] == "[key]"):
-        return error(WRONG_TYPE, at, f"keys must be strings, got {shown(value)}")
+        return error(WRONG_TYPE, at, f"keys must be strings, got {show(value)}")
     if kind in _TYPES:
-        return error(WRONG_TYPE, at, f"must be {_TYPES[kind]}, got {shown(value)}")
+        return error(WRONG_TYPE, at, f"must be {_TYPES[kind]}, got {show(value)}")
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
         limit = context[bound]
         limit = int(limit) if limit == int(limit) else limit
-        return error(OUT_OF_RANGE, at, f"must be {words} {limit}, got {shown(value)}")
+        return error(OUT_OF_RANGE, at, f"must be {words} {limit}, got {show(value)}")
     if kind in ("enum", "literal_error"):
         allowed = re.findall(r"'([^']*)'", str(context["expected"]))
         choice = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
-        meant = closest_name(value, allowed) if isinstance(value, str) else None
-        hint = f"; did you mean {meant}?" if meant is not None and len(allowed) > 1 else ""
-        return error(UNKNOWN_VALUE, at, f"must be {choice}, got {shown(value)}{hint}")
+        closest = closest_name(value, allowed) if isinstance(value, str) else None
+        hint = f"; did you mean {closest}?" if closest is not None and len(allowed) > 1 else ""
+        return error(UNKNOWN_VALUE, at, f"must be {choice}, got {show(value)}{hint}")
     if kind == "string_pattern_mismatch":
         description = _DESCRIPTIONS[context["pattern"]]
-        return error(INVALID_FORMAT, at, f"must be {description}, got {shown(value)}")
+        return error(INVALID_FORMAT, at, f"must be {description}, got {show(value)}")
     if kind in _LENGTHS:
         rule, message = _LENGTHS[kind]
         return error(rule, at, message.format(length=len(value), **context))
-    # The type of an error of ours is the rule's id.
+    # The type of `rule_error` is the rule's id.
     return error(Rule(kind) if "-" in kind else WRONG_TYPE, at, item["msg"])
 
 
@@ -162,13 +162,13 @@ def _unknown_key(at: Location, location: tuple[str | int, ...], root: type[BaseM
         return error(UNKNOWN_KEY, at, "unknown key here; move it below spec")
     aliases = {field.alias or name for name, field in fields.items()}
     known = sorted(map(to_snake, aliases) if "_" in key else aliases)
-    meant = closest_name(key, known)
-    hint = f", did you mean {meant}?" if meant else f"; allowed: {', '.join(known)}"
+    closest = closest_name(key, known)
+    hint = f", did you mean {closest}?" if closest else f"; allowed: {', '.join(known)}"
     return error(UNKNOWN_KEY, at, f"unknown key{hint}")
 
 
 def _fields_at(location: Iterable[str | int], root: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the fields of the model at a location by both their names; none without a model."""
+    """Return the fields of the model at a location, by Python name and by alias."""
     fields = _fields_of(root)
     for part in location:
         if isinstance(part, str):

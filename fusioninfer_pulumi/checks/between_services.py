@@ -20,9 +20,9 @@ ROUTES_CONFLICT = Rule("routes-conflict")
 def check_targets(
     plan: ServicePlan, plans: Sequence[ServicePlan], *, complete: bool
 ) -> Iterator[Finding]:
-    """Check that the services in a service's `split` and `routedBy` exist and have a pool.
+    """Check that the services in `split` and `routedBy` exist, with a pool or a route.
 
-    With `complete`, `plans` are all services, and a name of none of them is a finding.
+    `complete`: whether `plans` are all services, so that an unknown name is a finding.
     """
     router = plan.routing
     route = router.args.httproute if router is not None else None
@@ -45,14 +45,15 @@ def check_targets(
                 f"{other.service} has no InferencePool "
                 f"{object_names.inference_pool(other.service)}: {fails}; {remedy}",
             )
-    by = route.routed_by
-    if by is None or by == plan.service:
+    routed_by = route.routed_by
+    if routed_by is None or routed_by == plan.service:
         return
-    other = _find_service(plan, plans, by)
+    other = _find_service(plan, plans, routed_by)
+    no_requests = "this service gets no requests"
     if other is None and complete:
-        yield from _missing_findings((*at, "routedBy"), plan, plans, by, "no request comes")
+        yield from _missing_findings((*at, "routedBy"), plan, plans, routed_by, no_requests)
     elif other is not None and (other.routing is None or other.routing.route is None):
-        message = f"{by} has no route: no request comes"
+        message = f"{routed_by} has no route: {no_requests}"
         yield warning(SERVICE_NOT_FOUND, (*at, "routedBy"), message)
 
 
@@ -69,27 +70,27 @@ def _find_service(plan: ServicePlan, plans: Sequence[ServicePlan], name: str) ->
 
 
 def _missing_findings(
-    at: Location, plan: ServicePlan, plans: Sequence[ServicePlan], name: str, otherwise: str
+    at: Location, plan: ServicePlan, plans: Sequence[ServicePlan], name: str, effect: str
 ) -> Iterator[Finding]:
     others = [other for other in plans if other is not plan]
-    # A service checked alone may name services of other inputs.
+    # A single service may refer to services of other inputs.
     if not others or any(is_output(member.namespace) for member in (plan, *others)):
         return
     known = {other.service for other in others if other.namespace == plan.namespace}
-    meant = closest_name(name, known, cutoff=0.75)
-    hint = f"; did you mean {meant}?" if meant else ""
+    closest = closest_name(name, known, cutoff=0.75)
+    hint = f"; did you mean {closest}?" if closest else ""
     yield warning(
         SERVICE_NOT_FOUND,
         at,
-        f"no service {name} in namespace {plan.namespace} here: {otherwise} unless it exists in "
-        f"the cluster{hint}",
+        f"no service {name} in namespace {plan.namespace} here: {effect} unless it exists in the "
+        f"cluster{hint}",
     )
 
 
 def _matches(route: RoutePlan) -> list[Mapping[str, Any]]:
     """Return the matches of a route, with the Gateway API's default path."""
-    everything = {"path": {"type": "PathPrefix", "value": "/"}}
-    return [{**everything, **match} for rule in route.rules for match in rule.matches]
+    all_paths = {"path": {"type": "PathPrefix", "value": "/"}}
+    return [{**all_paths, **match} for rule in route.rules for match in rule.matches]
 
 
 class Cluster:
@@ -99,8 +100,8 @@ class Cluster:
         self._plans: list[ServicePlan] = []
         self._owners: dict[tuple[object, str, str], tuple[int, str]] = {}
 
-    def shared(self, plan: ServicePlan) -> list[Finding]:
-        """Add a service; return findings about names and routes that it shares."""
+    def compare(self, plan: ServicePlan) -> list[Finding]:
+        """Add a service; return findings about names and routes that earlier services have."""
         conflicts = [
             finding for other in self._plans for finding in _conflict_findings(plan, other)
         ]
@@ -109,21 +110,21 @@ class Cluster:
 
     def add(self, plan: ServicePlan) -> list[Finding]:
         """Add a service, and check its targets among earlier services."""
-        return [*self.shared(plan), *check_targets(plan, self._plans, complete=False)]
+        return [*self.compare(plan), *check_targets(plan, self._plans, complete=False)]
 
     def _collisions(self, plan: ServicePlan) -> list[Finding]:
-        """Return one error for each earlier owner of an object's name."""
+        """Return one error for each earlier owner of the name of one of the service's objects."""
         findings: list[Finding] = []
         reported: set[tuple[object, ...]] = set()
         # The values of Outputs are unknown, so they are compared by identity.
         namespace = id(plan.namespace) if is_output(plan.namespace) else plan.namespace
-        for kind, name, at, owner in _derived(plan):
+        for kind, name, at, owner in _object_names(plan):
             key, claimant = (namespace, kind, name), (len(self._plans), owner)
             first = self._owners.setdefault(key, claimant)
             if first != claimant and (first, owner) not in reported:
                 reported.add((first, owner))
                 if kind == _SERVICE:
-                    # All collisions of roles follow from two services of one name.
+                    # If two services have one name, their roles' objects collide as well.
                     message = f'"{name}" is also the name of another service in this namespace'
                     return [error(NAME_COLLISION, at, message)]
                 message = f'{kind} "{name}" would also belong to {first[1]}; rename one of them'
@@ -158,14 +159,14 @@ def _conflict_findings(plan: ServicePlan, other: ServicePlan) -> Iterator[Findin
 
 
 def _gives_all_requests(plan: ServicePlan, other: ServicePlan) -> bool:
-    """Whether a service gives all requests to another one, whose route takes over."""
+    """Return whether a service sends all requests to another one, whose route takes over."""
     route = plan.routing.args.httproute if plan.routing is not None else None
     shares = (route.split if route is not None else None) or ()
     return any(share.service == other.service and share.weight == 100 for share in shares)
 
 
 def _shared_host(one: RoutePlan, other: RoutePlan) -> str | None:
-    """Return a host that both routes name, None for none: a more specific host wins."""
+    """Return a host that both routes have; otherwise None, as a more specific host wins."""
     if not one.hostnames and not other.hostnames:
         return "any host"
     other_hosts = [host for host in other.hostnames or () if not is_output(host)]
@@ -182,7 +183,7 @@ _SERVICE = "InferenceService"
 _NAME = ("metadata", "name")
 
 
-def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
+def _object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
     """Yield kind, name, field and owner of every object that exists because of a service."""
     here = f"service {plan.service}"
     yield _SERVICE, plan.service, _NAME, here
@@ -212,7 +213,7 @@ def _derived(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
 
 
 def count_groups(role: RolePlan, planned: LwsPlan) -> int:
-    """Return the most groups that a LeaderWorkerSet may have, with those that an update adds."""
+    """Return the maximum groups of a LeaderWorkerSet, with its autoscaler's and surge replicas."""
     scaled = role.args.autoscaling
     replicas = len(planned.replicas) if scaled is None else scaled.max_replicas
     return replicas + role.rollout.max_surge

@@ -1,7 +1,7 @@
-"""Missing prerequisites of services in a cluster: gang backends, quota, referenced objects.
+"""Checks of a cluster for missing prerequisites: gang backends, quota, referenced objects.
 
-The API server does not create pods beyond a ResourceQuota, and Kueue does not start replicas beyond
-the quota of their ClusterQueue. Both happen after an update has registered its objects.
+Without these checks an update registers its objects first, and then waits for pods that a
+ResourceQuota rejects or that Kueue does not admit.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from fusioninfer_pulumi.rules.common import NAMED_OBJECT_MISSING
 GANG_BACKEND_MISSING = Rule("gang-backend-missing")
 VOLCANO, KUEUE = GangBackend.VOLCANO.value, GangBackend.KUEUE.value
 NATIVE = GangBackend.NATIVE.value
-#: Group of each backend, and the version that shows it where the group is not its own.
+#: API group of each backend, with the version by which Native gangs are recognized.
 _GROUPS = {
     VOLCANO: (supported_products.VOLCANO.group, None),
     KUEUE: (supported_products.KUEUE.group, None),
     NATIVE: (supported_products.NATIVE_GANGS.group, "v1beta1"),
 }
-#: LeaderWorkerSets in the configuration of Kueue's manager.
+#: Name of LeaderWorkerSets in the configuration of Kueue's manager.
 KUEUE_FRAMEWORK = "leaderworkerset.x-k8s.io/leaderworkerset"
 _BACKEND = ("schedulingStrategy", "gangPolicy", "backend")
 #: Fields of a service that become names in generated objects.
@@ -65,9 +65,9 @@ def check_cluster(
     registered: Iterable[Mapping[str, Any]] = (),
     kueue_namespace: str = supported_products.KUEUE.namespace,
 ) -> list[tuple[Finding, ...]]:
-    """Return what the cluster lacks for each plan: gang backend, quota, objects that it names.
+    """Return findings for each plan: missing gang backend, quota, and referenced objects.
 
-    What the credentials may not read is in `api.unread`.
+    Reads that the credentials do not allow are in `api.unread`.
 
     Args:
         api: The cluster.
@@ -80,8 +80,8 @@ def check_cluster(
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
     return [
-        tuple(chain(*of_plan))
-        for of_plan in zip(
+        tuple(chain(*findings))
+        for findings in zip(
             check_gang_backends(api, plans, kueue_namespace),
             check_quotas(api, plans),
             check_named_objects(api, plans, namespace, registered),
@@ -91,7 +91,6 @@ def check_cluster(
 
 
 def _backend_of(plan: ServicePlan) -> str | None:
-    """Return the backend that gang-schedules a service's pods, None for none."""
     if plan.shape.local_queue is not None:
         return KUEUE
     if plan.gang is None:
@@ -104,11 +103,12 @@ def check_gang_backends(
     plans: Sequence[ServicePlan],
     kueue_namespace: str = supported_products.KUEUE.namespace,
 ) -> list[tuple[Finding, ...]]:
-    """Return findings of each plan whose gang backend the cluster lacks, but has another one.
+    """Return findings for each plan whose gang backend is missing in the cluster.
 
-    Where the cluster has no backend at all, the same program may install it first.
+    It is an error if the cluster has another backend. If it has none, the same program may install
+    one, so there is only a warning for Kueue.
     """
-    # A cluster always has API groups, but for credentials that may not read them.
+    # `versions` is empty only if the credentials may not read them.
     if not any(map(_backend_of, plans)) or not api.versions:
         return [() for _ in plans]
     installed = {
@@ -127,15 +127,15 @@ def _backend_findings(
     backend: str | None, installed: Collection[str], *, unmanaged: bool
 ) -> Iterator[Finding]:
     if backend is not None and backend not in installed:
-        text = f"the cluster does not have {backend}"
+        missing = f"the cluster does not have {backend}"
         usable = [name for name in _GROUPS if name in installed]
         if unmanaged:
             usable.remove(KUEUE)
         if usable:
-            message = f"{text}; install it, or use backend {' or '.join(usable)}"
+            message = f"{missing}; install it, or use backend {' or '.join(usable)}"
             yield error(GANG_BACKEND_MISSING, _BACKEND, message)
         elif backend == KUEUE:
-            message = f"{text}: without it pods start one by one, in no queue"
+            message = f"{missing}: without it pods start one by one, in no queue"
             yield warning(GANG_BACKEND_MISSING, _BACKEND, message)
     elif backend == KUEUE and unmanaged:
         yield error(
@@ -158,11 +158,11 @@ def is_lws_managed_by_kueue(api: KubernetesApi, namespace: str) -> bool | None:
 
 
 def configurations(api: KubernetesApi, namespace: str, group: str) -> Iterator[Mapping[str, Any]]:
-    """Yield a manager's configurations of an API group, which are texts in ConfigMaps."""
+    """Yield the configurations of an API group in the namespace's ConfigMaps."""
     for config_map in api.objects("v1", "ConfigMap", namespace) or ():
         for text in (config_map.get("data") or {}).values():
             if group in text:
-                # Other texts of a ConfigMap, such as templates, need not be YAML.
+                # ConfigMaps may also contain text that is not YAML, such as templates.
                 with contextlib.suppress(Exception):
                     for document in list(yaml.safe_load_all(text)):
                         is_mapping = isinstance(document, Mapping)
@@ -171,7 +171,7 @@ def configurations(api: KubernetesApi, namespace: str, group: str) -> Iterator[M
 
 
 class Reference(NamedTuple):
-    """An object that a service names; its namespace is None for a kind without namespaces."""
+    """An object that a service refers to; `namespace` is None for cluster-scoped kinds."""
 
     api: str
     kind: str
@@ -185,10 +185,10 @@ def check_named_objects(
     namespace: str,
     registered: Iterable[Mapping[str, Any]] = (),
 ) -> list[tuple[Finding, ...]]:
-    """Return a finding for each object that a plan names and the cluster does not have.
+    """Return a finding for each object that a plan refers to and the cluster does not have.
 
-    Objects of the plans themselves exist after the update, and so do those of namespaces that the
-    update creates. Arguments are those of `check_cluster`.
+    Objects that the update creates are not reported, nor any in namespaces that do not exist yet.
+    Arguments are as in `check_cluster`.
     """
     created = {
         (item["kind"], item["metadata"].get("name"))
@@ -201,19 +201,19 @@ def check_named_objects(
         for reference, at, exact in references(plan, namespace):
             if (reference.kind, reference.name) in created or (reference in missing and not exact):
                 continue
-            place = reference.namespace
+            home = reference.namespace
             if reference not in existing:
                 # The update may create the namespace and its objects.
-                absent = place is not None and api.has("v1", "Namespace", None, place) is False
+                absent = home is not None and api.has("v1", "Namespace", None, home) is False
                 existing[reference] = absent or api.has(*reference) is not False
             if not existing[reference]:
-                # The driver of devices is installed apart from services.
+                # A device driver, which brings DeviceClasses, is not part of a service's program.
                 make_finding = error if reference.kind == "DeviceClass" else warning
-                where = "the cluster" if place is None else f"namespace {place}"
+                scope = "the cluster" if home is None else f"namespace {home}"
                 missing[reference] = make_finding(
                     NAMED_OBJECT_MISSING,
                     at,
-                    f"{where} has no {reference.kind} {reference.name}: create it, or correct the "
+                    f"{scope} has no {reference.kind} {reference.name}: create it, or correct the "
                     "name",
                 )
         findings.append(tuple(missing.values()))
@@ -221,7 +221,7 @@ def check_named_objects(
 
 
 def references(plan: ServicePlan, namespace: str) -> Iterator[tuple[Reference, Location, bool]]:
-    """Yield the objects that a plan names: each with its field, and whether users wrote that."""
+    """Yield each object that a plan refers to, the user's field, and whether that is exact."""
     for dry_run in list_dry_run_objects(plan):
         home = dry_run.manifest["metadata"].get("namespace")
         home = namespace if is_output(home) else home
@@ -230,11 +230,11 @@ def references(plan: ServicePlan, namespace: str) -> Iterator[tuple[Reference, L
                 value for field in fields for value in iterate_field(field, dry_run.manifest)
             ):
                 if isinstance(name, str) and name and parent.get("optional") is not True:
-                    where = None if kind in CLUSTER_WIDE else parent.get("namespace") or home
+                    scope = None if kind in CLUSTER_WIDE else parent.get("namespace") or home
                     rendered_field = (*dry_run.template, *at)
                     user_field, exact = find_user_field(rendered_field, dry_run.rendered, plan)
                     user_field = user_field if exact else _FIELDS.get(kind, user_field)
-                    yield Reference(api, kind, where, name), user_field, exact
+                    yield Reference(api, kind, scope, name), user_field, exact
 
 
 #: Namespace and name.
@@ -246,13 +246,13 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def quota_namespaces(plans: Iterable[ServicePlan]) -> list[str]:
-    """Return the namespaces whose quotas matter: those of pods with accelerators."""
+    """Return the known namespaces of services that request accelerators."""
     namespaces = (plan.namespace for plan in plans if plan.total_accelerators)
     return sorted({name for name in namespaces if not is_output(name)})
 
 
 def group_by_local_queue(plans: Iterable[ServicePlan]) -> dict[Key, list[ServicePlan]]:
-    """Return Kueue's LocalQueues that services name, with the services."""
+    """Return the services of each LocalQueue."""
     by_queue: dict[Key, list[ServicePlan]] = {}
     for plan in plans:
         key = (plan.namespace, plan.shape.local_queue)
@@ -262,37 +262,38 @@ def group_by_local_queue(plans: Iterable[ServicePlan]) -> dict[Key, list[Service
 
 
 def check_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> list[tuple[Finding, ...]]:
-    """Compare plans with the quotas of a cluster, and return warnings for each plan.
+    """Return warnings for each plan about exceeded quotas.
 
-    The same update may raise a quota. A quota that several services exceed together is reported for
-    the last of them. Reads that the credentials do not allow are in `api.unread`.
+    They are no errors, because the same update may raise a quota. If several services exceed a
+    quota together, the last one gets the warning. Reads that the credentials do not allow are in
+    `api.unread`.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
     findings: dict[int, list[Finding]] = {id(plan): [] for plan in plans}
-    for users, finding in (*_over_resource_quotas(api, plans), *_over_kueue(api, plans)):
+    for users, finding in (*_check_resource_quotas(api, plans), *_check_kueue(api, plans)):
         findings[id(users[-1])].append(finding)
     return [tuple(findings[id(plan)]) for plan in plans]
 
 
 #: Findings, each with the services that it is about.
-_Found = Iterator[tuple[list[ServicePlan], Finding]]
+_QuotaFindings = Iterator[tuple[list[ServicePlan], Finding]]
 
 
-def _over_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _Found:
+def _check_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _QuotaFindings:
     for namespace in quota_namespaces(plans):
         users = [plan for plan in plans if namespace in quota_namespaces([plan])]
         needed = sum((_accelerators(plan) for plan in users), Counter[str]())
         limited = [
             (quota, limits)
             for quota in api.objects("v1", "ResourceQuota", namespace) or ()
-            if (limits := _limits(quota))
+            if (limits := _accelerator_limits(quota))
         ]
-        running = _running(api, namespace, users) if limited else None
+        running = _count_running(api, namespace, users) if limited else None
         in_services = running or Counter[str]()
         for quota, limits in limited:
-            # The use by other services is known only if pods were read.
+            # If pods cannot be read, the use by other services is unknown and not counted.
             used = {} if running is None else (quota.get("status") or {}).get("used") or {}
             for resource, allowed in limits.items():
                 amount = needed[resource]
@@ -309,7 +310,7 @@ def _over_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _
                     yield users, warning(QUOTA_TOO_SMALL, ("metadata", "namespace"), message)
 
 
-def _running(
+def _count_running(
     api: KubernetesApi, namespace: str, plans: Sequence[ServicePlan]
 ) -> Counter[str] | None:
     """Count the accelerators of existing pods of services; None if pods cannot be read."""
@@ -319,14 +320,14 @@ def _running(
     services = {plan.service for plan in plans}
     counts = Counter[str]()
     for pod in pods:
-        # Quotas count no pod that has ended.
+        # Quotas do not count pods that have ended.
         ended = (pod.get("status") or {}).get("phase") in _ENDED
         if pod["metadata"]["labels"][labels.SERVICE] in services and not ended:
             counts += _count_accelerators(pod)
     return counts
 
 
-def _over_kueue(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _Found:
+def _check_kueue(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _QuotaFindings:
     group = supported_products.KUEUE.group
     by_cluster_queue: dict[str, list[ServicePlan]] = {}
     for (namespace, name), users in group_by_local_queue(plans).items():
@@ -344,24 +345,24 @@ def _over_kueue(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _Found:
                 yield users, warning(QUOTA_TOO_SMALL, _QUEUE, message)
     for name, users in by_cluster_queue.items():
         if (cluster_queue := api.get(group, "ClusterQueue", None, name)) is not None:
-            yield from _over_cluster_queue(cluster_queue, users)
+            yield from _check_cluster_queue(cluster_queue, users)
 
 
 _QUEUE = ("schedulingStrategy", "queue")
 
 
-def _over_cluster_queue(cluster_queue: Object, users: list[ServicePlan]) -> _Found:
-    """Yield what a ClusterQueue lacks; amounts only without a cohort, from which it may borrow."""
+def _check_cluster_queue(cluster_queue: Object, users: list[ServicePlan]) -> _QuotaFindings:
+    """Check the quota of a ClusterQueue; amounts only if it cannot borrow from a cohort."""
     name, spec = cluster_queue["metadata"]["name"], cluster_queue["spec"]
     groups = spec.get("resourceGroups") or ()
     nominal = {resource: Decimal(0) for group in groups for resource in group["coveredResources"]}
-    for resource in sorted(set().union(*map(_requested, users)) - set(nominal)):
-        askers = [plan for plan in users if resource in _requested(plan)]
+    for resource in sorted(set().union(*map(_requested_resources, users)) - set(nominal)):
+        requesters = [plan for plan in users if resource in _requested_resources(plan)]
         message = (
-            f"ClusterQueue {name} has no quota of {resource}, which {_services_ask(askers)} for: "
-            "Kueue starts no replica with it"
+            f"ClusterQueue {name} has no quota of {resource}, which {_services_ask(requesters)} "
+            "for: Kueue starts no replica with it"
         )
-        yield askers, warning(QUOTA_TOO_SMALL, _QUEUE, message)
+        yield requesters, warning(QUOTA_TOO_SMALL, _QUEUE, message)
     # v1beta1 calls it `cohort`.
     if spec.get("cohortName") or spec.get("cohort"):
         return
@@ -377,8 +378,8 @@ def _over_cluster_queue(cluster_queue: Object, users: list[ServicePlan]) -> _Fou
             yield users, warning(QUOTA_TOO_SMALL, _QUEUE, message)
 
 
-def _limits(quota: Object) -> dict[str, Decimal]:
-    """Return the accelerators that a ResourceQuota allows, by name; none if it has a scope."""
+def _accelerator_limits(quota: Object) -> dict[str, Decimal]:
+    """Return a ResourceQuota's limits of accelerators; empty if it has a scope."""
     spec = quota.get("spec") or {}
     if spec.get("scopes") or spec.get("scopeSelector"):
         return {}
@@ -397,7 +398,7 @@ def _count_accelerators(pod: Mapping[str, Any]) -> Counter[str]:
 def _accelerators(plan: ServicePlan) -> Counter[str]:
     """Count the accelerators of all pods of a service, by resource name.
 
-    Autoscaled roles count with `maxReplicas`, and replicas that an update adds count as well.
+    Autoscaled roles count with `maxReplicas`. Surge replicas of an update are counted as well.
     """
     needed = Counter[str]()
     for role in plan.roles:
@@ -408,7 +409,7 @@ def _accelerators(plan: ServicePlan) -> Counter[str]:
     return +needed
 
 
-def _requested(plan: ServicePlan) -> set[str]:
+def _requested_resources(plan: ServicePlan) -> set[str]:
     return {
         resource
         for role in plan.roles

@@ -1,32 +1,28 @@
-"""Checks of scheduling: settings that deadlock, conflict or have no effect."""
+"""Checks of scheduling: settings that deadlock or conflict."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.role import StartupPolicy
 from fusioninfer_pulumi.api.scheduling import (
     GangBackend,
     GangMode,
-    GangPolicyArgs,
-    RequiredReplicas,
     SchedulingStrategyArgs,
 )
 from fusioninfer_pulumi.api.service_shape import (
     DEFAULT_SCHEDULER,
     VOLCANO,
-    ServiceShape,
     is_prefill_decode,
 )
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.pod import Pod
 from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
-    FIELD_WITHOUT_EFFECT,
     OUT_OF_RANGE,
     SET_BY_LIBRARY,
 )
@@ -40,56 +36,26 @@ KUEUE_LABEL = Rule("kueue-label")
 _STRATEGY: Location = ("schedulingStrategy",)
 _POLICY: Location = (*_STRATEGY, "gangPolicy")
 _MINIMUM: Location = (*_POLICY, "minRoleReplicas")
-_REQUIRED: Location = (*_POLICY, "requiredReplicas")
-_RESOURCES: Location = (*_POLICY, "minResources")
 _NETWORK: Location = (*_POLICY, "networkTopology")
 _QUEUE: Location = (*_STRATEGY, "queue")
 
-#: Fields that a gang backend rejects or ignores, each with its finding.
-_Rows = Mapping[Location, Callable[[Location], Finding]]
-
-
-def _rejected(
-    reason: str, remedy: str = "remove it, or use backend Volcano"
-) -> Callable[[Location], Finding]:
-    return lambda at: error(FIELD_OUT_OF_PLACE, at, f"{reason}; {remedy}")
-
-
-def _ignored(reason: str) -> Callable[[Location], Finding]:
-    return lambda at: warning(FIELD_WITHOUT_EFFECT, at, f"has no effect: {reason}")
-
-
-_NO_GANG = _ignored("these pods are not gang-scheduled (gangPolicy.mode: On turns it on)")
-_VOLCANO_WITHOUT_GANG: _Rows = {
-    _MINIMUM: _NO_GANG,
-    _REQUIRED: _NO_GANG,
-    _RESOURCES: _NO_GANG,
-    _NETWORK: _rejected(
-        "requires gang scheduling, which is off for these pods",
-        "remove it, or set gangPolicy.mode to On",
-    ),
+_VOLCANO = "remove it, or use backend Volcano"
+#: Fields that a gang backend rejects, each with the reason and the fix.
+_REJECTED: Mapping[GangBackend, Mapping[Location, str]] = {
+    GangBackend.KUEUE: {
+        _MINIMUM: "Kueue admits each replica on its own and has no minimum for each role; "
+        + _VOLCANO,
+        _NETWORK: "HyperNodes are Volcano's; Kueue reads the annotation "
+        f"kueue.x-k8s.io/podset-required-topology of the pod templates; {_VOLCANO}",
+    },
+    GangBackend.NATIVE: {
+        _MINIMUM: f"a Kubernetes PodGroup counts pods, not roles; {_VOLCANO}",
+        _NETWORK: f"HyperNodes are Volcano's; {_VOLCANO}",
+    },
 }
-_OTHER_SCHEDULER: _Rows = {
-    _QUEUE: _ignored("queues belong to Volcano, and these pods use another scheduler"),
-}
-_KUEUE: _Rows = {
-    _MINIMUM: _rejected("Kueue admits each replica on its own and has no minimum for each role"),
-    _NETWORK: _rejected(
-        "HyperNodes are Volcano's; Kueue reads the annotation "
-        "kueue.x-k8s.io/podset-required-topology of the pod templates"
-    ),
-    _REQUIRED: _ignored("Kueue has no minimum for each role"),
-    _RESOURCES: _ignored("Kueue counts the requests of every replica"),
-}
-_KUEUE_OFF: _Rows = {
-    _QUEUE: _ignored("with gangPolicy.mode Off replicas do not wait in a LocalQueue"),
-}
-_NATIVE: _Rows = {
-    _MINIMUM: _rejected("a Kubernetes PodGroup counts pods, not roles"),
-    _NETWORK: _rejected("HyperNodes are Volcano's"),
-    _REQUIRED: _ignored("all replicas are required"),
-    _RESOURCES: _ignored("Kubernetes' own gangs have no queue that counts resources"),
-    _QUEUE: _ignored("Kubernetes' own gangs have no queue"),
+_REJECTED_WITHOUT_GANG = {
+    _NETWORK: "requires gang scheduling, which is off for these pods; remove it, or set "
+    "gangPolicy.mode to On",
 }
 
 
@@ -103,37 +69,19 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
             yield from _pod_scheduler(pod, scheduling, shape.scheduler)
             if shape.needs_gang:
                 yield from _gang_pod(pod, scheduling)
-    fields = {
+    is_set = {
         _MINIMUM: policy.min_role_replicas is not None,
-        _REQUIRED: policy.required_replicas is not RequiredReplicas.ANY,
-        _RESOURCES: bool(policy.min_resources),
         _NETWORK: topology is not None and bool(topology.group_policy or topology.role_policy),
-        _QUEUE: bool(scheduling.queue),
     }
-    if topology is not None and not fields[_NETWORK]:
-        message = "has no effect: set groupPolicy or rolePolicy"
-        yield warning(FIELD_WITHOUT_EFFECT, _NETWORK, message)
-    for rows in _rows_of_backend(policy, shape):
-        yield from (row(at) for at, row in rows.items() if fields[at])
+    rejected = _REJECTED.get(policy.backend, {} if shape.needs_gang else _REJECTED_WITHOUT_GANG)
+    for at, message in rejected.items():
+        if is_set[at]:
+            yield error(FIELD_OUT_OF_PLACE, at, message)
     if policy.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF:
         yield from _kueue(built, scheduling)
     elif shape.needs_gang and policy.backend is not GangBackend.KUEUE:
         yield from _check_late_pods(built)
         yield from _gang(built, scheduling)
-
-
-def _rows_of_backend(policy: GangPolicyArgs, shape: ServiceShape) -> Iterator[_Rows]:
-    """Yield the tables of fields that apply."""
-    if policy.backend is GangBackend.NATIVE:
-        yield _NATIVE
-    elif policy.backend is GangBackend.KUEUE:
-        yield _KUEUE
-        if policy.mode is GangMode.OFF:
-            yield _KUEUE_OFF
-    elif not shape.needs_gang:
-        yield _VOLCANO_WITHOUT_GANG
-        if shape.scheduler in (None, DEFAULT_SCHEDULER):
-            yield _OTHER_SCHEDULER
 
 
 def _annotations(pod: Pod) -> Mapping[str, Any]:
@@ -147,18 +95,18 @@ def _annotation_path(pod: Pod, key: str) -> Location:
 def _pod_scheduler(
     pod: Pod, scheduling: SchedulingStrategyArgs, scheduler: str | None
 ) -> Iterator[Finding]:
-    for field, wanted in (
+    for field, expected in (
         ("schedulerName", scheduler),
         ("priorityClassName", scheduling.priority_class_name),
     ):
         user_value = pod.user_template["spec"].get(field)
-        if wanted is not None and user_value not in (None, wanted):
-            message = f'must be "{wanted}" like the service\'s, or absent; got {shown(user_value)}'
+        if expected is not None and user_value not in (None, expected):
+            message = f'must be "{expected}" as for the service, or unset; got {show(user_value)}'
             yield error(SCHEDULER_DIFFERS_FROM_SERVICE, (*pod.path, "spec", field), message)
 
 
 def _gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Check a gang's pod for fields that the library sets."""
+    """Reject fields of a gang's pod that the library sets, or that deadlock the gang."""
     spec, remove = pod.user_template["spec"], "is set by fusioninfer-pulumi; remove it"
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if "schedulingGroup" in spec:
@@ -176,7 +124,6 @@ def _gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]
 
 
 def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Check settings that keep a Volcano or Kubernetes gang from being scheduled, or do nothing."""
     plan, at = built.plan, (*_STRATEGY, "schedulerName")
     gang = plan.gangs[0] if plan.gangs else None
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
@@ -221,8 +168,8 @@ def _kueue(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[
         yield error(
             FIELD_REQUIRED,
             _QUEUE,
-            "is required with backend Kueue: name a LocalQueue of the namespace; without one "
-            "Kueue admits nothing",
+            "is required with backend Kueue: set a LocalQueue of the namespace, because Kueue "
+            "admits nothing without one",
         )
     if is_prefill_decode([role.args for role in built.plan.roles if role.replicas]):
         yield warning(
@@ -234,14 +181,17 @@ def _kueue(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[
 
 
 def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
-    """Report Kueue's queue label, which the library sets on workloads and Kueue on their pods."""
+    """Report Kueue's queue label in the service's labels or pod templates.
+
+    The library sets it on LeaderWorkerSets, and Kueue on their pods.
+    """
     key = labels.KUEUE_QUEUE
     instead = "set schedulingStrategy.queue and gangPolicy.backend: Kueue"
     if key in built.args.labels:
         yield warning(
             KUEUE_LABEL,
             ("metadata", "labels", key),
-            "is copied to all objects, so replicas wait in a queue that the plan does not know; "
+            "is copied to all objects, so replicas wait in a queue that is not in the plan; "
             f"{instead} instead",
         )
     message = "keeps the pods of a LeaderWorkerSet from starting, which Kueue labels itself; "

@@ -1,7 +1,7 @@
-"""Compares the objects of a service with Kubernetes' schemas, each distinct one once.
+"""Validates the generated objects of a service against Kubernetes' schemas.
 
-What users write is compared where it is read (`api`). Here whole objects are: what the library adds
-to a pod must not conflict with the user's template.
+`api` has validated the user's fields. Whole objects are validated as well, because what the library
+adds to a pod may conflict with the user's template.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _WORKER = ("spec", "leaderWorkerTemplate", "workerTemplate")
 def check_objects(plan: ServicePlan) -> Iterator[Finding]:
     """Yield errors that the API server would report for the objects of a plan without errors.
 
-    A finding names the field that the user wrote, or the next one around it.
+    Findings are located at the user's field, or the closest one that contains it.
     """
-    # The replicas of a role have one template, and the gangs of serving groups differ in names.
+    # Replicas of a role share a template, and gangs of serving groups differ only in names.
     once = replace(
         plan,
         roles=tuple(replace(role, lws=role.lws[:1]) for role in plan.roles),
         gangs=plan.gangs[:1],
     )
     findings = (
-        _at_field(finding, manifest, plan)
+        _locate(finding, manifest, plan)
         for manifest in render(once)
         for finding in object_findings(manifest)
     )
-    # Leaders and workers may have one template.
+    # Leaders and workers may share a template.
     yield from dict.fromkeys(findings)
 
 
-def _at_field(finding: Finding, manifest: Mapping[str, Any], plan: ServicePlan) -> Finding:
+def _locate(finding: Finding, manifest: Mapping[str, Any], plan: ServicePlan) -> Finding:
     at, exact = find_user_field(finding.location, manifest, plan)
     if exact:
         return finding.at(*at)
@@ -53,9 +53,9 @@ def _at_field(finding: Finding, manifest: Mapping[str, Any], plan: ServicePlan) 
 def find_user_field(
     location: Location, manifest: Mapping[str, Any], plan: ServicePlan
 ) -> tuple[Location, bool]:
-    """Return the user's field behind a part of an object, and whether it is exactly that part.
+    """Return the user's field that became a part of an object, and whether it is exact.
 
-    Otherwise it is the next field around it that the user wrote.
+    If it is not, the field is the closest one that contains the part.
     """
     field, below, user_value = _find_origin(location, manifest, plan)
     location_in_user_value = _cut_to_user_value(below, user_value)
@@ -67,7 +67,7 @@ def find_user_field(
 def _find_origin(
     at: Location, manifest: Mapping[str, Any], plan: ServicePlan
 ) -> tuple[Location, Location, Any]:
-    """Return the user's field behind a part of an object, the location in it, and its value."""
+    """Return the user's field that became a part of an object, the rest of the path, its value."""
     if at[:2] == ("metadata", "labels"):
         return ("metadata", "labels"), at[2:], plan.meta.labels
     if at[:2] == ("metadata", "annotations"):
@@ -81,7 +81,7 @@ def _find_origin(
             route = args.httproute.model_dump(by_alias=True)
             return (*router, "httproute"), at[1:], route
         if manifest["kind"] == "Deployment" and args.endpoint_picker is not None:
-            # Its template is merged into the generated one: indexes differ.
+            # The picker's template is merged into the generated one, so indexes differ.
             return (*router, "endpointPicker", "template"), at, None
         if manifest["metadata"]["labels"].get(labels.ROLE_NAME) == plan.routing.name:
             return router, at, None
@@ -97,14 +97,14 @@ def _find_pod_origin(at: Location, name: str, plan: ServicePlan) -> tuple[Locati
 
 
 def _cut_to_user_value(location: Location, user_value: Any) -> Location:
-    """Cut a location where the user's value ends."""
+    """Return the part of a location that exists in the user's value."""
     for count, key in enumerate(location):
-        there = (
+        exists = (
             key in user_value
             if isinstance(user_value, Mapping)
             else isinstance(key, int) and isinstance(user_value, Sequence) and key < len(user_value)
         )
-        if not there or isinstance(user_value, str):
+        if not exists or isinstance(user_value, str):
             return location[:count]
         user_value = user_value[key]
     return location

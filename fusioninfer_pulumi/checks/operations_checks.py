@@ -1,4 +1,4 @@
-"""Checks of disruption budgets, monitors, tracing and autoscalers, and the list of all."""
+"""Checks of disruption budgets, monitors, autoscalers and `prefillDecodeRatio`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from fusioninfer_pulumi.findings import (
     Rule,
     error,
     format_path,
-    shown,
+    show,
     warning,
 )
 from fusioninfer_pulumi.operations.monitors import find_declared_port
 from fusioninfer_pulumi.plan.service_builder import BuiltService
-from fusioninfer_pulumi.routing.epp import load_metrics
+from fusioninfer_pulumi.routing.epp import find_load_metrics
 from fusioninfer_pulumi.routing.routing_plan import PickerPlan
 from fusioninfer_pulumi.rules.common import (
     ENGINE_WITHOUT_METRICS,
@@ -82,7 +82,7 @@ MONITORED_TARGET_MISSING = Rule("monitored-target-missing")
 
 
 def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
-    """Check `monitoring` and each monitor that it makes."""
+    """Check `monitoring` and each of its monitors."""
     monitoring = built.plan.operations.monitoring
     if monitoring is None:
         return
@@ -93,15 +93,15 @@ def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
         (("dashboards",), args.dashboards.labels if args.dashboards is not None else ()),
     ):
         yield from reserved_key_findings(("monitoring", *field, "labels"), keys, ())
-    yield from _picker_monitor(args, built.plan.picker)
+    yield from _check_picker_monitor(args, built.plan.picker)
     for role in monitoring.engines:
-        yield from _engine_monitor(role)
+        yield from _check_engine_monitor(role)
 
 
-def _engine_monitor(role: RolePlan) -> Iterator[Finding]:
+def _check_engine_monitor(role: RolePlan) -> Iterator[Finding]:
     at, port = ("roles", role.position), role.pods.port
     engine = role.pods.command.engine
-    reason = engine.metrics_off(role.pods.command) if engine is not None else None
+    reason = engine.explain_missing_metrics(role.pods.command) if engine is not None else None
     if reason is not None:
         message = f"monitoring gets no metrics from {role.name}: {reason}"
         yield warning(ENGINE_WITHOUT_METRICS, at, message)
@@ -115,7 +115,7 @@ def _engine_monitor(role: RolePlan) -> Iterator[Finding]:
         )
 
 
-def _picker_monitor(args: MonitoringArgs, picker: PickerPlan | None) -> Iterator[Finding]:
+def _check_picker_monitor(args: MonitoringArgs, picker: PickerPlan | None) -> Iterator[Finding]:
     metrics = picker.epp.args.metrics if picker is not None else MetricsMode.OFF
     if args.picker and picker is None:
         yield error(
@@ -136,14 +136,19 @@ PREFILL_DECODE_RATIO_EXCEEDED = Rule("prefill-decode-ratio-exceeded")
 AUTOSCALING_NEVER_WAKES = Rule("autoscaling-never-wakes")
 
 _ENGINE_METRIC = re.compile(r"(?:vllm|sglang)[:_]\w+")
-#: Matchers in a query, and names that are no function's.
+#: Matchers in a query, and names of metrics (not of functions).
 _MATCHERS, _METRIC = re.compile(r"\{[^}]*\}"), re.compile(r"\b\w+[_:][\w:]*(?![\w:]|\s*\()")
 
 
-#: Fields of one engine, of autoscaling and of its metrics.
+#: Fields that belong to one autoscaling engine: of `autoscaling`, and of its metrics.
 _ENGINE_FIELDS: Mapping[AutoscalingEngine, tuple[Mapping[str, str], Mapping[str, str]]] = {
     AutoscalingEngine.KEDA: (
-        {"prometheus": "prometheus", "keda": "keda"},
+        {
+            "prometheus": "prometheus",
+            "keda": "keda",
+            "time_to_first_token": "timeToFirstToken",
+            "time_per_token": "timePerToken",
+        },
         {"query": "query", "unsafe_ssl": "unsafeSsl"},
     ),
     AutoscalingEngine.HPA: ({}, {"source": "source", "selector": "selector"}),
@@ -151,7 +156,7 @@ _ENGINE_FIELDS: Mapping[AutoscalingEngine, tuple[Mapping[str, str], Mapping[str,
 
 
 def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
-    """Check the autoscaling of each role that has any."""
+    """Check the `autoscaling` of each role."""
     for role in built.plan.roles:
         args = role.args.autoscaling
         if args is None:
@@ -168,17 +173,16 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
                 f"({args.min_replicas} to {args.max_replicas}), got {count}",
             )
         if built.plan.gangs and not (built.plan.gang is not None and built.plan.gang.native):
-            yield from _gang(built, role, args, at)
+            yield from _check_gang_minimum(built, role, args, at)
         if args.target is not None:
-            yield from _target(built, role, args, (*at, "target"))
-        yield from _metrics(args, at)
-        yield from _reach(built, args, at)
+            yield from _check_target(built, role, args, (*at, "target"))
+        yield from _check_metrics(args, at)
+        yield from _check_metric_sources(built, args, at)
 
 
 def _conflicts(
     built: BuiltService, role: RolePlan, args: AutoscalingArgs
 ) -> Iterator[tuple[Location, str]]:
-    """Yield fields that conflict with other fields, with the message."""
     hpa, plan, groups = args.engine is AutoscalingEngine.HPA, built.plan, built.args.groups or 1
     group_message = "is one number for all serving groups, but each group is scaled separately"
     for path, present, message in (
@@ -214,7 +218,7 @@ def _conflicts(
         ),
         (
             ("target",),
-            args.target is not None and load_metrics(plan.roles) is None,
+            args.target is not None and find_load_metrics(plan.roles) is None,
             (
                 "requires one engine for all roles, vLLM or SGLang: metrics of other engines are "
                 "unknown; set metrics instead"
@@ -240,39 +244,46 @@ def _conflicts(
     ):
         if present:
             yield path, message
-    for engine, (own_fields, metric_fields) in _ENGINE_FIELDS.items():
+    for engine, (role_fields, metric_fields) in _ENGINE_FIELDS.items():
         if engine is args.engine:
             continue
-        places: list[tuple[Location, Any, Mapping[str, str]]] = [((), args, own_fields)]
-        places += [(("metrics", i), metric, metric_fields) for i, metric in enumerate(args.metrics)]
-        for path, holder, fields in places:
+        holders: list[tuple[Location, Any, Mapping[str, str]]] = [((), args, role_fields)]
+        holders += [
+            (("metrics", i), metric, metric_fields) for i, metric in enumerate(args.metrics)
+        ]
+        for path, holder, fields in holders:
             for attribute, field in fields.items():
                 if getattr(holder, attribute):
                     yield (*path, field), f"belongs to engine {engine.value}; remove it"
 
 
-def _target(
-    built: BuiltService, role: RolePlan, args: AutoscalingArgs, where: Location
+def _check_target(
+    built: BuiltService, role: RolePlan, args: AutoscalingArgs, at: Location
 ) -> Iterator[Finding]:
-    """Check what `target` needs: metrics of the engines and of the endpoint picker."""
+    """Check that Prometheus reads the metrics of `target` from the engines and the picker."""
     spec = built.args
     if spec.monitoring is None or not spec.monitoring.engines:
         message = "is required with autoscaling.target, whose queries use its labels"
-        yield error(FIELD_REQUIRED, ("monitoring",), f"{message}: write monitoring: {{}}")
+        yield error(FIELD_REQUIRED, ("monitoring",), f"{message}: set monitoring: {{}}")
     hpa_queue = args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE
-    if uses_picker_metrics(args) and not hpa_queue:
-        yield from _picker_target(built, role, where)
+    router = built.plan.routing
+    waits_in_picker = router is not None and router.intent.flow_control
+    ttft_includes_queue = args.time_to_first_token is not None and waits_in_picker
+    if (uses_picker_metrics(args) or ttft_includes_queue) and not hpa_queue:
+        yield from _check_picker_target(built, role, at)
 
 
-def _picker_target(built: BuiltService, role: RolePlan, where: Location) -> Iterator[Finding]:
+def _check_picker_target(
+    built: BuiltService, role: RolePlan, target: Location
+) -> Iterator[Finding]:
     """Check that the endpoint picker queues requests and that Prometheus reads its metrics."""
     router, picker = built.plan.routing, built.plan.picker
     if not built.plan.shape.picks_endpoints:
-        lacking = "a router role" if router is None else "endpointPicker.enabled: true"
+        missing = "a router role" if router is None else "endpointPicker.enabled: true"
         yield error(
             FIELD_REQUIRED,
-            where,
-            f"requires {lacking}: the endpoint picker queues requests while no replica is ready; "
+            target,
+            f"requires {missing}: the endpoint picker queues requests while no replica is ready; "
             "without it clients get an error",
         )
     if router is None or picker is None:
@@ -296,42 +307,48 @@ def _picker_target(built: BuiltService, role: RolePlan, where: Location) -> Iter
     elif monitoring is not None and monitoring.picker is False:
         message = "cannot be false: autoscaling reads the endpoint picker's queue"
         yield error(FIELD_OUT_OF_PLACE, ("monitoring", "picker"), message)
-    if router.intent.pairs:
+    args = role.args.autoscaling
+    if router.intent.pairs and args is not None and uses_picker_metrics(args):
         yield error(
             FIELD_OUT_OF_PLACE,
-            where,
-            "cannot queue requests for prefill and decode: they are released when the first of "
-            "the two is ready, and fail; use latency or throughput with minReplicas of 1 or more",
+            target,
+            "does not work with prefill and decode: the picker stops queueing when the first of "
+            "the two is ready, and the requests fail; use latency or throughput with minReplicas "
+            "of 1 or more",
         )
 
 
-def _reach(built: BuiltService, args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+def _check_metric_sources(
+    built: BuiltService, args: AutoscalingArgs, at: Location
+) -> Iterator[Finding]:
     """Check that metrics exist at zero replicas, and that Prometheus may read them."""
-    texts = [metric.query or metric.name or "" for metric in args.metrics]
-    names = [_METRIC.findall(_MATCHERS.sub("", text)) for text in texts]
-    read = [name for several in names for name in several if _ENGINE_METRIC.fullmatch(name)]
-    only_engines = all(names) and len(read) == sum(map(len, names))
+    queries = [metric.query or metric.name or "" for metric in args.metrics]
+    names = [_METRIC.findall(_MATCHERS.sub("", query)) for query in queries]
+    engine_metrics = [
+        name for several in names for name in several if _ENGINE_METRIC.fullmatch(name)
+    ]
+    only_engines = all(names) and len(engine_metrics) == sum(map(len, names))
     if names and args.target is None and scales_to_zero(args) and only_engines:
         yield error(
             AUTOSCALING_NEVER_WAKES,
             (*at, "metrics"),
-            "come from the role's own pods, of which none run at zero replicas, so the first one "
-            "never starts; use target, or a metric of the endpoint picker or gateway",
+            "come from the role's own pods, and none of them runs at zero replicas, so no replica "
+            "ever starts; use target, or a metric of the endpoint picker or gateway",
         )
     routing = built.plan.routing
     policy = None if routing is None else routing.network_policy
-    # With `monitoring` the policies themselves are checked.
-    checked = built.args.monitoring is not None or policy is None or policy.metrics
-    if routing is not None and read and not checked:
+    # `network_policy_findings` checks the policies if `monitoring` is set.
+    allowed = built.args.monitoring is not None or policy is None or policy.metrics
+    if routing is not None and engine_metrics and not allowed:
         yield error(
             NETWORK_POLICY,
             (*routing.at, "networkPolicy"),
-            f"blocks Prometheus, so autoscaling does not see {read[0]}; set metrics to the "
-            "NetworkPolicyPeers that read metrics, or enabled: false to allow all",
+            f"blocks Prometheus, so autoscaling does not see {engine_metrics[0]}; set metrics to "
+            "the NetworkPolicyPeers that read metrics, or enabled: false to allow all",
         )
 
 
-def _gang(
+def _check_gang_minimum(
     built: BuiltService, role: RolePlan, args: AutoscalingArgs, at: Location
 ) -> Iterator[Finding]:
     minima = built.args.scheduling_strategy.gang_policy.min_role_replicas
@@ -340,8 +357,8 @@ def _gang(
         yield error(
             FIELD_REQUIRED,
             at,
-            f"needs {format_path(field)}: without it the gang needs every replica, and one more "
-            "would block all of them until it fits; set it to at most minReplicas "
+            f"needs {format_path(field)}: without it the gang requires every replica, so an added "
+            "one that does not fit blocks all others; set it to at most minReplicas "
             f"({args.min_replicas})",
         )
     elif minima[role.name] > args.min_replicas:
@@ -353,7 +370,7 @@ def _gang(
         )
 
 
-def _metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
+def _check_metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     keda = args.engine is AutoscalingEngine.KEDA
     if keda and args.prometheus is None and (args.metrics or args.target is not None):
         message = "is required with engine KEDA: the address of Prometheus"
@@ -364,63 +381,57 @@ def _metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
         yield error(OUT_OF_RANGE, (*at, "keda", "idleReplicaCount"), message)
     for index, metric in enumerate(args.metrics):
         field, value = ("query", metric.query) if keda else ("name", metric.name)
-        where = (*at, "metrics", index, field)
+        path = (*at, "metrics", index, field)
         if value is None:
-            yield error(FIELD_REQUIRED, where, f"is required with engine {args.engine.value}")
+            yield error(FIELD_REQUIRED, path, f"is required with engine {args.engine.value}")
         elif not keda and ("/" in value or "%" in value):
-            message = f"must be the name of a metric, without / and %, got {shown(value)}"
-            yield error(INVALID_FORMAT, where, message)
+            message = f"must be the name of a metric, without / and %, got {show(value)}"
+            yield error(INVALID_FORMAT, path, message)
 
 
 _RATIO = ("prefillDecodeRatio",)
 
 
 def ratio_findings(built: BuiltService) -> Iterator[Finding]:
-    """Yield findings of replicas outside `prefillDecodeRatio`.
+    """Check the replicas against `prefillDecodeRatio`.
 
-    An error for the replicas now, a warning for what autoscalers may reach. Roles that are
-    scaled to zero are not compared.
+    The current replicas are an error, counts that autoscalers may reach are a warning. Roles that
+    are scaled to zero are not compared.
     """
     args, roles = built.args.prefill_decode_ratio, built.plan.roles
     if args is None:
         return
     prefill = [role for role in roles if role.component_type is ComponentType.PREFILLER]
     decode = [role for role in roles if role.component_type is ComponentType.DECODER]
-    if not prefill or not decode:
-        message = "requires prefiller and decoder roles; remove it"
-        yield error(FIELD_OUT_OF_PLACE, _RATIO, message)
-        return
     now = tuple(sum(role.group_replicas for role in side) for side in (prefill, decode))
     if 0 in now:
         return
-    beyond = _beyond(args, *now)
-    if beyond:
-        yield error(PREFILL_DECODE_RATIO_EXCEEDED, _RATIO, f"must be {beyond}, got {_ratio(*now)}")
+    limit = _exceeded_limit(args, *now)
+    if limit:
+        message = f"must be {limit}, got {_format_ratio(*now)}"
+        yield error(PREFILL_DECODE_RATIO_EXCEEDED, _RATIO, message)
         return
-    for fewest_prefill, fewest_decode in ((True, False), (False, True)):
-        far = (_bound(prefill, fewest=fewest_prefill), _bound(decode, fewest=fewest_decode))
-        beyond = _beyond(args, *far) if 0 not in far else None
-        if beyond:
-            yield warning(
-                PREFILL_DECODE_RATIO_EXCEEDED,
-                _RATIO,
-                f"must be {beyond}; autoscaling may bring it to {_ratio(*far)}",
-            )
+    for min_prefill, min_decode in ((True, False), (False, True)):
+        extreme = (_bound(prefill, minimum=min_prefill), _bound(decode, minimum=min_decode))
+        limit = _exceeded_limit(args, *extreme) if 0 not in extreme else None
+        if limit:
+            message = f"must be {limit}; autoscaling may change it to {_format_ratio(*extreme)}"
+            yield warning(PREFILL_DECODE_RATIO_EXCEEDED, _RATIO, message)
 
 
-def _bound(roles: Sequence[RolePlan], *, fewest: bool) -> int:
-    """Return the fewest replicas that autoscalers leave, or the most that they create."""
+def _bound(roles: Sequence[RolePlan], *, minimum: bool) -> int:
+    """Return the minimum or maximum of the roles' replicas that autoscalers allow."""
     total = 0
     for role in roles:
         scaled = role.args.autoscaling
         if scaled is None:
             total += role.group_replicas
         else:
-            total += scaled.min_replicas if fewest else scaled.max_replicas
+            total += scaled.min_replicas if minimum else scaled.max_replicas
     return total
 
 
-def _beyond(args: PrefillDecodeRatioArgs, prefill: int, decode: int) -> str | None:
+def _exceeded_limit(args: PrefillDecodeRatioArgs, prefill: int, decode: int) -> str | None:
     if args.max is not None and prefill / decode > args.max:
         return f"at most {args.max:g}"
     if args.min is not None and prefill / decode < args.min:
@@ -428,7 +439,7 @@ def _beyond(args: PrefillDecodeRatioArgs, prefill: int, decode: int) -> str | No
     return None
 
 
-def _ratio(prefill: int, decode: int) -> str:
+def _format_ratio(prefill: int, decode: int) -> str:
     return f"{prefill / decode:.3g} (prefill {prefill}, decode {decode})"
 
 

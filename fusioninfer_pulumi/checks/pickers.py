@@ -18,6 +18,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     can_read_metrics,
     find_load_scorers,
     read_config,
+    uses_sessions,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EPP_CONFIG_KIND,
@@ -27,15 +28,14 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_closest_image,
     find_family,
 )
-from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, show, warning
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.rules.common import (
     ENGINE_WITHOUT_METRICS,
-    FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
-    FIELD_WITHOUT_EFFECT,
+    FIELDS_EXCLUDE_EACH_OTHER,
     OUT_OF_RANGE,
     RELEASE_WITHOUT_FEATURE,
     SET_BY_LIBRARY,
@@ -52,14 +52,14 @@ Check = Callable[[Routing, EppPlan], Iterable[Finding]]
 
 
 def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check that the endpoint picker can read the metrics that scorers and flow control need."""
+    """Check that the endpoint picker can read the metrics of its scorers and flow control."""
     scorers = [] if epp.request is None else list(find_load_scorers(epp.request))
     features = ["flow control"] if parts.intent.flow_control else []
     if scorers:
         features.append(f"{'scorers' if len(scorers) > 1 else 'scorer'} {', '.join(scorers)}")
     if not features:
         return
-    # Scorers without metrics choose pods at random; flow control without them holds every request.
+    # Without metrics, scorers choose pods at random, and flow control queues every request.
     make_finding = error if parts.intent.flow_control else warning
     without = f"the endpoint picker's {' and '.join(features)} cannot work"
     reported = set()
@@ -68,7 +68,7 @@ def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
         if command.engine is None:
             continue
         reported.add(command.engine.metrics)
-        reason = command.engine.metrics_off(command)
+        reason = command.engine.explain_missing_metrics(command)
         if reason is not None:
             message = f"{without} without metrics of {role.name}: {reason}"
             yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
@@ -93,8 +93,8 @@ def _config(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> Iterator[Finding]:
     """Check that a user's configuration is YAML, and that the picker has its kind and plugins.
 
-    The endpoint picker itself rejects the rest. An `own_image` may have plugins that its family
-    does not have.
+    The endpoint picker itself rejects other errors. A custom image (`own_image`) may have plugins
+    that its family does not have.
     """
     try:
         config = read_config(text)
@@ -102,13 +102,13 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         yield error(PICKER_CONFIG_INVALID, (), str(problem))
         return
     if not isinstance(config, dict):
-        message = f"must be a mapping, got {shown(config) if config else 'an empty text'}"
+        message = f"must be a mapping, got {show(config) if config else 'an empty text'}"
         yield error(PICKER_CONFIG_INVALID, (), message)
         return
-    # Every endpoint picker accepts a text without either of the two (measured).
+    # Both keys are optional in every endpoint picker (tested).
     for key, allowed in (("kind", (EPP_CONFIG_KIND,)), ("apiVersion", family.api_versions)):
         if config.get(key, "") not in ("", *allowed):
-            message = f"must be {' or '.join(allowed)} for {family.name}, got {shown(config[key])}"
+            message = f"must be {' or '.join(allowed)} for {family.name}, got {show(config[key])}"
             yield error(PICKER_CONFIG_INVALID, (key,), message)
     plugins = config.get("plugins")
     for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
@@ -116,16 +116,15 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         if not isinstance(name, str) or family.registers(name):
             continue
         families = [other.name for other in FAMILIES.values() if other.registers(name)]
-        message = f"{family.name} has no plugin {shown(name)} and exits because of it"
+        message = f"{family.name} has no plugin {show(name)} and exits because of it"
         if families:
             message += f"; {', '.join(families)} have it"
-        # A type that no upstream release has is the user's own, or misspelled.
+        # A type that no upstream release has may be the user's own plugin.
         make_finding = error if families and not own_image else warning
         yield make_finding(PLUGIN_NOT_REGISTERED, ("plugins", index, "type"), message)
 
 
 def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Warn if `family` conflicts with the image."""
     known = None if is_output(epp.image) else find_family(epp.image)
     if known is not None and known is not epp.family:
         message = (
@@ -135,40 +134,22 @@ def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 
 def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check the strategy against the endpoint picker's release."""
-    # Which roles there are is checked with the pool.
+    # `pool_findings` checks the roles.
     for finding in check_strategy(epp.family, epp.request) if epp.request is not None else ():
         yield finding.under(*parts.at)
-    if epp.args.threshold is not None and parts.intent.strategy is not Strategy.PD_DISAGGREGATION:
-        message = f"is the threshold of {Strategy.PD_DISAGGREGATION.value}; remove it, or choose "
-        message += "that strategy"
-        yield error(FIELD_OUT_OF_PLACE, (*parts.at, "endpointPicker", "threshold"), message)
 
 
 def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check that the endpoint picker's release supports flow control."""
     at = (*parts.at, "endpointPicker")
-    if epp.request is None and epp.args.flow_control is not None:
-        message = "has no effect with endpointPickerConfig: use its featureGates: [flowControl]"
-        yield error(FIELD_WITHOUT_EFFECT, (*at, "flowControl"), message)
+    if epp.request is not None and epp.args.service_levels and not parts.intent.flow_control:
+        message = "conflicts with serviceLevels, whose requests wait there; remove one of them"
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "flowControl"), message)
     elif parts.intent.flow_control and epp.family.flow_control is None:
         yield error(
             RELEASE_WITHOUT_FEATURE,
             at,
             f"{epp.family.name} cannot queue requests: it answers 503 while no pod is ready; "
             "remove the image, or use v1.3.1 or later, or llm-d's",
-        )
-
-
-def _pairing(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check `groupPairing`."""
-    pairs = parts.intent.strategy is Strategy.PD_DISAGGREGATION and parts.spec.groups is not None
-    if epp.args.group_pairing is not None and not pairs:
-        yield error(
-            FIELD_WITHOUT_EFFECT,
-            (*parts.at, "endpointPicker", "groupPairing"),
-            f"has no effect: requires groups and strategy {Strategy.PD_DISAGGREGATION.value}; "
-            "remove it",
         )
 
 
@@ -182,23 +163,34 @@ def _arguments(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
     """Check a request; locations are relative to the router role (`strategy`, `scorers.load`)."""
-    findings = list(_scorer_findings(family, request))
+    findings = [*_scorer_findings(family, request), *_newer_features(family, request)]
     if request.strategy is Strategy.PD_DISAGGREGATION:
         findings += _pairing_findings(family, request)
     return findings
 
 
+def _newer_features(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
+    """Check that the endpoint picker's release has service levels and session IDs."""
+    if family.objective_api is not None:
+        return
+    needed = {"serviceLevels": request.service_levels, "session IDs": uses_sessions(request)}
+    image = find_closest_image(family, lambda family: family.objective_api is not None)
+    for name in filter(needed.get, needed):
+        message = f"{family.name} does not support {name}; use {image}"
+        yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
+
+
 def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
     if request.scorers is None:
         return
-    able = [name for name, scorer in SCORERS.items() if family.registers(scorer.plugin)]
+    supported = [name for name, scorer in SCORERS.items() if family.registers(scorer.plugin)]
     for name, weight in request.scorers.items():
         at = ("scorers", name)
         if name not in SCORERS:
-            message = f"unknown scorer; {family.name} has {', '.join(able)}"
+            message = f"unknown scorer; {family.name} has {', '.join(supported)}"
             yield error(UNKNOWN_VALUE, at, message)
-        elif name not in able:
-            message = f"{family.name} has no {SCORERS[name].plugin}; it has {', '.join(able)}"
+        elif name not in supported:
+            message = f"{family.name} has no {SCORERS[name].plugin}; it has {', '.join(supported)}"
             if name == "load":
                 message += " (queue reads the same metric, waiting requests)"
             yield error(RELEASE_WITHOUT_FEATURE, at, message)
@@ -211,7 +203,7 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
     if scorer not in request.scorers:
         message = (
             f"strategy {request.strategy.value} uses scorer {scorer}, which is not in "
-            f"{shown(list(request.scorers))}; add it, or choose another strategy"
+            f"{show(list(request.scorers))}; add it, or choose another strategy"
         )
         yield error(FIELD_REQUIRED, ("scorers",), message)
     if request.scorers and not set(LOAD_SCORERS).intersection(request.scorers):
@@ -247,7 +239,7 @@ def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Findin
 
 
 def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check the rewrites of a router role."""
+    """Check that the endpoint picker supports `modelRewrites`."""
     rewrites, at = parts.args.model_rewrites, (*parts.at, "modelRewrites")
     if rewrites and epp.family.rewrite_api is None:
         image = find_closest_image(epp.family, lambda family: family.rewrite_api is not None)
@@ -266,7 +258,6 @@ CHECKS: tuple[Check, ...] = (
     _strategy,
     _flow_control,
     _config,
-    _pairing,
     _arguments,
     model_rewrite_findings,
 )

@@ -45,7 +45,7 @@ from fusioninfer_pulumi.rules.common import (
     STATEFULSET_KEEPS_BROKEN_PODS,
 )
 
-#: An API, and the kind of it that is needed, empty for any.
+#: API and kind of a needed object; an empty kind stands for the whole API.
 Kind = tuple[str, str]
 _BUNDLE = re.compile(r"(networking\.k8s\.io/bundle-version|operator\.prometheus\.io/version)$")
 _UNKNOWN_FIELD = re.compile(r"field not declared in schema|unknown field")
@@ -53,10 +53,10 @@ _SECONDS = 60.0
 
 
 class Prerequisites:
-    """Comparison of a cluster with what services need; it reports all problems at once.
+    """Checks a cluster for the prerequisites of services.
 
     Attributes:
-        releases: Releases that were found, by product.
+        releases: Installed releases by product, filled by `findings`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Prerequisites:
         plans: Sequence[ServicePlan],
         namespaces: Mapping[str, str] | None = None,
     ) -> None:
-        """Read nothing yet.
+        """Prepare the checks; `findings` reads the cluster.
 
         Args:
             api: The cluster.
@@ -83,27 +83,28 @@ class Prerequisites:
             UnreadableError: The cluster does not respond, or does not accept the credentials.
         """
         needs = find_product_needs(self._plans)
-        found = [
+        findings = [
             finding
             for (api_name, kind), (product, services) in needs.items()
             for finding in self._product_findings(product, api_name, kind, services)
         ]
-        found += [*self._field_findings(), *self._manager_findings(), *self._kubernetes_findings()]
+        findings += [*self._field_findings(), *self._manager_findings()]
+        findings += self._kubernetes_findings()
         kueue = self._namespace(KUEUE)
-        lacking = check_cluster(self._api, self._plans, kueue_namespace=kueue)
-        for plan, lacks in zip(self._plans, lacking, strict=True):
-            for finding in lacks:
-                # A missing kind is reported with its product.
+        by_plan = check_cluster(self._api, self._plans, kueue_namespace=kueue)
+        for plan, cluster_findings in zip(self._plans, by_plan, strict=True):
+            for finding in cluster_findings:
+                # The product's own finding already reports a missing gang backend.
                 if finding.rule == GANG_BACKEND_MISSING.id and not errors([finding]):
                     continue
-                place = f"{finding.path}: " if finding.path else ""
-                message = f"{plan.service}: {place}{finding.message}"
-                found.append(Finding(finding.rule, finding.severity, (), message))
+                path = f"{finding.path}: " if finding.path else ""
+                message = f"{plan.service}: {path}{finding.message}"
+                findings.append(Finding(finding.rule, finding.severity, (), message))
         unread = (
             warning(CLUSTER_NOT_CHECKED, (), f"not checked: {reason}")
             for reason in self._api.unread
         )
-        return list(dict.fromkeys([*unread, *found]))
+        return list(dict.fromkeys([*unread, *findings]))
 
     def _namespace(self, product: Product) -> str:
         return self._namespaces.get(product.name, product.namespace)
@@ -113,13 +114,13 @@ class Prerequisites:
     ) -> Iterator[Finding]:
         if not self._api.versions:
             return  # denied
-        wanted = f"{_services_need(services)} {product.wanted}"
+        need = f"{_services_need(services)} {product.requirement}"
         path = self._api.path(api_name, kind) if kind else None
         served = self._api.versions.get(product.group, ())
         if path is None and (kind or not served):
-            what = f"{kind} ({api_name})" if kind else api_name
-            has = f" ({', '.join(served)} is)" if served else ""
-            text = f"{product.name}: {what} is not served{has}; {wanted}"
+            missing = f"{kind} ({api_name})" if kind else api_name
+            others = f" ({', '.join(served)} is)" if served else ""
+            text = f"{product.name}: {missing} is not served{others}; {need}"
             yield error(CRD_NOT_INSTALLED, (), text)
             return
         definition = None
@@ -132,16 +133,16 @@ class Prerequisites:
             return
         release = self._release(product, definition)
         if release is None:
-            text = f"{product.name}: its release is unknown; {wanted}"
+            text = f"{product.name}: its release is unknown; {need}"
             yield warning(RELEASE_UNKNOWN, (), text)
             return
         self.releases[product.name] = release
         if release < product.least or release in product.broken:
-            text = f"{product.name}: {format_release(release)} is installed; {wanted}"
+            text = f"{product.name}: {format_release(release)} is installed; {need}"
             yield error(RELEASE_NOT_SUPPORTED, (), text)
 
     def _release(self, product: Product, definition: Object | None) -> Release | None:
-        """Return the release in the definition's annotations, else the lowest tag of its images."""
+        """Return the release in the CRD's annotations, or the lowest tag of its images."""
         if not product.program:
             annotations = ((definition or {}).get("metadata") or {}).get("annotations") or {}
             bundles = (text for key, text in annotations.items() if _BUNDLE.search(key))
@@ -156,24 +157,24 @@ class Prerequisites:
         return min((release for release in tags if release is not None), default=None)
 
     def _field_findings(self) -> Iterator[Finding]:
-        """Yield the fields of objects that the cluster's kinds do not have, by a dry run."""
-        answered = dry_run_objects(self._api, self._plans, seconds=_SECONDS)
-        for plan, results in zip(self._plans, answered, strict=True):
+        """Yield the fields that dry runs report as unknown."""
+        by_plan = dry_run_objects(self._api, self._plans, seconds=_SECONDS)
+        for plan, results in zip(self._plans, by_plan, strict=True):
             for dry_run, answers in results:
                 for answer in answers or ():
-                    if RIGHTS.search(answer.words):
-                        self._api.unread[f"fields: {answer.words}"] = None
+                    if RIGHTS.search(answer.message):
+                        self._api.unread[f"fields: {answer.message}"] = None
                     for field, words in causes(answer):
                         if not answer.accepted and _UNKNOWN_FIELD.search(words):
                             kind = dry_run.manifest["kind"]
                             product = list(_products_of(dry_run.manifest))[-1:]
                             name = product[0][0].name if product else "Kubernetes"
-                            wanted = product[0][0].wanted if product else "a later release"
+                            need = product[0][0].requirement if product else "a later release"
                             yield error(
                                 CRD_NOT_INSTALLED,
                                 (),
                                 f"{name}: {kind} has no field {field.lstrip('.')}; "
-                                f"{plan.service} needs {wanted}",
+                                f"{plan.service} needs {need}",
                             )
 
     def _manager_findings(self) -> Iterator[Finding]:
@@ -221,7 +222,7 @@ class Prerequisites:
             )
 
     def _kubernetes_findings(self) -> Iterator[Finding]:
-        """Yield features that the release of Kubernetes lacks, and warnings about that release."""
+        """Yield findings about features and bugs of the cluster's Kubernetes release."""
         native = [
             plan.service for plan in self._plans if plan.gang is not None and plan.gang.native
         ]
@@ -230,8 +231,8 @@ class Prerequisites:
                 FEATURE_GATE_OFF_BY_DEFAULT,
                 (),
                 f"{NATIVE_GANGS.name}: {_services_need(native)} the feature gate "
-                "GenericWorkload in the scheduler, too, where nothing shows it from outside; "
-                "without it pods start one by one",
+                "GenericWorkload in the scheduler, too; the API does not show whether it is on, "
+                "and without it pods start one by one",
             )
         release = parse_release(self._api.release)
         if release is None:
@@ -241,16 +242,18 @@ class Prerequisites:
             yield warning(
                 STATEFULSET_KEEPS_BROKEN_PODS,
                 (),
-                f"Kubernetes: {format_release(release)} does not replace what is broken "
-                "(kubernetes#137409): a replica that never became ready stays so through an update "
-                "that repairs it, until its leader pod is deleted or the update has strategy "
-                f"Recreate; wanted before {format_release(first)}, or after {format_release(last)}",
+                f"Kubernetes: {format_release(release)} does not replace broken pods "
+                "(kubernetes#137409): an update does not repair a replica that never became ready "
+                "unless its leader pod is deleted or the update's strategy is Recreate; use a "
+                f"release before {format_release(first)} or after {format_release(last)}",
             )
         for feature in FEATURES:
             services = [
                 plan.service
                 for plan in self._plans
-                if any(_applies(field, item) for item in _objects(plan) for field in feature.fields)
+                if any(
+                    _has_field(field, item) for item in _objects(plan) for field in feature.fields
+                )
             ]
             if services and release < feature.default:
                 yield _feature_finding(feature, release, _services_need(services))
@@ -259,9 +262,9 @@ class Prerequisites:
 def find_product_needs(
     plans: Sequence[ServicePlan],
 ) -> Mapping[Kind, tuple[Product, Sequence[str]]]:
-    """Return the kinds that services need, with the product of each and the services.
+    """Return the kinds that services need, each with its product and the services.
 
-    Of several rows of one product the last one counts for all services.
+    If services need several rows of `PRODUCTS` for one kind, the last row counts for all.
     """
     rows: dict[Kind, set[int]] = {}
     services: dict[Kind, dict[str, None]] = {}
@@ -274,7 +277,7 @@ def find_product_needs(
 
 
 def _objects(plan: ServicePlan) -> Iterator[Object]:
-    """Yield the distinct objects and pods of a plan, and kinds that its endpoint picker reads."""
+    """Yield the distinct objects and pods of a plan, and an object its endpoint picker reads."""
     yield from (dry_run.manifest for dry_run in list_dry_run_objects(plan))
     if plan.picker is not None and plan.picker.epp.family.needs_inference_objective_crd:
         yield {
@@ -284,32 +287,31 @@ def _objects(plan: ServicePlan) -> Iterator[Object]:
 
 
 def _products_of(manifest: Object) -> Iterator[tuple[Product, Kind]]:
-    """Yield the products that an object needs, each with the API and kind."""
     api, kind = manifest["apiVersion"], manifest["kind"]
     for product in PRODUCTS:
-        same = product.group == api.rpartition("/")[0]
+        same_group = product.group == api.rpartition("/")[0]
         if product.field:
-            applies = _applies(product.field, manifest)
+            applies = _has_field(product.field, manifest)
         else:
-            applies = same and product.kind in ("", kind)
+            applies = same_group and product.kind in ("", kind)
         if applies:
-            yield product, ((api, kind) if same else (product.group, ""))
+            yield product, ((api, kind) if same_group else (product.group, ""))
 
 
-def _applies(field: str, manifest: Object) -> bool:
+def _has_field(field: str, manifest: Object) -> bool:
     return any(True for _ in iterate_field(field, manifest))
 
 
 def _feature_finding(feature: Feature, release: Release, services_need: str) -> Finding:
-    wanted = f"{services_need} Kubernetes {format_release(feature.default)} or later"
+    need = f"{services_need} Kubernetes {format_release(feature.default)} or later"
     if release < feature.least:
-        text = f"{feature.name}: {format_release(release)} does not have them; {wanted}"
+        text = f"{feature.name}: {format_release(release)} does not have them; {need}"
         return error(RELEASE_NOT_SUPPORTED, (), text)
     return warning(
         FEATURE_GATE_OFF_BY_DEFAULT,
         (),
-        f"{feature.name}: need the feature gate {feature.gate} in {format_release(release)}, where "
-        f"it is off by default and which nothing shows from outside; {wanted}, or the gate",
+        f"{feature.name}: need the feature gate {feature.gate}, which is off by default in "
+        f"{format_release(release)}; the API does not show whether it is on; {need}, or the gate",
     )
 
 

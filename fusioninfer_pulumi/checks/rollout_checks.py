@@ -1,4 +1,4 @@
-"""Checks of `rollout`, `wait` and `layout`: settings without effect, and disruptive updates."""
+"""Checks of `rollout`, `wait` and `layout`: conflicts, and disruptive updates."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from fusioninfer_pulumi.api.rollout import (
     Layout,
     RolloutLevel,
     RolloutStrategy,
-    WaitLevel,
 )
 from fusioninfer_pulumi.api.spec_model import reject_fields
-from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, show, warning
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.probes_and_shutdown import compute_startup_seconds
-from fusioninfer_pulumi.rollout.update_order import group_rollout
+from fusioninfer_pulumi.rollout.update_order import resolve_group_rollout
 from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
-    FIELD_WITHOUT_EFFECT,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -28,23 +26,17 @@ MAX_UNAVAILABLE_ZERO = Rule("max-unavailable-zero")
 
 
 def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
-    """Yield the findings of `rollout` and `wait` of a service and its roles."""
-    if plan.wait.level is WaitLevel.SCHEDULED and not plan.shape.needs_gang:
-        yield warning(
-            FIELD_WITHOUT_EFFECT,
-            ("wait", "level"),
-            "Scheduled has no effect: these pods are not gang-scheduled; use Available or None",
-        )
-    if plan.rollout.level is RolloutLevel.GROUP:
-        yield from _groups(plan)
+    """Check `rollout` of a service and its roles."""
+    if plan.rollout.level is RolloutLevel.GROUP and plan.shape.groups is not None:
+        yield from _group_findings(plan, plan.shape.groups)
         return
     for role in plan.roles:
         if role.replicas:
-            yield from _role(role)
+            yield from _role_findings(role)
 
 
 def startup_findings(plan: ServicePlan) -> Iterator[Finding]:
-    """Warn of engines that may take longer to start than an update waits for them."""
+    """Warn if engines may take longer to start than an update waits."""
     for role in plan.roles:
         if role.args.startup is None:
             continue
@@ -53,8 +45,8 @@ def startup_findings(plan: ServicePlan) -> Iterator[Finding]:
             ("wait.timeout", plan.wait.timeout),
             ("rollout.timeout", role.rollout.timeout),
         ):
-            waited = durations.seconds(text)
-            if waited is not None and longest > waited:
+            timeout = durations.seconds(text)
+            if timeout is not None and longest > timeout:
                 yield warning(
                     STARTUP_ABOVE_TIMEOUT,
                     ("roles", role.position, "startup"),
@@ -62,14 +54,7 @@ def startup_findings(plan: ServicePlan) -> Iterator[Finding]:
                 )
 
 
-def _groups(plan: ServicePlan) -> Iterator[Finding]:
-    if plan.shape.groups is None:
-        yield error(
-            FIELD_OUT_OF_PLACE,
-            ("rollout", "level"),
-            "Group requires groups, and the service has none",
-        )
-        return
+def _group_findings(plan: ServicePlan, groups: int) -> Iterator[Finding]:
     for role in plan.roles:
         if role.args.rollout is not None:
             fields = ("strategy", "max_unavailable", "max_surge", "partition")
@@ -79,13 +64,13 @@ def _groups(plan: ServicePlan) -> Iterator[Finding]:
             yield from reject_fields(at, role.args.rollout, fields, message)
     message = "counts replicas and conflicts with rollout.level Group; remove it"
     yield from reject_fields(("rollout",), plan.rollout, ["max_surge"], message)
-    rollout, groups = group_rollout(plan), plan.shape.groups
+    rollout = resolve_group_rollout(plan)
     rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
     if rolling and groups == 1:
         yield warning(
             UPDATE_TAKES_SERVICE_DOWN,
             ("rollout", "level"),
-            "Group lets an update take down the only group, and thus the service",
+            "Group lets an update take down the only group and so the service",
         )
     elif rolling and groups > 1 and rollout.max_unavailable >= groups:
         yield warning(
@@ -95,10 +80,10 @@ def _groups(plan: ServicePlan) -> Iterator[Finding]:
         )
 
 
-def _role(role: RolePlan) -> Iterator[Finding]:
+def _role_findings(role: RolePlan) -> Iterator[Finding]:
     rollout = role.rollout
     count = len(role.replicas)
-    unavailable = role.rollout_setting("max_unavailable")
+    unavailable = role.get_rollout_field("max_unavailable")
     is_rolling = rollout.strategy is RolloutStrategy.ROLLING
     if is_rolling and unavailable is not None and rollout.max_unavailable >= count > 1:
         yield warning(
@@ -109,7 +94,7 @@ def _role(role: RolePlan) -> Iterator[Finding]:
 
 
 def rollout_layout_findings(plan: ServicePlan) -> Iterator[Finding]:
-    """Yield the findings of `rollout` with the layout, once for a field that roles share."""
+    """Check `rollout` against the layout; a field that roles share is reported once."""
     gang = None if plan.shape.layout is Layout.PER_REPLICA else plan.gang
     if gang is not None and any(group.lowest for group in gang.sub_groups or ()):
         yield error(
@@ -118,15 +103,15 @@ def rollout_layout_findings(plan: ServicePlan) -> Iterator[Finding]:
             "LowestOrdinals requires layout: PerReplica: one LeaderWorkerSet for each role is "
             "updated from the highest ordinal, and stops there while that one is unschedulable",
         )
-    findings = (finding for role in plan.roles for finding in _role_in_layout(plan, role))
+    findings = (finding for role in plan.roles for finding in _role_layout_findings(plan, role))
     yield from dict.fromkeys(findings)
 
 
-def _role_in_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
+def _role_layout_findings(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
     rollout = role.rollout
-    surge = role.rollout_setting("max_surge")
+    surge = role.get_rollout_field("max_surge")
     per_role = plan.shape.layout is Layout.PER_ROLE
-    if role.rollout_setting("max_unavailable") == 0 and not (per_role and surge):
+    if role.get_rollout_field("max_unavailable") == 0 and not (per_role and surge):
         yield error(
             MAX_UNAVAILABLE_ZERO,
             role.locate_rollout_field("max_unavailable"),
@@ -136,7 +121,7 @@ def _role_in_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
         yield error(
             FIELD_OUT_OF_PLACE,
             role.locate_rollout_field("max_surge"),
-            f"requires layout: PerRole, got {shown(surge)}: with PerReplica each LeaderWorkerSet "
+            f"requires layout: PerRole, got {show(surge)}: with PerReplica each LeaderWorkerSet "
             "has exactly one replica",
         )
     elif (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
-from fusioninfer_pulumi.api.service_shape import is_prefill_decode, serving
+from fusioninfer_pulumi.api.service_shape import is_prefill_decode, serving_roles
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
@@ -19,9 +19,6 @@ from fusioninfer_pulumi.routing.gateway_implementations import (
 )
 from fusioninfer_pulumi.routing.pool import is_pool
 from fusioninfer_pulumi.routing.routing_plan import Routing
-from fusioninfer_pulumi.rules.common import (
-    FIELD_WITHOUT_EFFECT,
-)
 
 ROUTE_WITHOUT_GATEWAY = Rule("route-without-gateway")
 
@@ -44,8 +41,8 @@ def route_findings(parts: Routing) -> Iterator[Finding]:
                 ROUTE_MISSING,
                 field,
                 "neither a route nor a Gateway is set: no HTTPRoute is created, and no request "
-                f"{'finds the pool' if parts.args.picks_endpoints else 'comes through a gateway'}; "
-                "give httproute, gateway.refs or gateway: {}",
+                f"{'reaches the pool' if parts.args.picks_endpoints else 'comes by a gateway'}; "
+                "set httproute, gateway.refs or gateway: {}",
             )
         return
     if not route.parent_refs and not route.use_default_gateways:
@@ -58,9 +55,9 @@ def route_findings(parts: Routing) -> Iterator[Finding]:
 
 
 def network_policy_findings(parts: Routing) -> Iterator[Finding]:
-    """Check that NetworkPolicies let in the gateway's proxies and the readers of metrics.
+    """Check that NetworkPolicies allow the gateway's proxies and Prometheus.
 
-    No other field removes policies: who reaches the pods would change unnoticed.
+    These are errors, because omitting a policy would give everybody access without notice.
     """
     field, args = (*parts.at, "networkPolicy"), parts.args.network_policy
     plan = parts.network_policy
@@ -90,12 +87,6 @@ def several_pools_findings(parts: Routing) -> Iterator[Finding]:
         return
     if route.split:
         split = (*at, "httproute", "split")
-        if not route.splits:
-            yield error(
-                FIELD_WITHOUT_EFFECT,
-                split,
-                "has no effect: every rule has its own backendRefs; write weights there",
-            )
         if implementation.several_pools is SeveralPools.NO:
             yield error(
                 SEVERAL_POOLS_UNSUPPORTED,
@@ -111,7 +102,7 @@ def several_pools_findings(parts: Routing) -> Iterator[Finding]:
             yield from _several_pools(field, implementation)
 
 
-#: Behaviour of a rule with several pools; `{name}` is the Gateway's implementation.
+#: Warnings about rules with several pools; `{name}` is the Gateway's implementation.
 _SEVERAL_POOLS = {
     SeveralPools.UNKNOWN: "name several InferencePools: agentgateway (1.0) and NGINX Gateway "
     "Fabric (2.3) split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI "
@@ -131,18 +122,18 @@ def _several_pools(at: Location, implementation: Implementation) -> Iterator[Fin
 
 
 def pool_findings(parts: Routing) -> Iterator[Finding]:
-    """Check the declared roles against the pool, which holds the pods of the `served` ones."""
+    """Report serving roles that are not in the pool, and ports that differ within the pool."""
     at, declared, served = parts.at, parts.spec.roles, parts.served
     intent = parts.intent
     if not parts.args.picks_endpoints:
         return
     field = (*at, "strategy" if intent.strategy is not None else "endpointPickerConfig")
-    names_served = {role.name for role in served}
-    left_out = [role for role in serving(declared) if role.name not in names_served]
+    in_pool = {role.name for role in served}
+    idle_roles = [role for role in serving_roles(declared) if role.name not in in_pool]
     if intent.strategy is Strategy.PD_DISAGGREGATION:
         yield from _disaggregation_findings(field, declared)
-    elif left_out:
-        idle = ", ".join(f"{role.name} ({role.component_type.value})" for role in left_out)
+    elif idle_roles:
+        idle = ", ".join(f"{role.name} ({role.component_type.value})" for role in idle_roles)
         to = ", ".join(role.name for role in served)
         yield warning(
             ROLE_WITHOUT_REQUESTS,
@@ -151,28 +142,28 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
             + (
                 f"choose {Strategy.PD_DISAGGREGATION.value} to pair prefill with decode"
                 if is_prefill_decode(declared)
-                else "a prefill pod answers with one token only"
+                else "a prefill pod returns only one token"
             ),
         )
     if len({role.pods.ports for role in served}) > 1:
         ports = ", ".join(f"{role.name} {role.pods.ports_text}" for role in served)
         single = all(role.pods.rank_ports == 1 for role in served)
-        same = "one port" if single else "the same ports"
+        expected = "one port" if single else "the same ports"
         yield error(
             SERVING_PORTS_DIFFER,
             at,
-            f"pods of a pool must serve on {same}, got {ports}; give the roles {same}",
+            f"pods of a pool must serve on {expected}, got {ports}; give the roles {expected}",
         )
     target_ports = parts.args.pool.target_ports if parts.args.pool is not None else None
     for role in served:
         if target_ports is not None and role.pods.port not in target_ports:
-            message = f"lack {role.pods.port}, on which {role.name} serves; add it, or set the "
-            message += "role's port"
+            message = f"do not contain {role.pods.port}, on which {role.name} serves; add it, or "
+            message += "set the role's port"
             yield error(SERVING_PORTS_DIFFER, (*at, "pool", "targetPorts"), message)
 
 
 def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
-    types = {role.component_type for role in serving(declared)}
+    types = {role.component_type for role in serving_roles(declared)}
     missing = [
         kind.value for kind in (ComponentType.PREFILLER, ComponentType.DECODER) if kind not in types
     ]

@@ -1,7 +1,7 @@
-"""The API server's dry run of a service's objects, and of the pods created from them.
+"""Server-side dry runs of a service's objects, and of the pods that controllers create from them.
 
-The API server accepts a LeaderWorkerSet whose pod templates are invalid, and its replicas then
-never appear. So the pods that controllers would create are sent as well.
+The API server accepts a LeaderWorkerSet with invalid pod templates, whose pods are then never
+created. So the pods are sent as well.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ API_SERVER_REFUSES = Rule("api-server-refuses")
 KIND_NOT_INSTALLED = Rule("kind-not-installed")
 API_SERVER_NOT_ASKED = Rule("api-server-not-asked")
 
-#: Namespace in which objects are sent while their own does not exist.
+#: Namespace of dry runs of objects whose own namespace does not exist yet.
 FALLBACK_NAMESPACE = "default"
-#: Sent in place of a value that is not known yet: a valid name, label value, image and host name.
+#: Sent instead of an unknown value, because it is a valid name, label value, image and host name.
 STAND_IN = "unknown"
-#: Fields of a pod with objects that other parts of a program may create first: the server's message
-#: if they are missing, and the fields derived from them.
+#: Fields of a pod with names of objects that the same program may create. For each, the server's
+#: message if the object is missing, and the fields that the server derives from it.
 REFERENCES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     "serviceAccountName": (re.compile("error looking up service account"), ("serviceAccount",)),
     "priorityClassName": (
@@ -50,18 +50,18 @@ REFERENCES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     "runtimeClassName": (re.compile('RuntimeClass ".*" not found'), ("overhead",)),
 }
 _LWS = "leaderworkerset.sigs.k8s.io"
-#: A hash as the controllers write it.
+#: Values in the format of those that controllers generate.
 _HASH, _KEY, _UID = "5d9f7c8b6", "0" * 40, "00000000-0000-0000-0000-000000000000"
-_WORDS = 600
+_MAX_MESSAGE_LENGTH = 600
 
 
 @dataclass(frozen=True)
 class DryRunObject:
-    """An object to send in a dry run, and where it comes from.
+    """An object to send in a dry run, and its origin.
 
     Attributes:
         manifest: The object.
-        rendered: The object of the plan that it is, or that it is made of.
+        rendered: The plan's object that it is, or from which a controller creates it.
         template: Location of a derived pod's template in `rendered`; empty for `rendered` itself.
     """
 
@@ -77,9 +77,9 @@ class DryRunObject:
 
 
 def list_dry_run_objects(plan: ServicePlan) -> list[DryRunObject]:
-    """Return the distinct objects of a plan, and those that controllers create from them.
+    """Return the distinct objects of a plan, and the pods that controllers create from them.
 
-    Replicas of a role differ in names only, and so do serving groups.
+    One replica and one serving group are enough, because others differ only in names.
     """
     once = replace(
         plan,
@@ -92,13 +92,13 @@ def list_dry_run_objects(plan: ServicePlan) -> list[DryRunObject]:
         for manifest in rendered
         if manifest["kind"] == "ServiceAccount"
     }
-    derived = [attempt for manifest in rendered for attempt in _derived(manifest)]
-    for attempt in derived:
-        # The account is created in the same update.
-        spec = attempt.manifest["spec"]
-        if attempt.manifest["kind"] == "Pod" and spec.get("serviceAccountName") in accounts:
-            attempt.manifest["spec"] = _without(spec, "serviceAccountName")
-    return [*(DryRunObject(manifest, manifest) for manifest in rendered), *derived]
+    pods = [pod for manifest in rendered for pod in _derive_pods(manifest)]
+    for pod in pods:
+        # The same update creates the account.
+        spec = pod.manifest["spec"]
+        if spec.get("serviceAccountName") in accounts:
+            pod.manifest["spec"] = _without(spec, "serviceAccountName")
+    return [*(DryRunObject(manifest, manifest) for manifest in rendered), *pods]
 
 
 def check_on_api_server(
@@ -108,12 +108,12 @@ def check_on_api_server(
     seconds: float,
     namespace: str = FALLBACK_NAMESPACE,
 ) -> list[tuple[Finding, ...]]:
-    """Return what the API server would reject of each plan without errors; nothing is stored.
+    """Return a finding for each object of a plan that the API server would reject.
 
     Args:
         api: The cluster.
         plans: Plans without errors.
-        seconds: How long all of it may take.
+        seconds: Timeout for all dry runs together.
         namespace: Namespace of services whose own is not known before the update.
 
     Raises:
@@ -135,27 +135,27 @@ def dry_run_objects(
     namespace: str = FALLBACK_NAMESPACE,
 ) -> list[list[tuple[DryRunObject, list[Answer] | None]]]:
     """Return the answers to the objects of each plan; arguments as in `check_on_api_server`."""
-    attempts = [
-        (index, attempt)
+    dry_runs = [
+        (index, dry_run)
         for index, plan in enumerate(plans)
-        for attempt in list_dry_run_objects(plan)
+        for dry_run in list_dry_run_objects(plan)
     ]
-    trials = [
+    requests = [
         DryRunRequest(
-            _sendable(attempt.manifest, namespace), created=attempt.manifest["kind"] == "Pod"
+            _to_json(dry_run.manifest, namespace), created=dry_run.manifest["kind"] == "Pod"
         )
-        for _, attempt in attempts
+        for _, dry_run in dry_runs
     ]
     by_plan: list[list[tuple[DryRunObject, list[Answer] | None]]] = [[] for _ in plans]
-    for (index, attempt), answers in zip(
-        attempts, send_dry_runs(api, trials, next_request, seconds), strict=True
+    for (index, dry_run), answers in zip(
+        dry_runs, send_dry_runs(api, requests, next_request, seconds), strict=True
     ):
-        by_plan[index].append((attempt, answers))
+        by_plan[index].append((dry_run, answers))
     return by_plan
 
 
 def next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[str, Any] | None:
-    """Return the next request after an answer about another object; None for no further one."""
+    """Return the object without what the answer says is missing; None if nothing else to send."""
     metadata = manifest["metadata"]
     if _lacks_namespace(answer) and metadata.get("namespace") != FALLBACK_NAMESPACE:
         return {**manifest, "metadata": {**metadata, "namespace": FALLBACK_NAMESPACE}}
@@ -170,13 +170,13 @@ def findings_of_answers(
     results: Sequence[tuple[DryRunObject, Sequence[Answer] | None]],
     seconds: float,
 ) -> tuple[Finding, ...]:
-    """Return the findings of all answers to the objects of a plan, without duplicates."""
+    """Convert the answers to the objects of a plan to findings, without duplicates."""
     by_field: dict[tuple[Location, str], Finding] = {}
     for dry_run, answers in results:
         for answer in answers or ():
-            for words, finding in _of_answer(plan, dry_run, answer):
-                # A template is rejected in its object and in its pod.
-                by_field.setdefault((finding.location, words), finding)
+            for reason, finding in _answer_findings(plan, dry_run, answer):
+                # An invalid template is rejected in its object and in its pod.
+                by_field.setdefault((finding.location, reason), finding)
     unanswered = sum(answers is None for _, answers in results)
     if unanswered:
         message = f"{unanswered} of {len(results)} objects got no answer within {seconds:g} s"
@@ -184,32 +184,32 @@ def findings_of_answers(
     return tuple(by_field.values())
 
 
-def _of_answer(
+def _answer_findings(
     plan: ServicePlan, dry_run: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, Finding]]:
-    """Yield the findings of one answer, each with the words that identify duplicates."""
+    """Yield the findings of one answer, each with the reason by which duplicates are found."""
     if answer.accepted:
         return
     kind = dry_run.manifest["kind"]
     at = find_user_field((), dry_run.rendered, plan)[0]
     if answer.code == 0:
-        words = f"{kind} of {dry_run.manifest['apiVersion']}"
+        name = f"{kind} of {dry_run.manifest['apiVersion']}"
         message = (
-            f"the cluster does not have kind {words}; install what provides it, or remove the field"
+            f"the cluster does not have kind {name}; install what provides it, or remove the field"
         )
-        yield words, warning(KIND_NOT_INSTALLED, at, message)
+        yield name, warning(KIND_NOT_INSTALLED, at, message)
     elif _lacks_namespace(answer):
         message = (
             f"the namespace does not exist yet: checked in {FALLBACK_NAMESPACE} instead, without "
             "its policies and quotas"
         )
         yield "", info(API_SERVER_NOT_ASKED, ("metadata", "namespace"), message)
-    elif RIGHTS.search(answer.words):
-        message = f"{kind} not checked: {_shown(answer.words)}"
+    elif RIGHTS.search(answer.message):
+        message = f"{kind} not checked: {_shorten(answer.message)}"
         yield kind, warning(API_SERVER_NOT_ASKED, (), message)
-    elif _is_silent(answer):
-        message = f"{dry_run.name} not checked: {_shown(answer.words)}"
-        yield answer.words, warning(API_SERVER_NOT_ASKED, at, message)
+    elif _has_no_verdict(answer):
+        message = f"{dry_run.name} not checked: {_shorten(answer.message)}"
+        yield answer.message, warning(API_SERVER_NOT_ASKED, at, message)
     else:
         yield from _rejections(plan, dry_run, answer)
 
@@ -218,23 +218,23 @@ def _rejections(
     plan: ServicePlan, dry_run: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, Finding]]:
     stand_ins = list(pulumi_outputs.output_paths(dry_run.manifest))
-    for field, words in causes(answer):
-        place = _indexed(parsed(field), dry_run.manifest)
-        if any(place[: len(path)] == path for path in stand_ins):
+    for field, reason in causes(answer):
+        location = _replace_merge_keys(parse_field(field), dry_run.manifest)
+        if any(location[: len(path)] == path for path in stand_ins):
             continue  # about `STAND_IN`, not the real value
-        at, exact = find_user_field((*dry_run.template, *place), dry_run.rendered, plan)
-        name = "" if exact or not place else f"{format_path(place)}: "
+        at, exact = find_user_field((*dry_run.template, *location), dry_run.rendered, plan)
+        name = "" if exact or not location else f"{format_path(location)}: "
         lenient = (
             _missing_reference(answer)
-            # The running pods of the same service take up the quota now.
-            or "exceeded quota" in words
-            or _IMMUTABLE.search(words)
-            # It may recognize controllers by their user, and the dry run has another user.
-            or (dry_run.template and _WEBHOOK in answer.words)
+            # The service's running pods count against the quota, but may be replaced.
+            or "exceeded quota" in reason
+            or _IMMUTABLE.search(reason)
+            # The webhook may recognize controllers by their user.
+            or (dry_run.template and _WEBHOOK in answer.message)
         )
         make_finding = warning if lenient else error
-        message = f"the API server rejects {dry_run.name}: {name}{_shown(words)}"
-        yield words, make_finding(API_SERVER_REFUSES, at, message)
+        message = f"the API server rejects {dry_run.name}: {name}{_shorten(reason)}"
+        yield reason, make_finding(API_SERVER_REFUSES, at, message)
 
 
 RIGHTS = re.compile(r"\buser \".*\" cannot \w+ resource", re.IGNORECASE)
@@ -244,38 +244,38 @@ _FIELD = re.compile(r'(?<![\w/"])"?\.?((?:spec|metadata)[.\[][^\s:,]*)')
 
 
 def _lacks_namespace(answer: Answer) -> bool:
-    return answer.code == 404 and answer.about == "namespaces"
+    return answer.code == 404 and answer.kind == "namespaces"
 
 
 def _missing_reference(answer: Answer) -> str:
     """Return the field of a pod that names a missing object, empty for any other answer."""
     if answer.code == 403:
-        for field, (words, _) in REFERENCES.items():
-            if words.search(answer.words):
+        for field, (pattern, _) in REFERENCES.items():
+            if pattern.search(answer.message):
                 return field
     return ""
 
 
-def _is_silent(answer: Answer) -> bool:
-    """Whether the server did not judge the object."""
-    if _APPLY in answer.words:
-        return False  # sent as an internal error
+def _has_no_verdict(answer: Answer) -> bool:
+    """Return whether the request failed for a reason that is not in the object."""
+    if _APPLY in answer.message:
+        return False  # about the object, although the status is 500
     failed = answer.code in (404, 409, 429) or answer.code >= 500
-    return failed or "does not support dry run" in answer.words
+    return failed or "does not support dry run" in answer.message
 
 
 def causes(answer: Answer) -> Sequence[tuple[str, str]]:
-    """Return field and words of each cause; of an answer without causes, its message's own."""
+    """Return field and reason of each cause; without causes they are read from the message."""
     if answer.causes:
         return answer.causes
-    words = _HEAD.sub("", answer.words)
+    reason = _HEAD.sub("", answer.message)
     if reference := _missing_reference(answer):
-        return [(f"spec.{reference}", words)]
-    place = _FIELD.search(words)
-    return [(place[1].strip('"') if place else "", words)]
+        return [(f"spec.{reference}", reason)]
+    field = _FIELD.search(reason)
+    return [(field[1].strip('"') if field else "", reason)]
 
 
-# Prefixes that repeat the object, which the finding names.
+# Prefixes that name the object, as the finding does.
 _HEAD = re.compile(
     r"""^([\w.]+ "[^"]*" is forbidden|failed to create typed patch object \([^)]*\)): (errors: )?"""
 )
@@ -283,15 +283,14 @@ _KEYED = re.compile(r'(\w+)="?([^",]*)"?')
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
-def parsed(field: str) -> Location:
-    """Parse a field as the API server writes it: `spec.containers[0].env[2].name`."""
+def parse_field(field: str) -> Location:
+    """Parse a field in the API server's notation: `spec.containers[0].env[2].name`."""
     return tuple(
         int(index) if index.isdigit() else index or key for index, key in _PART.findall(field)
     )
 
 
-def _indexed(location: Location, value: Any) -> Location:
-    """Replace the merge keys of list items by indexes."""
+def _replace_merge_keys(location: Location, value: Any) -> Location:
     indexed: list[str | int] = []
     for part in location:
         key = _index(part, value) if isinstance(value, list) and isinstance(part, str) else part
@@ -312,34 +311,33 @@ def _index(part: str, items: Sequence[Any]) -> str | int:
     return part
 
 
-def _shown(words: str) -> str:
-    text = one_line(words)
-    return text if len(text) <= _WORDS else f"{text[: _WORDS - 1]}…"
+def _shorten(message: str) -> str:
+    text = one_line(message)
+    return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[: _MAX_MESSAGE_LENGTH - 1]}…"
 
 
-def _sendable(manifest: Object, namespace: str) -> Object:
-    """Return the object as JSON, with `STAND_IN` for values that are not known yet."""
-    sent: Object = _known(manifest)
+def _to_json(manifest: Object, namespace: str) -> Object:
+    """Return the object as JSON, with `STAND_IN` for unknown values."""
+    content: Object = _replace_unknown(manifest)
     if pulumi_outputs.is_output(manifest["metadata"].get("namespace")):
-        sent["metadata"]["namespace"] = namespace
-    return sent
+        content["metadata"]["namespace"] = namespace
+    return content
 
 
-def _known(value: Any) -> Any:
+def _replace_unknown(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _known(item) for key, item in value.items()}
+        return {key: _replace_unknown(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_known(item) for item in value]
+        return [_replace_unknown(item) for item in value]
     if isinstance(value, str):
         return STAND_IN if value in (pulumi_outputs.UNKNOWN, pulumi_outputs.PLACEHOLDER) else value
     return STAND_IN if pulumi_outputs.is_output(value) else value
 
 
-def _derived(manifest: Object) -> Iterator[DryRunObject]:
-    """Yield the pods that controllers create from an object."""
+def _derive_pods(manifest: Object) -> Iterator[DryRunObject]:
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     if kind == LEADER_WORKER_SET:
-        yield from _of_leader_worker_set(manifest)
+        yield from _derive_replica_pods(manifest)
     elif kind in ("Deployment", "Job"):
         labels, owner = {"job-name": name}, (manifest["apiVersion"], kind, name)
         if kind == "Deployment":
@@ -347,16 +345,16 @@ def _derived(manifest: Object) -> Iterator[DryRunObject]:
                 {"pod-template-hash": _HASH},
                 ("apps/v1", "ReplicaSet", f"{name}-{_HASH}"),
             )
-        template = _labelled(manifest["spec"]["template"], labels, {})
+        template = _add_metadata(manifest["spec"]["template"], labels, {})
         yield DryRunObject(
             _pod(manifest, template, f"{name}-{_HASH}-x", owner), manifest, ("spec", "template")
         )
 
 
-def _of_leader_worker_set(lws: Object) -> Iterator[DryRunObject]:
+def _derive_replica_pods(lws: Object) -> Iterator[DryRunObject]:
     """Yield the leader and the last worker of a replica, as LeaderWorkerSet 0.9 creates them.
 
-    Its webhook adds variables and addresses to the pods on the server.
+    LeaderWorkerSet's webhook adds variables and addresses during the dry run.
     """
     name, spec = lws["metadata"]["name"], lws["spec"]
     group = spec["leaderWorkerTemplate"]
@@ -365,16 +363,16 @@ def _of_leader_worker_set(lws: Object) -> Iterator[DryRunObject]:
     annotations = {f"{_LWS}/size": str(size)}
     if policy:
         annotations[f"{_LWS}/subgroup-size"] = str(policy["subGroupSize"])
-    of_leader = {} if shared else {f"{_LWS}/subdomainPolicy": "UniquePerReplica"}
-    yield _of_stateful_set(
+    leader_annotations = {} if shared else {f"{_LWS}/subdomainPolicy": "UniquePerReplica"}
+    yield _build_stateful_set_pod(
         lws,
         "leaderTemplate" if "leaderTemplate" in group else "workerTemplate",
         (name, name, 0),
         {f"{_LWS}/name": name, f"{_LWS}/worker-index": "0"},
-        {**annotations, **of_leader},
+        {**annotations, **leader_annotations},
     )
     if size > 1:
-        yield _of_stateful_set(
+        yield _build_stateful_set_pod(
             lws,
             "workerTemplate",
             (leader, name if shared else leader, size - 1),
@@ -383,7 +381,7 @@ def _of_leader_worker_set(lws: Object) -> Iterator[DryRunObject]:
         )
 
 
-def _of_stateful_set(
+def _build_stateful_set_pod(
     lws: Object,
     key: str,
     names: tuple[str, str, int],
@@ -392,7 +390,7 @@ def _of_stateful_set(
 ) -> DryRunObject:
     """Build a pod of a StatefulSet with a template of a LeaderWorkerSet.
 
-    `names` are that of the StatefulSet and of its Service, and the pod's ordinal.
+    `names`: the StatefulSet, its Service, and the pod's ordinal.
     """
     stateful_set, subdomain, ordinal = names
     name = f"{stateful_set}-{ordinal}"
@@ -403,13 +401,13 @@ def _of_stateful_set(
         "apps.kubernetes.io/pod-index": str(ordinal),
         "controller-revision-hash": f"{stateful_set}-{_HASH}",
     }
-    template = _labelled(lws["spec"]["leaderWorkerTemplate"][key], pod_labels, annotations)
+    template = _add_metadata(lws["spec"]["leaderWorkerTemplate"][key], pod_labels, annotations)
     pod = _pod(lws, template, name, ("apps/v1", "StatefulSet", stateful_set))
     pod["spec"] |= {"hostname": name, "subdomain": subdomain}
     return DryRunObject(pod, lws, ("spec", "leaderWorkerTemplate", key))
 
 
-def _labelled(
+def _add_metadata(
     template: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> Object:
     metadata = template.get("metadata") or {}

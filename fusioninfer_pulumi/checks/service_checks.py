@@ -1,14 +1,14 @@
-"""Checks of a service: its names, model, gang and replicas, and how clients reach it."""
+"""Checks of a service: names, model, generated containers, and reachability without a picker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
 from fusioninfer_pulumi.api.model import AccessMode, ModelArgs, hub_name
-from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
+from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.service_shape import serving
+from fusioninfer_pulumi.api.service_shape import serving_roles
 from fusioninfer_pulumi.checks.between_services import count_groups
 from fusioninfer_pulumi.checks.gangs import (
     kueue_label_findings,
@@ -19,21 +19,20 @@ from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container
 from fusioninfer_pulumi.engines.model_arguments import is_gated
-from fusioninfer_pulumi.findings import Finding, Location, Rule, closest_name, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, closest_name, error, show, warning
 from fusioninfer_pulumi.kube import object_names, quantity
 from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
-from fusioninfer_pulumi.pods.model_files import model_files
+from fusioninfer_pulumi.pods.model_files import plan_model_files
 from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.presets.model_catalogue import (
     find_similar_model,
+    get_weights_size,
     is_known_model,
-    weights_size,
 )
 from fusioninfer_pulumi.rules.common import (
-    FIELD_WITHOUT_EFFECT,
     INVALID_FORMAT,
     NAME_TOO_LONG,
     OUTPUT_NOT_ALLOWED,
@@ -47,56 +46,45 @@ ACCESS_MODE_TOO_NARROW = Rule("access-mode-too-narrow")
 
 
 def model_findings(built: BuiltService) -> Iterator[Finding]:
-    """Check how the pods get the service's model, and the claim that caches it."""
+    """Check `model.cache`: compiled kernels, and access modes and size of the claim."""
     args, service, model = built.args, built.plan.service, built.args.model
-    if model is None or model.cache is None or model_files(service, model) is None:
+    if model is None or model.cache is None or plan_model_files(service, model) is None:
         return
-    roles, groups = serving(args.roles), 1 if args.groups is None else args.groups
-    pods = groups * sum(role.replicas * role.nodes for role in roles)
+    roles, groups = serving_roles(args.roles), 1 if args.groups is None else args.groups
+    count = groups * sum(role.replicas * role.nodes for role in roles)
     storage = model.cache.storage
     if storage is not None:
         shared = {AccessMode.READ_WRITE_MANY, AccessMode.READ_ONLY_MANY}
-        if pods > 1 and shared.isdisjoint(storage.access_modes):
-            # Single pods may run on one node.
-            alone = AccessMode.READ_WRITE_ONCE_POD in storage.access_modes
-            make_finding = error if alone or any(role.nodes > 1 for role in roles) else warning
-            message = f"allows one {'pod' if alone else 'node'}, but {pods} pods mount the claim"
+        if count > 1 and shared.isdisjoint(storage.access_modes):
+            # Single-pod replicas may all run on one node.
+            one_pod = AccessMode.READ_WRITE_ONCE_POD in storage.access_modes
+            make_finding = error if one_pod or any(role.nodes > 1 for role in roles) else warning
+            message = f"allows one {'pod' if one_pod else 'node'}, but {count} pods mount the claim"
             at = ("model", "cache", "storage", "accessModes")
             yield make_finding(ACCESS_MODE_TOO_NARROW, at, f"{message}; use ReadWriteMany")
-        size, weights = storage.size, weights_size(model)
+        size, weights = storage.size, get_weights_size(model)
         if weights is not None and quantity.parse(size) < weights:
             amount = f"{weights / 2**30:.0f} GiB"
             at = ("model", "cache", "storage", "size")
-            # A known model's weights may be those of another precision.
+            # If the size is from the table of models, the weights may have another precision.
             make_finding = error if model.size is not None else warning
             yield make_finding(CACHE_BELOW_MODEL_SIZE, at, f"must be at least {amount}, got {size}")
 
 
 def check_presets(args: InferenceServiceArgs) -> Iterator[Finding]:
-    """Check the fields that only containers of the library read."""
+    """Check the fields that only generated containers use."""
     if args.model is not None:
         yield from _check_model_name(args.model)
     generated = [library_generates_container(args, role) for role in args.roles]
     for index, role in enumerate(args.roles):
-        if role.component_type is ComponentType.ROUTER:
-            continue
         if generated[index]:
             yield from _check_release(("roles", index), role, args)
-        elif role.gpus is not None:
-            message = (
-                "has no effect: the template sets the image; set its resources there, or set engine"
-            )
-            yield error(FIELD_WITHOUT_EFFECT, ("roles", index, "gpus"), message)
     if any(generated) and args.model is not None:
         yield from _check_token(args.model)
-        return
-    if args.engine is not None:
-        message = "has no effect: every role has its own container"
-        yield error(FIELD_WITHOUT_EFFECT, ("engine",), message)
 
 
 def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterator[Finding]:
-    """Check `engine.version` against the template's image, the known releases and the model."""
+    """Check `engine.version` against the template's image and the known releases."""
     place = (*at, "engine") if role.engine is not None else ("engine",)
     engine = role.engine or args.engine
     if engine is None or engine.version is None:
@@ -110,8 +98,8 @@ def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> 
             return
     releases = load_argument_table(engine.name.value).releases
     if engine.version not in releases:
-        near = closest_name(engine.version, releases, cutoff=0.8)
-        hint = f"did you mean {near}?" if near else f"the newest known is {releases[-1]}."
+        closest = closest_name(engine.version, releases, cutoff=0.8)
+        hint = f"did you mean {closest}?" if closest else f"the newest known is {releases[-1]}."
         message = (
             f"unknown release of {ENGINES[engine.name.value].title}: {engine.version}; {hint} "
             "Its arguments are not checked"
@@ -124,9 +112,9 @@ def _check_model_name(model: ModelArgs) -> Iterator[Finding]:
     name = hub_name(model.uri)
     if name is None or model.config is not None or is_known_model(name):
         return
-    meant = find_similar_model(name)
-    if meant is not None:
-        message = f"unknown model {name}; did you mean {meant}? Otherwise set model.config"
+    similar = find_similar_model(name)
+    if similar is not None:
+        message = f"unknown model {name}; did you mean {similar}? Otherwise set model.config"
         yield warning(UNKNOWN_VALUE, ("model", "uri"), message)
 
 
@@ -141,8 +129,7 @@ PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")
 PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
 SERVICE_NAME_BREAKS_ENGINE = Rule("service-name-breaks-engine")
 
-#: Role names that collide with the names of the router's objects. An empty service name leaves
-#: the suffix of each name.
+#: Role names that collide with the names of the router's objects: the suffixes of those names.
 RESERVED_ROLES = frozenset(
     format_name("").removeprefix("-")
     for format_name in (
@@ -164,12 +151,12 @@ def _name(built: BuiltService) -> Iterator[Finding]:
             INVALID_FORMAT,
             ("metadata", "name"),
             "must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
-            f"{DNS_LABEL_LIMIT} characters), got {shown(service)}",
+            f"{DNS_LABEL_LIMIT} characters), got {show(service)}",
         )
 
 
 def _namespace(built: BuiltService) -> Iterator[Finding]:
-    """Check that names and queries that contain the namespace can be written."""
+    """Reject an Output as namespace if generated names or queries contain it."""
     plan, monitoring = built.plan, built.args.monitoring
     if not is_output(plan.namespace):
         return
@@ -197,7 +184,6 @@ def _namespace(built: BuiltService) -> Iterator[Finding]:
 
 
 def _role_names(built: BuiltService) -> Iterator[Finding]:
-    """Check that no role has the name of one of the router's objects."""
     for role in built.plan.roles:
         at = ("roles", role.position, "name")
         if role.name in RESERVED_ROLES:
@@ -210,7 +196,7 @@ def _role_names(built: BuiltService) -> Iterator[Finding]:
 
 
 def _name_lengths(built: BuiltService) -> Iterator[Finding]:
-    """Check the longest names: of objects, and of what controllers derive from them."""
+    """Check the lengths of object names, and of names and labels that controllers derive."""
     plan, model = built.plan, built.args.model
     service, routing = plan.service, plan.routing
     names: list[tuple[Location, str, str, int]] = []
@@ -229,7 +215,7 @@ def _name_lengths(built: BuiltService) -> Iterator[Finding]:
         derived.append((("metadata", "name"), "endpoint picker", picker))
     if routing is not None and routing.gateway is not None:
         derived.append((("metadata", "name"), "Gateway", routing.gateway.name))
-    # These names become values of labels, which have at most 63 characters.
+    # Controllers use these names as label values.
     names += [(*name, DNS_LABEL_LIMIT) for name in derived]
     for at, kind, name, limit in names:
         if len(name) > limit:
@@ -247,7 +233,7 @@ def _service_link_variables(built: BuiltService) -> Iterator[Finding]:
     if not plan.has_serving_service:
         return
     service_name = object_names.serving_service(plan.service)
-    # Every pod of the namespace has these variables, for each Service with an address.
+    # Kubernetes sets it in every pod of the namespace, unless enableServiceLinks is false.
     variable = f"{service_name.upper().replace('-', '_')}_PORT"
     for role in plan.roles:
         engine = role.pods.command.engine
@@ -266,27 +252,27 @@ def _service_link_variables(built: BuiltService) -> Iterator[Finding]:
 
 
 def _reachability(built: BuiltService) -> Iterator[Finding]:
-    """Check which roles and ports clients reach without an endpoint picker."""
+    """Warn of roles and ports that clients cannot reach without an endpoint picker."""
     plan = built.plan
     if plan.shape.picks_endpoints:
         return
-    lacking, remedy = "router", "add a role of componentType router"
+    missing, remedy = "router", "add a role of componentType router"
     if plan.routing is not None:
-        lacking, remedy = "endpoint picker", "remove endpointPicker.enabled: false"
+        missing, remedy = "endpoint picker", "remove endpointPicker.enabled: false"
     if plan.shape.is_prefill_decode:
         yield warning(
             PREFILL_DECODE_WITHOUT_ROUTER,
             ("roles",),
-            f"no {lacking}: nothing pairs prefill with decode, and clients reach only the "
+            f"no {missing}: nothing pairs prefill with decode, and clients reach only the "
             f"decoders; {remedy}",
         )
     entry_roles = [role for role in plan.roles if role.component_type in plan.shape.entry_types]
     for role in entry_roles:
         if role.pods.rank_ports == 1:
             continue
-        asked = role.args.parallelism is not None and role.args.parallelism.port_per_rank
-        make_finding = error if asked else warning
-        field = ("parallelism", "portPerRank") if asked else ()
+        is_explicit = role.args.parallelism is not None and role.args.parallelism.port_per_rank
+        make_finding = error if is_explicit else warning
+        field = ("parallelism", "portPerRank") if is_explicit else ()
         yield make_finding(
             SERVING_PORTS_DIFFER,
             ("roles", role.position, *field),
@@ -296,17 +282,17 @@ def _reachability(built: BuiltService) -> Iterator[Finding]:
         )
     ports = {role.pods.port for role in entry_roles}
     if len(ports) > 1:
-        listed = ", ".join(f"{role.name} {role.pods.port}" for role in entry_roles)
+        role_ports = ", ".join(f"{role.name} {role.pods.port}" for role in entry_roles)
         yield warning(
             SERVING_PORTS_DIFFER,
             ("roles",),
-            f"the roles serve on different ports ({listed}): the Service reaches only "
+            f"the roles serve on different ports ({role_ports}): the Service reaches only "
             f"{entry_roles[0].pods.port}; give them one port",
         )
 
 
 def _placement(built: BuiltService) -> Iterator[Finding]:
-    """Warn of a `placement` that has no effect; `place` removes it once applied."""
+    """Warn of a `placement`, which has no effect until `place` applies and removes it."""
     message = "has no effect by itself: call `place` in a program, or pass `--inventory`"
     if built.args.placement.colocate is not None:
         yield warning(PLACEMENT_NOT_APPLIED, ("placement", "colocate"), message)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.between_services import Cluster, check_targets
+from fusioninfer_pulumi.checks.ignored_fields import ignored_field_findings
 from fusioninfer_pulumi.checks.object_checks import check_objects
 from fusioninfer_pulumi.checks.operations_checks import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
@@ -59,10 +60,9 @@ _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
 def plan_service(args: InferenceServiceArgs, name: str | None = None) -> ServicePlan:
-    """Return the plan of one service.
+    """Return the plan of one service, with findings for all problems.
 
-    A plan with errors in its findings cannot be rendered. Problems are returned as findings,
-    never raised.
+    A plan whose findings include errors cannot be rendered.
 
     Args:
         args: The spec.
@@ -76,9 +76,10 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
         finding for finding in check_presets(args) if finding.location not in error_locations
     )
     findings = [*expansion.findings, *preset_findings]
-    # Other findings about a role whose container could not be generated are meaningless.
+    # Without its generated container, other findings about a role are meaningless.
     incomplete = expansion.incomplete
-    build_findings = (*built.findings, *_run_checks(built), *problems)
+    ignored_fields = ignored_field_findings(args, built.plan)
+    build_findings = (*built.findings, *ignored_fields, *_run_checks(built), *problems)
     findings += [finding for finding in build_findings if finding.location[:2] not in incomplete]
     plan = replace(built.plan, memory=memory, presets=expansion.values, engines=expansion.engines)
     if not errors(findings):
@@ -88,7 +89,7 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
 
 
 def _locate_in_role(finding: Finding, args: InferenceServiceArgs) -> Finding:
-    """Move a finding in a generated part of a template to the field that the user wrote."""
+    """Move a finding about a generated part of a template to the user's field."""
     match finding.location:
         case ("roles", int(position), str(field), "metadata", str(kind), key, *_):
             role, pod_field = args.roles[position], f"pod{kind.capitalize()}"
@@ -99,8 +100,8 @@ def _locate_in_role(finding: Finding, args: InferenceServiceArgs) -> Finding:
             }
             metadata = (templates[field] or {}).get("metadata") or {}
             if key not in (metadata.get(kind) or {}):
-                is_of_role = key in (role.pod_labels if kind == "labels" else role.pod_annotations)
-                return finding.at(*(("roles", position) if is_of_role else ()), pod_field, key)
+                in_role = key in (role.pod_labels if kind == "labels" else role.pod_annotations)
+                return finding.at(*(("roles", position) if in_role else ()), pod_field, key)
         case ("roles", int(position), "template", *_) if args.roles[position].template is None:
             return finding.at("roles", position)
     return finding
@@ -112,10 +113,10 @@ def _run_checks(built: BuiltService) -> Iterator[Finding]:
             yield from check_pods(pods, ctx)
     for check_roles in _ROLE_CHECKS:
         yield from check_roles(built.pods)
-    yield from template_locations.other_credentials(built.args.model, built.plan.routing)
+    routing = built.plan.routing
+    yield from template_locations.fetcher_and_picker_credentials(built.args.model, routing)
     for check in (*OPERATION_CHECKS, *SERVICE_CHECKS):
         yield from check(built)
-    routing = built.plan.routing
     if routing is not None:
         for check_route in ROUTE_CHECKS:
             yield from check_route(routing)
@@ -129,10 +130,10 @@ def _run_checks(built: BuiltService) -> Iterator[Finding]:
 def check_memory(
     plan: ServicePlan, args: InferenceServiceArgs
 ) -> tuple[Mapping[str, RoleMemory], list[Finding]]:
-    """Estimate and check the memory of roles whose accelerators are known."""
+    """Return memory estimates of roles whose accelerators are known, and findings about them."""
     if not any(_needs_capacity_check(role) for role in plan.roles):
         return {}, []
-    # Imported here: only such services need it.
+    # Imported only for services that need it.
     from fusioninfer_pulumi.capacity_package import MEMORY_NOT_CHECKED, MISSING, capacity  # noqa: PLC0415  # see above
 
     package = capacity()
@@ -145,7 +146,7 @@ def check_memory(
 
 
 def _needs_capacity_check(role: RolePlan) -> bool:
-    """Whether a role names accelerators or nodes, or sets parallelism or a sequence length."""
+    """Return whether a role names accelerators or nodes, or sets sizes or a sequence length."""
     spec, command = role.pods.leader.template["spec"], role.pods.command
     if role.args.accelerator or role.args.resource_claims:
         return True
@@ -161,8 +162,8 @@ def _needs_capacity_check(role: RolePlan) -> bool:
 def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]:
     """Return the plans of all services of one program, in the same order.
 
-    Findings include objects that two services would share, and routes that send a share of requests
-    to another service.
+    Findings include name collisions between services, and `split` or `routedBy` with services that
+    do not exist.
     """
     plans = add_collision_findings([plan_service(args) for args in services])
     return [
@@ -172,6 +173,6 @@ def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]
 
 
 def add_collision_findings(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
-    """Return the plans with findings of objects that services or roles would share."""
+    """Return the plans with findings about names and routes that several services have."""
     cluster = Cluster()
-    return [replace(plan, findings=(*cluster.shared(plan), *plan.findings)) for plan in plans]
+    return [replace(plan, findings=(*cluster.compare(plan), *plan.findings)) for plan in plans]

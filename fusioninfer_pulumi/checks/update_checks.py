@@ -1,8 +1,8 @@
 """Checks of updates: changes that running LeaderWorkerSets do not allow, and gangs that deadlock.
 
-The scheduler places a pod of a gang only if all pods that the PodGroup asks for exist. A running
-replica counts as it is: with its gang annotation and its number of pods. So the first replica that
-changes may wait for later ones, while those wait for it.
+The scheduler schedules a gang only when all pods that its PodGroup requires exist. Running replicas
+count only if they already have the gang's annotation and enough pods. So the first replica that is
+updated may wait for later ones, which are not updated before it is ready.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from functools import cached_property
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
-from fusioninfer_pulumi.findings import Finding, Rule, error, listed
+from fusioninfer_pulumi.findings import Finding, Rule, error, list_names
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.rollout.update_order import (
     LwsStep,
-    by_group,
-    group_rollout,
-    next_lws,
-    update_order,
+    choose_next_lws,
+    is_group_rollout,
+    order_update,
+    resolve_group_rollout,
 )
 from fusioninfer_pulumi.topology.gang import GangPlan, gang_minima
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY, is_same_policy
@@ -31,7 +31,7 @@ from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 LAYOUT_CHANGE_WHILE_RUNNING = Rule("layout-change-while-running")
 SUBGROUP_POLICY_IMMUTABLE = Rule("subgroup-policy-immutable")
 KUEUE_IMMUTABLE = Rule("kueue-immutable")
-#: Pod fields that Kueue's webhook compares, with requests and ports of the containers.
+#: Pod fields that Kueue's webhook compares, besides requests and ports of the containers.
 _KUEUE_POD_FIELDS = (
     "nodeSelector",
     "affinity",
@@ -49,12 +49,12 @@ def check_update(
     manifests: Iterable[Mapping[str, Any]],
     existing: Mapping[str, StackLws] | None,
 ) -> list[Finding]:
-    """Return changes of existing LeaderWorkerSets that cannot be made, or not one by one.
+    """Return findings about changes that existing LeaderWorkerSets or their gangs do not allow.
 
     Args:
         plan: The service.
         manifests: Its objects.
-        existing: What runs, by the names of the plan; None if that is not known.
+        existing: The running LeaderWorkerSets, by the plan's names; None if unknown.
     """
     if not existing:
         return []
@@ -68,7 +68,7 @@ def check_update(
         for name, lws in existing.items()
         if lws.template is not None
         # Under another name a LeaderWorkerSet is created next to the old one.
-        and lws.is_at(name, plan.namespace)
+        and lws.has_name(name, plan.namespace)
         and not is_same_policy(
             manifests_by_name[name]["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY),
             lws.template.sub_groups,
@@ -84,19 +84,19 @@ def check_update(
 def check_layout_switch(
     component: str, plan: ServicePlan, lws: Iterable[StackLws] | None
 ) -> list[Finding]:
-    """Return an error if the layout changes and this update may not change it.
+    """Return an error if the service runs in the other layout and this update cannot change it.
 
     Args:
         component: Logical name of the service's component.
         plan: The service.
-        lws: The LeaderWorkerSets of all services; None if they are not known.
+        lws: The LeaderWorkerSets of all services; None if unknown.
     """
     old_roles = {
         other.name: other.role
         for other in lws or ()
         if other.service == plan.service
         and other.component == component
-        and other.is_at(other.name, plan.namespace)
+        and other.has_name(other.name, plan.namespace)
         and other.layout not in (None, plan.shape.layout)
     }
     planned = {planned_lws.name: role.name for role in plan.roles for planned_lws in role.lws}
@@ -112,22 +112,22 @@ def check_layout_change(
     *,
     awaits_replicas: bool = True,
 ) -> list[Finding]:
-    """Return an error if the layout changes and this update may not change it.
+    """Return an error if roles run in the other layout and this update cannot change it.
 
-    A role with another name starts next to the old one, whose LeaderWorkerSets Pulumi deletes when
-    the new ones are available. Under the same name the objects that controllers derive collide:
-    a StatefulSet has one name in both layouts if replicas span nodes.
+    A renamed role starts next to the old one, whose LeaderWorkerSets Pulumi deletes when the new
+    ones are available. Without a new name, objects of controllers would collide: a StatefulSet has
+    the same name in both layouts if replicas span nodes.
 
     Args:
         layout: The new layout.
-        old_roles: Roles of the LeaderWorkerSets that run in the other layout, by their names.
-        planned: Roles of the service's LeaderWorkerSets, by their names.
+        old_roles: Role of each running LeaderWorkerSet of the other layout, by its name.
+        planned: Role of each planned LeaderWorkerSet, by its name.
         awaits_replicas: Whether the update waits for the new replicas.
     """
     if not old_roles:
         return []
     other = Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
-    # The default layout changes with the first and the last `autoscaling`.
+    # Adding `autoscaling` changes the default layout, so there may be no `layout` to restore.
     keep = "" if layout is Layout.PER_ROLE else f"write layout: {other.value} to keep it, "
     roles = set(planned.values())
     unchanged = sorted(name for name, role in old_roles.items() if role in roles or name in planned)
@@ -137,8 +137,8 @@ def check_layout_change(
                 LAYOUT_CHANGE_WHILE_RUNNING,
                 ("layout",),
                 f"{layout.value} cannot replace {other.value} in a running role "
-                f"({listed(unchanged)}); {keep}rename each role in the same update, which starts "
-                "the new replicas next to the old ones and needs capacity for both, or set "
+                f"({list_names(unchanged)}); {keep}rename each role in the same update, which "
+                "starts the new replicas next to the old ones and needs capacity for both, or set "
                 "replicas: 0 for all roles first, which interrupts the service "
                 "(docs/how-to/move.md)",
             )
@@ -148,8 +148,8 @@ def check_layout_change(
             error(
                 LAYOUT_CHANGE_WHILE_RUNNING,
                 ("wait", "level"),
-                f"the old replicas ({listed(sorted(old_roles))}) would stop before the new ones "
-                "are ready: use Available or Serving in an update that changes the layout",
+                f"the old replicas ({list_names(sorted(old_roles))}) would stop before the new "
+                "ones are ready: use Available or Serving in an update that changes the layout",
             )
         ]
     return []
@@ -158,12 +158,12 @@ def check_layout_change(
 def check_subgroup_policies(plan: ServicePlan, differing: Collection[str]) -> list[Finding]:
     """Return an error for each role that a changed subgroup policy would interrupt.
 
-    LeaderWorkerSets of another policy (`differing`) are replaced: more replicas than
-    `maxUnavailable` would end at once.
+    The update replaces the LeaderWorkerSets with another policy (`differing`) all at once, which
+    may be more replicas than `maxUnavailable`.
     """
     if not differing:
         return []
-    changing = {step.name for step in update_order(plan) if not step.frozen}
+    changing = {step.name for step in order_update(plan) if not step.frozen}
     return [
         finding
         for role in plan.roles
@@ -176,7 +176,7 @@ def check_kueue_changes(
 ) -> list[Finding]:
     """Return an error for each role with a change that Kueue's webhook rejects.
 
-    `changes` has LeaderWorkerSets before and after by name, without those that are replaced.
+    `changes`: LeaderWorkerSets before and after, by name, except those that are replaced.
     """
     findings = []
     for role in plan.roles:
@@ -209,7 +209,7 @@ def check_kueue_changes(
 
 def _shape(pod: Mapping[str, Any]) -> dict[str, Any]:
     kinds = [pod.get(key) or [] for key in ("initContainers", "containers")]
-    # A hidden value is a text.
+    # A hidden (secret) value is a string.
     containers = [c for several in kinds for c in several if isinstance(c, Mapping)]
     return {
         "number of containers": [len(several) for several in kinds],
@@ -227,8 +227,8 @@ def _policy_findings(
     if rollout.strategy is not RolloutStrategy.ROLLING or not changed:
         return
     replicas = sum(len(lws.replicas) for lws in changed)
-    if by_group(plan):
-        within = len({lws.group for lws in changed}) <= group_rollout(plan).max_unavailable
+    if is_group_rollout(plan):
+        within = len({lws.group for lws in changed}) <= resolve_group_rollout(plan).max_unavailable
     else:
         within = replicas <= rollout.max_unavailable
     if not within:
@@ -243,7 +243,7 @@ def _policy_findings(
 
 
 def _running(plan: ServicePlan, manifest: Mapping[str, Any], lws: StackLws) -> RunningLws | None:
-    if lws.template is None or not lws.is_at(manifest["metadata"]["name"], plan.namespace):
+    if lws.template is None or not lws.has_name(manifest["metadata"]["name"], plan.namespace):
         return None
     template = lws.template
     size = manifest["spec"]["leaderWorkerTemplate"]["size"]
@@ -268,7 +268,7 @@ class RunningLws:
         gang: PodGroup that its pods name, empty for none.
         nodes: Pods in one replica.
         replicas: Its replicas.
-        changes: Whether the update changes its pods in place.
+        changes: Whether the update restarts its pods.
     """
 
     gang: str
@@ -277,8 +277,8 @@ class RunningLws:
     changes: bool
 
 
-#: The existing LeaderWorkerSets of a service by name. None if its state is unknown, or if it is
-#: replaced: it then counts as planned.
+#: The existing LeaderWorkerSets of a service by name; None for one that is replaced or whose state
+#: is unknown, which counts as planned.
 Running = Mapping[str, RunningLws | None]
 
 
@@ -303,43 +303,43 @@ class _Member:
         """Whether its replicas count for the minimum of its role."""
         if self.planned.ordinal is None:
             return True
-        lowest = self.gang.sub_groups is None or any(
+        only_lowest = self.gang.sub_groups is None or any(
             group.lowest for group in self.gang.sub_groups if group.role == self.role.name
         )
-        return not lowest or self.planned.ordinal < self.needed
+        return not only_lowest or self.planned.ordinal < self.needed
 
     @cached_property
     def joins(self) -> bool:
-        """Whether the running replicas have another gang or fewer nodes than planned."""
+        """Whether the running replicas join the gang only when they are updated."""
         if self.running is None:
             return False
-        ours = self.running.gang == self.gang.reference and self.running.nodes >= self.role.nodes
-        return not ours
+        same_gang = self.running.gang == self.gang.reference
+        return not (same_gang and self.running.nodes >= self.role.nodes)
 
     @cached_property
     def excluded(self) -> int:
-        """Replicas that a partition excludes from the gang."""
+        """Replicas that a partition keeps from joining the gang."""
         count, rollout = len(self.planned.replicas), self.step.rollout
         if not self.joins or (self.step.whole and rollout.strategy is RolloutStrategy.RECREATE):
             return 0
         return count if self.step.frozen else min(rollout.partition, count) * self.step.whole
 
     def waits(self, at_once: Collection[str]) -> bool:
-        """Whether its change waits until the gang is complete."""
+        """Return whether its update waits until the gang is complete."""
         if self.running is None or not self.running.changes or self.step.role in at_once:
             return False
         strategy = self.step.rollout.strategy
         in_parts = self.step.whole and strategy is not RolloutStrategy.RECREATE
         return self.step.blocks_others or (self.step.required and in_parts)
 
-    def first(self, at_once: Collection[str]) -> int:
-        """Replicas that change before it waits."""
+    def first_batch(self, at_once: Collection[str]) -> int:
+        """Return the number of replicas that are updated before it waits."""
         count = len(self.planned.replicas)
         if not self.joins or not self.step.whole or not self.waits(at_once):
             return count
         assert self.running is not None
-        # LeaderWorkerSet creates new replicas first and waits for them; otherwise it restarts one.
-        # A surge by all replicas leaves one out.
+        # LeaderWorkerSet first creates additional replicas and waits for them; if there are none,
+        # it restarts one. A surge is at most all replicas but one.
         surge = min(self.step.rollout.max_surge, count - 1)
         return min(max(1, surge + max(0, count - self.running.replicas)), count - self.excluded)
 
@@ -347,14 +347,14 @@ class _Member:
 def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
     """Return an error for each role that would prevent a gang from becoming complete.
 
-    Either its partition keeps replicas that the gang needs, or its replicas cannot change one
-    after the other.
+    Either its partition excludes replicas that the gang needs, or its replicas cannot be updated
+    one after the other.
     """
     gangs = {gang.group: gang for gang in plan.gangs}
     planned = {lws.name: (role, lws) for role in plan.roles for lws in role.lws}
     members = [
         _Member(step, role, lws, gangs[lws.group], running.get(step.name))
-        for step in update_order(plan)
+        for step in order_update(plan)
         for role, lws in [planned[step.name]]
         if gangs
     ]
@@ -362,7 +362,7 @@ def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
         return []
     findings = list(_check_partitions(members))
     if not findings:
-        # LeaderWorkerSets that keep their template do not take part.
+        # LeaderWorkerSets that keep their template never join the gang.
         members = [member for member in members if not (member.joins and member.step.frozen)]
     return [*findings, *_check_order(members)]
 
@@ -379,15 +379,15 @@ def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
         yield error(
             GANG_UPDATE_HELD_BACK,
             joining[0].role.locate_rollout_field("partition"),
-            f"excludes replicas that the gang needs: {_named(joining)}; remove the partition for "
-            "this update (docs/rollout.md)",
+            f"excludes replicas that the gang needs: {_list_names(joining)}; remove the partition "
+            "for this update (docs/rollout.md)",
         )
 
 
 def _check_order(members: Sequence[_Member]) -> Iterator[Finding]:
-    """Yield an error for each role whose first replicas wait for those that change after them.
+    """Yield an error for each role whose first replicas wait for replicas that are updated later.
 
-    Each round assumes that the roles of earlier findings change all at once.
+    Each round assumes that the roles of earlier findings are updated all at once.
     """
     at_once: set[str] = set()
     while True:
@@ -401,8 +401,8 @@ def _check_order(members: Sequence[_Member]) -> Iterator[Finding]:
                 GANG_UPDATE_NEVER_ENDS,
                 member.role.locate_rollout_field("strategy"),
                 f"{member.step.rollout.strategy.value} would never end: {role} restarts only when "
-                f"gang {member.gang.pod_group} is complete, and {_named(joining)} would join it "
-                f"later. Use {ways} for this update, or rename the role (docs/rollout.md)",
+                f"gang {member.gang.pod_group} is complete, and {_list_names(joining)} would join "
+                f"it later. Use {ways} for this update, or rename the role (docs/rollout.md)",
             )
             at_once.add(role)
 
@@ -416,9 +416,9 @@ def _simulate(
     waiting = {name for name, member in by_name.items() if member.running is not None}
     joined = {m.step.name: 0 if m.joins else len(m.planned.replicas) for m in members}
     changing: set[str] = set()
-    while begun := next_lws(steps, waiting, changing, ()):
+    while begun := choose_next_lws(steps, waiting, changing, ()):
         waiting.difference_update(begun)
-        joined.update({name: by_name[name].first(at_once) for name in begun})
+        joined.update({name: by_name[name].first_batch(at_once) for name in begun})
         changing.update(name for name in begun if by_name[name].waits(at_once))
         short = {member.gang.pod_group for member in _missing(members, joined)}
         changing = {name for name in changing if by_name[name].gang.pod_group in short}
@@ -428,13 +428,13 @@ def _simulate(
         {member.role.name for member in joining},
         max((e.step.stage for e in joining), default=0),
     )
-    # The other members only wait for these.
+    # The other stuck members only wait for these.
     blocking = [member for member in stuck if member.role.name in roles or member.step.stage < last]
     return blocking or stuck, joining
 
 
 def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:
-    """Return members that have not joined a gang with too few replicas of their role."""
+    """Return members that have not fully joined a gang that lacks replicas of their role."""
     have: dict[tuple[str, str], int] = {}
     for member in members:
         if member.counts_for_minimum:
@@ -449,5 +449,5 @@ def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Mem
     ]
 
 
-def _named(members: Sequence[_Member]) -> str:
-    return listed([member.step.name for member in members])
+def _list_names(members: Sequence[_Member]) -> str:
+    return list_names([member.step.name for member in members])

@@ -1,4 +1,4 @@
-"""Asks the cluster about the services of sources: `check --server` and `plan --cluster`."""
+"""Cluster checks of `check --server` and `plan --cluster`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 SECONDS = 60.0
 
 
-def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool) -> None:
-    """Adds findings about the cluster: quotas, gang backends, referenced objects.
+def add_cluster_findings(sources: Sequence[Source], context: str | None, *, dry_run: bool) -> None:
+    """Add findings about the cluster to sources: quotas, gang backends, referenced objects.
 
-    Sources with errors are skipped: those errors must be fixed first. `context` is one of the
-    kubeconfig. With `dry_run` the services' objects are sent to the API server, too.
+    Sources with errors are skipped, because these errors must be fixed first. `context` is a
+    context of the kubeconfig. `dry_run` also sends the services' objects to the API server.
     """
     option = "--server" if dry_run else "--cluster"
     valid = [source for source in sources if not source.has(Severity.ERROR)]
@@ -46,7 +46,7 @@ def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool
     findings = iter(map(_merge, dry_run_findings, missing_findings))
     for source in valid:
         source.documents = [
-            document if document.plan is None else document.noting(*next(findings))
+            document if document.plan is None else document.with_findings(*next(findings))
             for document in source.documents
         ]
     if api.unread:
@@ -57,13 +57,14 @@ def ask_cluster(sources: Sequence[Source], context: str | None, *, dry_run: bool
 def _merge(
     dry_run_findings: tuple[Finding, ...], missing_findings: tuple[Finding, ...]
 ) -> tuple[Finding, ...]:
-    # The API server rejects pods that name a missing ServiceAccount or class.
-    named = {item.location for item in missing_findings if item.rule == NAMED_OBJECT_MISSING.id}
+    # The API server rejects pods that name a missing ServiceAccount or class, so a warning of the
+    # dry run would repeat the finding about the missing object.
+    missing = {item.location for item in missing_findings if item.rule == NAMED_OBJECT_MISSING.id}
     kept = (
         finding
         for finding in dry_run_findings
         if finding.rule != API_SERVER_REFUSES.id
         or finding.severity is Severity.ERROR
-        or finding.location not in named
+        or finding.location not in missing
     )
     return (*kept, *missing_findings)

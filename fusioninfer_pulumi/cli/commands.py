@@ -1,4 +1,4 @@
-"""The commands: each reads its sources, reports their findings, and prints its result."""
+"""The commands. Each reads sources, prints findings and its result, and returns the exit status."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from fusioninfer_pulumi.cli.finding_formats import report
 from fusioninfer_pulumi.cli.printing import print_json, print_objects
 from fusioninfer_pulumi.cli.read_sources import read_sources
-from fusioninfer_pulumi.cli.source import OPTION_OUT_OF_PLACE, Source, objects_of
-from fusioninfer_pulumi.findings import Rule, Severity, closest_name, error, shown
+from fusioninfer_pulumi.cli.source import OPTION_OUT_OF_PLACE, Source, list_service_objects
+from fusioninfer_pulumi.findings import Rule, Severity, error
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity_package import PlacementResult
@@ -24,10 +24,10 @@ NOTHING_TO_CONVERT = Rule("nothing-to-convert")
 
 
 def render(options: argparse.Namespace) -> int:
-    """Prints every object of the sources."""
+    """Print the Kubernetes objects of all services."""
     sources = read_sources(options.sources, options)
     _place_all(options, sources)
-    objects = [item for source in sources for item in source.rendered()]
+    objects = [item for source in sources for item in source.render()]
     if _report_findings(options, sources):
         return 2
     print_objects(objects, options.output)
@@ -35,46 +35,46 @@ def render(options: argparse.Namespace) -> int:
 
 
 def plan(options: argparse.Namespace) -> int:
-    """Prints the plan of every service of the sources."""
+    """Print the plan of each service."""
     from fusioninfer_pulumi.cli.plan_output import PlanView, plan_json
     from fusioninfer_pulumi.plan.service_plan import compute_capacity, compute_capacity_for_gpus
 
     sources = read_sources(options.sources, options)
-    # Plans are printed even if the placement fails, because they explain why.
+    # Errors of the placement are not counted: plans explain them, so plans are printed.
     has_errors = any(source.has(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     if options.cluster or options.context is not None:
-        from fusioninfer_pulumi.cli.cluster_queries import ask_cluster
+        from fusioninfer_pulumi.cli.cluster_queries import add_cluster_findings
 
-        ask_cluster(sources, options.context, dry_run=False)
-    # At a terminal, the text below contains the warnings.
+        add_cluster_findings(sources, options.context, dry_run=False)
+    # At a terminal the plan already shows the warnings.
     quiet = options.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
     status = 2 if _report_findings(options, sources, quiet=quiet) else 0
     if status and (has_errors or placement is None):
         return status
     updates: list[ServiceTimeline] | None = None
     if options.update is not None:
-        updates = _updates(options, sources)
+        updates = _simulate_updates(options, sources)
         if updates is None:
             return 2
     documents = [(source, document) for source in sources for document in source.planned]
-    shows_infos = options.verbose or options.output != "text"
+    prints_infos = options.verbose or options.output != "text"
     views = []
     for number, (source, document) in enumerate(documents):
-        assert document.plan is not None, "only planned documents are listed"
+        assert document.plan is not None, "`planned` contains only documents with a plan"
         findings = tuple(
             finding
             for _, finding in document.findings
-            if shows_infos or finding.severity is not Severity.INFO
+            if prints_infos or finding.severity is not Severity.INFO
         )
-        item = replace(document.plan, findings=findings)
+        service_plan = replace(document.plan, findings=findings)
         views.append(
             PlanView(
-                item,
-                [compute_capacity(item, options.nodes)]
+                service_plan,
+                [compute_capacity(service_plan, options.nodes)]
                 if options.nodes
-                else compute_capacity_for_gpus(item, options.gpus),
-                objects_of(source, document),
+                else compute_capacity_for_gpus(service_plan, options.gpus),
+                list_service_objects(source, document),
                 update=None if updates is None else updates[number],
                 placed=None if placement is None else placement.to_json(number),
                 placed_tables=() if placement is None else tuple(placement.tables(number)),
@@ -94,22 +94,22 @@ def plan(options: argparse.Namespace) -> int:
     return status
 
 
-def _updates(
+def _simulate_updates(
     options: argparse.Namespace, sources: Sequence[Source]
 ) -> list[ServiceTimeline] | None:
-    """Returns the updates of services from an older source, None after printing its errors."""
-    from fusioninfer_pulumi.cli.diff.timelines import timelines
+    """Simulate the updates from the source `--update`; on errors print them and return None."""
+    from fusioninfer_pulumi.cli.diff.timelines import simulate_updates
     from fusioninfer_pulumi.cli.read_sources import read_diff_side
 
     if options.output not in ("text", "json"):
         sys.stderr.write("fusioninfer-pulumi plan: --update needs --output text or json\n")
         return None
     old = read_diff_side(options.update, options)
-    # Both sides must mark the secrets of a program in the same way.
+    # Both sides must mask the secrets of a program in the same way.
     new = [
         read_diff_side(source.name, options) if source.is_project else source for source in sources
     ]
-    objects, *new_objects = [source.rendered() for source in (old, *new)]
+    objects, *new_objects = [source.render() for source in (old, *new)]
     invalid = [
         located
         for source in (old, *new)
@@ -120,11 +120,11 @@ def _updates(
         report(invalid, old.texts)
         return None
     plans = old.plans, [plan for source in new for plan in source.plans]
-    return timelines(objects, [item for items in new_objects for item in items], plans)
+    return simulate_updates(objects, [item for items in new_objects for item in items], plans)
 
 
 def dashboards(options: argparse.Namespace) -> int:
-    """Writes the dashboards of all services, and prints the file names."""
+    """Write the dashboards of all services, and print the file names."""
     from fusioninfer_pulumi.api.monitoring import MonitoringArgs
     from fusioninfer_pulumi.operations.monitors import plan_monitoring, render_dashboards
     from fusioninfer_pulumi.plan.service_json import plain
@@ -149,14 +149,12 @@ def dashboards(options: argparse.Namespace) -> int:
 
 
 def convert(options: argparse.Namespace) -> int:
-    """Prints the services as InferenceService manifests, or as a Pulumi program."""
+    """Print the services as InferenceService manifests, or as a Pulumi program."""
     sources = read_sources(options.sources, options)
     for source in sources:
         if source.is_project and not source.has(Severity.ERROR):
             message = "is a Pulumi project, which cannot be converted"
             source.add(source.name, error(NOTHING_TO_CONVERT, (), message))
-        # Add findings for services that cannot be built, which are not printed.
-        source.rendered()
         if not source.planned and not source.has(Severity.ERROR):
             from fusioninfer_pulumi.api.service import KIND
             from fusioninfer_pulumi.loading.importer import importers
@@ -185,7 +183,7 @@ def convert(options: argparse.Namespace) -> int:
 
 
 def place(options: argparse.Namespace) -> int:
-    """Prints the node pools of all services, and their free capacity."""
+    """Print the node pools of each service, and the capacity that remains free."""
     sources = read_sources(options.sources, options)
     has_errors = any(source.has(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
@@ -214,7 +212,7 @@ def place(options: argparse.Namespace) -> int:
 
 
 def size(options: argparse.Namespace) -> int:
-    """Print the ways to run a model that fit into memory."""
+    """Print the layouts in which a model fits into memory."""
     from fusioninfer_pulumi.capacity_package import MISSING, capacity
 
     package = capacity()
@@ -225,44 +223,38 @@ def size(options: argparse.Namespace) -> int:
 
 
 def init(options: argparse.Namespace) -> int:
-    """Writes a project."""
+    """Write a Pulumi project."""
     from fusioninfer_pulumi.cli import new_project
 
     return new_project.init(options)
 
 
 def check(options: argparse.Namespace) -> int:
-    """Validates sources."""
+    """Validate sources."""
     sources = read_sources(options.sources, options, several_stacks=options.inventory is None)
     _place_all(options, sources)
     if options.server or options.context is not None:
         # Importing the client is slow.
-        from fusioninfer_pulumi.cli.cluster_queries import ask_cluster
+        from fusioninfer_pulumi.cli.cluster_queries import add_cluster_findings
 
-        ask_cluster(sources, options.context, dry_run=True)
-    return 2 if _report_findings(options, sources, form=options.output) else 0
+        add_cluster_findings(sources, options.context, dry_run=True)
+    return 2 if _report_findings(options, sources, output=options.output) else 0
 
 
 def rules(options: argparse.Namespace) -> int:
-    """Prints all rules, or one in full."""
+    """Print a table of all rules, or everything about one."""
     from fusioninfer_pulumi.cli.terminal import print_rule, print_rule_table
     from fusioninfer_pulumi.rules.catalog import all_rules
 
     if options.rule is None:
         print_rule_table(all_rules().values(), sys.stdout)
         return 0
-    rule = all_rules().get(options.rule)
-    if rule is None:
-        near = closest_name(options.rule, all_rules())
-        hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
-        sys.stderr.write(f"fusioninfer-pulumi rules: no rule {shown(options.rule)}; {hint}\n")
-        return 2
-    print_rule(rule, sys.stdout)
+    print_rule(all_rules()[options.rule], sys.stdout)
     return 0
 
 
 def diff(options: argparse.Namespace) -> int:
-    """Prints what changes between two sources."""
+    """Print the changes between two sources."""
     from fusioninfer_pulumi.cli import diff as comparison
     from fusioninfer_pulumi.cli.diff_sides import read_diff_sides
     from fusioninfer_pulumi.cli.program import Secrets, remove_marks
@@ -271,17 +263,17 @@ def diff(options: argparse.Namespace) -> int:
     if (options.base is None) == (options.new is None):
         sys.stderr.write("fusioninfer-pulumi diff: expected OLD NEW, or --base REF SOURCE\n")
         return 2
-    both = read_diff_sides(options)
-    objects = [source.rendered() for source in (both.old, both.new)]
-    if _report_findings(options, [both.old, both.new], deciding=both.deciding):
+    sides = read_diff_sides(options)
+    objects = [source.render() for source in (sides.old, sides.new)]
+    if _report_findings(options, [sides.old, sides.new], decisive=sides.decisive):
         return 2
     if not options.show_secrets:
-        # Each mask contains a hash of its value, so that a changed credential is a difference.
+        # Each mask contains a hash of the value, so that a changed credential is a difference.
         objects = [mask_credentials(items, Secrets.MARKED.mask) for items in objects]
-    plans = both.old.plans, both.new.plans
+    plans = sides.old.plans, sides.new.plans
     difference = comparison.compare(*objects, plans=plans)
-    caches = _cache_notes(both.old.plans, both.new.plans)
-    notes = [*both.notes, *difference.notes, *caches]
+    caches = _describe_cache_changes(sides.old.plans, sides.new.plans)
+    notes = [*sides.notes, *difference.notes, *caches]
     difference = remove_marks(replace(difference, notes=tuple(notes)))
     if options.output == "json":
         print_json(comparison.to_json(difference))
@@ -296,10 +288,10 @@ def diff(options: argparse.Namespace) -> int:
     return 1 if difference else 0
 
 
-def _cache_notes(
+def _describe_cache_changes(
     old: Iterable[ServicePlan] | None, new: Iterable[ServicePlan] | None
 ) -> Iterator[str]:
-    """Changes of KV cache sizes, if the accelerators are known before and after."""
+    """Describe how the KV cache sizes of roles change, if both sides have an estimate."""
     before = {plan.service: plan.memory for plan in old or ()}
     for plan in new or ():
         for role, memory in before.get(plan.service, {}).items():
@@ -309,9 +301,9 @@ def _cache_notes(
 
 
 def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> PlacementResult | None:
-    """Places the services of manifests; services of a program get a finding.
+    """Place the services of manifests, and add an error to Pulumi projects.
 
-    Returns the placement of the first source, which holds the manifests.
+    Returns the placement of the first source, which has the manifests.
     """
     if options.inventory is not None:
         from fusioninfer_pulumi.cli.read_sources import place_source
@@ -319,7 +311,7 @@ def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placem
         results = [place_source(item, options.inventory, options.previous) for item in sources]
         return results[0]
     if options.previous is not None:
-        message = "has no effect without --inventory"
+        message = "--previous has no effect without --inventory"
         sources[0].add(options.previous, error(OPTION_OUT_OF_PLACE, (), message))
     return None
 
@@ -328,31 +320,29 @@ def _report_findings(
     options: argparse.Namespace,
     sources: Sequence[Source],
     *,
-    deciding: Sequence[Source] | None = None,
+    decisive: Sequence[Source] | None = None,
     quiet: bool = False,
-    form: str = "text",
+    output: str = "text",
 ) -> bool:
-    """Drops ignored warnings, prints the other findings, and returns whether they stop the command.
+    """Print findings except ignored warnings, and return whether they stop the command.
 
     Args:
         options: The command line.
-        sources: The inputs.
-        deciding: Those whose findings stop the command, by default all.
-        quiet: Whether to print nothing if the command goes on.
-        form: The form of what is printed, as for `report`.
+        sources: The sources whose findings are printed.
+        decisive: The sources whose findings can stop the command, by default all.
+        quiet: Whether to print nothing unless the command stops.
+        output: The format, as for `report`.
     """
-    deciding = sources if deciding is None else deciding
+    decisive = sources if decisive is None else decisive
     if options.stack is not None and not any(source.is_project for source in sources):
-        message = "--stack has no effect: only a Pulumi project has stacks"
-        deciding[-1].add(deciding[-1].name, error(OPTION_OUT_OF_PLACE, (), message))
-    ignored = frozenset(options.ignore)
+        message = "--stack has no effect, because no source is a Pulumi project"
+        decisive[-1].add(decisive[-1].name, error(OPTION_OUT_OF_PLACE, (), message))
+    ignored_rules = frozenset(options.ignore)
     for source in sources:
-        source.ignore(ignored)
-    stopping = {Severity.ERROR, Severity.WARNING} if options.strict else {Severity.ERROR}
-    stopped = any(
-        finding.severity in stopping for source in deciding for _, finding in source.findings
-    )
-    if stopped or not quiet:
+        source.ignore(ignored_rules)
+    fatal = {Severity.ERROR, Severity.WARNING} if options.strict else {Severity.ERROR}
+    stops = any(finding.severity in fatal for source in decisive for _, finding in source.findings)
+    if stops or not quiet:
         visible = [
             (origin, finding)
             for source in sources
@@ -360,5 +350,5 @@ def _report_findings(
             if options.verbose or finding.severity is not Severity.INFO
         ]
         texts = {file: text for source in sources for file, text in source.texts.items()}
-        report(visible, texts, form)
-    return stopped
+        report(visible, texts, output)
+    return stops

@@ -1,4 +1,4 @@
-"""Both sides of `diff`: two inputs, or one input in a git revision and in the working tree."""
+"""Both sides of `diff`: two sources, or one source in a git revision and in the working tree."""
 
 from __future__ import annotations
 
@@ -22,55 +22,55 @@ class DiffSides:
     """The two sides of `diff`.
 
     Attributes:
-        deciding: Those whose errors, and with `--strict` warnings, stop the command.
+        decisive: The sources whose errors, and with `--strict` warnings, stop the command.
         notes: Limits of the comparison.
     """
 
     old: Source
     new: Source
-    deciding: tuple[Source, ...]
+    decisive: tuple[Source, ...]
     notes: tuple[str, ...] = ()
 
 
 def read_diff_sides(options: argparse.Namespace) -> DiffSides:
-    """Reads both sides of `diff`.
+    """Read both sides of `diff`.
 
-    Errors of a git revision become warnings, because the revision cannot be changed, and a change
-    that fixes them must be comparable.
+    Errors in a git revision become warnings: the revision cannot be changed, and `diff` must work
+    for the change that fixes them.
     """
     if options.base is None:
         old, new = (read_diff_side(path, options) for path in (options.old, options.new))
-        return DiffSides(old, new, deciding=(old, new), notes=_encrypted(old, new))
+        return DiffSides(old, new, decisive=(old, new), notes=_note_encrypted(old, new))
     path = options.old
     old = Source(f"{options.base}:{path.rstrip('/') or path}", objects=[])
     try:
-        with _at_revision(path, options.base) as revised:
-            existed = not _holds_nothing(revised)
+        with _check_out(path, options.base) as old_path:
+            existed = not _is_empty(old_path)
             if existed:
-                old = read_diff_side(str(revised), options, old.name)
-                old.rendered()
+                old = read_diff_side(str(old_path), options, old.name)
+                old.render()
     except _RevisionError as problem:
         old.add(f"{options.base}:{path}", error(UNREADABLE_REVISION, (), str(problem)))
-        return DiffSides(old, Source(path, objects=[]), deciding=(old,))
-    if existed and _holds_nothing(Path(path)):
+        return DiffSides(old, Source(path, objects=[]), decisive=(old,))
+    if existed and _is_empty(Path(path)):
         new = Source(path, objects=[])
     else:
         new = read_diff_side(path, options)
-    notes = _forgive(old)
-    return DiffSides(old, new, deciding=(new,), notes=(*notes, *_encrypted(old, new)))
+    notes = _downgrade_errors(old)
+    return DiffSides(old, new, decisive=(new,), notes=(*notes, *_note_encrypted(old, new)))
 
 
-def _holds_nothing(path: Path) -> bool:
-    """Whether there is nothing to read at a path: no file, project or manifest."""
+def _is_empty(path: Path) -> bool:
+    """Return whether a path has no file, project or manifest."""
     if not path.is_dir():
         return not os.path.lexists(path)
     return not (is_project(path) or manifest_files(path))
 
 
-def _encrypted(old: Source, new: Source) -> tuple[str, ...]:
-    """Notes encrypted values whose ciphertext differs: both are shown as `<secret>`."""
-    olds, news = old.encrypted or {}, new.encrypted or {}
-    changed = [key for key, text in news.items() if olds.get(key, text) != text]
+def _note_encrypted(old: Source, new: Source) -> tuple[str, ...]:
+    """Note encrypted values whose ciphertext changes, because the output masks both values."""
+    old_texts, new_texts = old.encrypted or {}, new.encrypted or {}
+    changed = [key for key, text in new_texts.items() if old_texts.get(key, text) != text]
     if not changed:
         return ()
     note = (
@@ -80,27 +80,27 @@ def _encrypted(old: Source, new: Source) -> tuple[str, ...]:
     return (note,)
 
 
-def _forgive(old: Source) -> tuple[str, ...]:
-    """Converts errors of a base to warnings, and drops the plans of documents that had any."""
+def _downgrade_errors(old: Source) -> tuple[str, ...]:
+    """Convert errors to warnings, and drop the plans of documents with errors."""
     if not old.has(Severity.ERROR):
         return ()
     old.documents = [
         replace(
             document,
             plan=None if document.has_errors else document.plan,
-            findings=tuple(map(_forgiven, document.findings)),
+            findings=tuple(map(_downgrade, document.findings)),
         )
         for document in old.documents
     ]
-    old.remarks = [_forgiven(located) for located in old.remarks]
+    old.remarks = [_downgrade(located) for located in old.remarks]
     note = (
-        f"warning: parts of {old.name} could not be read; their new state is shown as added, "
-        "though they may be running"
+        f"warning: parts of {old.name} have errors and are ignored; what replaces them is shown as "
+        "added, even if it is already running"
     )
     return (note,)
 
 
-def _forgiven(located: tuple[Origin, Finding]) -> tuple[Origin, Finding]:
+def _downgrade(located: tuple[Origin, Finding]) -> tuple[Origin, Finding]:
     origin, finding = located
     return origin, replace(finding, severity=Severity.WARNING) if errors([finding]) else finding
 
@@ -110,13 +110,13 @@ class _RevisionError(Exception):
 
 
 @contextlib.contextmanager
-def _at_revision(source: str, revision: str) -> Iterator[Path]:
-    """Checks out a git revision, and yields the path of a source in it.
+def _check_out(source: str, revision: str) -> Iterator[Path]:
+    """Check out a git revision in a temporary folder, and yield the path of a source there.
 
-    Checks out all files, because a project's program may read files outside of its folder.
+    All files are checked out, because a project's program may read files outside its folder.
     """
     path = Path(source).absolute()
-    # A link belongs to the repository that contains it, not to that of its target.
+    # A link belongs to the repository that contains it, not to its target's repository.
     folder = path if path.is_dir() and not path.is_symlink() else path.parent
     while not folder.exists():
         folder = folder.parent
@@ -129,7 +129,7 @@ def _at_revision(source: str, revision: str) -> Iterator[Path]:
         raise _RevisionError(f"no such revision: {one_line(revision)}") from None
     with tempfile.TemporaryDirectory(prefix="fusioninfer-pulumi-") as directory:
         tree, index = Path(directory).resolve() / "tree", Path(directory) / "index"
-        # As a checkout would, without touching the repository; an archive would leave out what
+        # `git checkout` would change the repository, and `git archive` would leave out files that
         # `.gitattributes` marks with `export-ignore`.
         _git(Path(top), "read-tree", "--no-sparse-checkout", commit, index=index)
         prefix = f"--prefix={tree}{os.sep}"
@@ -139,7 +139,7 @@ def _at_revision(source: str, revision: str) -> Iterator[Path]:
         for entry in (source_path, *(path for path in entries if path.suffix in SUFFIXES)):
             if not Path(os.path.realpath(entry)).is_relative_to(tree):
                 name = entry.relative_to(tree)
-                raise _RevisionError(f"{name} is a link that leads out of the repository")
+                raise _RevisionError(f"{name} is a link to a path outside the repository")
         yield source_path
 
 
@@ -147,13 +147,13 @@ def _git(folder: Path, *arguments: str, index: Path | None = None) -> str:
     command = ["git", "-C", str(folder), *arguments]
     environment = None if index is None else {**os.environ, "GIT_INDEX_FILE": str(index)}
     try:
-        # The revision is one argument of a list: no shell ever reads it.
-        done = subprocess.run(  # noqa: S603  # see above
+        # No shell reads the command, so the revision needs no quoting.
+        result = subprocess.run(  # noqa: S603  # see above
             command, capture_output=True, check=False, env=environment
         )
     except OSError:
-        raise _RevisionError("git is needed for --base, and is not installed") from None
-    if done.returncode != 0:
-        reason = done.stderr.decode(errors="replace").strip().splitlines()
+        raise _RevisionError("--base needs git, which is not installed") from None
+    if result.returncode != 0:
+        reason = result.stderr.decode(errors="replace").strip().splitlines()
         raise _RevisionError(f"git: {reason[-1] if reason else 'failed'}")
-    return os.fsdecode(done.stdout).strip()
+    return os.fsdecode(result.stdout).strip()

@@ -1,4 +1,4 @@
-"""Findings: lines for people, JSON, and commands of GitHub's runners."""
+"""Output formats of findings: text, JSON, and GitHub workflow commands."""
 
 from __future__ import annotations
 
@@ -22,52 +22,52 @@ from fusioninfer_pulumi.findings import (
 )
 from fusioninfer_pulumi.loading.yaml_text import nodes
 
-#: Severities in workflow commands.
+#: Workflow commands by severity.
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 _FRAME = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?: in .*)?")
 
 
 def report(
-    findings: Iterable[tuple[Origin, Finding]], texts: Mapping[str, str], form: str = "text"
+    findings: Iterable[tuple[Origin, Finding]], texts: Mapping[str, str], output: str = "text"
 ) -> None:
-    """Writes findings: text to standard error, other forms to standard output.
+    """Write findings: text to standard error, other formats to standard output.
 
-    `texts` are those that were read, by their files; `form` is `text`, `json` or `github`.
+    `texts` are the texts of the sources by file; `output` is `text`, `json` or `github`.
     """
-    lines = Lines(texts)
-    placed = [(lines.place(origin, finding.location), finding) for origin, finding in findings]
-    if form == "text":
+    line_finder = LineFinder(texts)
+    placed = [(line_finder.add_line(origin, item.location), item) for origin, item in findings]
+    if output == "text":
         sys.stderr.writelines(
-            # The document's number is shown without a field or a known line.
+            # A line number replaces the document's number, unless the finding is about no field.
             f"{format_finding_line(place if finding.location else origin, finding)}\n"
             for (origin, finding), (place, _) in zip(findings, placed, strict=True)
         )
         return
-    located = [(*_user_place(origin, finding), finding) for origin, finding in placed]
-    if form == "github":
-        sys.stdout.writelines(starmap(_workflow_command, located))
+    located = [(*_find_file_and_line(origin, finding), finding) for origin, finding in placed]
+    if output == "github":
+        sys.stdout.writelines(starmap(_format_workflow_command, located))
     else:
-        print_json([finding_json(item, file=file, line=line) for file, line, item in located])
+        print_json([finding_to_json(item, file=file, line=line) for file, line, item in located])
 
 
 def format_finding_line(origin: Origin, finding: Finding) -> str:
-    """`FILE:12: roles[0].port: message [rule-id]`, and its frames on lines below."""
+    """Return `FILE:12: roles[0].port: message [rule-id]`, followed by lines with stack frames."""
     first, *frames = f"{one_line(str(origin))}: {finding}".split("\n")
-    return "\n".join([f"{first}{rule_suffix(finding)}", *frames])
+    return "\n".join([f"{first}{format_rule_suffix(finding)}", *frames])
 
 
-def finding_text(finding: Finding) -> str:
-    """The message after the field that it is about."""
+def format_finding(finding: Finding) -> str:
+    """Return `roles[0].port: message`, or only the message if it is about no field."""
     return f"{one_line(finding.path)}: {finding.text}" if finding.path else finding.text
 
 
-def rule_suffix(finding: Finding) -> str:
-    """The suffix of a message for people: ` [rule-id]`."""
+def format_rule_suffix(finding: Finding) -> str:
+    """Return ` [rule-id]`."""
     return f" [{finding.rule}]" if finding.rule else ""
 
 
-def finding_json(finding: Finding, **place: Any) -> dict[str, Any]:
-    """A finding in the keys of the command line's contract, and those of its place."""
+def finding_to_json(finding: Finding, **place: Any) -> dict[str, Any]:
+    """Return a finding as JSON; users' programs rely on the keys."""
     return {
         "rule": finding.rule,
         "severity": finding.severity.value,
@@ -77,8 +77,8 @@ def finding_json(finding: Finding, **place: Any) -> dict[str, Any]:
     }
 
 
-def _user_place(origin: Origin, finding: Finding) -> tuple[str, int | None]:
-    """Return the file as the repository names it, and the user's line for a failed program."""
+def _find_file_and_line(origin: Origin, finding: Finding) -> tuple[str, int | None]:
+    """Return the file, relative if possible, and the line; in a failed program, the user's."""
     path, here = Path(origin.file), Path.cwd()
     file = str(path.relative_to(here)) if path.is_relative_to(here) else origin.file
     frame = _FRAME.fullmatch(finding.frames[-1]) if finding.frames else None
@@ -87,28 +87,28 @@ def _user_place(origin: Origin, finding: Finding) -> tuple[str, int | None]:
     return file, origin.line
 
 
-def _workflow_command(file: str, line: int | None, finding: Finding) -> str:
-    """Return a command that GitHub shows at the line of a pull request."""
-    places = {"file": file, "line": line, "title": finding.rule}
+def _format_workflow_command(file: str, line: int | None, finding: Finding) -> str:
+    """Return a command that makes GitHub show the finding at this line of a pull request."""
+    values = {"file": file, "line": line, "title": finding.rule}
     properties = ",".join(
-        f"{key}={_escape(str(value), ':,')}" for key, value in places.items() if value is not None
+        f"{key}={_escape(str(value), ':,')}" for key, value in values.items() if value is not None
     )
-    return f"::{_COMMANDS[finding.severity]} {properties}::{_escape(finding_text(finding))}\n"
+    return f"::{_COMMANDS[finding.severity]} {properties}::{_escape(format_finding(finding))}\n"
 
 
-def _escape(text: str, more: str = "") -> str:
-    return "".join(f"%{ord(c):02X}" if c in f"%\r\n{more}" else c for c in text)
+def _escape(text: str, extra: str = "") -> str:
+    return "".join(f"%{ord(c):02X}" if c in f"%\r\n{extra}" else c for c in text)
 
 
-class Lines:
-    """Lines of fields in the sources' texts, which are parsed on first use."""
+class LineFinder:
+    """The lines of fields in YAML texts, which are parsed on first use."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
         self._parsed: dict[str, list[Any]] = {}
 
-    def place(self, origin: Origin, location: Location) -> Origin:
-        """The origin with the line of a field, None where it is not known."""
+    def add_line(self, origin: Origin, location: Location) -> Origin:
+        """Return the origin with the line of a field, or with None if the line is unknown."""
         if origin.file not in self._texts or origin.line is not None:
             return origin
         if origin.file not in self._parsed:
@@ -116,32 +116,32 @@ class Lines:
         documents = self._parsed[origin.file]
         line = None
         if 0 < origin.document <= len(documents):
-            line = _line(documents[origin.document - 1], origin.item, location)
+            line = _find_item_line(documents[origin.document - 1], origin.item, location)
         return replace(origin, line=line)
 
 
-def _line(node: Any, item: int | None, location: Location) -> int:
+def _find_item_line(node: Any, item: int | None, location: Location) -> int:
     if item is not None:
-        entry = _below(node, "items")
-        node = node if entry is None else (_below(entry[1], item) or (None, node))[1]
-    if location and _below(node, location[0]) is None:
+        entry = _find_entry(node, "items")
+        node = node if entry is None else (_find_entry(entry[1], item) or (None, node))[1]
+    if location and _find_entry(node, location[0]) is None:
         location = ("spec", *location)
     return find_line(node, location)
 
 
 def find_line(node: Any, location: Location) -> int:
-    """The line of a field of a YAML node, or of the nearest one around it."""
+    """Return the line of a field, or of its nearest parent that exists."""
     line = node.start_mark.line
     for part in location:
-        entry = _below(node, part)
+        entry = _find_entry(node, part)
         if entry is None:
             break
         line, node = entry[0].start_mark.line, entry[1]
     return int(line) + 1
 
 
-def _below(node: Any, part: str | int) -> tuple[Any, Any] | None:
-    """The key and the value of a node by a key or an index."""
+def _find_entry(node: Any, part: str | int) -> tuple[Any, Any] | None:
+    """Return the key node and the value node at a key or an index."""
     if isinstance(node, yaml.MappingNode):
         return next((pair for pair in node.value if pair[0].value == str(part)), None)
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):

@@ -1,7 +1,7 @@
-"""The source of this installation, so that a new project installs the same version.
+"""Where this package was installed from, so that new projects install the same version.
 
-A project names what is known to exist: the tag that was installed, else the commit, else the
-folder, wheel or index on this machine (PEP 610, `direct_url.json`).
+That is the installed tag, else the commit, else the folder, wheel or index on this machine
+(PEP 610, `direct_url.json`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fusioninfer_pulumi.extras import ADDRESS
 
 
 def release_tag(version: str) -> str | None:
-    """Return the tag of a version, None for one that is not released."""
+    """Return the git tag of a version, None for development versions."""
     return None if "dev" in version else f"v{version}"
 
 
 RELEASE_TAG = release_tag(__version__)
-#: The distributions that a project needs, with their folders: `check` reads memory with the second.
+#: Packages that a project needs, with their folders. `check` estimates memory with the second.
 _PACKAGES = {"fusioninfer-pulumi": "", "fusioninfer-capacity": "#subdirectory=capacity"}
 # Without a version Pulumi uses the latest tag; 0.0.0 is the default branch.
 _DEFAULT_BRANCH = "0.0.0"
@@ -31,11 +31,11 @@ _DEFAULT_BRANCH = "0.0.0"
 
 @dataclass(frozen=True)
 class Installation:
-    """Where a project installs this package from.
+    """How a project installs this package.
 
     Attributes:
         requirements: Lines of requirements.txt.
-        plugin: Fields of Pulumi.yaml that name the plugin.
+        plugin: Fields of Pulumi.yaml for the plugin.
     """
 
     requirements: Sequence[str]
@@ -45,25 +45,25 @@ class Installation:
 def repository(
     url: str = ADDRESS.removeprefix("git+"), revision: str | None = RELEASE_TAG
 ) -> Installation:
-    """Return a git repository at a tag or commit, by default at its default branch."""
+    """Describe an installation from a git repository; no `revision` means the default branch."""
     at = f"@{revision}" if revision else ""
     lines = [f"{package} @ git+{url}{at}{folder}" for package, folder in _PACKAGES.items()]
     # Pulumi supports no other protocol.
     is_https = url.startswith("https://")
     plugin = {"packages": {"fusioninfer": f"{url}@{revision or _DEFAULT_BRANCH}"}}
-    return Installation(lines, plugin if is_https else _installed_plugin())
+    return Installation(lines, plugin if is_https else _read_plugin())
 
 
-def installed_from() -> Installation:
-    """Return what this package was installed from."""
-    record = _direct_url("fusioninfer-pulumi")
+def read_installation() -> Installation:
+    """Describe how this package was installed."""
+    record = _read_direct_url("fusioninfer-pulumi")
     if record is not None and "vcs_info" in record:
         vcs = record["vcs_info"]
         is_release = RELEASE_TAG is not None and vcs.get("requested_revision") == RELEASE_TAG
         return repository(record["url"], RELEASE_TAG if is_release else vcs["commit_id"])
     lines = []
     for package in _PACKAGES:
-        record = _direct_url(package)
+        record = _read_direct_url(package)
         if record is None:
             continue
         if "url" not in record:
@@ -73,17 +73,17 @@ def installed_from() -> Installation:
         else:
             lines.append(f"{package} @ {record['url']}")
     if any("file:" in line for line in lines):
-        lines.insert(0, "# On this machine alone; replace it by a tag or commit to share it.")
-    return Installation(lines, _installed_plugin())
+        lines.insert(0, "# Works only on this machine; use a tag or commit to share the project.")
+    return Installation(lines, _read_plugin())
 
 
-def _installed_plugin() -> dict[str, Any]:
+def _read_plugin() -> dict[str, Any]:
     folder = sysconfig.get_path("scripts")
     return {"plugins": {"providers": [{"name": "fusioninfer", "path": folder}]}}
 
 
-def _direct_url(package: str) -> dict[str, Any] | None:
-    """Return how a package was installed; empty from an index, None if it is not installed."""
+def _read_direct_url(package: str) -> dict[str, Any] | None:
+    """Return `direct_url.json`: empty if installed from an index, None if not installed."""
     try:
         text = distribution(package).read_text("direct_url.json")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""`plan --output json`: one service's plan, with stable keys; and what other outputs share."""
+"""`plan --output json`, and texts that all outputs of `plan` share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.cli.finding_formats import finding_json
+from fusioninfer_pulumi.cli.finding_formats import finding_to_json
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal
 from fusioninfer_pulumi.plan.service_json import plain, service_json
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlanView:
-    """The contents of `plan` for one service.
+    """The output of `plan` for one service.
 
     Attributes:
-        plan: The service, with the findings that are shown.
-        capacity: Rows of its capacity table, none to leave the table out.
-        objects: Its objects.
-        update: Its update from an older source, None without one.
-        placed: Its node pools as JSON, None without an inventory.
-        placed_tables: The same for rich.
+        plan: The service, with the findings to print.
+        capacity: Rows of the capacity table; if empty, there is no table.
+        objects: The service's objects.
+        update: The update from an older source, None unless `--update` is set.
+        placed: The service's node pools as JSON, None unless `--inventory` is set.
+        placed_tables: The same as tables of rich.
     """
 
     plan: ServicePlan
@@ -39,7 +39,7 @@ class PlanView:
 
 
 def plan_json(view: PlanView) -> dict[str, Any]:
-    """One service's plan in the keys of the command line's contract."""
+    """Return a service's plan as JSON; users' programs rely on the keys."""
     plan = view.plan
     return {
         **service_json(plan),
@@ -53,15 +53,14 @@ def plan_json(view: PlanView) -> dict[str, Any]:
             }
             for row in view.capacity
         ],
-        "objects": [_reference(item) for item in view.objects],
+        "objects": [_identify_object(item) for item in view.objects],
         **({} if view.placed is None else {"placement": view.placed}),
-        "findings": [finding_json(finding) for finding in plan.findings],
+        "findings": [finding_to_json(finding) for finding in plan.findings],
         **({} if view.update is None else {"update": view.update.to_json()}),
     }
 
 
-def _reference(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Says which object an object is."""
+def _identify_object(item: Mapping[str, Any]) -> dict[str, Any]:
     metadata = item["metadata"]
     return {
         "apiVersion": item["apiVersion"],
@@ -71,41 +70,44 @@ def _reference(item: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def request_path(plan: ServicePlan) -> list[str]:
-    """What a request passes before the pods; the InferencePool or Service last."""
+def describe_request_path(plan: ServicePlan) -> list[str]:
+    """Describe each hop of a request to the pods; the InferencePool or Service is last."""
     router, namespace = plan.routing, plan.namespace
     if router is None:
         return [f"Service {object_names.serving_service(plan.service)}"]
-    stations = ["no route"]
+    hops = ["no route"]
     if router.route is not None:
         hosts = [str(plain(host)) for host in router.route.hostnames or ()]
         gateways = [
-            f"{_prefix(parent.namespace, namespace)}{parent.name}"
+            f"{_format_prefix(parent.namespace, namespace)}{parent.name}"
             f"{'' if parent.section is None else f' ({parent.section})'}"
             for parent in router.parents
         ]
-        stations = [
+        hops = [
             ", ".join(hosts) or "any host",
             f"Gateway {', '.join(gateways)}" if gateways else "no Gateway",
             f"HTTPRoute {router.route.name}",
         ]
     elif router.routed_by is not None:
-        stations = [f"the route of service {router.routed_by}"]
+        hops = [f"the route of service {router.routed_by}"]
     elif router.external_routes:
-        names = (f"{_prefix(ref.namespace, namespace)}{ref.name}" for ref in router.external_routes)
-        stations = [f"HTTPRoute {', '.join(names)} (managed elsewhere)"]
-    return [*stations, f"{router.backend['kind']} {router.backend['name']}"]
+        names = (
+            f"{_format_prefix(ref.namespace, namespace)}{ref.name}"
+            for ref in router.external_routes
+        )
+        hops = [f"HTTPRoute {', '.join(names)} (managed elsewhere)"]
+    return [*hops, f"{router.backend['kind']} {router.backend['name']}"]
 
 
-def _prefix(namespace: Any, service_namespace: Any) -> str:
-    """The prefix for a namespace, empty for that of the service."""
+def _format_prefix(namespace: Any, service_namespace: Any) -> str:
+    """Return `namespace/`, or nothing for the service's namespace."""
     if namespace is None or is_known_equal(namespace, service_namespace):
         return ""
     return f"{plain(namespace)}/"
 
 
-def gang_text(plan: ServicePlan) -> str:
-    """What is scheduled together."""
+def describe_gang(plan: ServicePlan) -> str:
+    """Describe which pods are scheduled together."""
     gang = plan.gang
     if plan.shape.local_queue is not None:
         queue = plain(plan.shape.local_queue)
@@ -113,16 +115,16 @@ def gang_text(plan: ServicePlan) -> str:
     if gang is None:
         return "none: pods are scheduled one by one"
     size = f"{gang.min_member} of {plan.total_pods} pods, {gang.min_accelerators} GPUs"
-    named = f"PodGroup {gang.pod_group}"
+    pod_groups = f"PodGroup {gang.pod_group}"
     if plan.shape.groups is not None:
         pods = plan.total_pods // plan.shape.groups
         size = f"{gang.min_member} of {pods} pods, {gang.min_accelerators} GPUs in each group"
         last = plan.gangs[-1].pod_group
-        named += f" … {last}" if last != gang.pod_group else ""
-    form = "all-or-nothing"
+        pod_groups += f" … {last}" if last != gang.pod_group else ""
+    start = "all-or-nothing"
     if gang.partial and gang.sub_groups:
         minimum = " + ".join(f"{group.minimum} {group.role}" for group in gang.sub_groups)
         lowest = any(group.lowest for group in gang.sub_groups)
-        form = f"starts with {minimum}{' (lowest ordinals)' if lowest else ''}"
+        start = f"starts with {minimum}{' (lowest ordinals)' if lowest else ''}"
     needs = ", Volcano 1.14.1 or later" if gang.sub_groups else ""
-    return f"{named}, {form}: {size} (scheduler {plan.shape.scheduler}{needs})"
+    return f"{pod_groups}, {start}: {size} (scheduler {plan.shape.scheduler}{needs})"

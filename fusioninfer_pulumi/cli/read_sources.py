@@ -1,4 +1,4 @@
-"""Reads the sources of commands: manifests, standard input, rendered objects, Pulumi projects."""
+"""Reads the sources of a command: manifests, standard input, rendered objects, Pulumi projects."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ if TYPE_CHECKING:
 
 
 STDIN = "<stdin>"
-_PROJECT = ("Pulumi.yaml", "Pulumi.yml")
-#: Commands that warn of a program without a service.
-_ABOUT_SERVICES = ("check", "plan")
+_PROJECT_FILES = ("Pulumi.yaml", "Pulumi.yml")
+#: Commands that warn if a program creates no service.
+_COMMANDS_NEEDING_SERVICES = ("check", "plan")
 
 
 @dataclass
 class _Input:
-    """One path of a command line; `-` is standard input.
+    """One path on the command line; `-` is standard input.
 
     Attributes:
         name: Its name in messages.
-        texts: Its text; those of its files, where it is a folder.
+        texts: The texts of its files.
         unreadable: Why files cannot be read.
         project: The folder of a Pulumi project, None for manifests.
     """
@@ -69,22 +69,22 @@ class _Input:
 def read_sources(
     paths: Sequence[str], options: argparse.Namespace, *, several_stacks: bool = False
 ) -> list[Source]:
-    """Reads all manifests as one input, and each Pulumi project as a separate one.
+    """Read all manifests as one source, and each Pulumi project as a separate one.
 
-    With `several_stacks` manifests may declare an object twice: then each path is a separate input.
+    With `several_stacks`, if manifests declare an object twice, each path is a separate source.
     """
-    inputs = [_read(path) for path in paths]
+    inputs = [_read_input(path) for path in paths]
     files = [input_ for input_ in inputs if input_.project is None]
     identities = [name for input_ in files for text in input_.texts for name in text.identities]
     separate = several_stacks and len(identities) > len(set(identities))
-    sets = [[input_] for input_ in files] if separate else [files] if files else []
+    groups = [[input_] for input_ in files] if separate else [files] if files else []
     return [
-        *(_manifests(input_set, options) for input_set in sets),
-        *(_project(input_, options) for input_ in inputs if input_.project is not None),
+        *(_read_manifests(group, options) for group in groups),
+        *(_run_project(input_, options) for input_ in inputs if input_.project is not None),
     ]
 
 
-def _manifests(inputs: Sequence[_Input], options: argparse.Namespace) -> Source:
+def _read_manifests(inputs: Sequence[_Input], options: argparse.Namespace) -> Source:
     parsed = [text for input_ in inputs for text in input_.texts]
     source = Source(", ".join(input_.name for input_ in inputs))
     source.documents = [
@@ -99,21 +99,21 @@ def _manifests(inputs: Sequence[_Input], options: argparse.Namespace) -> Source:
 
 
 def read_diff_side(path: str, options: argparse.Namespace, name: str = "") -> Source:
-    """Reads a side of a comparison: it may hold Kubernetes objects in place of services.
+    """Read a side of a comparison, which may contain Kubernetes objects instead of services.
 
-    The masks of a program's secrets are marked (see `Secrets`). Messages use the name in place of
-    the path.
+    The masks of a program's secrets are marked (see `Secrets`). `name` replaces the path in
+    messages.
     """
-    input_ = _read(path, name)
+    input_ = _read_input(path, name)
     if input_.project is not None:
-        return _project(input_, options, marked=True)
-    objects = None if input_.unreadable else _objects(input_.texts)
-    return _manifests([input_], options) if objects is None else Source(path, objects=objects)
+        return _run_project(input_, options, marked=True)
+    objects = None if input_.unreadable else _list_objects(input_.texts)
+    return _read_manifests([input_], options) if objects is None else Source(path, objects=objects)
 
 
-def _read(path: str, name: str = "") -> _Input:
+def _read_input(path: str, name: str = "") -> _Input:
     file = Path(path)
-    if file.name in (*_PROJECT, "__main__.py") and is_project(file.parent):
+    if file.name in (*_PROJECT_FILES, "__main__.py") and is_project(file.parent):
         file = file.parent
         path = str(file)
     input_ = _Input(name or (STDIN if path == "-" else path))
@@ -133,8 +133,8 @@ def _read(path: str, name: str = "") -> _Input:
 
 
 def is_project(folder: Path) -> bool:
-    """Whether a folder contains a Pulumi project."""
-    return any((folder / name).is_file() for name in _PROJECT)
+    """Return whether a folder contains a Pulumi project."""
+    return any((folder / name).is_file() for name in _PROJECT_FILES)
 
 
 def _read_text(input_: _Input, file: str, path: str, folder: str | None = None) -> None:
@@ -153,7 +153,7 @@ def _read_text(input_: _Input, file: str, path: str, folder: str | None = None) 
 
 @contextlib.contextmanager
 def _collect_errors(findings: list[tuple[Origin, Finding]], file: str) -> Iterator[None]:
-    """Adds the errors of a file, an inventory or an earlier plan."""
+    """Add errors from reading a file to findings instead of raising them."""
     try:
         yield
     except InvalidServiceError as problem:
@@ -164,36 +164,36 @@ def _collect_errors(findings: list[tuple[Origin, Finding]], file: str) -> Iterat
 
 
 def plan_documents(source: Source, loaded: Sequence[LoadedDocument]) -> None:
-    """Plans loaded documents, adds them to a source, and compares its services."""
-    source.documents += _planned(loaded)
+    """Plan loaded documents, add them to a source, and check its services against each other."""
+    source.documents += _plan_all(loaded)
     plans = source.plans
     # An unknown name may belong to a service that could not be read.
     complete = bool(source.planned) and not source.has(Severity.ERROR)
     source.documents = [
         document
         if document.plan is None or document.loaded is None
-        else document.noting(*check_targets(document.plan, plans, complete=complete))
+        else document.with_findings(*check_targets(document.plan, plans, complete=complete))
         for document in source.documents
     ]
 
 
-def _planned(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
-    planned = [
+def _plan_all(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
+    results = [
         (None, ()) if document.document is None else plan_document(document.document)
         for document in loaded
     ]
-    compared = iter(add_collision_findings([plan for plan, _ in planned if plan is not None]))
+    plans = iter(add_collision_findings([plan for plan, _ in results if plan is not None]))
     documents = []
-    for document, (plan, rejections) in zip(loaded, planned, strict=True):
-        final = None if plan is None else next(compared)
-        findings = rejections if final is None else final.findings
+    for document, (plan, errors_) in zip(loaded, results, strict=True):
+        final_plan = None if plan is None else next(plans)
+        findings = errors_ if final_plan is None else final_plan.findings
         located = (*document.remarks, *map(document.locate, findings))
-        documents.append(PlannedDocument(document.origin, final, located, document))
+        documents.append(PlannedDocument(document.origin, final_plan, located, document))
     return documents
 
 
-def _objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
-    """Returns the Kubernetes objects of texts, None if they contain anything else."""
+def _list_objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
+    """Return the Kubernetes objects in texts, None if there is anything else."""
     objects: list[dict[str, Any]] = []
     for text in texts:
         if text.documents is None:
@@ -206,7 +206,7 @@ def _objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
             objects += items
         if not text.documents and text.text.folder is None:
             return None
-    complete = all(
+    are_objects = all(
         isinstance(item, Mapping)
         and isinstance(item.get("apiVersion"), str)
         and isinstance(item.get("kind"), str)
@@ -214,10 +214,10 @@ def _objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
         and not is_loaded_kind(item)
         for item in objects
     )
-    return objects if complete and objects else None
+    return objects if are_objects and objects else None
 
 
-def _project(input_: _Input, options: argparse.Namespace, *, marked: bool = False) -> Source:
+def _run_project(input_: _Input, options: argparse.Namespace, *, marked: bool = False) -> Source:
     # Imported here, because importing Pulumi takes longer than reading a manifest.
     from fusioninfer_pulumi.cli.program import (
         PROGRAM_WITHOUT_SERVICE,
@@ -228,12 +228,12 @@ def _project(input_: _Input, options: argparse.Namespace, *, marked: bool = Fals
 
     assert input_.project is not None, "the caller has checked it"
     source = Source(input_.name, encrypted={})
-    hidden = Secrets.MARKED if marked else Secrets.MASKED
+    masks = Secrets.MARKED if marked else Secrets.MASKED
     try:
         recording = run_program(
             input_.project,
             options.stack,
-            Secrets.SHOWN if options.show_secrets else hidden,
+            Secrets.SHOWN if options.show_secrets else masks,
             options.timeout,
         )
     except ProgramError as problem:
@@ -246,7 +246,7 @@ def _project(input_: _Input, options: argparse.Namespace, *, marked: bool = Fals
         origin = Origin(file, number, line=service.line)
         findings = tuple((origin, finding) for finding in service.plan.findings)
         source.documents.append(PlannedDocument(origin, service.plan, findings))
-    if not recording.services and options.command in _ABOUT_SERVICES:
+    if not recording.services and options.command in _COMMANDS_NEEDING_SERVICES:
         text = "the program creates no InferenceService"
         source.add(input_.name, warning(PROGRAM_WITHOUT_SERVICE, (), text))
     source.add(input_.name, *recording.findings)
@@ -254,28 +254,28 @@ def _project(input_: _Input, options: argparse.Namespace, *, marked: bool = Fals
 
 
 def place_source(source: Source, inventory: str, previous: str | None) -> PlacementResult | None:
-    """Places all services of an input on node pools, and plans them again.
+    """Place all services of a source on node pools, and plan them again.
 
-    Returns one record for each plan; None where nothing could be placed. `inventory` and `previous`
-    (the JSON of an earlier plan) are paths.
+    The result is None if nothing could be placed. `inventory` and `previous` (the JSON of an
+    earlier plan) are paths.
     """
     from fusioninfer_pulumi.checks.service_checks import PLACEMENT_NOT_APPLIED
 
     loaded = [document.loaded for document in source.documents if document.loaded is not None]
     if not loaded:
         if not source.has(Severity.ERROR):
-            message = "is a Pulumi project; its program places services itself, with place(...)"
+            message = "is a Pulumi project; call place(...) in its program instead"
             source.add(source.name, error(OPTION_OUT_OF_PLACE, (), message))
         return None
     try:
-        return _placed(source, loaded, inventory, previous)
+        return _place_loaded(source, loaded, inventory, previous)
     finally:
         source.documents = [
-            document.without(PLACEMENT_NOT_APPLIED) for document in source.documents
+            document.without_findings(PLACEMENT_NOT_APPLIED) for document in source.documents
         ]
 
 
-def _placed(
+def _place_loaded(
     source: Source, loaded: Sequence[LoadedDocument], inventory: str, previous: str | None
 ) -> PlacementResult | None:
     from fusioninfer_pulumi.capacity_package import CAPACITY_MISSING, MISSING, capacity
@@ -296,23 +296,23 @@ def _placed(
         return None
     services = [item.document.args for item in loaded if item.document and item.document.args]
     placement = package.place_services(services, pools, previous=before, plans=source.plans)
-    placed = iter(placement.services)
+    placed_services = iter(placement.services)
     source.documents, source.remarks = [], []
     plan_documents(
         source,
         [
-            replace(item, document=replace(item.document, args=next(placed)))
+            replace(item, document=replace(item.document, args=next(placed_services)))
             if item.document and item.document.args
             else item
             for item in loaded
         ],
     )
     source.add(inventory, *placement.findings.get(-1, ()))
-    noted = iter(
-        document.noting(*placement.findings.get(number, ()))
+    with_findings = iter(
+        document.with_findings(*placement.findings.get(number, ()))
         for number, document in enumerate(source.planned)
     )
     source.documents = [
-        document if document.plan is None else next(noted) for document in source.documents
+        document if document.plan is None else next(with_findings) for document in source.documents
     ]
     return placement

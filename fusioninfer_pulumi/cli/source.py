@@ -1,4 +1,4 @@
-"""An input of a command, and its documents as far as they could be planned."""
+"""A source of a command, its documents and their plans."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedDocument:
-    """A document of an input and its plan.
+    """A document of a source, and its plan.
 
     Attributes:
         origin: Its file and position.
-        plan: Plan of its service, None for an invalid service or another kind.
-        findings: Each with the origin of its document, because a service may consist of
-            several.
-        loaded: The document, None for a service of a program, or an unreadable file.
+        plan: Plan of its service, None if the service is invalid or the document is no service.
+        findings: Findings with their origins; a service may come from several documents.
+        loaded: The document, None for a service of a program or an unreadable file.
     """
 
     origin: Origin
@@ -42,7 +41,7 @@ class PlannedDocument:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """The service as a manifest of ours, empty where it is none."""
+        """The service as an InferenceService manifest, empty if the document is no service."""
         return (self.loaded.manifest if self.loaded is not None else None) or {}
 
     @property
@@ -58,26 +57,26 @@ class PlannedDocument:
         """Whether any of the findings is an error."""
         return bool(errors(finding for _, finding in self.findings))
 
-    def noting(self, *findings: Finding) -> PlannedDocument:
-        """The document with more findings about its service, at the user's fields."""
+    def with_findings(self, *findings: Finding) -> PlannedDocument:
+        """Return the document with more findings, moved to the fields that users wrote."""
         located = (
             (self.origin, finding) if self.loaded is None else self.loaded.locate(finding)
             for finding in findings
         )
         return replace(self, findings=(*self.findings, *located))
 
-    def without(self, rule: Rule) -> PlannedDocument:
-        """The document without findings of a rule."""
+    def without_findings(self, rule: Rule) -> PlannedDocument:
+        """Return the document without the findings of a rule."""
         kept = tuple(located for located in self.findings if located[1].rule != rule.id)
         return replace(self, findings=kept)
 
     @property
-    def ignored(self) -> frozenset[str]:
-        """The rules that the service ignores by its annotation."""
+    def ignored_rules(self) -> frozenset[str]:
+        """The rules that an annotation of the service ignores."""
         return frozenset() if self.plan is None else parse_ignored_rules(self.plan.meta.annotations)
 
 
-def _without_ignored(
+def _drop_ignored(
     findings: Sequence[tuple[Origin, Finding]], ignored: frozenset[str]
 ) -> Iterator[tuple[Origin, Finding]]:
     return (located for located in findings if drop_ignored([located[1]], ignored))
@@ -85,15 +84,15 @@ def _without_ignored(
 
 @dataclass
 class Source:
-    """An input of a command.
+    """A source of a command.
 
     Attributes:
-        name: Its name in messages: paths, as the user gave them.
-        documents: Its documents, in their order; those that cannot be read come first.
-        remarks: Findings about the input as a whole, or about options.
-        objects: Objects that were registered or read, None to render them from the plans.
-        encrypted: The ciphertexts of a stack's config by key; None if the input is not a project.
-        texts: The texts that were read, by their files.
+        name: Its name in messages: the paths on the command line.
+        documents: Its documents in order; unreadable ones come first.
+        remarks: Findings about the source as a whole, or about options.
+        objects: Objects that a program registered or a file contains; None to render the plans.
+        encrypted: The ciphertexts of a stack's config by key; None unless it is a project.
+        texts: The texts by file.
     """
 
     name: str
@@ -110,14 +109,14 @@ class Source:
 
     @property
     def plans(self) -> list[ServicePlan]:
-        """Plans of the services, in the order of the input."""
+        """Plans of the services, in the order of the documents."""
         return [document.plan for document in self.documents if document.plan is not None]
 
     @property
     def findings(self) -> list[tuple[Origin, Finding]]:
-        """All findings: document by document, then those about the input as a whole."""
-        of_documents = [located for document in self.documents for located in document.findings]
-        return [*of_documents, *self.remarks]
+        """All findings: document by document, then the remarks."""
+        findings = [located for document in self.documents for located in document.findings]
+        return [*findings, *self.remarks]
 
     @property
     def is_project(self) -> bool:
@@ -125,26 +124,26 @@ class Source:
         return self.encrypted is not None
 
     def ignore(self, rules: frozenset[str]) -> None:
-        """Leaves out warnings of rules, and of those that services ignore by their annotation."""
+        """Drop the warnings of these rules, and of rules that a service's annotation ignores."""
         self.documents = [
             replace(
                 document,
-                findings=tuple(_without_ignored(document.findings, rules | document.ignored)),
+                findings=tuple(_drop_ignored(document.findings, rules | document.ignored_rules)),
             )
             for document in self.documents
         ]
-        self.remarks = list(_without_ignored(self.remarks, rules))
+        self.remarks = list(_drop_ignored(self.remarks, rules))
 
     def add(self, file: str, *findings: Finding) -> None:
-        """Adds findings about a file or an option."""
+        """Add findings about a file or an option."""
         self.remarks += [(Origin(file), finding) for finding in findings]
 
     def has(self, severity: Severity) -> bool:
-        """Whether there is a finding of that severity."""
+        """Return whether there is a finding of this severity."""
         return any(finding.severity is severity for _, finding in self.findings)
 
-    def rendered(self) -> list[dict[str, Any]]:
-        """All objects in apply order, without those of documents that hold errors."""
+    def render(self) -> list[dict[str, Any]]:
+        """Return all objects in apply order, except those of documents with errors."""
         if self.objects is None:
             from fusioninfer_pulumi.plan.service_objects import render
 
@@ -158,18 +157,18 @@ OPTION_OUT_OF_PLACE = Rule("option-out-of-place")
 UNREADABLE_REVISION = Rule("unreadable-revision")
 
 
-def objects_of(source: Source, document: PlannedDocument) -> list[dict[str, Any]]:
-    """Return the objects of one service: of a program, those that it registered."""
+def list_service_objects(source: Source, document: PlannedDocument) -> list[dict[str, Any]]:
+    """Return the objects of one service; in a program, only objects that it registered."""
     from fusioninfer_pulumi.plan.service_objects import render
 
     assert document.plan is not None, "the caller has checked it"
     rendered = [] if document.has_errors else list(render(document.plan))
     if source.objects is None:
         return rendered
-    wanted = [_identity(item) for item in rendered]
-    return [item for item in source.objects if _identity(item) in wanted]
+    identities = [_identify(item) for item in rendered]
+    return [item for item in source.objects if _identify(item) in identities]
 
 
-def _identity(item: Mapping[str, Any]) -> tuple[Any, ...]:
+def _identify(item: Mapping[str, Any]) -> tuple[Any, ...]:
     names = (item["metadata"].get(key) for key in ("namespace", "name"))
     return item["kind"], *(UNKNOWN if is_output(name) else name for name in names)

@@ -1,4 +1,4 @@
-"""Consoles of rich: a terminal's colours and width, or plain lines; and the texts of rules."""
+"""Consoles and tables of rich, and the output of `rules`."""
 
 from __future__ import annotations
 
@@ -15,51 +15,53 @@ from rich.text import Text
 from fusioninfer_pulumi.cli.printing import to_yaml
 from fusioninfer_pulumi.rules.catalog import RuleEntry, documents
 
-# The width of a pipe, whose lines are not wrapped.
+# Lines to a pipe are not wrapped.
 _PIPE_WIDTH = 1_000_000
-#: Messages quote users, whose words may look like markup of rich: `[x]`, `:warning:`.
+#: Messages quote user input, which may look like rich's markup: `[x]`, `:warning:`.
 VERBATIM: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 
 
 @contextlib.contextmanager
 def console(file: TextIO) -> Iterator[Console]:
-    """A console that prints to a file; in colour and as wide as it is, where it is a terminal."""
+    """Open a console on a file; at a terminal it has colours and the terminal's width."""
     terminal = Console(file=file, **VERBATIM)
     if terminal.is_terminal:
         yield terminal
         return
     plain = Console(file=(text := io.StringIO()), width=_PIPE_WIDTH, color_system=None, **VERBATIM)
     yield plain
-    # Tables pad every line to their width, which pipes do not need.
+    # Tables pad every line with spaces, which pipes do not need.
     file.write("\n".join(line.rstrip() for line in text.getvalue().split("\n")))
 
 
-def table(titles: Iterable[str], *, numbers: Collection[str] = (), header: str = "bold") -> Table:
-    """A table without lines; columns in `numbers` are aligned to the right."""
-    empty = Table(box=None, padding=(0, 2, 0, 0), header_style=header, pad_edge=False)
+def make_table(
+    titles: Iterable[str], *, numbers: Collection[str] = (), header: str = "bold"
+) -> Table:
+    """Return an empty table without borders; columns in `numbers` are right-aligned."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style=header, pad_edge=False)
     for title in titles:
-        empty.add_column(title, justify="right" if title in numbers else "left", no_wrap=True)
-    return empty
+        table.add_column(title, justify="right" if title in numbers else "left", no_wrap=True)
+    return table
 
 
 _STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 def print_rule_table(rules: Iterable[RuleEntry], file: TextIO) -> None:
-    """Prints one line for each rule: id, severity, what it checks."""
+    """Print one line for each rule: id, severity, title."""
     rows = Table.grid(padding=(0, 2, 0, 0))
     for rule in rules:
-        usual = rule.severities[0].value
-        rows.add_row(rule.id, Text(usual, _STYLES[usual]), rule.title)
+        severity = rule.severities[0].value
+        rows.add_row(rule.id, Text(severity, _STYLES[severity]), rule.title)
     if rows.row_count:
         with console(file) as screen:
             screen.print(rows)
 
 
 def print_rule(rule: RuleEntry, file: TextIO) -> None:
-    """Prints everything about one rule, with an example that can be checked as it is."""
+    """Print all about one rule, with an example that `check` accepts as a file."""
     severities = " or ".join(severity.value for severity in rule.severities)
-    texts = {"Checks:": rule.title, "To do:": rule.remedy, "Source:": rule.source}
+    texts = {"Problem:": rule.title, "Fix:": rule.remedy, "Source:": rule.source}
     rows = Table.grid(padding=(0, 3, 0, 0))
     for title, text in texts.items():
         if text:
@@ -68,5 +70,5 @@ def print_rule(rule: RuleEntry, file: TextIO) -> None:
         screen.print(Text.assemble((rule.id, "bold"), f" ({severities}, {rule.area})"))
         screen.print(Padding.indent(rows, 2))
     if not isinstance(rule.example, str):
-        violating = rule.example.get("text") or to_yaml(documents(rule.example))
-        file.write(f"\n# An input with this finding:\n{violating}")
+        example = rule.example.get("text") or to_yaml(documents(rule.example))
+        file.write(f"\n# An input with this finding:\n{example}")

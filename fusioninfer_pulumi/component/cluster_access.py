@@ -1,4 +1,4 @@
-"""The cluster that a component's objects go to: which one, how it is read, what a program has."""
+"""Access to the cluster of a component's objects, and the program's services in that cluster."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ Live = dict[str, dict[str, Any]]
 
 _READ_SECONDS = 15.0
 
-# The SDK's registrations use the event loop's threads, so reads have their own.
+# A pool of its own, because the SDK's registrations use the event loop's threads.
 THREADS = ThreadPoolExecutor(4, thread_name_prefix="fusioninfer-cluster")
 
-# Keyed by the stack, so that nothing outlives it, and by provider, because each cluster may have
-# the same name once.
+# Keyed by the stack, so that entries are dropped with it, and by the provider, because the same
+# name may exist in each cluster.
 _programs: WeakKeyDictionary[pulumi.Resource, dict[int, ServicesOfCluster]] = WeakKeyDictionary()
 
 
 def reads_cluster() -> bool:
-    """Return whether this run reads clusters: only updates by Pulumi do."""
+    """Return whether this is an update by Pulumi: only updates read clusters."""
     return has_engine() and not pulumi.runtime.is_dry_run()
 
 
 async def kubeconfig_of(component: pulumi.Resource) -> tuple[str | None, str | None]:
-    """Return kubeconfig and context of a component's provider; None for kubectl's default."""
+    """Return kubeconfig and context of a component's provider; None for kubectl's defaults."""
     provider = provider_of(component)
     if provider is None:
         config = pulumi.Config("kubernetes")
@@ -53,50 +53,50 @@ async def kubeconfig_of(component: pulumi.Resource) -> tuple[str | None, str | N
 
 
 async def has_known_cluster(component: pulumi.Resource) -> bool:
-    """Return whether a preview knows which cluster the component's objects go to.
+    """Return whether a preview knows the cluster of a component's objects.
 
-    The kubeconfig of an explicit provider may be that of a cluster which the update creates first.
+    It does not if the update creates the cluster first, whose kubeconfig an explicit provider has.
     """
     return provider_of(component) is None or any(await kubeconfig_of(component))
 
 
 class Cluster:
-    """The cluster of a component's objects, read in threads, again over the same connection."""
+    """The cluster of a component's objects, read in threads over one connection."""
 
     def __init__(self, component: pulumi.Resource, namespace: pulumi.Input[str]) -> None:
-        """Asks nothing yet; `component` is for its provider."""
+        """Prepare reads with the credentials of the component's provider."""
         self._component, self._namespace = component, namespace
-        self._where: tuple[str | None, str | None, str] | None = None
+        self._target: tuple[str | None, str | None, str] | None = None
         self._api: KubernetesApi | None = None
 
     async def read(self, call: Callable[..., Read], *arguments: Any, seconds: float) -> Read:
         """Run `call` in a thread, with kubeconfig, context, namespace and `arguments`.
 
-        Raises UnreadableError where the cluster does not answer within `seconds`.
+        Raises UnreadableError if the cluster does not respond within `seconds`.
         """
 
-        async def reading() -> Read:
-            if self._where is None:
+        async def run_in_thread() -> Read:
+            if self._target is None:
                 kubeconfig, context = await kubeconfig_of(self._component)
                 namespace = await pulumi.Output.from_input(self._namespace).future() or "default"
-                self._where = kubeconfig, context, namespace
+                self._target = kubeconfig, context, namespace
             run = asyncio.get_running_loop().run_in_executor
-            return await run(THREADS, call, *self._where, *arguments)
+            return await run(THREADS, call, *self._target, *arguments)
 
         try:
-            return await asyncio.wait_for(reading(), seconds)
+            return await asyncio.wait_for(run_in_thread(), seconds)
         except asyncio.TimeoutError:
-            # The exception's own text is empty.
+            # A TimeoutError has no message.
             raise UnreadableError(f"the cluster did not answer within {seconds:g} s") from None
 
     async def read_objects(self, service: str, *kinds: tuple[str, str]) -> Live:
-        """Return the objects of a service by name, of these kinds with their API versions.
+        """Return a service's objects of some kinds (API version and kind), by name.
 
-        Raises UnreadableError where they cannot be read.
+        Raises UnreadableError if they cannot be read.
         """
-        return await self.read(self.listed, service, kinds, seconds=_READ_SECONDS)
+        return await self.read(self.list_objects, service, kinds, seconds=_READ_SECONDS)
 
-    def listed(
+    def list_objects(
         self,
         kubeconfig: str | None,
         context: str | None,
@@ -104,8 +104,8 @@ class Cluster:
         service: str,
         kinds: Iterable[tuple[str, str]],
     ) -> Live:
-        """List objects in a thread: one request for 500 of each kind."""
-        # After a failure, such as expired credentials, the next read connects again.
+        """List objects; runs in a thread."""
+        # `_api` stays None after a failure, such as expired credentials, to reconnect next time.
         api, self._api = self._api or KubernetesApi(kubeconfig, context), None
         selector = f"{labels.SERVICE}={service}"
         objects: Live = {}
@@ -119,17 +119,17 @@ class Cluster:
 
 
 def describe_read_error(problem: Exception) -> str:
-    """Message for a read that failed; an unexpected error keeps its type."""
+    """Return a message for a failed read, with the type of an unexpected error."""
     return str(problem) if isinstance(problem, UnreadableError) else repr(problem)
 
 
 def program_services(opts: pulumi.ResourceOptions | None) -> ServicesOfCluster:
     """Return the services that the program has created so far in a component's cluster.
 
-    `opts` are the component's, for its provider and so its cluster.
+    `opts` are the component's options, whose provider stands for the cluster.
     """
     stack = pulumi.runtime.get_root_resource()
-    # Unit tests with mocks may share one stack and register the same service each.
+    # Unit tests with mocks may register the same service several times in one stack.
     if stack is None or not runs_program():
         return ServicesOfCluster()
     provider = _provider_in(opts) if opts is not None else None
@@ -138,11 +138,12 @@ def program_services(opts: pulumi.ResourceOptions | None) -> ServicesOfCluster:
 
 
 def _provider_in(opts: pulumi.ResourceOptions) -> pulumi.ProviderResource | None:
-    several: Any = opts.providers or []
-    if isinstance(several, Mapping):
-        several = several.values()
-    elif not isinstance(several, Iterable):
-        several = [several]
-    explicit = (item for item in (opts.provider, *several) if item and item.package == "kubernetes")
+    providers: Any = opts.providers or []
+    if isinstance(providers, Mapping):
+        providers = providers.values()
+    elif not isinstance(providers, Iterable):
+        providers = [providers]
+    candidates = (opts.provider, *providers)
+    explicit = (item for item in candidates if item and item.package == "kubernetes")
     inherited = provider_of(opts.parent) if opts.parent is not None else None
     return next(explicit, inherited)

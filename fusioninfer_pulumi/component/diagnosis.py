@@ -1,4 +1,4 @@
-"""Reads a service's pods, events and PodGroups, and explains why replicas wait or fail."""
+"""Explains from pods, events and PodGroups why replicas are pending or failed."""
 
 from __future__ import annotations
 
@@ -13,49 +13,49 @@ import pulumi
 
 from fusioninfer_pulumi.component.cluster_access import Cluster, describe_read_error, reads_cluster
 from fusioninfer_pulumi.component.status import (
+    count_ready_replicas,
     explain_unplaced_gang,
     is_available,
-    ready_replicas,
 )
-from fusioninfer_pulumi.findings import listed
+from fusioninfer_pulumi.findings import list_names
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import API_VERSION, NATIVE_API_VERSION
 
-#: Seconds by which reading may delay the end of an update.
+#: Timeout of the read at the end of an update.
 _READ_SECONDS = 10.0
-#: The same for a failed update: some reasons are visible for a moment only.
+#: Timeouts after a failed update; they are longer, because some reasons are visible only briefly.
 _SERVICE_SECONDS, _WATCH_SECONDS, _WATCH_EXTRA_SECONDS = 40.0, 20.0, 10.0
-#: Between two reads of pods while an update waits, how long one may take, and how long an update
-#: waits before it shows a reason.
+#: While an update waits: interval between reads of pods, timeout of a read, and the time after
+#: which a reason is shown.
 _PODS_SECONDS, _PROGRESS_SECONDS, _LONG_SECONDS = 10.0, 5.0, 3.0
 _MINUTE = 60
-#: Lines of a failure; the reasons of many replicas are mostly the same.
-_MOST_LINES = 12
-#: LeaderWorkerSet says as a normal event that it deletes a group whose container has restarted.
+#: Maximum lines of an explanation.
+_MAX_LINES = 12
+#: LeaderWorkerSet reports with a normal event that it recreates a group after a restart.
 _EVENTS = ("type=Warning", "type=Normal,reason=RecreateGroup")
-#: Waiting reasons that only say that a container has not started yet.
+#: Waiting reasons of containers that are about to start.
 _STARTING = ("ContainerCreating", "PodInitializing")
-_MOST_EVENTS = 2
-_MOST_CHARACTERS = 300
+_MAX_EVENTS = 2
+_MAX_CHARACTERS = 300
 
 Object = Mapping[str, Any]
 
 
 def name_of(manifest: Object) -> str:
-    """Return the name of an object."""
+    """Return an object's `metadata.name`."""
     return str(manifest["metadata"]["name"])
 
 
 def label_of(manifest: Object, key: str) -> str | None:
-    """Return a label of an object, None where it has none of that key."""
+    """Return the value of an object's label, None if it has no such label."""
     value = (manifest["metadata"].get("labels") or {}).get(key)
     return None if value is None else str(value)
 
 
 def is_bound(pod: Object) -> bool:
-    """Return whether a pod has a node."""
+    """Return whether a pod is assigned to a node."""
     return bool((pod.get("spec") or {}).get("nodeName"))
 
 
@@ -64,8 +64,8 @@ class Snapshot:
     """Pods, events and PodGroups of one service.
 
     Attributes:
-        unread: What could not be read, and why.
-        workloads: Kueue's Workloads of the namespace, where pods wait for one.
+        unread: Failed reads and their reasons.
+        workloads: Kueue's Workloads of the namespace, if pods wait for Kueue.
     """
 
     pods: Sequence[Object] = ()
@@ -82,10 +82,10 @@ class Snapshot:
 def read_service(
     kubeconfig: str | None, context: str | None, namespace: str, service: str
 ) -> Snapshot:
-    """Return a service's pods, their warnings and its PodGroups.
+    """Read a service's pods, events and PodGroups.
 
-    `kubeconfig` is a path or text; it and `context` are None for what kubectl would use. What one
-    has no rights to read is in `unread`. Raises UnreadableError where nothing can be read.
+    `kubeconfig` is a path or content; None stands for kubectl's defaults. Reads that are not
+    allowed are in `unread`. Raises UnreadableError if the cluster does not respond.
     """
     api = KubernetesApi(kubeconfig, context)
     pods = api.objects("v1", "Pod", namespace, labelSelector=_selector(service)) or []
@@ -97,7 +97,6 @@ def read_service(
     native = any(pod["spec"].get("schedulingGroup") for pod in pods)
     version = NATIVE_API_VERSION if native else API_VERSION
     groups = api.objects(version, "PodGroup", namespace, labelSelector=_selector(service)) or []
-    # Kueue's Workloads, asked for only where one of the pods waits for Kueue.
     gates = [gate for pod in pods for gate in pod["spec"].get("schedulingGates") or ()]
     waits = any(gate["name"] == labels.KUEUE_GATE for gate in gates)
     workloads = api.objects("kueue.x-k8s.io", "Workload", namespace) if waits else None
@@ -107,7 +106,7 @@ def read_service(
 def read_pods(
     kubeconfig: str | None, context: str | None, namespace: str, service: str
 ) -> Snapshot:
-    """Return a service's pods alone; raises UnreadableError if they cannot be read."""
+    """Read only a service's pods; raises UnreadableError if they cannot be read."""
     api = KubernetesApi(kubeconfig, context)
     pods = api.objects("v1", "Pod", namespace, labelSelector=_selector(service)) or ()
     if api.unread:
@@ -124,10 +123,10 @@ def watch_service(
     enough: Callable[[Snapshot], bool],
     seconds: float,
 ) -> Snapshot:
-    """Watch a service's pods: what a crashed pod shows may be gone at the next read.
+    """Watch a service's pods, because a crashed pod may be gone at the next read.
 
-    Returns `known` with each pod as it was when it last showed a reason, or as it is; unchanged
-    where one has no right to watch. It ends when `enough` says so or after `seconds`.
+    Return `known` with each pod as it was when it last showed a reason, or else as it is now.
+    Watching ends when `enough` returns true or after `seconds`.
     """
     api = KubernetesApi(kubeconfig, context)
     pods = {name_of(pod): pod for pod in known.pods}
@@ -150,7 +149,7 @@ def watch_service(
 async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) -> list[str]:
     """Explain why LeaderWorkerSets of a service are not available, one line for each reason.
 
-    Also why its gang is not placed. Never raises.
+    The reasons include the scheduler's and Kueue's. Never raises.
     """
 
     def enough(snapshot: Snapshot) -> bool:
@@ -158,7 +157,7 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
 
     try:
         snapshot = await cluster.read(read_service, service, seconds=_SERVICE_SECONDS)
-        # Without rights to read pods there are none to watch them.
+        # Who may not read pods may not watch them, either.
         if not enough(snapshot) and (snapshot.pods or not snapshot.unread):
             more = service, snapshot, enough, _WATCH_SECONDS
             seconds = _WATCH_SECONDS + _WATCH_EXTRA_SECONDS
@@ -172,14 +171,14 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
         ]
     # An error while explaining must not hide the failure itself.
     except Exception as problem:  # noqa: BLE001
-        return [f"why is not known: {describe_read_error(problem)}"]
-    return list(dict.fromkeys(lines))[:_MOST_LINES]
+        return [f"the reason is unknown: {describe_read_error(problem)}"]
+    return list(dict.fromkeys(lines))[:_MAX_LINES]
 
 
 def explain_lws(names: Sequence[str], snapshot: Snapshot) -> list[str]:
     """Explain why LeaderWorkerSets are not available: one line for each reason, with its pods."""
     pods = [pod for name in names for pod in snapshot.pods_of(name)]
-    lines = _by_reason(pods, lambda pod: describe_pod_problem(pod, snapshot.events))
+    lines = _group_by_reason(pods, lambda pod: describe_pod_problem(pod, snapshot.events))
     for name in names:
         events = list(_controller_events(name, snapshot.events))
         lines += events or ([] if snapshot.pods_of(name) else [f"{name} has no pods"])
@@ -187,7 +186,7 @@ def explain_lws(names: Sequence[str], snapshot: Snapshot) -> list[str]:
 
 
 def explain_gang(snapshot: Snapshot) -> list[str]:
-    """Explain why pods have no node: the scheduler's messages about their PodGroups."""
+    """Return the scheduler's messages about PodGroups, if any pod has no node."""
     if all(map(is_bound, snapshot.pods)):
         return []
     problems = {name_of(group): explain_unplaced_gang(group) for group in snapshot.pod_groups}
@@ -204,7 +203,7 @@ def explain_queue(names: Sequence[str], snapshot: Snapshot) -> list[str]:
                 waiting = reasons.setdefault(str(condition.get("message") or ""), [])
                 waiting += sorted(owners & set(names))
     return [
-        f"LeaderWorkerSet {listed(waiting, most=1)}: waits in the LocalQueue of Kueue: {reason}"
+        f"LeaderWorkerSet {list_names(waiting, most=1)}: waits in the LocalQueue of Kueue: {reason}"
         for reason, waiting in reasons.items()
         if waiting
     ]
@@ -213,20 +212,20 @@ def explain_queue(names: Sequence[str], snapshot: Snapshot) -> list[str]:
 def has_lws_reason(name: str, snapshot: Snapshot) -> bool:
     """Return whether the pods of a LeaderWorkerSet, or events, show why it is not available.
 
-    LeaderWorkerSet deletes the pods of a group as soon as one of their containers has restarted;
-    the reason is then visible for a moment only.
+    The reason may be visible only briefly, because LeaderWorkerSet deletes a group's pods as soon
+    as one of their containers has restarted.
     """
     pods = snapshot.pods_of(name)
-    # The event that a group is created again is not a warning and has no reason.
+    # The normal event RecreateGroup does not contain the reason.
     warnings = [event for event in snapshot.events if event.get("type") == "Warning"]
     return all(map(has_visible_reason, pods)) if pods else any(_controller_events(name, warnings))
 
 
 class Progress:
-    """Shows one line, each time in place of the one before."""
+    """Shows the progress of an update as one line that is replaced."""
 
     def __init__(self, component: pulumi.Resource, plan: ServicePlan, cluster: Cluster) -> None:
-        """Shows nothing yet; `cluster` is read for reasons."""
+        """Prepare the progress of an update, with reasons from `cluster`."""
         self._component, self._plan, self._cluster = component, plan, cluster
         self._waiting, self._since = "", 0.0
         self._pods, self._next_read = Snapshot(), 0.0
@@ -253,13 +252,13 @@ class Progress:
         self.say(format_progress(self._plan, live, waiting, reason, now - self._since))
 
     def say_once(self, line: str) -> None:
-        """Log a line that stays, once in an update."""
+        """Log a line that stays, once per update."""
         if line not in self._said:
             self._said.add(line)
             pulumi.log.info(line, self._component)
 
     def say(self, line: str) -> None:
-        """Show a line if it is another than the last one."""
+        """Show a line if it differs from the last one."""
         if line != self._last:
             self._last = line
             pulumi.log.info(line, self._component, ephemeral=True)
@@ -268,12 +267,9 @@ class Progress:
 def format_progress(
     plan: ServicePlan, live: Mapping[str, Any], waiting: str, reason: str, seconds: float
 ) -> str:
-    """Available replicas of each role, and what one LeaderWorkerSet waits for.
-
-    Such as `decode 1/2, prefill 1/1 available; decode-1: ImagePullBackOff, 3 m`.
-    """
+    """Return `decode 1/2, prefill 1/1 available; decode-1: ImagePullBackOff, 3 m` or similar."""
     counts = ", ".join(
-        f"{role.name} {sum(ready_replicas(lws, live.get(lws.name)) for lws in role.lws)}"
+        f"{role.name} {sum(count_ready_replicas(lws, live.get(lws.name)) for lws in role.lws)}"
         f"/{len(role.replicas)}"
         for role in plan.roles
     )
@@ -290,11 +286,10 @@ async def find_failed_replicas(
     *,
     yaml_only: bool,
 ) -> dict[str, str]:
-    """Explain why replicas failed just now, by name of their LeaderWorkerSet; never raises.
+    """Explain from their pods why LeaderWorkerSets failed, by name; never raises.
 
-    LeaderWorkerSets do not say so, but their pods do. Only pods of those that are not available are
-    read. Nothing in a preview and where files are written; nothing, with a log line, where the
-    cluster cannot be read. `live` has them by name.
+    `live` has the LeaderWorkerSets by name. The result is empty in previews, if files are written,
+    and, with a log line, if the cluster cannot be read.
     """
     revisions = {
         name: label_of({"metadata": (state or {}).get("metadata") or {}}, labels.REVISION)
@@ -307,7 +302,7 @@ async def find_failed_replicas(
         cluster = Cluster(component, plan.namespace)
         pods = await cluster.read(read_pods, plan.service, seconds=_READ_SECONDS)
         return find_failed_lws(revisions, pods)
-    # Any error: the status then says less, as it does without rights.
+    # The status is then less specific, but must not fail.
     except Exception as problem:  # noqa: BLE001
         message = f"failures of replicas were not read: {describe_read_error(problem)}"
         pulumi.log.info(message, component)
@@ -315,20 +310,21 @@ async def find_failed_replicas(
 
 
 def find_failed_lws(revisions: Mapping[str, str | None], snapshot: Snapshot) -> dict[str, str]:
-    """Explain why LeaderWorkerSets failed, by name; those that are only not ready yet have not.
+    """Explain why LeaderWorkerSets failed, by name; pods that may become ready are no failure.
 
-    `revisions` are their revision labels by name.
+    `revisions`: revision label of each LeaderWorkerSet.
     """
     failures = {}
     for name, revision in revisions.items():
-        # LeaderWorkerSet deletes pods that have crashed, and an update deletes those of before.
+        # Among pods that are being deleted, only those of the current revision count: they crashed,
+        # and others are deleted by the update.
         pods = [
             pod
             for pod in snapshot.pods_of(name)
             if not pod["metadata"].get("deletionTimestamp")
             or (revision is not None and label_of(pod, labels.REVISION) == revision)
         ]
-        reasons = _by_reason(pods, describe_pod_failure)
+        reasons = _group_by_reason(pods, describe_pod_failure)
         if reasons:
             failures[name] = "; ".join(reasons)
     return failures
@@ -338,22 +334,23 @@ def _selector(service: str) -> str:
     return f"{labels.SERVICE}={service}"
 
 
-def _by_reason(pods: Sequence[Object], reason_of: Callable[[Object], str | None]) -> list[str]:
-    """One line for each reason, with the pods that share it."""
+def _group_by_reason(
+    pods: Sequence[Object], find_reason: Callable[[Object], str | None]
+) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for pod in sorted(pods, key=name_of):
-        cause = reason_of(pod)
+        cause = find_reason(pod)
         if cause is not None:
             reasons.setdefault(cause, []).append(name_of(pod))
-    return [f"pod {listed(names, most=1)}: {reason}" for reason, names in reasons.items()]
+    return [f"pod {list_names(names, most=1)}: {reason}" for reason, names in reasons.items()]
 
 
 def _controller_events(name: str, events: Sequence[Object]) -> Iterator[str]:
-    """Yield what the controllers that create the pods of a LeaderWorkerSet report."""
-    # Workers belong to another StatefulSet, named after the LeaderWorkerSet and the group index.
+    """Yield the latest events of a LeaderWorkerSet and its StatefulSets."""
+    # The workers' StatefulSet is named after the LeaderWorkerSet and the group index.
     object_name = re.compile(rf"{re.escape(name)}(-\d+)?")
-    about = (event.get("involvedObject") or {} for event in events)
-    subjects = {(str(subject.get("kind")), str(subject.get("name"))) for subject in about}
+    objects = (event.get("involvedObject") or {} for event in events)
+    subjects = {(str(subject.get("kind")), str(subject.get("name"))) for subject in objects}
     for kind, subject in sorted(subjects):
         if kind in ("LeaderWorkerSet", "StatefulSet") and object_name.fullmatch(subject):
             for text in latest_events(events, kind, subject):
@@ -361,15 +358,15 @@ def _controller_events(name: str, events: Sequence[Object]) -> Iterator[str]:
 
 
 def describe_pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
-    """Describe what is wrong with a pod, on one line without its name; None where nothing is."""
+    """Describe why a pod is not ready, on one line without its name; None if it is ready."""
     if _is_true(pod, "Ready"):
         return None
-    reasons = list(_reasons(pod))
+    reasons = list(_find_reasons(pod))
     if not is_bound(pod):
         return "; ".join(reasons) or "not scheduled"
     if pod["metadata"].get("deletionTimestamp"):
         reasons.append("being deleted")
-    # Earlier events of the scheduler are out of date; the current ones are in the conditions.
+    # The scheduler's current message is in the conditions; its events may be outdated.
     events = [event for event in events if event.get("reason") != "FailedScheduling"]
     reasons += latest_events(events, "Pod", name_of(pod))
     phase = (pod.get("status") or {}).get("phase") or "unknown"
@@ -377,22 +374,22 @@ def describe_pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
 
 
 def has_visible_reason(pod: Object) -> bool:
-    """Return whether a pod is ready or shows why it is not; one that was just created does not."""
-    return _is_true(pod, "Ready") or any(_reasons(pod))
+    """Return whether a pod is ready, or its status shows why it is not."""
+    return _is_true(pod, "Ready") or any(_find_reasons(pod))
 
 
 def describe_pod_failure(pod: Object) -> str | None:
-    """Describe what keeps a pod from ever serving as it is, on one line without its name.
+    """Describe why a pod failed, on one line without its name.
 
-    None for one that serves, waits for a node, starts or runs: it may still become ready.
+    None if the pod is ready or may still become ready: while it waits for a node, starts or runs.
     """
-    if _is_true(pod, "Ready") or _condition(pod, "PodScheduled").get("status") == "False":
+    if _is_true(pod, "Ready") or _find_condition(pod, "PodScheduled").get("status") == "False":
         return None
-    return "; ".join(_reasons(pod, running=False)) or None
+    return "; ".join(_find_reasons(pod, running=False)) or None
 
 
 def describe_pod_progress(pod: Object) -> str:
-    """Describe what a pod that is not ready does, briefly; empty for one that is ready."""
+    """Return a few words on what a pod does before it is ready; empty if it is ready."""
     if _is_true(pod, "Ready"):
         return ""
     if not is_bound(pod):
@@ -407,22 +404,24 @@ def describe_pod_progress(pod: Object) -> str:
 
 
 def latest_events(events: Sequence[Object], kind: str, name: str) -> list[str]:
-    """Messages of an object's latest events, the latest first."""
-    about = {"kind": kind, "name": name}
-    matching = [e for e in events if about.items() <= (e.get("involvedObject") or {}).items()]
-    matching.sort(key=_time, reverse=True)
-    texts = dict.fromkeys(_reason(event.get("reason"), event.get("message")) for event in matching)
-    return list(texts)[:_MOST_EVENTS]
+    """Return the messages of an object's latest events, the latest first."""
+    reference = {"kind": kind, "name": name}
+    matching = [e for e in events if reference.items() <= (e.get("involvedObject") or {}).items()]
+    matching.sort(key=_event_time, reverse=True)
+    texts = dict.fromkeys(
+        _format_reason(event.get("reason"), event.get("message")) for event in matching
+    )
+    return list(texts)[:_MAX_EVENTS]
 
 
-def _reasons(pod: Object, *, running: bool = True) -> Iterator[str]:
-    """Yield what a pod's status says; without `running` not what its running containers say."""
+def _find_reasons(pod: Object, *, running: bool = True) -> Iterator[str]:
+    """Yield reasons why a pod is not ready; `running` includes containers that run."""
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
-        yield _reason(status.get("reason") or "Failed", status.get("message"))
-    scheduled = _condition(pod, "PodScheduled")
+        yield _format_reason(status.get("reason") or "Failed", status.get("message"))
+    scheduled = _find_condition(pod, "PodScheduled")
     if not is_bound(pod) and scheduled.get("status") == "False":
-        yield "not scheduled, " + _reason(scheduled.get("reason"), scheduled.get("message"))
+        yield "not scheduled, " + _format_reason(scheduled.get("reason"), scheduled.get("message"))
     for container in _containers(pod):
         name = f"container {container['name']}"
         state = container.get("state") or {}
@@ -432,12 +431,13 @@ def _reasons(pod: Object, *, running: bool = True) -> Iterator[str]:
         if is_running and not running:
             continue
         if waiting.get("reason") and waiting["reason"] not in _STARTING:
-            yield f"{name}: {_reason(waiting['reason'], waiting.get('message'))}"
+            yield f"{name}: {_format_reason(waiting['reason'], waiting.get('message'))}"
         if ended and ended.get("exitCode"):
-            yield f"{name}: {_exit(ended)}"
+            yield f"{name}: {_format_exit(ended)}"
         elif before:
             times = container.get("restartCount") or 0
-            yield f"{name}: {_exit(before)}, restarted {times} time{'' if times == 1 else 's'}"
+            restarts = f"restarted {times} time{'' if times == 1 else 's'}"
+            yield f"{name}: {_format_exit(before)}, {restarts}"
         elif is_running and not container.get("ready"):
             yield f"{name}: is running but not ready"
 
@@ -450,28 +450,28 @@ def _containers(pod: Object) -> list[Mapping[str, Any]]:
     ]
 
 
-def _exit(ended: Mapping[str, Any]) -> str:
+def _format_exit(ended: Mapping[str, Any]) -> str:
     reason = f" ({ended['reason']})" if ended.get("reason") else ""
-    return _reason(f"exit code {ended.get('exitCode')}{reason}", ended.get("message"))
+    return _format_reason(f"exit code {ended.get('exitCode')}{reason}", ended.get("message"))
 
 
-def _condition(pod: Object, kind: str) -> Mapping[str, Any]:
+def _find_condition(pod: Object, kind: str) -> Mapping[str, Any]:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
 def _is_true(pod: Object, kind: str) -> bool:
-    return _condition(pod, kind).get("status") == "True"
+    return _find_condition(pod, kind).get("status") == "True"
 
 
-def _reason(reason: Any, message: Any) -> str:
+def _format_reason(reason: Any, message: Any) -> str:
     text = " ".join(str(message or "").split())
-    if len(text) > _MOST_CHARACTERS:
-        text = text[: _MOST_CHARACTERS - 1] + "…"
+    if len(text) > _MAX_CHARACTERS:
+        text = text[: _MAX_CHARACTERS - 1] + "…"
     return ": ".join(filter(None, (str(reason or ""), text)))
 
 
-def _time(event: Object) -> str:
+def _event_time(event: Object) -> str:
     series = event.get("series") or {}
     times = (event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"))
     return str(next(filter(None, times), event["metadata"].get("creationTimestamp") or ""))

@@ -20,12 +20,12 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PATH = "/v1/models"
 
-#: How long a name may stay unknown or an address silent before it counts as out of reach.
+#: How long a name may stay unresolved, or an address silent, before the endpoint is unreachable.
 GRACE_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0
 _RESPONSE_SECONDS = 5.0
 _PROBE_SECONDS = 20.0
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _UNREACHABLE = {
     errno.ENETUNREACH,
     errno.EHOSTUNREACH,
@@ -37,7 +37,7 @@ _CREDENTIALS = (401, 403)
 
 
 class NotReadyError(Exception):
-    """The endpoint is reachable and does not serve; the text says what it does."""
+    """The endpoint is reachable but does not serve; the text says how it responds."""
 
 
 class UnreachableError(Exception):
@@ -47,7 +47,8 @@ class UnreachableError(Exception):
 def probe(url: str) -> None:
     """Send one request to the endpoint.
 
-    Raises NotReadyError where it is reachable and does not serve, else UnreachableError.
+    Raises NotReadyError if it is reachable but does not serve, UnreachableError if it is not
+    reachable.
     """
     # Start-up time: only an update that waits for level Serving needs these.
     import http.client  # noqa: PLC0415
@@ -55,23 +56,23 @@ def probe(url: str) -> None:
     import urllib.error  # noqa: PLC0415
     import urllib.request  # noqa: PLC0415
 
-    # No proxy: its errors look like errors of the endpoint.
+    # No proxy, because its errors would look like errors of the endpoint.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    # The URL is that of the service's own endpoint, never a file's.
+    # The URL is the service's endpoint, never a file.
     request = urllib.request.Request(url + PATH, headers={"Accept": "application/json"})  # noqa: S310
     try:
         with opener.open(request, timeout=_RESPONSE_SECONDS) as answer:
-            body = json.loads(answer.read(_MOST_BYTES))
+            body = json.loads(answer.read(_MAX_BYTES))
     except urllib.error.HTTPError as problem:
-        # An endpoint that asks for credentials is there.
+        # An endpoint that requires credentials serves.
         if problem.code not in _CREDENTIALS:
             raise NotReadyError(f"HTTP status {problem.code}") from None
         return
     except (OSError, http.client.HTTPException) as problem:
-        # A URLError has a reason: nothing was sent.
+        # Errors while connecting are a URLError with a reason.
         reason: Any = getattr(problem, "reason", None)
-        away = (socket.gaierror, ssl.SSLCertVerificationError, TimeoutError)
-        if isinstance(reason, away) or getattr(reason, "errno", None) in _UNREACHABLE:
+        unreachable = (socket.gaierror, ssl.SSLCertVerificationError, TimeoutError)
+        if isinstance(reason, unreachable) or getattr(reason, "errno", None) in _UNREACHABLE:
             raise UnreachableError(str(reason)) from None
         raise NotReadyError(str(reason or f"no response: {problem!r}")) from None
     except ValueError:
@@ -90,26 +91,26 @@ async def wait_until_ready(
 ) -> None:
     """Wait until an endpoint serves.
 
-    Raises UnreachableError where it stays out of reach for `grace` seconds; a name inside of a
-    cluster (`.svc`) is known at once or never. Raises NotReadyError where it is reachable and does
-    not serve within `seconds`.
+    Raises UnreachableError if it cannot be reached for `grace` seconds, or at once for a name
+    inside of a cluster (`.svc`). Raises NotReadyError if it is reachable but does not serve within
+    `seconds`.
     """
-    begun = time.monotonic()
+    started = time.monotonic()
     if (urlsplit(url).hostname or "").endswith(".svc"):
         grace = 0.0
     state: NotReadyError | None = None
     while True:
         try:
-            probed = asyncio.get_running_loop().run_in_executor(THREADS, send, url)
-            await asyncio.wait_for(probed, _PROBE_SECONDS)
+            response = asyncio.get_running_loop().run_in_executor(THREADS, send, url)
+            await asyncio.wait_for(response, _PROBE_SECONDS)
         except NotReadyError as problem:
             state = problem
         except (UnreachableError, asyncio.TimeoutError) as problem:
-            if state is None and time.monotonic() - begun >= min(grace, seconds):
+            if state is None and time.monotonic() - started >= min(grace, seconds):
                 raise UnreachableError(str(problem) or "no response") from None
         else:
             return
-        if time.monotonic() - begun + pause > seconds:
+        if time.monotonic() - started + pause > seconds:
             raise state or UnreachableError("not reachable in time")
         await asyncio.sleep(pause)
 
@@ -120,20 +121,20 @@ def probe_endpoint(
     endpoint: pulumi.Output[str],
     deadline: Callable[[], pulumi.Output[float | None]],
 ) -> None:
-    """Probe the endpoint after all that is awaited, and fail the program if it does not serve.
+    """Probe the endpoint at the end of an update, and fail the program if it does not serve.
 
-    Not in a preview, where files are written, or without Pulumi (the command line, tests with
-    mocks). No resource and no output depends on it. `deadline` gives the update's deadline, known
-    when everything that is awaited is there; None where files are written.
+    It does nothing in previews, if files are written, or if Pulumi does not run the program. No
+    resource or output depends on it. `deadline` returns the update's deadline, known at its end;
+    None if files are written.
     """
     if plan.wait.level is not WaitLevel.SERVING or pulumi.runtime.is_dry_run() or not has_engine():
         return
 
-    async def probed(state: list[Any]) -> bool:
+    async def probe_url(state: list[Any]) -> bool:
         url, end = state
         if end is None:
             return False
-        unchecked = "its address is unknown here"
+        reason = "its address is unknown here"
         try:
             if url:
                 await wait_until_ready(url, max(0.0, end - time.monotonic()))
@@ -144,9 +145,9 @@ def probe_endpoint(
                 f"(wait.timeout): {problem}"
             ) from None
         except UnreachableError as problem:
-            unchecked = f"{url}: {problem}"
-        pulumi.log.info(f"the endpoint was not checked: {unchecked}", component)
+            reason = f"{url}: {problem}"
+        pulumi.log.info(f"the endpoint was not checked: {reason}", component)
         return False
 
-    both: Any = pulumi.Output.all(endpoint, deadline())
-    both.apply(probed)
+    state: Any = pulumi.Output.all(endpoint, deadline())
+    state.apply(probe_url)

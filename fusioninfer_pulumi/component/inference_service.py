@@ -1,4 +1,4 @@
-"""The InferenceService component: validate, plan, render, register."""
+"""The InferenceService component: plans a service and registers its objects."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from fusioninfer_pulumi.component.kubernetes_objects import (
     LeaderWorkerSet,
     LiveObjects,
     PodGroup,
-    before_update,
-    combined,
+    combine,
+    drop_generation,
     latest,
     live_objects,
 )
@@ -39,8 +39,8 @@ from fusioninfer_pulumi.findings import (
     InvalidServiceError,
     Severity,
     drop_ignored,
+    format_with_rule,
     parse_ignored_rules,
-    with_rule,
 )
 from fusioninfer_pulumi.loading.validate import validate_mapping
 from fusioninfer_pulumi.plan.service_objects import render
@@ -60,9 +60,9 @@ if TYPE_CHECKING:
 class InferenceService(pulumi.ComponentResource):
     """A large language model served on Kubernetes.
 
-    Creates PodGroups (if the service is gang-scheduled), LeaderWorkerSets (one for each replica or
-    role), and the objects that route requests to their pods: a Service, or with a router
-    role an endpoint picker, an InferencePool, an HTTPRoute and, on request, a Gateway.
+    Creates PodGroups if the service is gang-scheduled, one LeaderWorkerSet per replica or role, and
+    the objects that route requests to their pods: a Service, or for a service with a router role an
+    endpoint picker, an InferencePool, an HTTPRoute and optionally a Gateway.
     """
 
     name: pulumi.Output[str]
@@ -72,36 +72,36 @@ class InferenceService(pulumi.ComponentResource):
     """Namespace of its objects."""
 
     endpoint: pulumi.Output[str]
-    """URL of the model for clients: with a router the URL of the route's host names and the
-    Gateway's listeners, empty while no address is known; otherwise the URL of the Service."""
+    """URL of the model for clients: of the route through its Gateway, empty while the address is
+    unknown; without a router, of the Service."""
 
     status: pulumi.Output[ServiceStatus]
-    """Conditions and components, as of the last update or refresh."""
+    """Conditions and status of the roles, as of the last update or refresh."""
 
     plan: ServicePlan
     """The plan as plain values: pods, accelerators, gang, names, findings."""
 
     leader_worker_sets: dict[str, LeaderWorkerSet]
-    """The LeaderWorkerSets by Kubernetes name: one for each replica, or for each role."""
+    """The LeaderWorkerSets by Kubernetes name: one per replica, or one per role."""
 
     pod_group: PodGroup | None
-    """The gang's PodGroup, None without a gang or with serving groups: see `pod_groups`."""
+    """The gang's PodGroup. None if there is no gang, or if the service has groups (see
+    `pod_groups`)."""
 
     pod_groups: dict[str, PodGroup]
-    """All PodGroups by Kubernetes name: the gang's, or one for each serving group."""
+    """All PodGroups by Kubernetes name: the gang's, or one per serving group."""
 
     service: KubernetesObject | None
-    """The Service in front of the serving pods, None with an endpoint picker."""
+    """The Service of the serving pods, None if the service has an endpoint picker."""
 
     inference_pool: InferencePool | None
-    """The InferencePool, from whose pods the endpoint picker chooses, None without an endpoint
-    picker."""
+    """The InferencePool, None if the service has no endpoint picker."""
 
     http_route: HTTPRoute | None
-    """The route to the pool or Service, None without a route."""
+    """The route to the pool or Service, None if the service creates none."""
 
     gateway: Gateway | None
-    """The Gateway that belongs to the service, None if the route attaches to existing Gateways."""
+    """The Gateway that the service creates, None if the route attaches to existing Gateways."""
 
     def __init__(
         self,
@@ -112,16 +112,15 @@ class InferenceService(pulumi.ComponentResource):
         """Register the service and its objects.
 
         Args:
-            name: Logical name; also the Kubernetes name where `args` has none.
-            args: The spec, or a mapping of its shape (snake_case or camelCase).
-            opts: Resource options; provider, aliases, transforms, protect and depends_on reach
-                the objects.
+            name: Logical name; also the Kubernetes name if `args` has none.
+            args: The spec, or a mapping with its fields (snake_case or camelCase).
+            opts: Resource options; provider, aliases, transforms, protect and depends_on also
+                apply to the objects.
 
         Raises:
-            InvalidServiceError: The service cannot work; one line per problem, before anything
-                is registered.
+            InvalidServiceError: The service is invalid; nothing has been registered.
         """
-        written, self.plan = _planned(name, args)
+        user_args, self.plan = _validate_and_plan(name, args)
         manifests = render(self.plan)
         services = program_services(opts)
         collisions = services.add(self.plan)
@@ -130,7 +129,7 @@ class InferenceService(pulumi.ComponentResource):
         raise_errors(check_layout_switch(name, self.plan, stack_lws()), name)
         existing = find_stack_lws(name, self.plan)
         raise_errors(check_update(self.plan, manifests, existing), name)
-        super().__init__(TOKEN, name, recorded_inputs(written, self.plan), opts)
+        super().__init__(TOKEN, name, recorded_inputs(user_args, self.plan), opts)
         collected = collect_services.get()
         if collected is not None:
             collected.append((name, self.plan))
@@ -138,10 +137,10 @@ class InferenceService(pulumi.ComponentResource):
             ignored = parse_ignored_rules(self.plan.meta.annotations)
             log_warnings(drop_ignored(self.plan.findings, ignored), self)
             if pulumi.runtime.is_dry_run():
-                before = [lws.engine for lws in (existing or {}).values() if lws.engine]
-                for line in describe_mixed_revisions(Update(before, manifests, self.plan)):
+                old_engines = [lws.engine for lws in (existing or {}).values() if lws.engine]
+                for line in describe_mixed_revisions(Update(old_engines, manifests, self.plan)):
                     pulumi.log.warn(line, self)
-        # Pulumi passes provider, aliases, transforms and protect on to children, not these two.
+        # Children inherit provider, aliases, transforms and protect from Pulumi, but not these two.
         child_options = pulumi.ResourceOptions(
             parent=self,
             depends_on=opts.depends_on if opts else None,
@@ -174,8 +173,8 @@ class InferenceService(pulumi.ComponentResource):
         children = self._children
         self.leader_worker_sets = children.of_type(LeaderWorkerSet)
         self.pod_groups = children.of_type(PodGroup)
-        grouped = self.plan.shape.groups is not None
-        self.pod_group = None if grouped else self.pod_groups.get(self.plan.service)
+        has_groups = self.plan.shape.groups is not None
+        self.pod_group = None if has_groups else self.pod_groups.get(self.plan.service)
         self.inference_pool = next(iter(children.of_type(InferencePool).values()), None)
         self.http_route = next(iter(children.of_type(HTTPRoute).values()), None)
         self.gateway = next(iter(children.of_type(Gateway).values()), None)
@@ -201,13 +200,13 @@ class InferenceService(pulumi.ComponentResource):
             live_gateway = latest(first, states[1].get(name)) or {}
             return endpoint_plan.url_of_gateway(live_gateway.get("status"))
 
-        # The address may have come only while the update waited.
+        # The Gateway may have got its address while the update waited.
         gateways = live_objects(self._children.by_name("Gateway"))
-        return combined([gateways, waited], list).apply(gateway_url)
+        return combine([gateways, waited], list).apply(gateway_url)
 
     def _status(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[ServiceStatus]:
         plan = self.plan
-        # Objects of these kinds have different names.
+        # Names are unique among these kinds.
         objects = {
             name: resource
             for kind in (LeaderWorkerSet, PodGroup, Gateway, InferencePool, HTTPRoute)
@@ -215,27 +214,26 @@ class InferenceService(pulumi.ComponentResource):
         }
         yaml_only = self._children.yaml_only
 
-        async def computed(states: list[LiveObjects]) -> ServiceStatus:
+        async def compute(states: list[LiveObjects]) -> ServiceStatus:
             first, later = states
             live = {name: latest(state, later.get(name)) for name, state in first.items()}
             if pulumi.runtime.is_dry_run():
-                live = {name: before_update(state) for name, state in live.items()}
+                live = {name: drop_generation(state) for name, state in live.items()}
             lws = {name: live[name] for name in self.leader_worker_sets}
             files = bool(await yaml_only.future())
             failures = await find_failed_replicas(self, plan, lws, yaml_only=files)
             return service_status(plan, live, failures)
 
-        return combined([live_objects(objects), waited], list).apply(computed)
+        return combine([live_objects(objects), waited], list).apply(compute)
 
 
 def recorded_inputs(args: InferenceServiceArgs, plan: ServicePlan) -> dict[str, Any]:
-    """Return the inputs that the stack records for a service.
+    """Return the component's inputs in the stack, which policy packs and previews see.
 
-    They are the fields that the user set, by their names in manifests, with the name, namespace,
-    replicas and GPUs that the service gets: what policy packs, `pulumi stack export` and the
-    preview of the component show. They describe the same service as `args`.
+    They are the fields that the user set, by their YAML names, with the resulting name, namespace,
+    replicas and GPUs. They describe the same service as `args`.
     """
-    # Pydantic warns of Outputs in place of strings.
+    # Pydantic would warn about Outputs.
     inputs = args.model_dump(by_alias=True, exclude_unset=True, warnings=False)
     inputs |= {"name": plan.service, "namespace": plan.namespace}
     for role in plan.roles:
@@ -250,8 +248,8 @@ def recorded_inputs(args: InferenceServiceArgs, plan: ServicePlan) -> dict[str, 
 def log_warnings(problems: Iterable[Finding], component: pulumi.Resource) -> None:
     """Log the warnings among findings, and the infos with `--debug`."""
     for finding in problems:
-        # Pulumi writes the severity itself.
-        text = with_rule(finding).removeprefix(f"{finding.severity.value}: ")
+        # Pulumi prints the severity.
+        text = format_with_rule(finding).removeprefix(f"{finding.severity.value}: ")
         if finding.severity is Severity.WARNING:
             pulumi.log.warn(text, component)
         elif finding.severity is Severity.INFO:
@@ -265,7 +263,7 @@ def raise_errors(problems: Iterable[Finding], title: str) -> None:
         raise InvalidServiceError(errors, title)
 
 
-def _planned(
+def _validate_and_plan(
     name: str, args: InferenceServiceArgs | Mapping[str, Any]
 ) -> tuple[InferenceServiceArgs, ServicePlan]:
     if isinstance(args, InferenceServiceArgs):
@@ -274,10 +272,10 @@ def _planned(
         return args, plan
     if not isinstance(args, Mapping):
         raise TypeError(
-            f"{name}: args must be InferenceServiceArgs or a mapping of its shape, "
+            f"{name}: args must be InferenceServiceArgs or a mapping with its fields, "
             f"got {type(args).__name__}"
         )
     document = validate_mapping(args, name)
     raise_errors(document.findings, name)
-    assert document.args is not None, "a document without errors has a service"
-    return _planned(name, document.args)
+    assert document.args is not None, "a document without errors has args"
+    return _validate_and_plan(name, document.args)

@@ -1,7 +1,7 @@
-"""Typed Kubernetes resources that show their live status, and outputs of what they show.
+"""Typed Kubernetes resources with their live status, and Outputs of several of them.
 
-`pulumi_kubernetes.apiextensions.CustomResource` exposes no status in Python (pulumi-kubernetes
-#1836); a resource does when `status` is among the properties that it registers.
+`pulumi_kubernetes.apiextensions.CustomResource` has no status in Python (pulumi-kubernetes#1836).
+These resources have one, because they register a property `status`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from fusioninfer_pulumi.component.pulumi_sdk import HeldResource
 T = TypeVar("T")
 #: `metadata` and `status` of objects, by name.
 LiveObjects = dict[str, dict[str, Any]]
-#: Pulumi type token of the component; a change of it would replace every user's service.
+#: Pulumi type token of the component. Changing it would replace every user's service.
 TOKEN = "fusioninfer:index:InferenceService"  # noqa: S105  # a type token is no password
 
 
 @functools.cache
 def _provider_options() -> pulumi.ResourceOptions:
-    """Return the default provider of the installed pulumi-kubernetes, as for its own resources."""
+    """Return options with the installed version of pulumi-kubernetes, as its own resources have."""
     import importlib.metadata  # noqa: PLC0415  # start-up time: only a registration needs it
 
     return pulumi.ResourceOptions(version=importlib.metadata.version("pulumi-kubernetes"))
@@ -47,7 +47,7 @@ class KubernetesObject(HeldResource):
         manifest: Mapping[str, Any],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """Register an object."""
+        """Register an object from its manifest."""
         group_version = str(manifest["apiVersion"])
         group = group_version if "/" in group_version else f"core/{group_version}"
         super().__init__(
@@ -61,7 +61,7 @@ class KubernetesObject(HeldResource):
 class LeaderWorkerSet(KubernetesObject):
     """A LeaderWorkerSet (leaderworkerset.x-k8s.io/v1)."""
 
-    #: Fields of a live object that LeaderWorkerSet's webhook does not let change.
+    #: Fields that LeaderWorkerSet's webhook does not allow to change.
     IMMUTABLE: ClassVar[list[str]] = ["spec.leaderWorkerTemplate.subGroupPolicy"]
 
 
@@ -82,11 +82,7 @@ class Gateway(KubernetesObject):
 
 
 def live_objects(objects: Mapping[str, KubernetesObject]) -> pulumi.Output[LiveObjects]:
-    """`metadata` and `status` of objects by name: known when all are, secret when one is.
-
-    As `pulumi.Output.all` would, which makes an Output of every structure inside of every value:
-    for the metadata and status of 1,000 objects that takes as long as registering them.
-    """
+    """Return an Output of `metadata` and `status` of objects, by name."""
     outputs = [
         output for resource in objects.values() for output in (resource.metadata, resource.status)
     ]
@@ -97,16 +93,17 @@ def live_objects(objects: Mapping[str, KubernetesObject]) -> pulumi.Output[LiveO
             for at, name in enumerate(objects)
         }
 
-    return combined(outputs, states)
+    return combine(outputs, states)
 
 
-def combined(
+def combine(
     outputs: Sequence[pulumi.Output[Any]], make: Callable[[list[Any]], T]
 ) -> pulumi.Output[T]:
-    """One Output of several, without an Output for each part of their values.
+    """Combine several Outputs to one, with `make` applied to their values, known or not.
 
-    `make` gets their values, which may be unknown. The result is known when all are, secret when
-    one is.
+    The result is known if all are, and secret if any is. `pulumi.Output.all` would make an Output
+    for each structure inside of the values, which for the metadata and status of 1,000 objects
+    takes as long as registering them.
     """
 
     async def resources() -> set[pulumi.Resource]:
@@ -125,7 +122,7 @@ def combined(
 
 
 class _Later(Awaitable[T]):
-    """A coroutine that is created when it is awaited: a program that fails awaits none."""
+    """Creates a coroutine only when it is awaited, because a failing program awaits none."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._make = make
@@ -135,10 +132,9 @@ class _Later(Awaitable[T]):
 
 
 def latest(*several: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the latest of several live states of one object.
+    """Return the state with the highest resource version among states of one object.
 
-    A resource that did not change keeps the state of its creation; the version of an object grows
-    with every write.
+    The state of a resource in the stack may be older than what the update has read.
     """
 
     def version(state: Mapping[str, Any]) -> int:
@@ -149,11 +145,10 @@ def latest(*several: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return max(states, key=version) if states else None
 
 
-def before_update(state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return a live object without its generation, as a preview needs it.
+def drop_generation(state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a live object without its generation, for previews.
 
-    The API server's dry run counts a change as a new generation; the status is that of the running
-    object and cannot speak of it yet.
+    A dry run increments the generation of a changed object, so its status would look outdated.
     """
     if not state or "generation" not in (state.get("metadata") or {}):
         return state

@@ -1,7 +1,7 @@
-"""The only module that depends on internals of Pulumi's SDK, and how a program runs.
+"""The only module that depends on internals of Pulumi's SDK.
 
-Programs run by Pulumi, under mocks, by the command line, or to write files.
-`tests/component/test_sdk.py` is the contract: what fails there has changed in the SDK.
+`tests/component/test_sdk.py` fails if those internals change. The module also tells how a program
+runs: by Pulumi, under mocks, by the command line, or to write files.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 _RENDER_OPTION = "renderYamlToDirectory"
 _READ_STACK = "pulumi:pulumi:readStackResourceOutputs"
-#: Key that marks secrets, assets and references among mappings.
+#: Key by which Pulumi marks mappings that stand for secrets, assets or references.
 SIGNATURE = "4dabf18193072939515e22adb298388d"
 
 
-#: Components append their names and plans to it if it is a list: the command line runs the program.
+#: A list if the command line runs the program: components append their names and plans.
 collect_services: ContextVar[list[tuple[str, ServicePlan]] | None] = ContextVar(
     "collect_services", default=None
 )
 
 
 def running_stack() -> Any:
-    """Return an object that lives as long as the run of a program; None outside of programs."""
-    # Components that the plugin creates for programs in other languages have no root stack.
+    """Return an object that lives as long as a program runs; None outside of programs."""
+    # Programs in other languages have no root stack in the plugin.
     return pulumi.runtime.get_root_resource() or settings.get_monitor()
 
 
 def has_engine() -> bool:
-    """Return whether Pulumi runs the program: not the command line, and not a test with mocks."""
+    """Return whether Pulumi runs the program, not the command line or a test with mocks."""
     return collect_services.get() is None and not isinstance(settings.get_monitor(), MockMonitor)
 
 
 def runs_program() -> bool:
-    """Return whether a whole program runs, by Pulumi or by the command line: no test with mocks."""
+    """Return whether Pulumi or the command line runs a program, not a test with mocks."""
     return collect_services.get() is not None or has_engine()
 
 
@@ -53,53 +53,53 @@ def provider_of(resource: pulumi.Resource) -> pulumi.ProviderResource | None:
 def renders_yaml(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
     """Return whether a component's objects are only written to files (`renderYamlToDirectory`).
 
-    A plain value with the default provider and on the command line; an Output, which is always
-    known, with an explicit provider, whose arguments are not known before.
+    It is an Output (which is always known) for an explicit provider, because Pulumi must be asked
+    for the provider's arguments.
     """
     if collect_services.get() is not None:
         return True
     provider = provider_of(component)
     if provider is None:
         return bool(pulumi.Config("kubernetes").get(_RENDER_OPTION))
-    return pulumi.Output.from_input(_renders(provider))
+    return pulumi.Output.from_input(_has_render_option(provider))
 
 
-async def _renders(provider: pulumi.ProviderResource) -> bool:
+async def _has_render_option(provider: pulumi.ProviderResource) -> bool:
     return bool((await provider_state(provider)).get(_RENDER_OPTION))
 
 
 async def provider_state(provider: pulumi.ProviderResource) -> Mapping[str, Any]:
-    """Return the arguments of a provider; in Python they are not outputs, so Pulumi is queried."""
+    """Ask Pulumi for the arguments of a provider, which are not attributes in Python."""
     query = {"urn": await provider.urn.future()}
     answer = await pulumi.runtime.invoke_async("pulumi:pulumi:getResource", query)
     return (answer or {}).get("state") or {}
 
 
 class HeldResource(pulumi.CustomResource):
-    """A resource that lets others wait for more than its registration.
+    """A resource whose dependents can be made to wait longer than for its registration.
 
-    The SDK awaits the `urn` of what a resource depends on before it registers the resource.
+    The SDK awaits the `urn` of a resource's dependencies before it registers the resource.
     """
 
     _held_until: pulumi.Output[Any] | None = None
 
     @property
     def urn(self) -> pulumi.Output[str]:
-        """Pulumi's name of the resource; what depends on it waits until it is known."""
+        """Pulumi's name of the resource, known when its dependents may be registered."""
         urn = super().urn
-        until = self._held_until
-        return urn if until is None else until.apply(lambda _: urn)
+        condition = self._held_until
+        return urn if condition is None else condition.apply(lambda _: urn)
 
-    def hold(self, until: pulumi.Output[Any]) -> None:
-        """Let what depends on this resource wait for `until`, too."""
-        self._held_until = until
+    def hold(self, condition: pulumi.Output[Any]) -> None:
+        """Make dependents of this resource wait until `condition` is known, too."""
+        self._held_until = condition
 
 
 def stack_resources() -> Mapping[str, Any] | None:
-    """Return the resources of the stack's state by URN, as Pulumi has them.
+    """Return the resources of the stack's state by URN, as protobuf values; None on any error.
 
-    Not read with the SDK's `invoke`, which would let the whole program fail where there is no
-    answer, and read the whole state into Python.
+    The SDK's `invoke` would let the whole program fail on an error, and convert the whole state to
+    Python values.
     """
     stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     request = resource_pb2.ResourceInvokeRequest(tok=_READ_STACK)
@@ -116,7 +116,7 @@ def stack_resources() -> Mapping[str, Any] | None:
 
 
 def read_value(value: Any, *path: str) -> Any:
-    """Return a part of a value of the state, secret or not; None where there is none."""
+    """Return a nested value of the state as a Python value, secret or not; None if missing."""
     part = value_at(value, *path)
     if part is None:
         return None
@@ -128,15 +128,15 @@ def read_value(value: Any, *path: str) -> Any:
 
 
 def value_at(value: Any, *path: str) -> Any:
-    """Return a part of a value of the state in Pulumi's own form; None where there is none."""
+    """Return a nested value of the state as a protobuf value; None if missing."""
     for key in path:
-        fields = _plain(value).struct_value.fields
+        fields = _unwrap(value).struct_value.fields
         if key not in fields:
             return None
         value = fields[key]
-    return _plain(value)
+    return _unwrap(value)
 
 
-def _plain(value: Any) -> Any:
+def _unwrap(value: Any) -> Any:
     fields = value.struct_value.fields
     return fields["value"] if SIGNATURE in fields and "value" in fields else value

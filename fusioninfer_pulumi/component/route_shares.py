@@ -1,8 +1,8 @@
-"""Waits for the services that a route gives a larger share of its requests.
+"""Finds the services that a route sends more requests to, and whether they are available.
 
-Gateways answer requests to a pool without ready pods with errors. The HTTPRoute with a larger share
-is therefore registered when the service that gets it is available. Pulumi deletes after all
-updates, so a share is removed before its service is deleted.
+A gateway returns errors if a pool has no ready pods. So an HTTPRoute with a larger share for a
+service is registered only when the service is available. Pulumi deletes objects after all updates,
+so a share is removed before its service is deleted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.component.cluster_access import Cluster
-from fusioninfer_pulumi.component.status import observed
+from fusioninfer_pulumi.component.status import current_status
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -26,17 +26,18 @@ def find_growing_shares(plan: ServicePlan, before: Mapping[str, float] | None) -
     """Return the services whose share of the route's requests grows.
 
     `before` has the percentage of each pool in the stack's state, None if the state has no route.
-    The service itself counts only where its route gave it less: nothing reaches a new one sooner.
+    The service itself counts only if its route sent it a smaller share before, because a new
+    service gets no requests without the route.
     """
     route = plan.routing.route if plan.routing is not None else None
     if route is None:
         return []
-    own = object_names.inference_pool(plan.service)
+    own_pool = object_names.inference_pool(plan.service)
     before = before or {}
-    pools = {own: plan.service} if own in before else {}
+    pools = {own_pool: plan.service} if own_pool in before else {}
     if route.splits:
         pools |= {object_names.inference_pool(service): service for service in split_services(plan)}
-    shares = dict(route.split) if route.splits else {own: 100}
+    shares = dict(route.split) if route.splits else {own_pool: 100}
     return [service for pool, service in pools.items() if shares[pool] > before.get(pool, 0)]
 
 
@@ -47,22 +48,22 @@ def split_services(plan: ServicePlan) -> list[str]:
 
 
 async def read_unavailable(cluster: Cluster, service: str) -> str | None:
-    """Return why a service does not serve yet, None if it does.
+    """Return why a service is not available, None if it is.
 
-    Each role that has LeaderWorkerSets needs a ready replica, and the endpoint picker must be
-    available. Raises UnreadableError where the cluster cannot be read.
+    It is available if its endpoint picker is, and if each role with LeaderWorkerSets has a ready
+    replica. Raises UnreadableError if the cluster cannot be read.
     """
     lws = await cluster.read_objects(service, LWS)
     pickers = await cluster.read_objects(service, ("apps/v1", "Deployment"))
     missing = find_unavailable(lws.values(), pickers.values())
-    # KEDA starts pods for the requests that the endpoint picker holds.
+    # KEDA starts pods for the requests that the endpoint picker queues.
     if missing == _NO_REPLICA and lws and await cluster.read_objects(service, _SCALED_OBJECT):
         return None
     return missing
 
 
 def find_unavailable(lws: Iterable[Manifest], pickers: Iterable[Manifest]) -> str | None:
-    """Return what a service lacks to serve, None if it lacks nothing."""
+    """Return what keeps a service from being available, None if nothing does."""
     pickers = list(pickers)
     if not any((picker.get("status") or {}).get("availableReplicas") for picker in pickers):
         return "its endpoint picker is not available"
@@ -70,7 +71,7 @@ def find_unavailable(lws: Iterable[Manifest], pickers: Iterable[Manifest]) -> st
     for item in lws:
         role = item["metadata"]["labels"].get(labels.ROLE_NAME, "")
         if item["spec"].get("replicas") != 0:
-            is_ready = bool(observed(item).get("readyReplicas"))
+            is_ready = bool(current_status(item).get("readyReplicas"))
             ready[role] = ready.get(role, False) or is_ready
     if not ready:
         return _NO_REPLICA

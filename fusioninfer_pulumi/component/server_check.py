@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
-#: How long a preview waits for all answers of a service.
+#: Timeout of all checks of a service in a preview.
 _SECONDS = 10.0
 
 
@@ -32,21 +32,21 @@ def check_on_server(
     yaml_only: pulumi.Output[bool],
     log: Callable[[list[Finding], pulumi.Resource], None],
 ) -> None:
-    """Fail a preview if the API server rejects the service; log other findings with `log`.
+    """Fail a preview if the API server rejects the service; pass other findings to `log`.
 
-    Only a preview of the Pulumi engine whose cluster can be read is checked. A problem with the
-    check itself is logged with `--debug`.
+    Runs only in previews by Pulumi. If the cluster cannot be read, the reason is logged with
+    `--debug`.
     """
     if not (pulumi.runtime.is_dry_run() and has_engine()):
         return
 
-    async def checked(files: bool) -> bool:  # noqa: FBT001  # the value of an Output
+    async def check(files: bool) -> bool:  # noqa: FBT001  # the value of an Output
         if files or not await has_known_cluster(component):
             return False
         cluster = Cluster(component, plan.namespace)
         try:
             problems = await cluster.read(_findings, plan, seconds=_SECONDS + 1)
-        except Exception as problem:  # noqa: BLE001  # the provider reports what is unreachable
+        except Exception as problem:  # noqa: BLE001  # the provider reports unreachable clusters
             text = f"the API server was not queried: {describe_read_error(problem)}"
             pulumi.log.debug(text, component)
             return False
@@ -57,8 +57,8 @@ def check_on_server(
             raise pulumi.RunError(lines)
         return True
 
-    known: Any = yaml_only
-    known.apply(checked)
+    output: Any = yaml_only
+    output.apply(check)
 
 
 def _findings(
@@ -68,15 +68,14 @@ def _findings(
 
     started = time.monotonic()
     api = client.KubernetesApi(kubeconfig, context)
-    placed = plan.in_namespace(namespace) if is_output(plan.namespace) else plan
-    (over_quota,) = cluster_checks.check_quotas(api, [placed])
-    (of_backend,) = cluster_checks.check_gang_backends(api, [plan])
-    # All of it shares the time of a preview.
-    left = max(1.0, _SECONDS - (time.monotonic() - started))
+    with_namespace = plan.in_namespace(namespace) if is_output(plan.namespace) else plan
+    (quota_findings,) = cluster_checks.check_quotas(api, [with_namespace])
+    (backend_findings,) = cluster_checks.check_gang_backends(api, [plan])
+    remaining = max(1.0, _SECONDS - (time.monotonic() - started))
     (service_findings,) = server_dry_run.check_on_api_server(
-        api, [plan], seconds=left, namespace=namespace
+        api, [plan], seconds=remaining, namespace=namespace
     )
-    # A preview without a reachable API server is no problem of the service.
+    # Dry runs that were not possible say nothing about the service.
     not_asked = server_dry_run.API_SERVER_NOT_ASKED.id
-    findings = (*of_backend, *service_findings, *over_quota)
+    findings = (*backend_findings, *service_findings, *quota_findings)
     return [finding for finding in findings if finding.rule != not_asked]

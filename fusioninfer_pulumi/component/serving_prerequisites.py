@@ -1,4 +1,4 @@
-"""The ServingPrerequisites component: fails a preview for what the cluster lacks."""
+"""The ServingPrerequisites component: fails a preview if the cluster lacks prerequisites."""
 
 from __future__ import annotations
 
@@ -27,46 +27,47 @@ from fusioninfer_pulumi.kube.supported_products import (
 )
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
-#: Pulumi type token; a change of it would replace every user's component.
+#: Pulumi type token. Changing it would replace every user's component.
 TOKEN = "fusioninfer:index:ServingPrerequisites"  # noqa: S105  # a type token is no password
 
 
 @dataclass(frozen=True)
 class ServingPrerequisitesArgs:
-    """What is checked, and how the cluster is read."""
+    """The services whose prerequisites are checked, and the cluster."""
 
     services: Sequence[InferenceServiceArgs | ServicePlan | InferenceService]
-    """The services that the cluster shall run: their specs, or in Python plans or components."""
+    """The services to run in the cluster: their specs; in Python also plans or components."""
 
     kubeconfig: pulumi.Input[str] | None = None
-    """Path or text of the cluster's kubeconfig; may be an Output. By default that of the stack's
-    config (`kubernetes:kubeconfig`), else the one that kubectl would use. With an explicit provider
-    and no context there is no default, because its cluster may be another one."""
+    """Path or content of the cluster's kubeconfig; may be an Output. Default:
+    `kubernetes:kubeconfig` of the stack's config, else kubectl's. With an explicit provider, set
+    this or `context`, because the provider's cluster is not known here."""
 
     context: str | None = None
-    """Its context, by default `kubernetes:context` of the stack's config, else the current one."""
+    """Context of the kubeconfig. Default: `kubernetes:context` of the stack's config, else the
+    current context."""
 
     lws_namespace: str = LEADER_WORKER_SET.namespace
-    """Namespace of LeaderWorkerSet's manager, by default `lws-system`."""
+    """Namespace of LeaderWorkerSet's manager; `lws-system` by default."""
 
     volcano_namespace: str = VOLCANO.namespace
-    """Namespace of Volcano's scheduler, by default `volcano-system`."""
+    """Namespace of Volcano's scheduler; `volcano-system` by default."""
 
     kueue_namespace: str = KUEUE.namespace
-    """Namespace of Kueue's manager, by default `kueue-system`."""
+    """Namespace of Kueue's manager; `kueue-system` by default."""
 
 
 class ServingPrerequisites(pulumi.ComponentResource):
-    """Checks that a cluster has what services need, and fails with what to install.
+    """Checks a cluster for the prerequisites of services; the error says what to install.
 
-    Where the cluster cannot be read, it says that it did not check, and nothing fails.
+    If the cluster cannot be read, it only logs a warning.
     """
 
     checked: pulumi.Output[bool]
     """Whether the cluster could be read."""
 
     releases: pulumi.Output[dict[str, str]]
-    """Releases that were found, by product."""
+    """Installed releases by product."""
 
     def __init__(
         self,
@@ -74,28 +75,28 @@ class ServingPrerequisites(pulumi.ComponentResource):
         args: ServingPrerequisitesArgs | Mapping[str, Any],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """Reads the cluster, at preview and at update; creates nothing.
+        """Check the cluster in previews and updates; it creates nothing.
 
         Args:
             name: Logical name.
-            args: What is checked, or a mapping of its shape.
+            args: The arguments, or a mapping with their fields.
             opts: Resource options.
 
         Raises:
-            InvalidServiceError: The cluster lacks something; one line per problem.
+            InvalidServiceError: The cluster lacks prerequisites; it has a finding for each.
         """
         self._args = ServingPrerequisitesArgs(**args) if isinstance(args, Mapping) else args
         super().__init__(TOKEN, name, None, opts)
         self._name = name
         plans = map(_plan, self._args.services)
-        # The component of an invalid service reports its errors.
+        # An invalid service's own component reports its errors.
         self._plans = [plan for plan in plans if not errors(plan.findings)]
-        releases = self._checked_releases()
+        releases = self._check_cluster()
         self.checked = releases.apply(lambda known: known is not None)
         self.releases = releases.apply(lambda known: known or {})
         self.register_outputs({"checked": self.checked, "releases": self.releases})
 
-    def _checked_releases(self) -> pulumi.Output[dict[str, str] | None]:
+    def _check_cluster(self) -> pulumi.Output[dict[str, str] | None]:
         kubeconfig: Any = self._args.kubeconfig
         settings = pulumi.Config("kubernetes")
         context = self._args.context or settings.get("context")
@@ -105,17 +106,17 @@ class ServingPrerequisites(pulumi.ComponentResource):
             releases = kubeconfig.apply(
                 lambda text: self._check(text, context), run_with_unknowns=True
             )
-            # Releases contain nothing of the kubeconfig, so they are no secret.
+            # Releases are not secret, although the kubeconfig is.
             return pulumi.Output.unsecret(releases)
-        named = kubeconfig is not None or self._args.context is not None
+        is_explicit = kubeconfig is not None or self._args.context is not None
         kubeconfig = kubeconfig or settings.get("kubeconfig")
-        if not named and provider_of(self):
+        if not is_explicit and provider_of(self):
             self._warn("the provider's cluster is not known here; pass its kubeconfig or context")
             return pulumi.Output.from_input(None)
         return pulumi.Output.from_input(self._check(kubeconfig, context))
 
     def _check(self, kubeconfig: Any, context: str | None) -> dict[str, str] | None:
-        """Return the releases of the cluster after the check; None where it cannot be read."""
+        """Check the cluster and return its releases; None if it cannot be read."""
         if kubeconfig is not None and not isinstance(kubeconfig, str):
             self._warn("its kubeconfig is not known before the update")
             return None

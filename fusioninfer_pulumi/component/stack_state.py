@@ -1,4 +1,4 @@
-"""LeaderWorkerSets in the stack's state, as the last update left them."""
+"""The stack's state as the last update left it: LeaderWorkerSets, routes, outputs of components."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from fusioninfer_pulumi.component.pulumi_sdk import (
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.mixed_revisions import read_engines
-from fusioninfer_pulumi.rollout.stack_lws import StackLws, StackTemplate, layout_of
+from fusioninfer_pulumi.rollout.stack_lws import StackLws, StackTemplate, read_layout
 from fusioninfer_pulumi.rollout.state_machine import Version
 from fusioninfer_pulumi.routing.http_route import compute_pool_shares
 from fusioninfer_pulumi.topology.gang import read_gang_reference
 
-#: Output of the component in which an update notes what it has seen.
+#: Output of the component with the live state at the end of an update (`Observed`).
 OBSERVED = "observed"
-#: Makes the provider take over objects that the state does not have.
+#: Makes the provider adopt existing objects that are not in the state.
 _UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
 _UPSERT_OPTION = "upsertExistingObjects"
 _PODS = ("leader", "worker")
@@ -37,13 +37,13 @@ _PODS = ("leader", "worker")
 
 @dataclass(frozen=True)
 class Observed:
-    """What the last update that succeeded has seen of a service, from the component's outputs.
+    """Live state of a service at the end of its last successful update, a component output.
 
     Attributes:
         objects: `metadata` and `status` of live objects, by name.
-        served: What was available, by name: the revision of a LeaderWorkerSet, the minimum of a
-            PodGroup. None where an older version of this library made the update, which did not
-            return before all of them were.
+        served: Revision of each LeaderWorkerSet that became available, and minimum of each
+            PodGroup that was scheduled, by name. None if an older version of this library made the
+            update, which ended only when all were available.
     """
 
     objects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -52,26 +52,27 @@ class Observed:
 
 @dataclass(frozen=True)
 class StackState:
-    """What the stack's state has of all services.
+    """The stack's state of all services.
 
     Attributes:
-        components: What was seen of each component, by logical name.
-        shares: Percentage of the requests that an HTTPRoute gives each pool, by its logical name.
-        made: Logical names of the components that the program has created so far.
+        lws: The LeaderWorkerSets.
+        components: Outputs of the components by logical name.
+        shares: Percentage of each pool in each HTTPRoute, by the route's logical name.
+        created: Logical names of the components that the program has created so far.
     """
 
     lws: tuple[StackLws, ...]
     components: Mapping[str, Observed]
     shares: Mapping[str, Mapping[str, float]]
-    made: set[str] = field(default_factory=set)
+    created: set[str] = field(default_factory=set)
 
 
-# Keyed by the stack, so that nothing outlives it.
+# Keyed by the stack, so that entries are dropped with it.
 _stacks: WeakKeyDictionary[Any, StackState | None] = WeakKeyDictionary()
 
 
 def read_stack_state() -> StackState | None:
-    """Return the stack as the last update left it; None where Pulumi does not answer."""
+    """Read the stack's state from Pulumi; None if Pulumi does not return it."""
     resources = stack_resources()
     if resources is None:
         return None
@@ -90,54 +91,54 @@ def read_stack_state() -> StackState | None:
 
 
 def stack_lws() -> tuple[StackLws, ...] | None:
-    """LeaderWorkerSets of all services in the stack's state.
+    """Return the LeaderWorkerSets of all services in the stack's state.
 
-    None where it cannot be read: under mocks, on the command line, without an answer of Pulumi.
+    None if the state cannot be read, for example under mocks or on the command line.
     """
     stack = _stack()
     return None if stack is None else stack.lws
 
 
 def stack_shares(route: str) -> Mapping[str, float] | None:
-    """Return the percentage of each pool in an HTTPRoute of the stack's state.
+    """Return the percentage of each pool in an HTTPRoute, by the route's logical name.
 
-    `route` is its logical name. None if the state has no such route, or cannot be read.
+    None if the stack's state has no such route, or cannot be read.
     """
     stack = _stack()
     return None if stack is None else stack.shares.get(route)
 
 
 def read_observed(name: str) -> Observed:
-    """Describe what the last update has seen of the service of a component, by its logical name.
+    """Return the output of the last update of a component, by the component's logical name.
 
-    Of a component that the state does not have by that name, as after a rename, nothing is known.
+    It is empty if the state has no component of that name, for example after a rename.
     """
     stack = _stack()
     return (stack.components.get(name) if stack else None) or Observed(served=None)
 
 
 def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
-    """Return a service's LeaderWorkerSets in the stack's state, by the Kubernetes names they get.
+    """Return a service's LeaderWorkerSets in the stack's state, by their planned Kubernetes names.
 
-    Each is found by its logical name; by its Kubernetes name only where the component was renamed
-    (an alias) or the LeaderWorkerSet moved into it, not where it belongs to another component of
-    this program: a service of the same name in another cluster. None where the state cannot be
+    They are found by logical name, or by Kubernetes name after the component was renamed (alias) or
+    the LeaderWorkerSet moved into it. A LeaderWorkerSet of another component of this program, such
+    as a service of the same name in another cluster, is not returned. None if the state cannot be
     read.
     """
     stack = _stack()
     if stack is None:
         return None
-    stack.made.add(name)
+    stack.created.add(name)
     logical: dict[str, list[StackLws]] = {}
     known: dict[str, list[StackLws]] = {}
     for state_lws in stack.lws:
         component = state_lws.component
-        # As far as is known, it belongs to another component of this program.
-        is_foreign = component not in ("", name) and (
-            component in stack.made or {component, name} <= stack.components.keys()
+        # Components that the program creates later are unknown, unless the state has them.
+        has_other_component = component not in ("", name) and (
+            component in stack.created or {component, name} <= stack.components.keys()
         )
         logical.setdefault(state_lws.logical, []).append(state_lws)
-        if state_lws.service in ("", plan.service) and not is_foreign:
+        if state_lws.service in ("", plan.service) and not has_other_component:
             known.setdefault(state_lws.name, []).append(state_lws)
     existing = {}
     for planned in (planned_lws.name for role in plan.roles for planned_lws in role.lws):
@@ -145,7 +146,7 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
         moved = known.get(planned, [])
         # The same logical name may stand below several parents.
         same_place, moved = (
-            [lws for lws in several if lws.is_at(planned, plan.namespace)]
+            [lws for lws in several if lws.has_name(planned, plan.namespace)]
             for several in (same_logical, moved)
         )
         lws = next(iter([*same_place, *same_logical, *moved]), None)
@@ -164,7 +165,7 @@ def _stack() -> StackState | None:
 
 
 def is_taking_over() -> bool:
-    """Return whether this update takes over objects that the state does not have."""
+    """Return whether this update adopts existing objects that are not in the state."""
     options = (os.environ.get(_UPSERT), pulumi.Config("kubernetes").get(_UPSERT_OPTION))
     return any((option or "").lower() not in ("", "0", "false") for option in options)
 
@@ -181,7 +182,7 @@ def _lws(logical: str, resource: Any) -> StackLws:
         name,
         str(metadata.get("namespace") or ""),
         str(lws_labels.get(labels.SERVICE) or ""),
-        layout_of(lws_labels),
+        read_layout(lws_labels),
         str(lws_labels.get(labels.REVISION) or ""),
         _template(resource),
         read_version(metadata),
@@ -195,14 +196,14 @@ def _observed(component: Any) -> Observed:
     observed = read_value(component, "outputs", OBSERVED)
     if isinstance(observed, Mapping):
         return Observed(observed.get("objects") or {}, observed.get("served") or {})
-    # Outputs are noted at the end of an update that succeeds.
+    # Outputs are registered at the end of a successful update.
     finished = value_at(component, "outputs", "name") is not None
     return Observed(served=None if finished else {})
 
 
 def _template(resource: Any) -> StackTemplate | None:
     template = ("outputs", "spec", "leaderWorkerTemplate")
-    # Pod templates are large: only the fields that are needed are converted to Python.
+    # Pod templates are large, so only a few fields are converted to Python.
     if value_at(resource, *template, "workerTemplate") is None:
         return None
     annotations = read_value(resource, *template, "workerTemplate", "metadata", "annotations")
@@ -218,10 +219,10 @@ def _template(resource: Any) -> StackTemplate | None:
 
 
 def read_version(metadata: Mapping[str, Any]) -> Version:
-    """Uid and generation of a live object."""
+    """Return UID and generation of a live object."""
     return str(metadata.get("uid") or ""), int(metadata.get("generation") or 0)
 
 
 def _count(number: Any) -> int:
-    """Return a number of the state; 1, the default of both fields, where there is none."""
+    """Return a number of the state, by default 1 as for `size` and `replicas`."""
     return int(number) if isinstance(number, (int, float)) else 1

@@ -1,4 +1,4 @@
-"""The status of a service from its live objects, and what an update still waits for."""
+"""Computes the status of a service from its live objects, and what an update still waits for."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 Live = Mapping[str, Any]
 Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
 
-#: Failures that a message names; the others are counted.
-_NAMED = 5
+#: Maximum number of failures in a message; it only counts the others.
+_MAX_FAILURES = 5
 
 
 class Condition(TypedDict):
-    """One statement about the service as a whole."""
+    """A condition of the whole service."""
 
     type: Literal["Initialized", "Active", "Failed"]
     status: Literal["True", "False", "Unknown"]
@@ -41,13 +41,13 @@ class ComponentStatus(TypedDict):
 
 
 class GroupStatus(TypedDict):
-    """The state of one serving group: a copy of the whole topology."""
+    """The state of one serving group."""
 
     active: bool
-    """Whether it can serve: a replica of each role that it needs is ready."""
+    """Whether the group can serve: each required role has a ready replica."""
 
     message: str
-    """Why its gang is not scheduled, otherwise how many replicas are ready."""
+    """Why the gang is not scheduled, or how many replicas are ready."""
 
     components: dict[str, ComponentStatus]
 
@@ -61,7 +61,7 @@ class ServiceStatus(_Service, total=False):
     """The state of a service, as of the last update or refresh."""
 
     groups: dict[str, GroupStatus]
-    """The serving groups by index, only where the service has groups."""
+    """The serving groups by index, only if the service has groups."""
 
 
 def service_status(
@@ -74,17 +74,17 @@ def service_status(
     Args:
         plan: The service.
         live: Its LeaderWorkerSets, PodGroups, Gateway, pool and route (`metadata` and `status`) by
-            name; None or absent for one that does not exist or was not read.
-        failures: Why a LeaderWorkerSet failed, by name, where that is known.
+            name; None or missing for an object that does not exist or was not read.
+        failures: Why LeaderWorkerSets failed, by name, if known.
 
     Returns:
         The status of every role and the conditions Initialized, Active and Failed.
     """
     failures = failures or {}
-    groups = _groups(plan, live, failures)
+    groups = _group_statuses(plan, live, failures)
     messages = (explain_blocked_gang(live.get(gang.pod_group)) for gang in plan.gangs)
     blocked = next(filter(None, messages), None)
-    components = {role.name: _component(role, live, failures, blocked) for role in plan.roles}
+    components = {role.name: _role_status(role, live, failures, blocked) for role in plan.roles}
     initialized = ("True", "InferenceServiceProcessing", "all objects exist")
     if not plan.total_pods:
         active = ("False", "Parked", "every role is scaled to zero")
@@ -94,13 +94,14 @@ def service_status(
         if groups:
             serves = any(group["active"] for group in groups.values())
         else:
-            serves = _serves(plan, components)
-        active = _active(components, blocked, find_rejection(plan, live), serves=serves)
+            serves = _can_serve(plan, components)
+        rejection = find_rejection(plan, live)
+        active = _active_condition(components, blocked, rejection, serves=serves)
     status: ServiceStatus = {
         "conditions": [
-            _condition("Initialized", *initialized),
-            _condition("Active", *active),
-            _condition("Failed", *_failed(plan, failures)),
+            _make_condition("Initialized", *initialized),
+            _make_condition("Active", *active),
+            _make_condition("Failed", *_failed_condition(plan, failures)),
         ],
         "components": components,
     }
@@ -109,49 +110,49 @@ def service_status(
     return status
 
 
-def observed(live: Live | None) -> Live:
-    """Return the status of a LeaderWorkerSet, empty while it is about an older spec.
+def current_status(live: Live | None) -> Live:
+    """Return the status of a LeaderWorkerSet; empty while the status is about an older spec.
 
-    Such a LeaderWorkerSet is about to restart its replicas, in spite of its conditions.
+    With an older status the replicas may still restart, whatever the conditions say.
     """
     status: Live = (live or {}).get("status") or {}
-    # LeaderWorkerSet writes the generation to both since 0.9.
-    return {} if _is_old(live, {**status, **_condition_of(status, "Available")}) else status
+    # LeaderWorkerSet 0.9 sets observedGeneration in the status and in the condition.
+    return {} if _is_outdated(live, {**status, **_condition_of(status, "Available")}) else status
 
 
 def is_available(live: Live | None) -> bool:
-    """Return whether the condition Available holds for the current spec."""
-    return _condition_of(observed(live), "Available").get("status") == "True"
+    """Return whether the condition Available is true for the current spec."""
+    return _condition_of(current_status(live), "Available").get("status") == "True"
 
 
 def is_ready(live: Live | None) -> bool:
-    """Return whether a LeaderWorkerSet is Available with as many ready replicas as it asks for.
+    """Return whether a LeaderWorkerSet is Available with all replicas of its spec ready.
 
-    Without its `spec` it counts as one of a single replica.
+    If `spec` is missing, one replica is required.
     """
     replicas = ((live or {}).get("spec") or {}).get("replicas")
-    ready = int(observed(live).get("readyReplicas") or 0)
+    ready = int(current_status(live).get("readyReplicas") or 0)
     return is_available(live) and ready >= (1 if replicas is None else int(replicas))
 
 
-def ready_replicas(planned: LwsPlan, live: Live | None) -> int:
-    """Ready replicas of a LeaderWorkerSet.
+def count_ready_replicas(planned: LwsPlan, live: Live | None) -> int:
+    """Count the ready replicas of a LeaderWorkerSet.
 
-    Of one with a single replica, in the revision asked for; of one with several, in any: an update
-    changes one after the other.
+    A single replica counts only in the planned revision. With several replicas any revision counts,
+    because an update restarts them one after the other.
     """
     if planned.ordinal is not None:
         return int(is_ready(live))
-    return int(observed(live).get("readyReplicas") or 0)
+    return int(current_status(live).get("readyReplicas") or 0)
 
 
 def explain_blocked_gang(pod_group: Live | None) -> str | None:
-    """Explain why the scheduler holds the gang back, None when it does not."""
+    """Explain why the gang is pending, None if it is not."""
     native = _native_condition(pod_group or {})
     if native.get("status") == "False":
         return str(native.get("message"))
     status = (pod_group or {}).get("status") or {}
-    # Volcano never takes Unschedulable back: the phase decides, not the condition's presence.
+    # Volcano never removes the condition Unschedulable, so the phase decides.
     if pod_group is None or status.get("phase") not in ("Pending", "Inqueue"):
         return None
     conditions = status.get("conditions") or ()
@@ -167,10 +168,9 @@ def explain_blocked_gang(pod_group: Live | None) -> str | None:
 
 
 def explain_unplaced_gang(pod_group: Live) -> str | None:
-    """Explain why a gang is not placed, None once it is.
+    """Explain why a gang has not been scheduled yet, None if it has.
 
-    Kubernetes' own scheduler says so of the first time only. Volcano never takes its condition
-    back: a running gang may lack single pods all the same.
+    Once a gang has been scheduled, single pods may still be pending.
     """
     running = (pod_group.get("status") or {}).get("phase") == "Running"
     if running or _native_condition(pod_group).get("status") == "True":
@@ -179,14 +179,14 @@ def explain_unplaced_gang(pod_group: Live) -> str | None:
 
 
 def _native_condition(pod_group: Live) -> Live:
-    """Return the condition that Kubernetes' own scheduler sets; empty for Volcano's PodGroups."""
+    """Return the condition of Kubernetes' own PodGroups; empty for Volcano's."""
     return _condition_of(pod_group.get("status") or {}, "PodGroupInitiallyScheduled")
 
 
 def find_rejection(plan: ServicePlan, live: Mapping[str, Live | None]) -> tuple[str, str] | None:
-    """Return reason and message of the first router object that a Gateway's controller rejects.
+    """Return reason and message for the first of Gateway, route and pool that is rejected.
 
-    Objects without a status and conditions of an older generation do not count as rejections.
+    A missing status or a condition of an older generation is not a rejection.
     """
     routing = plan.routing
     if routing is None:
@@ -218,10 +218,10 @@ def list_awaited_manifests(plan: ServicePlan, manifests: Sequence[Live]) -> list
 def find_unaccepted(
     plan: ServicePlan, manifests: Sequence[Live], live: Mapping[str, Live]
 ) -> str | None:
-    """Return the first of these objects that is not accepted yet, and why; None when all are.
+    """Return a message about the first object that is not accepted yet, None if all are.
 
-    A PodGroup that its gang is placed; a Gateway that it is accepted and programmed; a route and a
-    pool that each Gateway of the route has accepted it and resolved its references.
+    A PodGroup is accepted if its gang is scheduled, a Gateway if it is Accepted and Programmed, a
+    route or pool if it is Accepted with ResolvedRefs at each Gateway of the route.
     """
     for manifest in manifests:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
@@ -230,7 +230,7 @@ def find_unaccepted(
             if problem := explain_unplaced_gang(state):
                 return f"PodGroup {name}: {problem}"
             continue
-        assert plan.routing is not None, "only routed services await these kinds"
+        assert plan.routing is not None, "only services with a router wait for these kinds"
         for _, message in _explain_unaccepted(plan.routing, kind, name, state):
             return message
     return None
@@ -239,49 +239,49 @@ def find_unaccepted(
 def _explain_unaccepted(
     routing: Routing, kind: str, name: str, live: Live
 ) -> Iterator[tuple[bool, str]]:
-    """Explain what keeps a Gateway, route or pool from being accepted, and whether it was rejected.
+    """Yield why a Gateway, route or pool is not accepted, each with whether it was rejected.
 
-    Only conditions of the current generation count.
+    Conditions of older generations count as unknown.
     """
     status = live.get("status") or {}
     if kind == "Gateway":
         yield from _explain_conditions(f"{kind} {name}", ("Accepted", "Programmed"), status, live)
         return
     for parent in routing.parents:
-        wanted = {"name": parent.name}
+        parent_ref = {"name": parent.name}
         if kind == "HTTPRoute" and parent.section:
-            wanted["sectionName"] = parent.section
+            parent_ref["sectionName"] = parent.section
         reports = (
             report
             for report in status.get("parents") or ()
-            if wanted.items() <= (report.get("parentRef") or {}).items()
+            if parent_ref.items() <= (report.get("parentRef") or {}).items()
         )
         report = next(reports, None)
         if report is None:
             yield False, f"{kind} {name}: Gateway {parent.name} has not reported a status"
         else:
-            what, types = f"{kind} {name} at {parent.name}", ("Accepted", "ResolvedRefs")
-            yield from _explain_conditions(what, types, report, live)
+            subject, types = f"{kind} {name} at {parent.name}", ("Accepted", "ResolvedRefs")
+            yield from _explain_conditions(subject, types, report, live)
 
 
 def _explain_conditions(
-    what: str, types: Iterable[str], report: Live, live: Live
+    subject: str, types: Iterable[str], report: Live, live: Live
 ) -> Iterator[tuple[bool, str]]:
     for kind in types:
         condition = _condition_of(report, kind)
-        state = None if _is_old(live, condition) else condition.get("status")
+        state = None if _is_outdated(live, condition) else condition.get("status")
         if state == "False":
-            why = ": ".join(filter(None, map(condition.get, ("reason", "message"))))
-            yield True, f"{what}: not {kind}, {why or 'no reason given'}"
+            reason = ": ".join(filter(None, map(condition.get, ("reason", "message"))))
+            yield True, f"{subject}: not {kind}, {reason or 'no reason given'}"
         elif state != "True":
-            yield False, f"{what}: {kind} is unknown"
+            yield False, f"{subject}: {kind} is unknown"
 
 
-def _is_old(live: Live | None, condition: Live) -> bool:
-    """Return whether a condition, or a status, is about an older spec of a live object."""
+def _is_outdated(live: Live | None, condition: Live) -> bool:
+    """Return whether a condition or status is about an older spec of a live object."""
     generation = ((live or {}).get("metadata") or {}).get("generation")
-    about = condition.get("observedGeneration")
-    return generation is not None and about is not None and int(about) < int(generation)
+    observed = condition.get("observedGeneration")
+    return generation is not None and observed is not None and int(observed) < int(generation)
 
 
 def _condition_of(status: Live, kind: str) -> Live:
@@ -289,7 +289,7 @@ def _condition_of(status: Live, kind: str) -> Live:
     return next((condition for condition in conditions if condition.get("type") == kind), {})
 
 
-def _groups(
+def _group_statuses(
     plan: ServicePlan,
     live: Mapping[str, Live | None],
     failures: Mapping[str, str],
@@ -303,25 +303,25 @@ def _groups(
             part = replace(
                 role, lws=tuple(planned for planned in role.lws if planned.group == index)
             )
-            components[role.name] = _component(part, live, failures, blocked)
-        active = _serves(plan, components)
-        message = f"ready: {_counts(components)}" if active or blocked is None else blocked
+            components[role.name] = _role_status(part, live, failures, blocked)
+        active = _can_serve(plan, components)
+        message = f"ready: {_format_counts(components)}" if active or blocked is None else blocked
         groups[str(index)] = {"active": active, "message": message, "components": components}
     return groups
 
 
-def _component(
+def _role_status(
     role: RolePlan,
     lws: Mapping[str, Live | None],
     failures: Mapping[str, str],
     blocked: str | None,
 ) -> ComponentStatus:
     live = [lws.get(planned.name) for planned in role.lws]
-    ready = sum(starmap(ready_replicas, zip(role.lws, live, strict=True)))
+    ready = sum(starmap(count_ready_replicas, zip(role.lws, live, strict=True)))
     desired = len(role.replicas)
     if role.scaled_externally and all(map(_has_status, live)):
         desired = sum(int((item or {})["status"].get("replicas") or 0) for item in live)
-    # An update may start more of them for a time.
+    # An update may run surge replicas.
     ready = min(ready, desired)
     return {
         "desiredReplicas": desired,
@@ -356,14 +356,14 @@ def _has_status(live: Live | None) -> bool:
     return bool(((live or {}).get("status") or {}).get("conditions"))
 
 
-def _active(
+def _active_condition(
     components: Mapping[str, ComponentStatus],
     blocked: str | None,
     rejection: tuple[str, str] | None,
     *,
     serves: bool,
 ) -> tuple[str, str, str]:
-    counts = f"ready: {_counts(components)}"
+    counts = f"ready: {_format_counts(components)}"
     full = all(item["readyReplicas"] == item["desiredReplicas"] for item in components.values())
     if rejection is not None and (full or serves):
         return "False", *rejection
@@ -376,33 +376,33 @@ def _active(
     return "False", "InferenceServiceProcessing", counts
 
 
-def _counts(components: Mapping[str, ComponentStatus]) -> str:
+def _format_counts(components: Mapping[str, ComponentStatus]) -> str:
     return ", ".join(
         f"{name} {item['readyReplicas']}/{item['desiredReplicas']}"
         for name, item in components.items()
     )
 
 
-def _serves(plan: ServicePlan, components: Mapping[str, ComponentStatus]) -> bool:
+def _can_serve(plan: ServicePlan, components: Mapping[str, ComponentStatus]) -> bool:
     """Return whether each required role has a ready replica, in the service or in one group."""
     minima = gang_minima(plan.gang)
-    needed = [
+    required = [
         role
         for role in plan.roles
         if role.replicas and (minima is None or required_replicas([role], minima)[role.name])
     ]
-    serving = [role for role in needed or plan.roles if components[role.name]["readyReplicas"]]
-    return bool(serving) and len(serving) >= len(needed)
+    ready = [role for role in required or plan.roles if components[role.name]["readyReplicas"]]
+    return bool(ready) and len(ready) >= len(required)
 
 
-def _failed(plan: ServicePlan, failures: Mapping[str, str]) -> tuple[str, str, str]:
+def _failed_condition(plan: ServicePlan, failures: Mapping[str, str]) -> tuple[str, str, str]:
     names = [planned.name for role in plan.roles for planned in role.lws]
     failed = [f"{name}: {failures[name]}" for name in names if name in failures]
     if not failed:
         return "False", "InferenceServiceProcessing", "no failure is known"
-    more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
-    return "True", "InferenceServiceFailed", "; ".join(failed[:_NAMED]) + more
+    more = f"; and {len(failed) - _MAX_FAILURES} more" if len(failed) > _MAX_FAILURES else ""
+    return "True", "InferenceServiceFailed", "; ".join(failed[:_MAX_FAILURES]) + more
 
 
-def _condition(kind: Any, status: Any, reason: str, message: str) -> Condition:
+def _make_condition(kind: Any, status: Any, reason: str, message: str) -> Condition:
     return {"type": kind, "status": status, "reason": reason, "message": message}

@@ -1,8 +1,8 @@
 """Runs an update: registers LeaderWorkerSets in order, and waits until the service is up.
 
-`rollout/state_machine.py` decides; this module carries out its actions and brings it Pulumi's
-answers and lists of live objects. A LeaderWorkerSet is registered when it may change, so that one
-that waits occupies no worker of the Pulumi engine.
+`rollout/state_machine.py` decides what to do next. This module executes its actions, and feeds it
+Pulumi's results and lists of live objects. A LeaderWorkerSet is registered only when it may change,
+so that waiting ones occupy no worker of the Pulumi engine.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ from fusioninfer_pulumi.component.stack_state import (
     read_version,
 )
 from fusioninfer_pulumi.component.status import (
+    current_status,
     find_unaccepted,
     is_available,
     is_ready,
     list_awaited_manifests,
-    observed,
 )
 from fusioninfer_pulumi.kube import durations, labels
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.kube.pulumi_outputs import is_known_equal
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.state_machine import (
-    Answered,
     Fail,
-    List,
-    Listed,
+    ListLws,
+    ListReturned,
     LwsState,
     Observation,
+    PulumiAnswered,
     Register,
-    Registered,
-    Say,
-    Show,
+    ReportProgress,
     Snapshot,
     Stage,
-    Timer,
+    TimerExpired,
+    UpdateStarted,
     UpdateState,
-    pause,
-    step,
+    Warn,
+    advance,
+    compute_pause,
 )
-from fusioninfer_pulumi.rollout.update_order import LwsStep, find_pair_changes, update_order
+from fusioninfer_pulumi.rollout.update_order import LwsStep, find_pair_changes, order_update
 from fusioninfer_pulumi.topology.gang import read_gang_minimum
 
-# Keyed by the stack, so that nothing outlives it.
+# Keyed by the stack, so that entries are dropped with it.
 _updates: WeakKeyDictionary[Any, list[Update]] = WeakKeyDictionary()
 
 
@@ -69,9 +69,9 @@ class Update:
     """The update of one service.
 
     Attributes:
-        deadline: When new replicas, gateways and the endpoint must be ready (`time.monotonic`);
-            known when the replicas are available.
-        replicas: Done when the replicas that the update waits for are available.
+        deadline: Time (`time.monotonic`) by which gateways and the endpoint must be ready; infinite
+            until the replicas are available.
+        replicas: Completes when the replicas that the update waits for are available.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class Update:
         manifests: Sequence[Mapping[str, Any]],
         yaml_only: Callable[[], Awaitable[bool | None]],
     ) -> None:
-        """Does nothing before `start`; `name` is the component's."""
+        """Prepare the update; `start` runs it. `name` is the component's logical name."""
         self.plan, self._manifests, self._yaml_only = plan, manifests, yaml_only
         self._observed = read_observed(name)
         self._state = initial_state(name, plan, manifests, self._observed)
-        # The state of a new component holds no served revisions, either.
+        # For a component whose state an older version wrote, `served` is None as well.
         self._is_new = self._observed.served is None and find_stack_lws(name, plan) == {}
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
         self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
@@ -104,16 +104,16 @@ class Update:
         self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._done)
 
     def start(self) -> None:
-        """Run the update, whose resources all exist now; `result` is known when it is over."""
+        """Run the update, after all resources were added; `result` is known at its end."""
         self._task = asyncio.ensure_future(self._run())
 
     def registration_gate(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
-        """Return an Output that is known when a LeaderWorkerSet may change; it has no resources."""
+        """Return an Output that resolves when a LeaderWorkerSet may be registered."""
         gate = self._gates[name] = asyncio.get_event_loop().create_future()
         return pulumi.Output.from_input(gate)
 
-    def registered(self, kind: str, name: str, resource: KubernetesObject) -> None:
-        """Keep the resource of an object."""
+    def add_resource(self, kind: str, name: str, resource: KubernetesObject) -> None:
+        """Add the resource of an object."""
         self._resources[kind, name] = resource
 
     async def _run(self) -> None:
@@ -125,12 +125,12 @@ class Update:
                 return
             await self._run_steps()
             self._available_at = time.monotonic()
-            self.deadline = self._state.wait_deadline(self._available_at)
+            self.deadline = self._state.find_wait_deadline(self._available_at)
             self.replicas.set_result(None)
             accepted, placed = await self._wait_for_objects()
             self._done.set_result(await self._observed_state(accepted, placed))
-        except Exception as problem:  # noqa: BLE001  # whoever awaits the result gets it
-            # Everything that waits fails too: a registration that never begins would never end.
+        except Exception as problem:  # noqa: BLE001  # awaiting the result raises it
+            # Everything that waits must fail too, because it would wait forever.
             gates: list[asyncio.Future[Any]] = [*self._gates.values(), self.replicas]
             for gate in gates:
                 if not gate.done():
@@ -139,21 +139,21 @@ class Update:
             self._done.set_exception(problem)
 
     async def _run_steps(self) -> None:
-        observation: Observation = Registered(time.monotonic())
+        observation: Observation = UpdateStarted(time.monotonic())
         while True:
-            self._state, actions = step(self._state, observation)
+            self._state, actions = advance(self._state, observation)
             lists = False
             for action in actions:
                 if isinstance(action, Register):
                     self._register(action.names)
-                elif isinstance(action, Say):
+                elif isinstance(action, Warn):
                     self._progress.say_once(action.line)
-                elif isinstance(action, Show):
-                    await self._progress.show(self._live_lws or {}, action.waiting)
+                elif isinstance(action, ReportProgress):
+                    await self._progress.show(self._live_lws or {}, action.name)
                 elif isinstance(action, Fail):
                     await self._fail(action.message, action.names)
                 else:
-                    lists = lists or isinstance(action, List)
+                    lists = lists or isinstance(action, ListLws)
             if self._state.is_over:
                 return
             observation = await (self._list() if lists else self._next_answer())
@@ -169,28 +169,30 @@ class Update:
             if name in self._gates and not self._gates[name].done():
                 self._gates[name].set_result([])
 
-    async def _list(self) -> Listed:
+    async def _list(self) -> ListReturned:
         try:
             live = self._live_lws = await self._cluster.read_objects(self.plan.service, LWS)
         except UnreadableError as problem:
-            return Listed(time.monotonic(), None, str(problem))
+            return ListReturned(time.monotonic(), None, str(problem))
         known = ((name, lws.step) for name, lws in self._state.lws.items() if name in live)
-        return Listed(time.monotonic(), {name: _snapshot(step, live[name]) for name, step in known})
+        return ListReturned(
+            time.monotonic(), {name: _snapshot(step, live[name]) for name, step in known}
+        )
 
     async def _next_answer(self) -> Observation:
-        """Wait for an answer of Pulumi, at most until the next timer."""
+        """Wait until Pulumi has registered a LeaderWorkerSet, or until the next timer."""
         wake = self._state.wake_at
         pause = None if wake is None else max(0.0, wake - time.monotonic())
         if not self._answers:
-            assert pause is not None, "an update that waits for nothing is over"
+            assert pause is not None, "an update without timers and answers is over"
             await asyncio.sleep(pause)
-            return Timer(time.monotonic())
+            return TimerExpired(time.monotonic())
         first = asyncio.FIRST_COMPLETED
         await asyncio.wait(self._answers.values(), timeout=pause, return_when=first)
         names = [name for name, task in self._answers.items() if task.done()]
         answers = {name: self._answers.pop(name).result() for name in names}
         versions = {name: read_version(metadata or {}) for name, metadata in answers.items()}
-        return Answered(time.monotonic(), versions)
+        return PulumiAnswered(time.monotonic(), versions)
 
     async def wait_for_services(self, services: Sequence[str]) -> None:
         """Wait until services of the namespace are available."""
@@ -198,11 +200,11 @@ class Update:
             return
         for service in services:
             await self._wait_for_service(service)
-        # The time that the route waited for other services does not count for this one.
+        # Time spent waiting for other services does not count against this service's deadline.
         self.deadline += max(0.0, time.monotonic() - self._available_at)
 
     async def _wait_for_service(self, service: str) -> None:
-        """Wait for the service's update in this program, then until the cluster has it."""
+        """Wait for the service's update, if it is in this program, then until it is available."""
         timeout = self.plan.wait.timeout
         for update in self._program:
             if (
@@ -226,17 +228,17 @@ class Update:
             waited = time.monotonic() - begin
             if waited > float(durations.seconds(timeout) or 0):
                 message = (
-                    f"the route does not give service {service} its share, because {missing} "
+                    f"service {service} does not get its share of the route, because {missing} "
                     f"after {timeout} (wait.timeout)"
                 )
                 await self._fail(message, None)
             self._progress.say(f"the route waits for service {service}: {missing}")
-            await asyncio.sleep(pause(waited))
+            await asyncio.sleep(compute_pause(waited))
 
     async def _wait_for_objects(self) -> tuple[Live, dict[str, str]]:
-        """Wait until the gang is placed, or until gateways have accepted the route.
+        """Wait until the gang is scheduled, or until gateways have accepted the route.
 
-        Returns what it read, and the minimum of each PodGroup that is placed.
+        Return the live objects, and the minimum of each scheduled PodGroup.
         """
         level, live = self.plan.wait.level, Live()
         served = {} if self._is_new else self._observed.served
@@ -266,25 +268,25 @@ class Update:
             if now > self.deadline:
                 await self._fail(f"{missing} (wait.timeout {self.plan.wait.timeout})", ())
             self._progress.say(missing)
-            await asyncio.sleep(pause(now - begin))
+            await asyncio.sleep(compute_pause(now - begin))
         is_scheduled = level is WaitLevel.SCHEDULED
         return live, dict(map(_name_and_minimum, manifests)) if is_scheduled else {}
 
     async def _observed_state(self, accepted: Live, placed: Mapping[str, str]) -> Observed:
-        """Return what the state keeps; list once more where something may be unavailable."""
+        """Return the component's output; list once more if a LeaderWorkerSet may be unavailable."""
         live: Mapping[str, Any] = {**self._observed.objects, **accepted}
         if self._live_lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
-            self._state, _ = step(self._state, await self._list())
+            self._state, _ = advance(self._state, await self._list())
         live = {**live, **(self._live_lws or {})}
-        served = {**(self._observed.served or {}), **self._state.served, **placed}
+        served = {**(self._observed.served or {}), **self._state.served_revisions, **placed}
         names = {manifest["metadata"]["name"] for manifest in self._manifests}
         return Observed(
-            {name: _trimmed(state) for name, state in live.items() if name in names},
+            {name: _trim(state) for name, state in live.items() if name in names},
             {name: revision for name, revision in served.items() if name in names},
         )
 
     async def _fail(self, message: str, names: Sequence[str] | None) -> None:
-        """Raise an error, with the state of some LeaderWorkerSets unless `names` is None."""
+        """Raise an error that explains LeaderWorkerSets; without explanation if `names` is None."""
         lines = [f"{self.plan.service}: {message}"]
         if names is not None:
             lines += await explain_failure(self._cluster, self.plan.service, names)
@@ -294,7 +296,7 @@ class Update:
 def initial_state(
     name: str, plan: ServicePlan, manifests: Iterable[Mapping[str, Any]], observed: Observed
 ) -> UpdateState:
-    """Return the state before the update of a component, from what the stack's state holds."""
+    """Return the state before the update of a component, from the stack's state."""
     known = find_stack_lws(name, plan)
     revisions = {
         manifest["metadata"]["name"]: str(manifest["metadata"]["labels"][labels.REVISION])
@@ -307,19 +309,19 @@ def initial_state(
         name: (lws.pair_revision, lws.template.gang if lws.template is not None else gang)
         for name, lws in (known or {}).items()
     }
-    for lws_step in update_order(plan, find_pair_changes(plan, pairs)):
+    for lws_step in order_update(plan, find_pair_changes(plan, pairs)):
         before = (known or {}).get(lws_step.name)
         revision = revisions[lws_step.name]
         served = (observed.served or {}).get(lws_step.name)
         lws[lws_step.name] = LwsState(
             lws_step,
             revision,
-            before=None if before is None else before.version,
+            version_before=None if before is None else before.version,
             revision_before="" if before is None else before.revision,
-            # Older versions of this library recorded no served revisions, and their updates ended
+            # Older versions of this library recorded no served revisions, but their updates ended
             # only when all replicas were available.
             settled=lws_step.frozen or observed.served is None or served == revision,
-            served=served,
+            served_revision=served,
             exists=before is not None,
         )
     asks = known is None or is_taking_over()
@@ -327,15 +329,15 @@ def initial_state(
         lws,
         plan.wait.timeout,
         plan.wait.level.awaits_replicas,
-        Stage.ASKING if asks else Stage.RUNNING,
+        Stage.DISCOVERING if asks else Stage.RUNNING,
         needs_list=asks,
     )
 
 
 def _snapshot(lws_step: LwsStep, live: Mapping[str, Any]) -> Snapshot:
     if lws_step.partial:
-        # A status without the field has no ready replica.
-        is_up = bool(observed(live).get("readyReplicas"))
+        # The field is missing while no replica is ready.
+        is_up = bool(current_status(live).get("readyReplicas"))
     else:
         is_up = is_available(live) if lws_step.whole else is_ready(live)
     revision = (live["metadata"].get("labels") or {}).get(labels.REVISION)
@@ -346,8 +348,7 @@ def _name_and_minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:
     return pod_group["metadata"]["name"], str(read_gang_minimum(pod_group))
 
 
-def _trimmed(live: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a live object that the status needs."""
+def _trim(live: Mapping[str, Any]) -> dict[str, Any]:
     metadata = live["metadata"]
     keys = ("generation", "resourceVersion")
     kept = {key: metadata[key] for key in keys if key in metadata}

@@ -1,7 +1,7 @@
-"""Endpoint picker images by family, and the configuration that each understands.
+"""Endpoint pickers: the known images, and the configuration and flags generated for each of them.
 
-`picker_families` has what each release registers, reads and rejects, and finds the family of an
-image. `picker_intent` is what a router role asks for. `picker_config` writes the
-EndpointPickerConfig and the command line, and reads a user's configuration. `sidecar_releases` has
-the releases of the prefill/decode sidecar.
+`picker_families` has the facts about each release, and finds the family of an image.
+`picker_intent` decides what a router role needs. `picker_config` writes the EndpointPickerConfig
+and the command line, and reads a user's configuration. `sidecar_releases` has the facts about the
+prefill/decode sidecar.
 """

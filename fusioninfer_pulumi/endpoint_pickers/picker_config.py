@@ -1,8 +1,8 @@
 """Writes an endpoint picker's EndpointPickerConfig and flags, and reads a user's configuration.
 
-The configuration is a file format, not an object of the cluster: no metadata, no spec. Scorers
-always have a weight, because v1.2.1 crashes on a scorer without one that follows the picker plugin.
-Feature gates differ between releases; only that of flow control is generated, on request.
+The configuration is a file, not a Kubernetes object, so it has neither metadata nor spec. Scorers
+always get a weight, because v1.2.1 crashes on a scorer without one after the picker plugin. Feature
+gates differ between releases; the only one that may be generated is flow control's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.api.role import ComponentType, Strategy
-from fusioninfer_pulumi.api.router import EndpointPickerArgs, MetricsMode
+from fusioninfer_pulumi.api.router import (
+    EndpointPickerArgs,
+    MetricsMode,
+    ServiceLevelsArgs,
+    SessionArgs,
+)
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EPP_CONFIG_KIND,
     EppFamily,
@@ -32,11 +37,11 @@ class PairAffinity:
     """How an endpoint picker pairs the prefill and the decode pod of a request.
 
     Attributes:
-        label: Both pods have the same value of this label: the serving group, or the pair revision.
-        strict: Whether they always have. If so the endpoint picker first draws one of the values
-            that have both parts, by their numbers of ready pods. Else it takes the best decode pod
-            of all, and a prefill pod with another value if no ready one has the same.
-        selector: Labels of the pods that are drawn from, which are those that serve.
+        label: Label whose value both pods should share: the serving group or the pair revision.
+        strict: Whether they must share it. If so, the endpoint picker first chooses a value for
+            which both prefill and decode pods are ready, at random, weighted by their number. If
+            not, it chooses the best decode pod, then prefers prefill pods with the same value.
+        selector: Labels of the serving pods, whose values it chooses from; used only if strict.
     """
 
     label: str
@@ -49,15 +54,17 @@ class EppRequest:
     """What an endpoint picker should do.
 
     Attributes:
-        scorers: Weights by scorer name (see `SCORERS`), None for those of the strategy.
-        block_size: Tokens in a block of the engine's KV cache (vLLM's `--block-size`), None
-            when it is not known. Prefixes are compared in blocks of at least 64 tokens.
-        threshold: With `pd-disaggregation`, characters of a prompt that must be missing from the
-            decode pod's cache before the prompt goes to a prefill pod; 0 sends every prompt
-            there. The unit is that of the documents' `pd-profile-handler`.
-        affinity: With `pd-disaggregation`, how the two pods are paired, None for any two.
-        flow_control: Whether it holds requests while there is no pod that can take them.
-        engine_metrics: Metrics of the engines' load, None where they are not known.
+        scorers: Weights by scorer name (see `SCORERS`), None for the strategy's.
+        block_size: Tokens in a block of the engine's KV cache (vLLM's `--block-size`), None if
+            unknown. Prefixes are compared in blocks of at least 64 tokens.
+        threshold: With `pd-disaggregation`: a prompt goes to a prefill pod if at least this many
+            characters are not in the decode pod's cache; 0 sends every prompt there. Characters
+            are the unit of `pd-profile-handler` in FusionInfer's design documents.
+        affinity: With `pd-disaggregation`: how the two pods are paired, None for any pair.
+        flow_control: Whether it holds requests while no pod has capacity for them.
+        engine_metrics: Names of the engines' load metrics, None if unknown.
+        service_levels: Priorities of requests, None if all are equal. They need flow control.
+        session: Where requests name their session.
     """
 
     strategy: Strategy
@@ -67,18 +74,26 @@ class EppRequest:
     affinity: PairAffinity | None = None
     flow_control: bool = False
     engine_metrics: LoadMetrics | None = None
+    service_levels: ServiceLevelsArgs | None = None
+    session: SessionArgs = field(default_factory=SessionArgs)
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether a picker chooses by what it alone has seen, and not by the engines' metrics."""
+        weights = _get_scorer_weights(self)
+        return self.flow_control or "prefix-cache" in weights or "session" in weights
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """A scorer that users may weigh: its plugin, and a description of what it prefers."""
+    """A scorer that users may weight: its plugin, and which pods it prefers."""
 
     plugin: str
     summary: str
 
 
-#: In the order in which a configuration lists them. Names and weights are those of KServe's scoring
-#: table (prefix cache 2.0, load-aware 1.0, queue); the plugin types are upstream's.
+#: Scorers by name, in the order of the generated configuration. The names are those of KServe's
+#: scoring table; the plugin types are upstream's.
 SCORERS = {
     "prefix-cache": Scorer("prefix-cache-scorer", "longest shared prefix"),
     "kv-cache": Scorer("kv-cache-utilization-scorer", "most free KV cache"),
@@ -87,32 +102,38 @@ SCORERS = {
     "load": Scorer("load-aware-scorer", "least load"),
     "running": Scorer("running-requests-size-scorer", "fewest running requests"),
     "lora": Scorer("lora-affinity-scorer", "LoRA adapter loaded"),
+    "session": Scorer("session-affinity-scorer", "pod of the session"),
 }
 
 
-#: Scorers that measure load: without one of them a picker sends all requests that share a prefix or
+#: Scorers that measure load. Without one of them a picker sends all requests that share a prefix or
 #: an adapter to one pod, however busy it is.
 LOAD_SCORERS = ("kv-cache", "queue", "load", "running")
-# Upstream's own default weighs the prefix 3, and both kinds of load 2 (llm-d v0.10.0 defaults.go,
-# GAIE v1.2.1 epp-config.yaml).
+# Upstream's default weights are 3 for the prefix and 2 for each kind of load (llm-d v0.10.0
+# defaults.go, GAIE v1.2.1 epp-config.yaml).
 _AFFINITY_WEIGHT, _LOAD = 3, {"kv-cache": 2, "queue": 2}
 
-#: Scorers of each strategy: that of its name first, then load. v1.2.1 crashes on a single scorer
-#: without a weight.
+#: Scorers of each strategy, the main one first. A single scorer has a weight too, because v1.2.1
+#: crashes without it.
 STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
     Strategy.PREFIX_CACHE: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
     Strategy.KV_CACHE_UTILIZATION: {"kv-cache": 100},
     Strategy.QUEUE_SIZE: {"queue": 100},
     Strategy.LORA_AFFINITY: {"lora": _AFFINITY_WEIGHT, **_LOAD},
     Strategy.PD_DISAGGREGATION: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
+    Strategy.SESSION_AFFINITY: {"session": _AFFINITY_WEIGHT, **_LOAD},
 }
 
 #: Feature gate of flow control.
 FLOW_CONTROL = "flowControl"
+#: Flag by which one of several replicas serves.
+LEADER_ELECTION = "--ha-enable-leader-election"
 
 _PICKER = "max-score-picker"
 _PREFIX = "prefix-cache-scorer"
 _PRODUCER = "approx-prefix-cache-producer"
+_SESSION, _SESSION_ID = "session-affinity-scorer", "session-id-producer"
+_FAIRNESS, _CONCURRENCY = "round-robin-fairness-policy", "concurrency-detector"
 _HANDLER = "disagg-profile-handler"
 _ALWAYS = "always-disagg-pd-decider"
 _BY_LENGTH = "prefix-based-pd-decider"
@@ -120,11 +141,11 @@ _PREFILL_PODS = "prefill-pods"
 _DECODE_PODS = "decode-pods"
 
 # Two plugins of llm-d's endpoint picker can pair pods by a label (v0.10.0, both alpha).
-# The screener is made for rollouts of DisaggregatedSets. Before any profile runs, it narrows a
-# request down to one value of a label, which is a parameter
-# (`requestcontrol/screener/disaggregatedsetrollout`).
-# The topology filter runs in the prefill profile. It takes pods with the decode pod's value of the
-# label for host names, and any pod if none has it (`scheduling/filter/topologyaffinity`).
+# - The screener, made for rollouts of DisaggregatedSets, restricts a request to pods with one value
+#   of a configurable label, before any profile runs
+#   (`requestcontrol/screener/disaggregatedsetrollout`).
+# - The topology filter, in the prefill profile, keeps the pods with the decode pod's value of the
+#   label for host names, or all pods if none has it (`scheduling/filter/topologyaffinity`).
 _SCREENER = "disaggregatedset-rollout-screener"
 _EXTRACTOR = "topology-extractor"
 _FILTER = "topology-affinity-filter"
@@ -133,13 +154,13 @@ _FILTER_NAMES = {
     labels.PAIR_REVISION: "prefill-pods-of-the-pair-revision",
 }
 
-# Prompts are compared in blocks of 64 tokens, up to 131,072 tokens. These are the values of llm-d's
-# own picker (v0.10.0 approximateprefix/plugin.go), set on the releases before it. Their autoTune
-# would take the engine's block size, mostly 16 tokens: four times the entries for the same reach.
+# Prompts are compared in blocks of 64 tokens, up to 131,072 tokens. These are llm-d's defaults
+# (v0.10.0 approximateprefix/plugin.go), which are also set for older releases. Their autoTune would
+# use the engine's block size, usually 16 tokens, and need four times the entries for a prompt.
 _BLOCK_TOKENS, _REACH_TOKENS = 64, 131_072
 _LRU_CAPACITY = 31250
-# The parameters of the router document. autoTune, which is on by default, replaces the block size
-# of 5 characters with the engine's once metrics of the first pod are scraped (v1.2.1
+# The parameters of FusionInfer's router document. autoTune is on by default: it replaces the block
+# size of 5 characters with the engine's once the first pod's metrics are scraped (v1.2.1
 # pkg/epp/scheduling/framework/plugins/multi/prefix/plugin.go, getBlockSize).
 _DOCUMENT = {
     "blockSize": 5,
@@ -150,30 +171,40 @@ _DOCUMENT = {
 _EXTRACTOR_OF_METRICS = "core-metrics-extractor"
 _ENGINE = "of-the-service"
 _DETECTOR = "utilization-detector"
-# A pod's saturation is the larger of (waiting requests / first threshold) and (KV cache / second
-# one), or 1 while its metrics are unknown; the picker holds requests at a mean of 1. With these
-# thresholds a pod's saturation reaches 1 only when its KV cache is full, and never much more, so
-# that the mean reaches 1 only when no pod has room. v1.4.0 ignores a second threshold of 1.
+# A pod's saturation is the larger of waiting requests / first threshold and KV cache usage / second
+# threshold; it is 1 while the pod's metrics are unknown. The picker holds requests at a mean of 1.
+# With these thresholds a pod reaches 1 only when its KV cache is full, and never much more, so the
+# mean is 1 only when no pod has capacity. v1.4.0 ignores a second threshold of 1.
 _SATURATION = {"queueDepthThreshold": 1_000_000, "kvCacheUtilThreshold": 0.999}
 
-# Length of a token by upstream's estimate, in the prefix index and in the decider.
+# Upstream's estimate, in the prefix index and in the decider.
 _CHARACTERS_PER_TOKEN = 4
 
 
 def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
     """Return the configuration as data, with its keys in order."""
-    weights = _weights(request)
-    scoring = [plugin for scorer in weights for plugin in _scorer(family, scorer, request)]
+    weights = _get_plugin_weights(request)
+    scoring = [
+        plugin for scorer in weights for plugin in _build_scorer_plugins(family, scorer, request)
+    ]
     references: Plugins = [{"pluginRef": _PICKER}]
     references += [{"pluginRef": scorer, "weight": weight} for scorer, weight in weights.items()]
     header: dict[str, Any] = {"apiVersion": family.api_versions[0], "kind": EPP_CONFIG_KIND}
-    data = _metrics_extractor(family, request.engine_metrics)
+    data = _build_metrics_extractor(family, request.engine_metrics)
     if request.flow_control:
         header["featureGates"] = [FLOW_CONTROL]
         if family.limits_waiting:
-            # A model loads for minutes: clients and gateways limit how long a request may take.
+            # A model takes minutes to load. Clients and gateways have their own timeouts.
             header["flowControl"] = {"defaultRequestTTL": "0s"}
-        if family.averages_saturation and family.registers(_DETECTOR):
+        if request.service_levels is not None:
+            header.setdefault("flowControl", {}).update(
+                _build_priority_bands(request.service_levels)
+            )
+            # Metrics of engines are up to 50 ms old, in which the picker would send all waiting
+            # requests. So it counts the requests that it has sent.
+            concurrency = {"maxConcurrency": request.service_levels.max_concurrency}
+            data += [{"type": _FAIRNESS}, {"type": _CONCURRENCY, "parameters": concurrency}]
+        elif family.averages_saturation and family.registers(_DETECTOR):
             data.append({"type": _DETECTOR, "parameters": _SATURATION})
         elif family.averages_saturation:
             header["saturationDetector"] = _SATURATION
@@ -194,10 +225,10 @@ def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
         "plugins": [
             *data,
             *build_pairing_plugins(request.affinity),
-            *_role_filters(),
+            *_build_role_filters(),
             *scoring,
             {"type": _PICKER},
-            *_disaggregation(request.threshold),
+            *_build_pd_plugins(request.threshold),
         ],
         # The prefix index finds the prefill pod by the profile's literal name (`prefill`).
         "schedulingProfiles": [
@@ -214,6 +245,30 @@ def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
     }
 
 
+def _build_priority_bands(levels: ServiceLevelsArgs) -> dict[str, Any]:
+    """Return flow control's settings, with the same fairness for requests without a level."""
+    fair = {"fairnessPolicyRef": _FAIRNESS}
+    bands = [
+        {
+            "priority": level.priority,
+            **({} if level.max_queued is None else {"maxRequests": str(level.max_queued)}),
+            **fair,
+        }
+        for level in levels.levels
+    ]
+    return {
+        "defaultPriorityBand": {"priority": 0, **fair},
+        "priorityBands": bands,
+        "saturationDetector": {"pluginRef": _CONCURRENCY},
+        **({"enableEviction": True} if levels.evict else {}),
+    }
+
+
+def uses_sessions(request: EppRequest) -> bool:
+    """Return whether the endpoint picker keeps the requests of a session on one pod."""
+    return "session" in _get_scorer_weights(request)
+
+
 def can_read_metrics(family: EppFamily, metrics: LoadMetrics) -> bool:
     """Return whether an endpoint picker can be configured to read these metrics."""
     return metrics in (VLLM_METRICS, family.engine_metrics) or bool(
@@ -221,11 +276,11 @@ def can_read_metrics(family: EppFamily, metrics: LoadMetrics) -> bool:
     )
 
 
-def _metrics_extractor(family: EppFamily, metrics: LoadMetrics | None) -> Plugins:
-    """Return the plugin that reads an engine's metrics, if they are not those read by default.
+def _build_metrics_extractor(family: EppFamily, metrics: LoadMetrics | None) -> Plugins:
+    """Return the plugin that reads an engine's metrics, none if vLLM's defaults suffice.
 
-    The engine has a new name, because the picker's built-in entry for SGLang also reads the page
-    size, which is 1 by default, as the block size of the prefix index.
+    The engine gets a name of ours, because the picker's built-in entry for SGLang also uses the
+    page size, which is 1 by default, as the block size of the prefix index.
     """
     if metrics in (None, VLLM_METRICS) or not family.registers(_EXTRACTOR_OF_METRICS):
         return []
@@ -251,21 +306,21 @@ class _Dumper(yaml.SafeDumper):
 
 
 def dump_epp_config(config: dict[str, Any]) -> str:
-    """Return the configuration as the YAML text that the ConfigMap carries.
+    """Return the configuration as YAML text for the ConfigMap.
 
-    The same data always gives the same text, because the pods restart when it changes.
+    Equal data must give the same text, because the pods restart when the text changes.
     """
     return str(yaml.dump(config, Dumper=_Dumper, sort_keys=False, width=100))
 
 
 def find_load_scorers(request: EppRequest) -> Iterator[str]:
-    """Yield the scorers of a request that read the engines' load metrics."""
-    return (name for name in _scorers(request) if name in LOAD_SCORERS)
+    """Yield the scorers of a request that use the engines' load metrics."""
+    return (name for name in _get_scorer_weights(request) if name in LOAD_SCORERS)
 
 
 def describe_strategy(request: EppRequest) -> str:
     """Describe in one sentence where requests go."""
-    scorers = _scorers(request)
+    scorers = _get_scorer_weights(request)
     total = " + ".join(f"{weight:g} x {SCORERS[name].summary}" for name, weight in scorers.items())
     if request.strategy is not Strategy.PD_DISAGGREGATION:
         return f"each request goes to the pod with the highest score: {total}"
@@ -283,31 +338,33 @@ def describe_strategy(request: EppRequest) -> str:
     )
 
 
-def _scorers(request: EppRequest) -> dict[str, float]:
+def _get_scorer_weights(request: EppRequest) -> dict[str, float]:
     """Return weights by scorer name, in the order of `SCORERS`."""
     weights = STRATEGIES[request.strategy] if request.scorers is None else request.scorers
     return {name: weights[name] for name in SCORERS if name in weights}
 
 
-def _weights(request: EppRequest) -> dict[str, int | float]:
+def _get_plugin_weights(request: EppRequest) -> dict[str, int | float]:
     """Return weights by plugin type, in the order of `SCORERS`."""
     return {
         SCORERS[name].plugin: int(weight) if float(weight).is_integer() else weight
-        for name, weight in _scorers(request).items()
+        for name, weight in _get_scorer_weights(request).items()
     }
 
 
-def _scorer(family: EppFamily, scorer: str, request: EppRequest) -> Plugins:
+def _build_scorer_plugins(family: EppFamily, scorer: str, request: EppRequest) -> Plugins:
+    if scorer == _SESSION:
+        return _build_session_plugins(request.session)
     if scorer != _PREFIX:
         return [{"type": scorer}]
     block = max(request.block_size or 0, _BLOCK_TOKENS)
     if family.prefix_keys is PrefixKeys.PRODUCER:
-        # A limit in blocks is deprecated there.
+        # This plugin deprecates maxPrefixBlocksToMatch.
         tokens = {"blockSizeTokens": block} if block == request.block_size else {}
         parameters = {**tokens, "lruCapacityPerServer": _LRU_CAPACITY}
         return [{"type": _PRODUCER, "parameters": parameters}, {"type": _PREFIX}]
     in_characters = family.prefix_keys is PrefixKeys.CHARACTERS
-    if in_characters and list(_scorers(request)) == ["prefix-cache"]:
+    if in_characters and list(_get_scorer_weights(request)) == ["prefix-cache"]:
         return [{"type": _PREFIX, "parameters": _DOCUMENT}]
     size = {"blockSizeTokens": block}
     if in_characters:
@@ -315,6 +372,15 @@ def _scorer(family: EppFamily, scorer: str, request: EppRequest) -> Plugins:
     reach = {"maxPrefixBlocksToMatch": _REACH_TOKENS // block}
     parameters = {"autoTune": False, **size, **reach, "lruCapacityPerServer": _LRU_CAPACITY}
     return [{"type": _PREFIX, "parameters": parameters}]
+
+
+def _build_session_plugins(session: SessionArgs) -> Plugins:
+    producer, source = Plugins(), {"header": session.header or "x-session-id"}
+    if session.cookie is not None:
+        producer = [{"type": _SESSION_ID, "parameters": {"cookieName": session.cookie}}]
+        source = {"attribute": f"SessionIDDataKey/{_SESSION_ID}"}
+    parameters = {"strategy": "session_id", "sessionIdConfig": {"sources": [source]}}
+    return [*producer, {"type": _SESSION, "parameters": parameters}]
 
 
 def build_pairing_plugins(affinity: PairAffinity | None) -> Plugins:
@@ -338,11 +404,11 @@ def build_pairing_plugins(affinity: PairAffinity | None) -> Plugins:
     return [{"type": _SCREENER, "parameters": parameters}]
 
 
-def _role_filters() -> Plugins:
-    """Return filters that separate prefill and decode pods by our label.
+def _build_role_filters() -> Plugins:
+    """Return filters that separate prefill and decode pods by a label that every pod has.
 
-    Every serving pod carries it already. The built-in `prefill-filter` and `decode-filter` would
-    need a second label (`llm-d.ai/role`), and `decode-filter` also accepts pods without it.
+    The built-in `prefill-filter` and `decode-filter` need another label (`llm-d.ai/role`), and
+    `decode-filter` also accepts pods without it.
     """
     parts = ((_PREFILL_PODS, ComponentType.PREFILLER), (_DECODE_PODS, ComponentType.DECODER))
     return [
@@ -355,26 +421,26 @@ def _role_filters() -> Plugins:
     ]
 
 
-def _disaggregation(threshold: int) -> Plugins:
-    # A threshold of 0 means always, but nonCachedTokens of 0 means never.
+def _build_pd_plugins(threshold: int) -> Plugins:
+    # Our threshold of 0 means always, but nonCachedTokens of 0 means never.
     decider: dict[str, Any] = {"type": _ALWAYS}
     if threshold:
         tokens = -(-threshold // _CHARACTERS_PER_TOKEN)
         decider = {"type": _BY_LENGTH, "parameters": {"nonCachedTokens": tokens}}
-    # Up to v0.9 the handler looks the decider up while it is created, so the decider comes first.
+    # Up to v0.9 the handler needs the decider when it is created, so the decider comes first.
     handler = {"type": _HANDLER, "parameters": {"deciders": {"prefill": decider["type"]}}}
     return [decider, handler]
 
 
 class UnreadableError(ValueError):
-    """The text is not YAML; the message has the position and the reason."""
+    """Raised for text that is not YAML; the message has the position and the reason."""
 
 
 def read_config(text: str) -> Any:
     """Return the first document of a text, with all scalars as strings.
 
-    Go's YAML reader and PyYAML disagree on the types of scalars such as dates, so only names and
-    structure are read here. An endpoint picker ignores all documents after the first.
+    Scalars have no types, because PyYAML and Go's YAML parser disagree on some, such as dates. An
+    endpoint picker ignores all documents after the first.
     """
     try:
         loader = yaml.BaseLoader(text)
@@ -389,14 +455,14 @@ def read_config(text: str) -> Any:
         raise UnreadableError("not YAML: nested too deeply") from None
 
 
-#: Where its container finds its configuration and its certificate.
+#: Mount paths of the configuration and the certificate.
 CONFIG_FOLDER, CONFIG_KEY = "/config", "config.yaml"
 CERTIFICATE_PATH = "/certificate"
 GRPC_PORT = 9002
 HEALTH_PORT = 9003
 METRICS_PORT = 9090
 
-#: Flags that name an engine's metrics.
+#: Field of `LoadMetrics` by the flag for its name.
 _METRIC_FLAGS = {
     "total-queued-requests-metric": "waiting",
     "total-running-requests-metric": "running",
@@ -405,7 +471,7 @@ _METRIC_FLAGS = {
     "cache-info-metric": "cache",
 }
 
-# With another value the endpoint picker would miss its pool, probes or configuration.
+# Flags that users must not set: other values would break the pool, the probes or the configuration.
 OWNED_FLAGS = frozenset(
     {
         "config-file",
@@ -422,13 +488,13 @@ OWNED_FLAGS = frozenset(
 
 
 def build_metric_flags(family: EppFamily, metrics: LoadMetrics | None) -> list[str]:
-    """Return flags for the engines' metrics that a family does not read by default."""
+    """Return flags for the names of engine metrics that differ from the family's defaults."""
     names = (metrics or VLLM_METRICS)._asdict()
-    read = family.engine_metrics._asdict()
+    defaults = family.engine_metrics._asdict()
     return [
         f"--{flag}={names[key]}"
         for flag, key in _METRIC_FLAGS.items()
-        if flag in family.flags and names[key] != read[key]
+        if flag in family.flags and names[key] != defaults[key]
     ]
 
 
@@ -439,16 +505,17 @@ def build_epp_flags(
     namespace: str,
     engine_metrics: LoadMetrics | None = None,
     *,
+    elects_leader: bool = False,
     experimental: bool = False,
     tracing: bool = False,
 ) -> list[str]:
-    """Return arguments of the endpoint picker's container.
+    """Return the arguments of the endpoint picker's container.
 
-    All families accept every flag except those for the engines' metrics. Booleans have the form
-    `--flag=value`, which Go's flag packages need. Tracing is on by default and would print spans,
-    or send them to localhost; profiling is on by default and would expose internals.
+    Booleans have the form `--flag=value`, which Go's flag packages need. Tracing and profiling are
+    set because both are on by default: tracing prints spans or sends them to localhost, and
+    profiling exposes internals. All families accept every flag here but those for engine metrics.
     """
-    asks_token = args.metrics is not MetricsMode.UNAUTHENTICATED
+    needs_token = args.metrics is not MetricsMode.UNAUTHENTICATED
     arguments = [
         f"--pool-name={pool}",
         f"--pool-namespace={namespace}",
@@ -458,7 +525,7 @@ def build_epp_flags(
         f"--grpc-health-port={HEALTH_PORT}",
         f"--metrics-port={METRICS_PORT}",
         f"--secure-serving={str(args.tls.enabled).lower()}",
-        f"--metrics-endpoint-auth={str(asks_token).lower()}",
+        f"--metrics-endpoint-auth={str(needs_token).lower()}",
         "--enable-pprof=false",
         f"--tracing={str(tracing).lower()}",
         f"--v={args.log_verbosity}",
@@ -466,11 +533,10 @@ def build_epp_flags(
     ]
     if args.tls.enabled and args.tls.secret_name:
         arguments.append(f"--cert-path={CERTIFICATE_PATH}")
-    # For every strategy, because the metrics also decide which pods are saturated.
+    # Every strategy needs them, because saturation depends on them too.
     arguments += build_metric_flags(family, engine_metrics)
     if experimental:
         arguments.append("--allow-experimental-plugins=true")
-    if args.replicas > 1:
-        # A single replica needs no leases.
-        arguments.append("--ha-enable-leader-election")
+    if elects_leader:
+        arguments.append(LEADER_ELECTION)
     return arguments

@@ -1,14 +1,17 @@
-"""Endpoint pickers by family: what each release registers and reads, and which images are known.
+"""The families of endpoint picker releases, and the differences between them.
 
-All differences between endpoint pickers are in the rows of `FAMILIES`, read in the source of each
-release (`tools/picker_plugins.go` names the files). The endpoint picker of each family loads the
-configurations that `picker_config` generates in the end-to-end tests.
+`FAMILIES` is the table. Its facts are from the source of each release (`tools/picker_plugins.go`
+names the files). End-to-end tests load the configuration that `picker_config` generates for each
+family with the family's own endpoint picker.
 
-Not supported: v1.0 and v1.1 of the inference extension, which read other parameters; v1.6, which
-has no endpoint picker with plugins; and llm-d before v0.9.
+Unsupported releases are v1.0 and v1.1 of the inference extension (other parameters), its v1.6 (no
+endpoint picker with plugins), and llm-d before v0.9.
+
+llm-d v1.0 is known only from files of its repository after v0.10.0 (`tools/picker_plugins.yaml`).
+They name no other differences than its row.
 
 An image is recognized by its tag and the last part of its repository, so that mirrors
-(`registry.example/mirror/epp`) match as well. For a digest without a tag, `latest`, a development
+(`registry.example/mirror/epp`) match too. For a digest without a tag, `latest`, a development
 build or any other name, the user must set the family.
 """
 
@@ -23,19 +26,19 @@ from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
-from fusioninfer_pulumi.engines.engine_images import Version, version_text
-from fusioninfer_pulumi.findings import Rule, shown
+from fusioninfer_pulumi.engines.engine_images import Version, format_version
+from fusioninfer_pulumi.findings import Rule, show
 from fusioninfer_pulumi.generated import FOLDER
 
 PICKER_FAMILY_UNKNOWN = Rule("picker-family-unknown")
 
 X_K8S_API = "inference.networking.x-k8s.io/v1alpha1"
-LLM_D_API = "llm-d.ai/v1alpha1"
+LLM_D_API, LLM_D_V1_API = "llm-d.ai/v1alpha1", "llm-d.ai/v1"
 EPP_CONFIG_KIND = "EndpointPickerConfig"
 
 
 class Family(str, enum.Enum):
-    """Generations of endpoint pickers; within one, every image reads the same configuration."""
+    """Families of endpoint pickers; all images of a family accept the same configuration."""
 
     GAIE_1_2 = "gaie-1.2"
     GAIE_1_3 = "gaie-1.3"
@@ -43,10 +46,11 @@ class Family(str, enum.Enum):
     GAIE_1_5 = "gaie-1.5"
     LLM_D_0_9 = "llm-d-0.9"
     LLM_D_0_10 = "llm-d-0.10"
+    LLM_D_1_0 = "llm-d-1.0"
 
 
 @cache
-def release_data(family: Family) -> dict[str, Any]:
+def load_release_data(family: Family) -> dict[str, Any]:
     """Return the plugins and flags of a family's newest release (`tools/picker_plugins.py`)."""
     path = FOLDER / "endpoint_pickers" / f"{family.value}.json"
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -54,7 +58,7 @@ def release_data(family: Family) -> dict[str, Any]:
 
 
 class PrefixKeys(str, enum.Enum):
-    """Where the block size of the approximate prefix index is configured, and in which unit."""
+    """The parameter for the block size of the approximate prefix index."""
 
     CHARACTERS = "characters"  #: `blockSize` of prefix-cache-scorer, in characters
     TOKENS = "tokens"  #: `blockSizeTokens` of prefix-cache-scorer
@@ -62,44 +66,52 @@ class PrefixKeys(str, enum.Enum):
 
 
 class FlowControl(NamedTuple):
-    """Metrics of a picker's flow control; they exist even without pods.
+    """Names of an endpoint picker's flow control metrics, which it serves even if no pod is ready.
 
     Attributes:
-        queued: Requests in the picker's queue (gauge).
-        running: Requests that a pod is answering (gauge).
+        queued: Gauge of the requests in the endpoint picker's queue.
+        running: Gauge of the requests that pods are answering.
+        ttft: Histogram of the time to first token, which includes the time in the queue; empty if
+            it does not tell streamed requests from others.
     """
 
     queued: str
     running: str
+    ttft: str = ""
 
 
 @dataclass(frozen=True)
 class EppFamily:
-    """The facts about the images of one family.
+    """The facts about one family of endpoint pickers.
 
     Attributes:
-        sidecar_repository: Repository of the prefill/decode sidecar, which has the same versions;
-            None where there is none.
-        versions: Range of image versions, both ends included.
-        api_versions: apiVersions that it registers for its configuration; the first is generated.
-        prefix_keys: How it reads the block size.
-        engine_metrics: Engine metrics that it reads by default. v1.2.1 uses a name for the KV cache
-            that current vLLM does not have, and scores all pods 1.0 without it
+        versions: First and last supported version of its images.
+        sidecar_repository: Repository of the prefill/decode sidecar, whose versions are the same;
+            None if the family has no sidecar.
+        api_versions: Supported apiVersions of EndpointPickerConfig; the first is generated.
+        integer_weights: Whether the weights of scorers must be integers.
+        prefix_keys: The parameter for the block size of the prefix index.
+        engine_metrics: Engine metrics that it reads by default. v1.2.1 reads a KV cache metric that
+            current vLLM does not have, and then scores all pods 1.0
             (`pkg/epp/server/runserver.go`).
-        needs_inference_objective_crd: Whether it exits when the cluster has no InferenceObjective.
-        rewrite_api: apiVersion of the InferenceModelRewrites that it carries out; None where it
-            knows none (v1.2 has the kind, and nothing that reads it).
-        flow_control: Its metrics of flow control, None where it looks for a pod before it holds a
-            request, and answers 503 without one (v1.2.1 `requestcontrol/director.go`).
-        averages_saturation: Whether flow control compares the pods' mean saturation, in which a
-            long queue of one pod outweighs idle pods, instead of looking for one pod with room
-            (v1.4.0 `utilizationdetector/detector.go`).
-        limits_waiting: Whether flow control ends a request that waits for 60 s, if nothing else
-            is written (llm-d v0.10.0 `flowcontrol/controller/config.go`; 0s there is no limit,
-            which is the default of all others).
-        sidecar_reads_pool: Whether the sidecar's SSRF protection knows the pods of a v1
-            InferencePool; without that it rejects every prefill pod. Up to v0.9.0 it asked for pods
-            labelled `matchLabels`, which no label can be (`pkg/sidecar/proxy/allowlist.go`).
+        averages_saturation: Whether flow control holds requests when the pods' mean saturation is
+            too high, so that one long queue outweighs idle pods. Otherwise one pod with capacity
+            is enough (v1.4.0 `utilizationdetector/detector.go`).
+        needs_inference_objective_crd: Whether it exits without the CRD of InferenceObjective.
+        objective_api: apiVersion of its InferenceObjectives, None if service levels and session IDs
+            are not supported. llm-d v0.9 has neither eviction nor session IDs, and the inference
+            extension reads other headers.
+        rewrite_api: apiVersion of the InferenceModelRewrites that it supports, None if it supports
+            none. v1.2 defines the kind but ignores it.
+        flow_control: Names of its flow control metrics; None if it cannot hold requests while no
+            pod is ready, and answers 503 instead (v1.2.1 `requestcontrol/director.go`).
+        limits_waiting: Whether flow control rejects a request after 60 s by default (llm-d v0.10.0
+            `flowcontrol/controller/config.go`; 0s means no limit, the default of other families).
+        sidecar_reads_pool: Whether the sidecar's SSRF protection supports v1 InferencePools. Up to
+            v0.9.0 it selects pods with a label named `matchLabels`, of which there are none, and so
+            rejects every prefill pod (`pkg/sidecar/proxy/allowlist.go`).
+        is_tested: Whether it has run with the library's configurations; messages recommend no
+            other images.
     """
 
     family: Family
@@ -112,61 +124,63 @@ class EppFamily:
     engine_metrics: LoadMetrics = VLLM_METRICS
     averages_saturation: bool = True
     needs_inference_objective_crd: bool = False
+    objective_api: str | None = None
     rewrite_api: str | None = None
     flow_control: FlowControl | None = None
     limits_waiting: bool = False
     sidecar_reads_pool: bool = False
+    is_tested: bool = True
 
     @cached_property
     def plugins(self) -> frozenset[str]:
-        """Plugin types that it registers."""
-        return frozenset(release_data(self.family)["plugins"])
+        """The plugin types that it has."""
+        return frozenset(load_release_data(self.family)["plugins"])
 
     @cached_property
     def flags(self) -> frozenset[str]:
-        """Flags that it accepts."""
-        return frozenset(release_data(self.family)["flags"])
+        """The flags that it accepts."""
+        return frozenset(load_release_data(self.family)["flags"])
 
     @property
     def name(self) -> str:
-        """The family's name as a user writes it in `endpointPicker.family`."""
+        """The family's name in `endpointPicker.family`."""
         return self.family.value
 
     @property
     def image(self) -> str:
         """The family's newest image."""
-        return f"{self.repository}:{version_text(self.versions[1])}"
+        return f"{self.repository}:{format_version(self.versions[1])}"
 
     @property
     def sidecar_image(self) -> str | None:
-        """The sidecar of the newest image's release, None where there is none."""
+        """The family's newest sidecar image, None if it has no sidecar."""
         if self.sidecar_repository is None:
             return None
-        return f"{self.sidecar_repository}:{version_text(self.versions[1])}"
+        return f"{self.sidecar_repository}:{format_version(self.versions[1])}"
 
     @cached_property
     def sidecar_flags(self) -> frozenset[str]:
-        """Flags that the sidecar accepts; empty where there is none."""
-        return frozenset(release_data(self.family).get("sidecarFlags", ()))
+        """Flags that the sidecar accepts, empty if there is no sidecar."""
+        return frozenset(load_release_data(self.family).get("sidecarFlags", ()))
 
     @property
     def sidecar_port_flag(self) -> str:
-        """Flag with the engine's port; its default has changed, so it is always given."""
+        """Flag for the engine's port. It is always generated, because its default has changed."""
         has_new_name = "model-server-port" in self.sidecar_flags
         return "model-server-port" if has_new_name else "vllm-port"
 
     @cached_property
     def sidecar_connectors(self) -> tuple[str, ...]:
-        """Protocols that the sidecar's `--kv-connector` takes, the default first."""
-        return tuple(release_data(self.family)["sidecarConnectors"])
+        """Protocols that the sidecar's `--kv-connector` accepts, the default first."""
+        return tuple(load_release_data(self.family)["sidecarConnectors"])
 
     @property
     def supports_pd(self) -> bool:
-        """Whether it can disaggregate prefill and decode."""
+        """Whether it supports disaggregated serving."""
         return self.registers("disagg-profile-handler")
 
     def registers(self, plugin: str) -> bool:
-        """Return whether it registers a plugin type."""
+        """Return whether it has a plugin type."""
         return plugin in self.plugins
 
 
@@ -206,12 +220,24 @@ _LLM_D_0_9 = EppFamily(
     sidecar_repository="ghcr.io/llm-d/llm-d-router-disagg-sidecar",
     api_versions=(LLM_D_API, X_K8S_API),
     prefix_keys=PrefixKeys.PRODUCER,
-    # If the cluster has the kind in both API groups, it ignores the older one.
+    # If the cluster has the kind in both API groups, it ignores the older group.
     rewrite_api="llm-d.ai/v1alpha2",
-    flow_control=FlowControl("llm_d_epp_flow_control_queue_size", "llm_d_epp_request_running"),
+    flow_control=FlowControl(
+        "llm_d_epp_flow_control_queue_size",
+        "llm_d_epp_request_running",
+        "llm_d_epp_request_ttft_seconds",
+    ),
+)
+_LLM_D_0_10 = replace(
+    _LLM_D_0_9,
+    family=Family.LLM_D_0_10,
+    versions=((0, 10, 0), (0, 10, 0)),
+    limits_waiting=True,
+    sidecar_reads_pool=True,
+    objective_api="llm-d.ai/v1alpha2",
 )
 
-#: By the name that a user writes in `endpointPicker.family`, oldest first.
+#: Families by their name in `endpointPicker.family`, oldest first.
 FAMILIES = {
     row.name: row
     for row in (
@@ -220,12 +246,16 @@ FAMILIES = {
         _GAIE_1_4,
         replace(_GAIE_1_4, family=Family.GAIE_1_5, versions=((1, 5, 0), (1, 5, 0))),
         _LLM_D_0_9,
+        _LLM_D_0_10,
+        # It converts v1alpha1 to v1, which only differ below `dataLayer`
+        # (`pkg/epp/config/loader/conversion.go`), and no longer reads the inference extension's.
         replace(
-            _LLM_D_0_9,
-            family=Family.LLM_D_0_10,
-            versions=((0, 10, 0), (0, 10, 0)),
-            limits_waiting=True,
-            sidecar_reads_pool=True,
+            _LLM_D_0_10,
+            family=Family.LLM_D_1_0,
+            versions=((1, 0, 0), (1, 0, 0)),
+            api_versions=(LLM_D_V1_API, LLM_D_API),
+            objective_api=LLM_D_V1_API,
+            is_tested=False,
         ),
     )
 }
@@ -234,24 +264,24 @@ _TAG = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
 
 
 def find_family(image: str) -> EppFamily | None:
-    """Return the family of an endpoint picker's image, None when its reference does not say it."""
-    return _family(image, lambda family: family.repository)
+    """Return the family of an endpoint picker's image, None if the image is not recognized."""
+    return _find_family(image, lambda family: family.repository)
 
 
 def find_sidecar_image_family(image: str) -> EppFamily | None:
-    """Return the family of a sidecar's image, None when its reference does not say it."""
-    return _family(image, lambda family: family.sidecar_repository or "")
+    """Return the family of a sidecar's image, None if the image is not recognized."""
+    return _find_family(image, lambda family: family.sidecar_repository or "")
 
 
-def _family(image: str, repository: Callable[[EppFamily], str]) -> EppFamily | None:
+def _find_family(image: str, repository: Callable[[EppFamily], str]) -> EppFamily | None:
     name, version = split_image(image)
     named = (row for row in FAMILIES.values() if repository(row).rpartition("/")[2] == name)
     return next((row for row in named if row.versions[0] <= version <= row.versions[1]), None)
 
 
 def find_closest_image(family: EppFamily, is_able: Callable[[EppFamily], bool]) -> str:
-    """Return the newest image that can do something, of the same repository where possible."""
-    able = filter(is_able, FAMILIES.values())
+    """Return the newest image that `is_able` accepts, if possible from the family's repository."""
+    able = (row for row in FAMILIES.values() if row.is_tested and is_able(row))
     return max(able, key=lambda row: (row.repository == family.repository, row.versions)).image
 
 
@@ -261,17 +291,17 @@ def explain_unknown_image(image: str) -> str:
     for row in FAMILIES.values():
         releases.setdefault(row.repository, []).extend(row.versions)
     known = " and ".join(
-        f"{version_text(versions[0])} to {version_text(versions[-1])} of {repository}"
+        f"{format_version(versions[0])} to {format_version(versions[-1])} of {repository}"
         for repository, versions in releases.items()
     )
     return (
-        f"{shown(image)} is not a supported endpoint picker; supported are {known}. For a build of "
-        f"your own set endpointPicker.family ({', '.join(FAMILIES)})"
+        f"{show(image)} is not a supported endpoint picker; supported are {known}. For your own "
+        f"build set endpointPicker.family ({', '.join(FAMILIES)})"
     )
 
 
 def split_image(image: str) -> tuple[str, Version]:
-    """Return the last part of an image's repository, and its tag's version, empty without one."""
+    """Return the last part of an image's repository, and the version in its tag, empty if none."""
     name, _, tag = image.strip().partition("@")[0].rpartition("/")[2].partition(":")
     match = _TAG.fullmatch(tag)
     return name, tuple(map(int, match.groups())) if match else ()

@@ -1,4 +1,4 @@
-"""What a router role asks of its endpoint picker: strategy, image, groups."""
+"""Decides what a router role needs from its endpoint picker: strategy, image and pairing."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     explain_unknown_image,
     find_family,
 )
-from fusioninfer_pulumi.engines.editions import edition_defaults
-from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.engines.editions import get_edition_defaults
+from fusioninfer_pulumi.findings import Finding, Location, error, show
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.containers import mirrored
+from fusioninfer_pulumi.kube.containers import use_mirror
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 
 @dataclass(frozen=True)
 class EppIntent:
-    """What the endpoint picker is for.
+    """What the endpoint picker must do.
 
     Attributes:
-        strategy: The strategy, None with a user's configuration or without a picker.
-        pairs: Whether it chooses a prefill and a decode pod for each request; the pool holds both
-            then.
-        rewrites: Whether it rewrites models.
-        flow_control: Whether it holds requests while there is no pod that can take them.
-        registry: Registry that mirrors default images, None for the projects' own.
-        edition: Edition of the default images, None for the newest.
+        strategy: The strategy, None if the user configures the picker or there is none.
+        pairs: Whether it chooses a prefill and a decode pod for each request, so that the pool must
+            contain both.
+        needs_llm_d: Whether its default image is llm-d's.
+        flow_control: Whether it holds requests while no pod has capacity for them.
+        registry: Registry that mirrors the default images, None for the original registries.
+        edition: Edition that has the default images, None for the newest.
     """
 
     strategy: Strategy | None
     pairs: bool
-    rewrites: bool = False
+    needs_llm_d: bool = False
     flow_control: bool = False
     registry: str | None = None
     edition: Edition | None = None
@@ -61,31 +61,33 @@ def choose_epp_intent(
     registry: str | None = None,
     edition: Edition | None = None,
 ) -> EppIntent:
-    """Return the strategy of the router role, by default the one that suits the declared roles.
+    """Decide what the endpoint picker of a service must do.
 
-    A configuration of the user's own pairs prefill with decode if it has several scheduling
-    profiles. Without a picker there is neither.
+    The strategy is the router role's, or a default that depends on whether the service is
+    disaggregated. A user's configuration pairs prefill with decode if it has several scheduling
+    profiles. Without an endpoint picker there is no strategy and no pairing.
     """
     args = shape.router
     if args is None or not args.picks_endpoints:
         return EppIntent(None, pairs=False)
-    rewrites = bool(args.model_rewrites)
+    picker = args.endpoint_picker or EndpointPickerArgs()
+    has_sessions = args.strategy is Strategy.SESSION_AFFINITY or "session" in (args.scorers or ())
+    needs_llm_d = bool(args.model_rewrites or picker.service_levels or has_sessions)
     if args.endpoint_picker_config is not None:
         profiles = read_config_list(args.endpoint_picker_config, "schedulingProfiles")
         gates = read_config_list(args.endpoint_picker_config, "featureGates")
         holds = FLOW_CONTROL in gates
-        return EppIntent(None, len(profiles) > 1, rewrites, holds, registry, edition)
+        return EppIntent(None, len(profiles) > 1, needs_llm_d, holds, registry, edition)
     default = Strategy.PD_DISAGGREGATION if shape.is_prefill_decode else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
-    explicit = args.endpoint_picker.flow_control if args.endpoint_picker is not None else None
-    needed = any(
+    needed = picker.service_levels is not None or any(
         role.autoscaling is not None and uses_picker_metrics(role.autoscaling) for role in declared
     )
     return EppIntent(
         strategy,
         strategy is Strategy.PD_DISAGGREGATION,
-        rewrites,
-        flow_control=needed if explicit is None else explicit,
+        needs_llm_d or strategy is Strategy.PD_DISAGGREGATION,
+        flow_control=needed if picker.flow_control is None else picker.flow_control,
         registry=registry,
         edition=edition,
     )
@@ -94,24 +96,19 @@ def choose_epp_intent(
 def choose_epp_image(
     at: Location, args: EndpointPickerArgs, intent: EppIntent
 ) -> tuple[Any, EppFamily | None, list[Finding]]:
-    """Return the endpoint picker's image, its family, and findings.
-
-    The image may be an Output; the family is None where it is not known. `at` is the location of
-    `endpointPicker`.
-    """
+    """Return the endpoint picker's image, its family, None if unknown, and findings below `at`."""
     explicit = None
     if args.family is not None:
         explicit = FAMILIES.get(args.family)
         if explicit is None:
-            message = f"must be one of {', '.join(FAMILIES)}, got {shown(args.family)}"
+            message = f"must be one of {', '.join(FAMILIES)}, got {show(args.family)}"
             return args.image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
     image = args.image
     if image is None:
-        llm_d = intent.strategy is Strategy.PD_DISAGGREGATION or intent.rewrites
-        defaults = edition_defaults(intent.edition)
+        defaults = get_edition_defaults(intent.edition)
         default = defaults.holding_picker if intent.flow_control else defaults.picker
-        default = defaults.pd_picker if llm_d else default
-        image = mirrored(explicit.image if explicit is not None else default, intent.registry)
+        default = defaults.pd_picker if intent.needs_llm_d else default
+        image = use_mirror(explicit.image if explicit is not None else default, intent.registry)
     if is_output(image):
         if explicit is None:
             message = f"is required with an image that is an Output: {', '.join(FAMILIES)}"
@@ -132,17 +129,18 @@ def choose_pair_affinity(
     *,
     has_pair_revision: bool,
 ) -> PairAffinity | None:
-    """Return how a generated configuration pairs the pods of a request, None for any two.
+    """Return how a generated configuration pairs prefill with decode pods; None allows any pair.
 
-    By serving group where there are groups: a single group gets that too, so that a second one
-    changes nothing of the endpoint picker. Otherwise by pair revision, and never strictly: a strict
-    picker answers HTTP 503 while no revision has both parts, where decode serves alone otherwise.
+    In a service with serving groups, both pods are in the same group. That holds for a single group
+    too, so that adding a second one does not change the endpoint picker. Without groups, both
+    should have the same pair revision, but never strictly: while no revision has both prefill and
+    decode pods, a strict picker answers HTTP 503, and others let decode pods serve alone.
     """
     if intent.strategy is not Strategy.PD_DISAGGREGATION:
         return None
     if groups is None:
         return PairAffinity(labels.PAIR_REVISION) if has_pair_revision else None
-    # Workers of a multi-node replica have the other labels too, but do not serve.
+    # Workers of a multi-node replica do not serve, and differ from leaders only by this index.
     serving = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"}
     return PairAffinity(
         labels.GROUP_INDEX, args.group_pairing is not GroupPairing.PREFERRED, serving
@@ -150,7 +148,7 @@ def choose_pair_affinity(
 
 
 def read_config_list(text: str, key: str) -> list[Any]:
-    """Return a list at the top of a user's own configuration, empty where it has none."""
+    """Return a top-level list of a user's configuration, empty if it has none."""
     try:
         config = read_config(text)
     except UnreadableError:
@@ -159,9 +157,9 @@ def read_config_list(text: str, key: str) -> list[Any]:
     return items if isinstance(items, list) else []
 
 
-@lru_cache(maxsize=64)  # asked for several objects of a service; to read YAML takes milliseconds
+@lru_cache(maxsize=64)  # several objects of a service need it, and YAML takes milliseconds to parse
 def find_event_port(text: str) -> int | None:
-    """Return the port on which a configuration receives KV events, None where it does not."""
+    """Return the port on which a configuration receives KV events, None if it does not."""
     for plugin in read_config_list(text, "plugins"):
         parameters = plugin.get("parameters") if isinstance(plugin, dict) else None
         events = parameters.get("kvEventsConfig") if isinstance(parameters, dict) else None

@@ -1,8 +1,8 @@
-"""What is known about each release of the prefill/decode sidecar: its protocols and its flags.
+"""Protocols and flags of the prefill/decode sidecar in each release.
 
-Those of v0.9.0 and v0.10.0 of llm-d-router were built: each knows exactly these flags, and starts
-with what is generated for each of its protocols. An unknown flag ends it with status 2; an invalid
-value ends it with status 0 and a line in its log, so neither may get there.
+Tested with v0.9.0 and v0.10.0 of llm-d-router, built from source: each accepts exactly these flags,
+and starts with the generated ones for each of its protocols. It exits with status 2 on an unknown
+flag, and with status 0 and a log line on an invalid value, so neither may be generated.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_sidecar_image_family,
     split_image,
 )
-from fusioninfer_pulumi.engines.engine_images import version_text
-from fusioninfer_pulumi.findings import Finding, error, shown
+from fusioninfer_pulumi.engines.engine_images import format_version
+from fusioninfer_pulumi.findings import Finding, error, show
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
-#: Names of containers and repositories of a user's own sidecar. Releases that are not in the table
-#: have them too (llm-d up to v0.10, KServe, modelplane, llm-d-modelservice).
+#: Names by which a sidecar in a user's template is recognized: image repositories and containers of
+#: llm-d up to v0.10, KServe, Modelplane and llm-d-modelservice.
 KNOWN_IMAGES = frozenset(
     {
         "llm-d-routing-sidecar",
@@ -41,12 +41,12 @@ KNOWN_NAMES = frozenset(
     }
 )
 
-#: Path that answers 200 as soon as the sidecar listens, whether the engine serves or not.
+#: Path that answers 200 once the sidecar listens, even if the engine does not serve yet.
 HEALTH_PATH = "/health"
-#: Numeric user of its image (`Dockerfile.sidecar`, distroless nonroot).
+#: User ID of its image (`Dockerfile.sidecar`, distroless nonroot).
 USER = 65532
 
-# The engine's connector, as vLLM names it, and the protocol that fits it.
+# Protocol by vLLM connector.
 _PROTOCOLS = {
     "NixlConnector": "nixlv2",
     "SharedStorageConnector": "shared-storage",
@@ -54,7 +54,7 @@ _PROTOCOLS = {
     "OffloadingConnector": "offloading",
 }
 
-# Set from fields of `kvTransfer`, or from other generated fields.
+# Flags that the library sets, with messages for users who set them.
 OWNED_FLAGS = {
     "port": "follows from the pool's port; remove it",
     "vllm-port": "is set by kvTransfer.enginePort; remove it here",
@@ -70,15 +70,15 @@ OWNED_FLAGS = {
 def choose_sidecar_family(
     image: Any, explicit: str | None, picker: EppFamily
 ) -> EppFamily | Finding:
-    """Return the family whose flags a sidecar reads, or what is wrong with its family or image.
+    """Return the family of a sidecar, which has its flags, or an error for its family or image.
 
-    It is the one that the user names (`explicit`), else that of the image, else the endpoint
-    picker's. The image is None for the default one, and may be an Output.
+    The family is the one that the user names (`explicit`), else the image's, else the endpoint
+    picker's. The image may be an Output, and is None by default.
     """
     if explicit is not None:
         able = [name for name, row in FAMILIES.items() if row.sidecar_repository is not None]
         if explicit not in able:
-            message = f"must be one of {', '.join(able)}, got {shown(explicit)}"
+            message = f"must be one of {', '.join(able)}, got {show(explicit)}"
             return error(PICKER_FAMILY_UNKNOWN, ("family",), message)
         return FAMILIES[explicit]
     if image is None or is_output(image):
@@ -88,14 +88,14 @@ def choose_sidecar_family(
     if name == "llm-d-routing-sidecar" or (
         name == "llm-d-router-disagg-sidecar" and () < version < oldest
     ):
-        needed = version_text(oldest)
-        message = f"{shown(image)} is too old; the oldest supported release is {needed}"
+        needed = format_version(oldest)
+        message = f"{show(image)} is too old; the oldest supported release is {needed}"
         return error(PICKER_FAMILY_UNKNOWN, ("image",), message)
     return find_sidecar_image_family(image) or picker
 
 
-def protocol(names: Sequence[str]) -> str | None:
-    """Return the protocol for connectors, the outermost first; None when there is none."""
+def find_protocol(names: Sequence[str]) -> str | None:
+    """Return the protocol of the first connector that has one, None if none has."""
     return next((_PROTOCOLS[name] for name in names if name in _PROTOCOLS), None)
 
 

@@ -1,7 +1,7 @@
 """The inference engines, vLLM and SGLang, and their command lines.
 
-`command.read_command` reads a container's command line; its `engine` is one of two objects of
-`engine.Engine`, which answer whatever depends on the engine. `editing.edit` sets and adds
-arguments, `launch.launch` writes the commands of a replica that spans several nodes. Everything is
-pure: containers come in as Kubernetes writes them, findings and command lines come out.
+`engine_commands.read_command` parses a container's command line and recognizes its `Engine`, which
+has the engine's facts. `command_editing.edit` sets and adds arguments; `launchers.launch` returns
+the commands of a replica that spans several nodes. All functions are pure: containers are plain
+Kubernetes objects, and results are findings and command lines.
 """

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
-#: Stands for a word whose text is not known while the plan is made.
+#: Stands for a pulumi Output, whose text is unknown at plan time.
 UNKNOWN = "<output>"
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -17,15 +16,12 @@ _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 _INITS = ("env", "tini", "dumb-init", "nvidia_entrypoint.sh")
 
 
-@dataclass(frozen=True)
-class Argv:
-    """The words that the container's process gets.
+class Argv(NamedTuple):
+    """A container's `command` and `args`, empty if not set.
 
     Attributes:
-        command: The container's `command`, empty when it has none.
-        args: The container's `args`, empty when it has none.
-        outputs: Which of the two (`command`, `args`) are Outputs as a whole.
-        script_at: Index in `words` of the script that `sh -c` gets, when there is one.
+        outputs: The fields (`command`, `args`) that are an Output instead of a list.
+        script_at: Index in `words` of the script that `sh -c` runs, None if there is none.
     """
 
     command: tuple[Any, ...] = ()
@@ -35,12 +31,12 @@ class Argv:
 
     @property
     def words(self) -> tuple[Any, ...]:
-        """Command and args in one list."""
+        """Command and args, joined."""
         return self.command + self.args
 
     @property
     def script(self) -> Any:
-        """The script that `sh -c` gets, which may be an Output; None when there is none."""
+        """The script that `sh -c` runs, which may be an Output; None if there is none."""
         return None if self.script_at is None else self.words[self.script_at]
 
     def texts(self) -> list[str]:
@@ -48,7 +44,7 @@ class Argv:
         return [UNKNOWN if is_output(word) else str(word) for word in self.words]
 
     def with_script(self, text: str) -> tuple[list[Any], list[Any] | None]:
-        """Return command and args with another script; args is None where there are none."""
+        """Return command and args with a new script; args is None if it would be empty."""
         at = self.script_at or 0
         words = [*self.words[:at], text, *self.words[at + 1 :]]
         return words[: len(self.command)], words[len(self.command) :] or None
@@ -64,28 +60,28 @@ def read_argv(container: Mapping[str, Any]) -> Argv:
             outputs.append(key)
         plain = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
         lists[key] = tuple(value) if plain and value is not None else ()
-    # The meaning of words after an unknown command is not known.
+    # If the command is unknown, so is the meaning of the words after it.
     known = "command" not in outputs
-    script_at = _script_index(lists["command"] + lists["args"]) if known else None
+    script_at = _find_script(lists["command"] + lists["args"]) if known else None
     return Argv(lists["command"], lists["args"], tuple(outputs), script_at)
 
 
-def _script_index(words: Sequence[Any]) -> int | None:
-    """Return the index of the script behind `sh -c`, `bash -euo pipefail -c`; None without."""
+def _find_script(words: Sequence[Any]) -> int | None:
+    """Return the index of the script after `sh -c` or `bash -euo pipefail -c`, None if absent."""
     shells = [index for index, word in enumerate(words) if basename(str(word)) in _SHELLS]
     before, behind = words[: shells[0] if shells else 0], words[shells[0] + 1 if shells else 0 :]
     prefixes = (isinstance(word, str) and _is_prefix(word) for word in before)
     if not shells or not all(prefixes):
         return None
-    named = False  # whether the word is the name of an option, behind `-o`
+    is_option_name = False  # the word after `-o`, such as `pipefail`
     for index, word in enumerate(behind, shells[0] + 2):
-        if not isinstance(word, str) or not (named or word.startswith(("-", "+"))):
+        if not isinstance(word, str) or not (is_option_name or word.startswith(("-", "+"))):
             return None
-        short = "" if named or word.startswith("--") else word[1:]
+        short = "" if is_option_name or word.startswith("--") else word[1:]
         if "c" in short and word.startswith("-"):
             at = index + short.count("o")
             return at if at < len(words) else None
-        named = "o" in short
+        is_option_name = "o" in short
     return None
 
 
@@ -98,23 +94,22 @@ _MODULES = {
     "vllm.entrypoints.openai.api_server": "vllm",
     "sglang.launch_server": "sglang",
 }
-_VLLM = "vllm.entrypoints.cli.main"  # what the program `vllm` runs
+_VLLM = "vllm.entrypoints.cli.main"  # the module that the program `vllm` runs
 _PYTHON = re.compile(r"python[0-9.]*")
 # Interpreter options that take the next word as their value.
 _PYTHON_VALUED = ("-X", "-W", "--check-hash-based-pycs")
-# Programs that only mention an engine in their arguments.
+# Programs that do not start the engine that their arguments name.
 _MENTIONS = ("echo", "printf", "pip", "pip3", "which", "test", "[", "grep", "pkill", "pgrep")
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """An engine's program in a list of words.
 
     Attributes:
         engine: `vllm` or `sglang`.
-        end: Index of the first argument: the words before it are the program.
-        serve: Whether it is `vllm serve`, which accepts the model as a positional argument and is
-            the only vLLM program with `--headless`.
+        end: Index of the first argument, after the words of the program.
+        serve: Whether it is `vllm serve`. Only that accepts `--headless` and the model as a
+            positional argument.
     """
 
     engine: str
@@ -130,9 +125,9 @@ def basename(word: str) -> str:
 def find_program(words: Sequence[str]) -> Program | None:
     """Find the first engine program in a command line.
 
-    `vllm serve`, `python3 -m vllm.entrypoints.openai.api_server`, `sglang serve` and
-    `python3 -m sglang.launch_server` are known, also by their full path and behind a prefix such
-    as `exec`, `env A=1`, `numactl ...` or `tini --`.
+    Programs are `vllm serve`, `python3 -m vllm.entrypoints.openai.api_server`, `sglang serve` and
+    `python3 -m sglang.launch_server`, also with a full path or after a prefix such as `exec`,
+    `env A=1`, `numactl ...` or `tini --`.
     """
     if words and basename(words[0]) in _MENTIONS:
         return None
@@ -141,13 +136,13 @@ def find_program(words: Sequence[str]) -> Program | None:
         if name in ("vllm", "sglang") and words[index + 1 : index + 2] == ["serve"]:
             return Program(name, index + 2, serve=name == "vllm")
         if _PYTHON.fullmatch(name):
-            module = _module(words, index + 1)
+            module = _find_module(words, index + 1)
             if module is not None:
                 return module
     return None
 
 
-def _module(words: Sequence[str], index: int) -> Program | None:
+def _find_module(words: Sequence[str], index: int) -> Program | None:
     while index < len(words) and words[index].startswith("-") and words[index] != "-m":
         index += 2 if words[index] in _PYTHON_VALUED else 1
     flag, *module = words[index : index + 2] or [""]

@@ -1,14 +1,13 @@
-"""Finds the engine's simple command in a shell script, and where arguments can be added to it.
+"""Finds the command that starts the engine in a shell script, and the offsets to edit it at.
 
-Only what the POSIX shell grammar and bash agree on is read; anything else (here-documents,
-`$'...'`) is rejected rather than guessed, because the places are used to edit the script.
+Here-documents, and syntax on which POSIX shells and bash do not agree (`$'...'`), are rejected
+rather than guessed, because a wrong offset would corrupt the script.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from fusioninfer_pulumi.engines._container_words import Argv, basename, find_program
@@ -18,7 +17,7 @@ _REDIRECTION = re.compile(r"[0-9]*(?:&>>|&>|<<<|<>|>>|>\||[<>]&|[<>](?!\())")
 _OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|()\n]")
 _SINGLE, _ESCAPE, _BACKTICKS = r"'[^']*'", r"\\.", r"`(?:\\.|[^`\\])*`"
 _PARENTHESES = r"(?!)"
-for _ in range(4):  # as deep as substitutions are read
+for _ in range(4):  # levels of nested substitutions
     _PARENTHESES = rf"\((?:{_ESCAPE}|{_SINGLE}|\"(?:\\.|[^\"\\])*\"|[^()'\"\\]|{_PARENTHESES})*\)"
 _EXPANSION = rf"\${_PARENTHESES}|\$\{{[^{{}}]*(?:\{{[^{{}}]*\}}[^{{}}]*)*\}}|{_BACKTICKS}"
 _DOUBLE = rf"\"(?:{_ESCAPE}|{_EXPANSION}|\$(?![({{])|[^\"\\`$])*\""
@@ -31,11 +30,11 @@ _WORD = re.compile(rf"(?:{_PIECE.pattern})+", re.DOTALL)
 
 
 class ShellError(ValueError):
-    """Raised for a script that cannot be read; the message names the construct."""
+    """Raised for a script that cannot be parsed; the message names the construct."""
 
 
 class Token(NamedTuple):
-    """A word, an operator (`&&`, `;`, newline, ...) or a redirection operator."""
+    """A token of a script; `kind` is `word`, `operator` (`&&`, `;`, newline) or `redirection`."""
 
     kind: str
     text: str
@@ -44,32 +43,32 @@ class Token(NamedTuple):
     @property
     def value(self) -> str:
         """The word without its quotes; expansions such as `$MODEL` are kept."""
-        return "".join(map(_unquoted, _PIECE.findall(self.text)))
+        return "".join(map(_unquote, _PIECE.findall(self.text)))
 
     @property
     def end(self) -> int:
-        """Offset behind the last character."""
+        """Offset after the last character."""
         return self.start + len(self.text)
 
     @property
-    def open(self) -> bool:
-        """Whether the word starts with an expansion, which may become several words or none."""
+    def starts_with_expansion(self) -> bool:
+        """Whether the word starts with an expansion, and so may become several words or none."""
         return re.match(r"\"?[$`]|[<>]\(", self.text) is not None
 
 
-def _unquoted(piece: str) -> str:
+def _unquote(piece: str) -> str:
     if piece[0] == "'":
         return piece[1:-1]
     if piece[0] == '"':
-        # Inside double quotes a backslash quotes only these; before others it is itself.
+        # Inside double quotes a backslash escapes only these characters.
         return re.sub(r"\\\n|\\([$`\"\\])", r"\1", piece[1:-1])
     if piece[0] == "\\":
         return piece[1:].replace("\n", "")
     return piece
 
 
-def tokens(script: str) -> Iterator[Token]:
-    """Return the tokens of a script in order, without comments, blanks and line continuations.
+def tokenize(script: str) -> Iterator[Token]:
+    """Yield the tokens of a script in order, without comments, blanks and line continuations.
 
     Raises:
         ShellError: For here-documents, unclosed quotes or parentheses, and `$'...'`.
@@ -98,32 +97,31 @@ def tokens(script: str) -> Iterator[Token]:
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _OPENING = ("if", "for", "while", "until", "case", "select", "{", "(")
 _CLOSING = ("fi", "done", "esac", "}", ")")
-# Operators that a newline does not end.
+# Operators after which a command continues on the next line.
 _CONTINUED = ("&&", "||", "|", "|&")
 # Reserved words that may precede a command.
 _RESERVED = (*_OPENING, *_CLOSING, "then", "elif", "else", "do", "!", "time", "function")
-# Programs, not shell builtins or functions: `exec` may precede them.
+# `exec` may precede these, because they are programs and not shell builtins or functions.
 _PROGRAMS = re.compile(
     r"vllm|sglang|python[0-9.]*|env|numactl|taskset|nice|nohup|stdbuf|setsid|tini|dumb-init"
 )
 
 
-@dataclass(frozen=True)
-class EngineCall:
+class EngineCall(NamedTuple):
     """One place in a script where an engine is started.
 
     Attributes:
         engine: `vllm` or `sglang`.
-        program: The words up to the engine's first argument.
+        program: The words before the engine's first argument.
         serve: Whether the program is `vllm serve`.
-        words: The words behind the program.
+        words: The words after the program.
         arguments: The engine's arguments, without quotes; expansions are kept.
         hidden: Whether expansions such as `$ARGS` may hold further arguments.
-        start: Offset of the command's first word, behind any assignments.
-        program_end: Offset behind the program.
-        end: Offset behind its last word: further arguments go here.
-        may_exec: Whether `exec` can be inserted at `start` without changing what the script does:
-            the engine is the last command, not in a pipeline, and nothing waits for it.
+        start: Offset of the command's first word, after any assignments.
+        program_end: Offset after the program.
+        end: Offset after its last word, where further arguments are inserted.
+        may_exec: Whether the script does the same with `exec` inserted at `start`: the engine is
+            the last command, is not in a pipeline, and no trap needs the shell.
     """
 
     engine: str
@@ -138,14 +136,13 @@ class EngineCall:
     may_exec: bool
 
 
-@dataclass(frozen=True)
-class Script:
-    """A shell script that was read.
+class Script(NamedTuple):
+    """A parsed shell script.
 
     Attributes:
-        single: Whether it is one pipeline, or several joined by `&&` only, so that `x && script`
-            runs all of it after `x`, or none.
-        starts_ray: Whether it starts ray itself, as vLLM's multi-node-serving.sh does as well.
+        single: Whether its commands are joined by `&&` or pipes only, so that `x && script` runs
+            either all of it or, if `x` fails, nothing.
+        starts_ray: Whether it starts ray, directly or by vLLM's multi-node-serving.sh.
     """
 
     text: str
@@ -154,8 +151,7 @@ class Script:
     starts_ray: bool
 
 
-@dataclass(frozen=True)
-class _Command:
+class _Command(NamedTuple):
     words: tuple[Token, ...]
     before: str
     after: str
@@ -163,25 +159,25 @@ class _Command:
 
 
 def read_script(argv: Argv) -> Script:
-    """Read the script of a container's shell, and find the engine commands in it.
+    """Parse the script of a container's shell, and find the engine commands in it.
 
-    The words behind it (`$0`, `$1`, ...) are put in place of `"$@"`.
+    `"$@"` is replaced by the words after the script.
 
     Raises:
-        ShellError: When the script uses something that cannot be read safely.
+        ShellError: If the script contains syntax that is not supported.
     """
     text, *parameters = argv.texts()[argv.script_at or 0 :]
-    script_tokens = list(tokens(text))
-    commands = _simple_commands(script_tokens)
+    script_tokens = list(tokenize(text))
+    commands = _split_commands(script_tokens)
     names = [[basename(word.value) for word in command.words] for command in commands]
-    # `exec` would end the shell, and with it the trap that the script has set.
+    # `exec` replaces the shell, and with it the script's trap.
     may_exec = not any(words[0] == "trap" for words in names)
     calls = [
-        _engine_call(command, parameters[1:], last=may_exec and command is commands[-1])
+        _read_engine_call(command, parameters[1:], last=may_exec and command is commands[-1])
         for command in commands
     ]
-    solid = [index for index, token in enumerate(script_tokens) if token.text != "\n"] or [0]
-    inner = script_tokens[solid[0] : solid[-1] + 1]
+    positions = [index for index, token in enumerate(script_tokens) if token.text != "\n"] or [0]
+    inner = script_tokens[positions[0] : positions[-1] + 1]
     operators = {token.text for token in inner if token.kind == "operator"}
     return Script(
         text,
@@ -191,10 +187,10 @@ def read_script(argv: Argv) -> Script:
     )
 
 
-def _simple_commands(script_tokens: Sequence[Token]) -> list[_Command]:
+def _split_commands(script_tokens: Sequence[Token]) -> list[_Command]:
     commands: list[_Command] = []
     words: list[Token] = []
-    before, depth, target = "", 0, False
+    before, depth, is_redirect_target = "", 0, False
 
     def finish(after: str) -> None:
         nonlocal before, words
@@ -209,9 +205,9 @@ def _simple_commands(script_tokens: Sequence[Token]) -> list[_Command]:
             finish(token.text)
             depth += (token.text == "(") - (token.text == ")")
         elif token.kind == "redirection":
-            target = True
-        elif target:
-            target = False  # the file of a redirection is not an argument
+            is_redirect_target = True
+        elif is_redirect_target:
+            is_redirect_target = False  # the file of a redirection is not an argument
         elif not words and token.text in _RESERVED:
             depth += (token.text in _OPENING) - (token.text in _CLOSING)
             before = token.text
@@ -221,7 +217,9 @@ def _simple_commands(script_tokens: Sequence[Token]) -> list[_Command]:
     return commands
 
 
-def _engine_call(command: _Command, parameters: Sequence[str], *, last: bool) -> EngineCall | None:
+def _read_engine_call(
+    command: _Command, parameters: Sequence[str], *, last: bool
+) -> EngineCall | None:
     values = [word.value for word in command.words]
     program = find_program(values)
     if program is None:
@@ -234,9 +232,10 @@ def _engine_call(command: _Command, parameters: Sequence[str], *, last: bool) ->
             arguments.extend(parameters)
             continue
         previous = arguments[-1] if arguments else ""
-        # The first word may be the model and the word after a flag its value; an expansion
-        # anywhere else may hold whole flags.
-        hidden = hidden or (word.open and index > 0 and not previous.startswith("-"))
+        # An expansion is one value if it is the first word (the model) or follows a flag. Anywhere
+        # else it may contain flags.
+        may_hold_flags = index > 0 and not previous.startswith("-")
+        hidden = hidden or (word.starts_with_expansion and may_hold_flags)
         arguments.append(word.value)
     alone = command.before in ("", "&&", ";", "\n") and command.after in ("", ";", "\n")
     is_program = _PROGRAMS.fullmatch(basename(values[0])) is not None

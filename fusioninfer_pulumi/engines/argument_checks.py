@@ -1,4 +1,4 @@
-"""Checks a command line against the arguments of the image's release, with argparse."""
+"""Checks a command line against the arguments of the image's release, using argparse."""
 
 from __future__ import annotations
 
@@ -19,26 +19,30 @@ from fusioninfer_pulumi.engines.argument_tables import (
     load_argument_table,
     parse_release,
 )
-from fusioninfer_pulumi.engines.command_flags import parse_json, resolved, split_joined_flags
+from fusioninfer_pulumi.engines.command_flags import (
+    parse_json,
+    replace_variables,
+    split_joined_flags,
+)
 from fusioninfer_pulumi.engines.engine import (
     ARGUMENT_VALUE_INVALID,
     Engine,
     EngineCommand,
     Word,
 )
-from fusioninfer_pulumi.findings import Finding, Rule, closest_name, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Rule, closest_name, error, show, warning
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 
 ARGUMENT_UNKNOWN = Rule("argument-unknown")
 ARGUMENT_REMOVED = Rule("argument-removed")
 
-#: A dash alone, and a negative number, are values.
+#: Words that start with a dash but are values: a dash alone, and a negative number.
 _NO_FLAG = re.compile(r"-|-\d+|-\d*\.\d+")
-# The command line may install another release before the engine starts.
+# A script may install another release before it starts the engine.
 _INSTALLS = re.compile(r"\b(pip3?|uv)\b.*\binstall\b")
 _MOST_CHOICES = 8
-#: Likeness from which on a word is a typing error; new arguments are less like known ones.
-_SLIP = 0.9
+#: Similarity from which on an unknown argument is a typo and not an argument of a newer release.
+_TYPO_SIMILARITY = 0.9
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,10 @@ class UserArgument:
     """An argument of a command line.
 
     Attributes:
-        name: Its name as the command line spells it.
-        option: The option that it names in the release, None for an unknown or ambiguous name.
-        problem: Why argparse rejects it.
-        extras: The words up to the next argument that are not its values.
+        name: The spelling in the command line, which may be an abbreviation.
+        option: Its definition in the release, None for an unknown or ambiguous name.
+        problem: Why argparse rejects it, None if it does not.
+        extras: Words between its last value and the next argument.
     """
 
     name: str
@@ -60,13 +64,13 @@ class UserArgument:
 
 
 def find_known_release(command: EngineCommand) -> str | None:
-    """Return the engine release that certainly runs, None if that is not known."""
+    """Return the engine release that is certain to run; None if it is not known."""
     engine, release = command.engine, command.image.release
     if engine is None or release is None or _INSTALLS.search(command.script or ""):
         return None
     table = load_argument_table(engine.name)
-    fits = command.image.engine == engine.name and release in table.releases
-    return release if fits else None
+    is_known = command.image.engine == engine.name and release in table.releases
+    return release if is_known else None
 
 
 def read_argument_words(command: EngineCommand, variables: Mapping[str, str]) -> list[Word]:
@@ -84,19 +88,19 @@ def read_argument_words(command: EngineCommand, variables: Mapping[str, str]) ->
             for part in split_joined_flags([text])
         ]
     return [
-        Word(resolved(word.value, variables, in_script=in_script), word.place) for word in words
+        Word(replace_variables(word.value, variables, in_script=in_script), word.place)
+        for word in words
     ]
 
 
-def _is_open(text: str) -> bool:
-    """Return whether parts of a word are unknown."""
+def _has_unknown_part(text: str) -> bool:
     return UNKNOWN in text or "$" in text or "`" in text
 
 
-def parse(
+def parse_arguments(
     words: Sequence[Word], options: Options, *, checks_values: bool = True
 ) -> tuple[list[Word], list[UserArgument]]:
-    """Return the words before all arguments, and the arguments, as argparse reads them."""
+    """Return the words before the first argument, and the arguments, as argparse reads them."""
     texts = [word.value for word in words]
     if "--" in texts:
         words = words[: texts.index("--")]
@@ -108,22 +112,26 @@ def parse(
     ]
     bounds = [*starts, len(words)]
     arguments = [
-        _read(words[i:j], options, checks_values=checks_values) for i, j in pairwise(bounds)
+        _parse_argument(words[i:j], options, checks_values=checks_values)
+        for i, j in pairwise(bounds)
     ]
     return list(words[: bounds[0]]), arguments
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that raises in place of ending the process."""
+    """A parser that raises an error instead of exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise argparse.ArgumentError(None, message)
 
 
-def _read(words: Sequence[Word], options: Options, *, checks_values: bool) -> UserArgument:
+def _parse_argument(
+    words: Sequence[Word], options: Options, *, checks_values: bool
+) -> UserArgument:
     name = words[0].value.partition("=")[0]
     parser = _Parser(add_help=False, exit_on_error=False, argument_default=argparse.SUPPRESS)
-    # Only the options that the word may mean, `-n2` among them: a release has hundreds.
+    # A release has hundreds of options, so the parser gets only those that the name may mean: the
+    # name may be an abbreviation, or a short flag with its value (`-n2`).
     short = name[:2] if not name.startswith("--") else name
     named = [word for word in options if word.startswith(name) or word == short]
     for option in {options[word].name: options[word] for word in named}.values():
@@ -149,19 +157,19 @@ def _read(words: Sequence[Word], options: Options, *, checks_values: bool) -> Us
 
 def _check_value(option: Option, value: str) -> str:
     problem = explain_invalid_value(option, value)
-    if problem and not _is_open(value):
-        raise argparse.ArgumentTypeError(f"{problem}, got {shown(value)}")
+    if problem and not _has_unknown_part(value):
+        raise argparse.ArgumentTypeError(f"{problem}, got {show(value)}")
     return value
 
 
 def check_arguments(
     command: EngineCommand, variables: Mapping[str, str], *, leave_out: str | None = None
 ) -> Iterator[Finding]:
-    """Check the arguments against the image's release; located relative to the container.
+    """Check the arguments against the image's release; findings are relative to the container.
 
-    Errors if the release is certain, warnings if another release may run or the program accepts
-    more arguments than the release's table has. For an unknown release only names are checked,
-    against all releases. One argument can be left out.
+    Findings are errors if the release is certain, and warnings if another release may run or the
+    program accepts arguments that the table does not have. If the release is unknown, only the
+    names are checked, against all releases. The argument `leave_out` is not checked.
     """
     engine = command.engine
     if engine is None or command.program_in_args:
@@ -172,27 +180,29 @@ def check_arguments(
     release, serves = find_known_release(command), command.program[-1:] == ("serve",)
     is_sure = release is not None and not (serves and engine.serve_starts_others)
     make_finding = error if is_sure else warning
-    words = engine.argparse_words(command, read_argument_words(command, variables))
-    head, arguments = parse(words, table.options(release), checks_values=release is not None)
+    words = engine.preprocess_words(command, read_argument_words(command, variables))
+    head, arguments = parse_arguments(
+        words, table.options(release), checks_values=release is not None
+    )
     for argument in arguments:
         name, place, option = argument.name, argument.word.place, argument.option
-        if _is_open(name) or (option is not None and option.name == leave_out):
+        if _has_unknown_part(name) or (option is not None and option.name == leave_out):
             continue
         if option is None and release is not None:
             rule, message = _explain_unknown(engine, name, release)
             yield make_finding(rule, place, message)
         elif option is None and argument.problem is None:
-            meant = closest_name(name, table.options(None), cutoff=_SLIP)
+            meant = closest_name(name, table.options(None), cutoff=_TYPO_SIMILARITY)
             text = f"no release of {engine.title} up to v{table.newest} has an argument {name}"
             if meant is not None:
                 yield warning(ARGUMENT_UNKNOWN, place, f"{text}; did you mean {meant}?")
         elif option is not None and argument.problem is not None:
             yield make_finding(ARGUMENT_VALUE_INVALID, place, f"{name}: {argument.problem}")
-    if not command.readable or any(_is_open(word.value) for word in words):
-        return  # an unknown word may be an argument whose values are the others
-    # The words are not shown: they may be keys that lost their argument.
+    if not command.readable or any(_has_unknown_part(word.value) for word in words):
+        return  # an unknown word may be a flag, and the words after it its values
+    # Messages do not contain the words, because they may be API keys.
     extras = [*head, *(word for argument in arguments for word in argument.extras)]
-    # The older program of vLLM ignores a positional model, and serves its default.
+    # vLLM's older program, `api_server`, ignores a positional model and serves its default model.
     has_model = serves or (not command.program and engine.image_serves)
     for word in extras[int(has_model) :]:
         message = "belongs to no argument; remove it or add the argument's name"
@@ -200,9 +210,8 @@ def check_arguments(
 
 
 def _explain_unknown(engine: Engine, name: str, release: str) -> tuple[Rule, str]:
-    """Return rule and message for an argument that a release does not have."""
     table, title = load_argument_table(engine.name), engine.title
-    gone, first = table.removed(name, release), table.first(name)
+    gone, first = table.find_removal(name, release), table.find_first(name)
     if gone is not None:
         new = find_successor(engine, name)
         remedy = f"use {new} instead" if new else "remove or replace it"
@@ -217,27 +226,27 @@ def _explain_unknown(engine: Engine, name: str, release: str) -> tuple[Rule, str
 
 
 def find_successor(engine: Engine, name: str) -> str | None:
-    """Return what replaces a removed argument, None if its last help does not name it."""
+    """Return the successor of a removed argument, None if the engine's help did not name one."""
     versions = load_argument_table(engine.name).versions(name)
     return versions[-1].deprecated or None if versions else None
 
 
-def _arguments(command: EngineCommand, options: Options) -> list[UserArgument]:
+def _parse_command(command: EngineCommand, options: Options) -> list[UserArgument]:
     assert command.engine is not None
-    return parse(command.engine.argparse_words(command, read_argument_words(command, {})), options)[
-        1
-    ]
+    return parse_arguments(
+        command.engine.preprocess_words(command, read_argument_words(command, {})), options
+    )[1]
 
 
 class RemovedArgument(NamedTuple):
-    """An argument that the newer release does not accept, and its successor if that is known."""
+    """An argument that the newer release does not accept, and its successor if known."""
 
     name: str
     instead: str | None
 
 
 class ChangedDefault(NamedTuple):
-    """An argument that the command line does not set, and whose default changes."""
+    """An argument whose default changes, and that the command line does not set."""
 
     name: str
     before: Any
@@ -245,7 +254,7 @@ class ChangedDefault(NamedTuple):
 
 
 class ArgumentChanges(NamedTuple):
-    """What a change of the release, from `before` to `after`, does to a command line."""
+    """How a new release of the engine affects a command line."""
 
     engine: str
     before: str
@@ -255,40 +264,41 @@ class ArgumentChanges(NamedTuple):
 
 
 def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges | None:
-    """Compare two releases for a container; None unless both are known and differ."""
+    """Compare the releases of two command lines; None unless both are known and differ."""
     engine, before, after = old.engine, find_known_release(old), find_known_release(new)
     if engine is None or new.engine is not engine or not before or not after or before == after:
         return None
     table = load_argument_table(engine.name)
-    was, now = table.options(before), table.options(after)
-    names = {**_names(old, was), **_names(new, was)}
+    olds, news = table.options(before), table.options(after)
+    names = {**_read_names(old, olds), **_read_names(new, olds)}
     removed = tuple(
-        RemovedArgument(name, find_successor(engine, name)) for name in names if name not in now
+        RemovedArgument(name, find_successor(engine, name)) for name in names if name not in news
     )
-    set_names = {was[name].name for name in names} | {now[name].name for name in _names(new, now)}
-    set_names |= set(engine.model_flags)  # the model may be positional
+    user_names = {olds[name].name for name in names}
+    user_names |= {news[name].name for name in _read_names(new, news)}
+    user_names |= set(engine.model_flags)  # the model may be positional
     defaults = [
-        ChangedDefault(name, was[name].default, now[name].default)
-        for name in was
-        if name in now and name == was[name].name and name not in set_names
-        if now[name].deprecated is None and was[name].default != now[name].default
-        if UNKNOWN_DEFAULT not in (was[name].default, now[name].default)
+        ChangedDefault(name, olds[name].default, news[name].default)
+        for name in olds
+        if name in news and name == olds[name].name and name not in user_names
+        if news[name].deprecated is None and olds[name].default != news[name].default
+        if UNKNOWN_DEFAULT not in (olds[name].default, news[name].default)
     ]
     defaults.sort(key=lambda default: default.name)
     return ArgumentChanges(engine.title, before, after, removed, tuple(defaults))
 
 
-def _names(command: EngineCommand, options: Options) -> dict[str, None]:
-    """Return the arguments of a command line, as it writes them but for abbreviations."""
+def _read_names(command: EngineCommand, options: Options) -> dict[str, None]:
+    """Return the arguments of a command line in its own spelling; abbreviations in full."""
     return {
         argument.name if argument.name in options else argument.option.name: None
-        for argument in _arguments(command, options)
+        for argument in _parse_command(command, options)
         if argument.option is not None
     }
 
 
 def explain_invalid_value(option: Option, value: str) -> str | None:
-    """Return what a value must be, None for one that the release accepts."""
+    """Return what a value must be, None if the release accepts it."""
     if option.kind in ("any", "switch") or (value in ("", "None") and option.default is None):
         return None
     number: Any = value
@@ -299,7 +309,7 @@ def explain_invalid_value(option: Option, value: str) -> str | None:
         except ValueError:
             return f"must be {wanted}"
     if option.choices and number not in option.choices:
-        return f"must be one of {_listed(option.choices)}"
+        return f"must be one of {_format_choices(option.choices)}"
     limits = {**_LIMITS_BY_NAME.get(option.name, {}), **option.limits}
     bounds = [(*_LIMITS[key], limits[key]) for key in _LIMITS if key in limits]
     if isinstance(number, (int, float)) and not all(is_in(number, to) for _, is_in, to in bounds):
@@ -314,14 +324,13 @@ _LIMITS_BY_NAME: Mapping[str, Mapping[str, float]] = {
 }
 
 
-def _json(text: str) -> None:
-    """Raise ValueError for invalid JSON."""
-    # Newer releases of vLLM take 80m for a number, older releases `key=1,other=2` for an object.
+def _check_json(text: str) -> None:
+    # Newer releases of vLLM accept 80m as a number, older releases `key=1,other=2` as an object.
     if "=" not in text and not re.search(r"\d[kKmMgGtT]\b", text):
         parse_json(text)
 
 
-def _size(text: str) -> int:
+def _parse_size(text: str) -> int:
     if text.strip().lower() == "auto":
         return -1
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT])", text.strip())
@@ -331,8 +340,8 @@ def _size(text: str) -> int:
 _READERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "int": ("an integer", int),
     "float": ("a number", float),
-    "size": ("an integer, or one with a suffix such as 8k", _size),
-    "json": ("JSON", _json),
+    "size": ("an integer, or one with a suffix such as 8k", _parse_size),
+    "json": ("JSON", _check_json),
 }
 
 
@@ -344,7 +353,7 @@ _LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
 }
 
 
-def _listed(choices: Sequence[Any]) -> str:
-    listed = ", ".join(map(str, choices[:_MOST_CHOICES]))
+def _format_choices(choices: Sequence[Any]) -> str:
+    text = ", ".join(map(str, choices[:_MOST_CHOICES]))
     more = len(choices) - _MOST_CHOICES
-    return f"{listed} and {more} more" if more > 0 else listed
+    return f"{text} and {more} more" if more > 0 else text

@@ -1,7 +1,7 @@
-"""The command-line arguments of the releases of vLLM and SGLang.
+"""The command-line arguments of each release of vLLM and SGLang.
 
-`tools/engine_arguments.py` writes the tables in `generated`; its docstring describes them. They are
-read when the first command line is looked up.
+`tools/engine_arguments.py` writes the tables in `generated` and describes their format. Each is
+loaded on first use.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import Any
 
 from fusioninfer_pulumi.generated import FOLDER
 
-#: Stands for a default that the sources compute while they run.
+#: Stands for a default that the engine computes at runtime.
 UNKNOWN_DEFAULT = object()
 
 
 @dataclass(eq=False)
 class Option:
-    """An argument, from the release that added or changed it until another change.
+    """An argument in a range of releases that all define it in the same way.
 
     Attributes:
         name: Its first spelling.
-        names: All spellings, without those with `--no-`.
+        names: All spellings except the negated ones, which start with `--no-`.
         kind: `switch`, `str`, `int`, `float`, `size` (a number such as `8k`), `json`, or `any`.
-        nargs: As argparse has it; None for one value, and for a switch.
-        negated: Whether it has a form with `--no-`.
+        nargs: As in argparse; None for one value, and for a switch.
+        negated: Whether it has negated spellings.
         choices: The accepted values; empty for any.
         default: Its default, `UNKNOWN_DEFAULT` if unknown.
         limits: Limits of a number: `gt`, `ge`, `lt`, `le`.
-        deprecated: Its successor, empty if none is named; None if it is not deprecated.
-        since: Index of the first release.
-        until: Index of the release that changed or removed it; None if it is in the newest.
+        deprecated: Its successor, empty if unknown; None if the argument is not deprecated.
+        since: Index of the first release of the range.
+        until: Index of the release after the range; None if the range has the newest release.
     """
 
     name: str
@@ -50,13 +50,13 @@ class Option:
     until: int | None = None
 
     def words(self) -> Iterator[str]:
-        """Return all its spellings, with negated ones."""
+        """Yield all spellings, negated ones included."""
         yield from self.names
         if self.negated:
             yield from (f"--no-{name[2:]}" for name in self.names if name.startswith("--"))
 
 
-#: Arguments by each of their spellings.
+#: Arguments by spelling; each of them is a key.
 Options = Mapping[str, Option]
 
 
@@ -67,7 +67,7 @@ class ArgumentTable:
         changes = [json.loads(line) for line in text.splitlines()]
         #: The releases, oldest first.
         self.releases: tuple[str, ...] = tuple(change["release"] for change in changes)
-        # By word, oldest first.
+        # By spelling, oldest first.
         self._options: dict[str, list[Option]] = {}
         current: dict[str, Option] = {}
         for index, change in enumerate(changes):
@@ -88,7 +88,7 @@ class ArgumentTable:
         return self.releases[-1]
 
     def options(self, release: str | None) -> Options:
-        """Return the arguments of a release; with None the newest of each name in all releases."""
+        """Return the arguments of a release; None: of all releases, each as newest defined."""
         if release is None:
             return {word: options[-1] for word, options in self._options.items()}
         at = self.releases.index(release)
@@ -99,20 +99,20 @@ class ArgumentTable:
             if option.since <= at and (option.until is None or at < option.until)
         }
 
-    def first(self, word: str) -> str | None:
-        """Return the first release that accepts a word; None without one."""
+    def find_first(self, word: str) -> str | None:
+        """Return the first release that has an argument, None if no release has it."""
         options = self._options.get(word)
         return self.releases[options[0].since] if options else None
 
-    def removed(self, word: str, release: str) -> str | None:
-        """Return the release, up to this one, that removed a word; None without one."""
+    def find_removal(self, word: str, release: str) -> str | None:
+        """Return the last release up to this one that removed an argument, None if none did."""
         at = self.releases.index(release)
         ends = [option.until for option in self.versions(word) if option.until is not None]
         before = [end for end in ends if end <= at]
         return self.releases[max(before)] if before else None
 
     def versions(self, word: str) -> list[Option]:
-        """Return the options that a word named in each release, oldest first."""
+        """Return the definitions of an argument, oldest first."""
         return self._options.get(word, [])
 
 
@@ -124,5 +124,5 @@ def load_argument_table(engine: str) -> ArgumentTable:
 
 
 def parse_release(release: str) -> tuple[int, ...]:
-    """Return the numbers of a release, to compare it: (0, 5, 10, 1) for `0.5.10.post1`."""
+    """Return the numbers in a release for comparisons: (0, 5, 10, 1) for `0.5.10.post1`."""
     return tuple(int(number) for number in re.findall(r"\d+", release))

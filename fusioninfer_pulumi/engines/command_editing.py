@@ -1,7 +1,6 @@
-"""Sets and adds arguments of an engine in a container's command line, whatever form that has.
+"""Sets and adds engine arguments in a container's command line.
 
-Lists stay lists, a shell's script is edited in place, so that the launchers can wrap either
-afterwards.
+A list stays a list and a shell script stays a script, because launchers may wrap either later.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fusioninfer_pulumi.engines._shell_scripts import Script, ShellError, read_script
-from fusioninfer_pulumi.engines.command_flags import canonical, split_joined_flags
+from fusioninfer_pulumi.engines.command_flags import normalize_flag, split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
@@ -19,25 +18,22 @@ _AS_LIST = "; write the command as a list"
 
 
 class EditError(ValueError):
-    """Raised for a command line that cannot be edited; the message has the reason and a remedy."""
+    """Raised for a command line that cannot be edited; the message has the reason and the fix."""
 
 
 def with_command(container: Mapping[str, Any], edited: ContainerCommand | None) -> dict[str, Any]:
-    """Return the container with an edited command line, or unchanged if that is None.
-
-    The command line follows name and image, where people look for it.
-    """
+    """Return the container with a new command line, or unchanged if that is None."""
     if edited is None:
         return dict(container)
     lists = {"command": edited.command, "args": edited.args}
     head = {key: container[key] for key in ("name", "image") if key in container}
     tail = {key: value for key, value in container.items() if key not in {**head, **lists}}
-    # With an empty list the image's entrypoint runs.
+    # An empty list means the image's entrypoint, so the field is omitted.
     return {**head, **{key: value for key, value in lists.items() if value}, **tail}
 
 
-def missing(command: EngineCommand, arguments: Sequence[Argument]) -> list[Argument]:
-    """Return the arguments that a command line lacks, and those that replace existing ones."""
+def find_missing(command: EngineCommand, arguments: Sequence[Argument]) -> list[Argument]:
+    """Return the arguments that a command line lacks, or that overwrite its own."""
     return [
         argument for argument in arguments if argument.replaces or not command.has(*argument.names)
     ]
@@ -50,55 +46,56 @@ def edit(
     model: str | None = None,
     to_args: bool = False,
 ) -> ContainerCommand | None:
-    """Return a command line with the arguments that it lacks, None if it has them all.
+    """Return a command line with the arguments that it lacks, None if nothing changes.
 
-    An argument that replaces another takes its position; all others are appended: to `command` if
-    that is all there is, or with `to_args` always to `args`. List elements with a flag and its
-    value are split. The positional model comes before all arguments.
+    An argument that overwrites another keeps its position. All others are appended to `args`, or to
+    `command` if the container has no `args` and `to_args` is False. List elements with both a flag
+    and its value are split. The positional model comes before all arguments.
 
     Raises:
-        EditError: If the position of the arguments is unknown.
+        EditError: If it is unknown where the arguments belong.
     """
     for name in command.argv.outputs:
         raise EditError(f"{name} is a pulumi Output as a whole{_AS_LIST}")
-    wanted = missing(command, arguments)
+    wanted = find_missing(command, arguments)
     if command.argv.script_at is not None:
         script = read_engine_script(command)
         text = edit_script(script, wanted, model)
         return None if text == script.text else ContainerCommand(*command.argv.with_script(text))
     if command.engine is None:
         raise EditError(
-            "the container's command and image name neither vLLM nor SGLang: give it a command "
+            "the container's command and image name neither vLLM nor SGLang; give it a command "
             "(for example [vllm, serve])"
         )
     argv, start = command.argv, len(command.program)
-    # A program in `args` moves to `command` if the image's entrypoint would start another.
-    in_command = start if to_args and command.program_in_args else len(argv.command)
+    # A program in `args` moves to `command` if the image's entrypoint would start another one.
+    command_end = start if to_args and command.program_in_args else len(argv.command)
+    # Each word, and whether it belongs to `command`.
     words = [
-        (part, index < in_command)
+        (part, index < command_end)
         for index, word in enumerate(argv.words)
         for part in (split_joined_flags([word]) if isinstance(word, str) else [word])
     ]
     if model is not None:
-        words.insert(start, (model, start < in_command))
-    to_command = not to_args and in_command > 0 and all(where for _, where in words)
-    replaced, added = _replacements([word for word, _ in words], wanted)
+        words.insert(start, (model, start < command_end))
+    to_command = not to_args and command_end > 0 and all(in_command for _, in_command in words)
+    replaced, added = _find_replacements([word for word, _ in words], wanted)
     edited = [
-        (part, where)
-        for index, (word, where) in enumerate(words)
+        (part, in_command)
+        for index, (word, in_command) in enumerate(words)
         for part in replaced.get(index, (word,))
     ]
     edited += [(word, to_command) for argument in added for word in argument.words]
-    if [word for word, _ in edited] == list(argv.words) and in_command == len(argv.command):
+    if [word for word, _ in edited] == list(argv.words) and command_end == len(argv.command):
         return None
-    args = [word for word, where in edited if not where]
-    return ContainerCommand([word for word, where in edited if where], args or None)
+    args = [word for word, in_command in edited if not in_command]
+    return ContainerCommand([word for word, in_command in edited if in_command], args or None)
 
 
-def _replacements(
+def _find_replacements(
     words: Sequence[Any], wanted: Sequence[Argument]
 ) -> tuple[dict[int, list[str]], list[Argument]]:
-    """Return the words that take the place of others, by their index, and the arguments to add."""
+    """Return the new words for existing ones, by index, and the arguments still to append."""
     by_name = {
         name: argument for argument in wanted if argument.replaces for name in argument.names
     }
@@ -106,7 +103,7 @@ def _replacements(
     replacing = []
     for index, word in enumerate(words):
         name, equals, _ = word.partition("=") if isinstance(word, str) else ("", "", "")
-        argument = by_name.get(canonical(name))
+        argument = by_name.get(normalize_flag(name))
         if argument is None:
             continue
         replacing.append(argument)
@@ -122,10 +119,10 @@ def _replacements(
 
 
 def read_engine_script(command: EngineCommand) -> Script:
-    """Return the script of a container's shell, which starts one engine.
+    """Return the script of a container's shell.
 
     Raises:
-        EditError: When its text is unknown, cannot be read, or starts no engine or several.
+        EditError: If its text is unknown or cannot be parsed, or it starts not exactly one engine.
     """
     if is_output(command.argv.script):
         raise EditError(f"the script of the container's shell is a pulumi Output{_AS_LIST}")
@@ -142,10 +139,10 @@ def read_engine_script(command: EngineCommand) -> Script:
 
 
 def edit_script(script: Script, wanted: Sequence[Argument], model: str | None = None) -> str:
-    """Return the text of a script whose engine gets the arguments."""
+    """Return the text of a script with these arguments for its engine."""
     call, text = script.calls[0], script.text
-    replaced, added = _replacements([word.value for word in call.words], wanted)
-    # From its end to its start.
+    replaced, added = _find_replacements([word.value for word in call.words], wanted)
+    # The last edit comes first, so that the offsets of the others stay valid.
     text = f"{text[: call.end]}{format_script_words(added)}{text[call.end :]}"
     for index, words in sorted(replaced.items(), reverse=True):
         word = call.words[index]
@@ -156,7 +153,7 @@ def edit_script(script: Script, wanted: Sequence[Argument], model: str | None = 
 
 
 def format_script_words(arguments: Sequence[Argument]) -> str:
-    """Return arguments as they are added behind a command of a script."""
+    """Return arguments as text to append to a command of a script."""
     words = []
     for argument in arguments:
         values = argument.in_script

@@ -1,4 +1,4 @@
-"""Finds flags in an engine's argument list, the way argparse does, and resolves variables."""
+"""Finds flags in an engine's arguments as argparse does, and replaces variables by their values."""
 
 from __future__ import annotations
 
@@ -9,26 +9,20 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-# A long flag, white space, and its value, all in one list element: a shell would have split it.
+# A long flag and its value in one list element, which only a shell would split.
 _JOINED = re.compile(r"(--[A-Za-z0-9][\w.-]*)[ \t\r\n]+(\S.*)", re.DOTALL)
 
 
 def parse_json(text: str) -> Any:
-    """Parse a JSON text.
-
-    Raises ValueError for invalid JSON, and for JSON that is nested too deep for Python.
-    """
+    """Parse JSON; raise ValueError if it is invalid or too deeply nested for Python."""
     try:
         return json.loads(text)
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise ValueError("nested too deeply") from None
 
 
-def canonical(name: str) -> str:
-    """Write a flag with dashes.
-
-    vLLM reads underscores as dashes before the first dot of a long flag (FlexibleArgumentParser).
-    """
+def normalize_flag(name: str) -> str:
+    """Replace underscores with dashes before the first dot of a long flag, as vLLM does."""
     if not name.startswith("--"):
         return name
     head, dot, tail = name.partition(".")
@@ -36,16 +30,16 @@ def canonical(name: str) -> str:
 
 
 def get_flag_value(arguments: Sequence[str], *names: str) -> str | None:
-    """Return the value of a flag in one of its spellings: `--x 1`, `--x=1`, `-tp 16`.
+    """Return the value of a flag, as in `--x 1`, `--x=1` or `-tp 16`; `names` are its spellings.
 
-    The last occurrence counts, as in argparse. None if the flag is absent or has no value: at the
-    end, or before another long flag.
+    The last occurrence with a value counts. None if there is none: a flag has no value at the end
+    or before another long flag.
     """
-    wanted = {canonical(name) for name in names}
+    wanted = {normalize_flag(name) for name in names}
     last = None
     for index, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
-        if canonical(name) not in wanted:
+        if normalize_flag(name) not in wanted:
             continue
         if equals:
             last = value
@@ -56,16 +50,16 @@ def get_flag_value(arguments: Sequence[str], *names: str) -> str | None:
 
 def has_flag(arguments: Sequence[str], *names: str) -> bool:
     """Return whether a flag is set, with or without a value."""
-    wanted = {canonical(name) for name in names}
-    return any(canonical(argument.partition("=")[0]) in wanted for argument in arguments)
+    wanted = {normalize_flag(name) for name in names}
+    return any(normalize_flag(argument.partition("=")[0]) in wanted for argument in arguments)
 
 
 def get_last_values(arguments: Sequence[str], flag: str) -> list[str] | None:
-    """Return the values of the last occurrence of a flag with several values, None without it."""
+    """Return the values of a flag's last occurrence, if it takes several; None if it is absent."""
     values = None
     for index, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
-        if canonical(name) == flag:
+        if normalize_flag(name) == flag:
             behind = arguments[index + 1 :]
             values = [value] if equals else list(takewhile(lambda word: word[:1] != "-", behind))
     return values
@@ -79,11 +73,11 @@ def integer(text: str | None) -> int | None:
 
 
 def split_joined_flags(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with elements split that hold a flag and its value: `--x '{...}'`.
+    """Split each element that holds both a flag and its value, such as `--x '{...}'`.
 
-    Without a shell such an element is not split, and the engine does not know the flag
-    `--x '{...}'`. Only elements that start with `--` and have white space right after the flag's
-    name are split; a value that is one quoted shell word loses its quotes.
+    Without a shell nothing else splits it, and the engine rejects the unknown flag `--x '{...}'`.
+    Such an element starts with `--` and has white space after the flag's name. A value that is one
+    quoted shell word loses its quotes.
     """
     split: list[str] = []
     for argument in arguments:
@@ -92,36 +86,36 @@ def split_joined_flags(arguments: Sequence[str]) -> list[str]:
             split.append(argument)
         else:
             split.append(match[1])
-            split.extend(_values(match[2].rstrip()))
+            split.extend(_split_value(match[2].rstrip()))
     return split
 
 
-def _values(text: str) -> list[str]:
-    # JSON without quotes around it is literal: a shell would have removed its quotes.
+def _split_value(text: str) -> list[str]:
+    # JSON that is not in quotes is kept, because a shell would remove the quotes inside of it.
     if text[0] in "{[":
         return [text]
     try:
         words = shlex.split(text)
     except ValueError:
         return [text]
-    # "--a 1 --b 2" in one element is a whole command line, "--note two words" one value.
+    # "--a 1 --b 2" in one element is a command line; in "--note two words" there is one value.
     several = any(word.startswith("--") for word in words)
     return words if len(words) == 1 or several else [text]
 
 
 def dump_json(settings: Mapping[str, Any]) -> str:
-    """Write settings as the value of a flag that takes JSON, as the engines' docs do."""
+    """Return settings as compact JSON, the form in the engines' documentation."""
     return json.dumps(settings, separators=(",", ":"), ensure_ascii=False)
 
 
-#: What the kubelet expands in `command`, `args` and `env`; `$$` stands for a dollar sign.
+#: References that the kubelet expands in `command`, `args` and `env`; `$$` is a literal dollar.
 REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
-#: What a shell expands.
+#: References that a shell expands.
 SHELL_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 
 
-def resolved(text: str, variables: Mapping[str, str], *, in_script: bool) -> str:
-    """Replace the variables whose values are known."""
+def replace_variables(text: str, variables: Mapping[str, str], *, in_script: bool) -> str:
+    """Replace references to variables with known values; shell references only in a script."""
 
     def value(match: re.Match[str]) -> str:
         name = next((group for group in match.groups() if group), None)
@@ -132,16 +126,16 @@ def resolved(text: str, variables: Mapping[str, str], *, in_script: bool) -> str
 
 
 def read_plain_variables(container: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables of a container that have plain values."""
+    """Return a container's environment variables with plain values."""
     plain: dict[str, str] = {}
-    listed = container.get("env")
-    for variable in listed if isinstance(listed, (list, tuple)) else ():
+    variables = container.get("env")
+    for variable in variables if isinstance(variables, (list, tuple)) else ():
         if not isinstance(variable, Mapping):
             continue
         name, value = variable.get("name"), variable.get("value")
         if isinstance(name, str):
             plain.pop(name, None)
-            # The shell splits values with blanks, and values that refer to others are not known.
+            # A shell splits a value with blanks, and `$` refers to other variables.
             if isinstance(value, str) and not re.search(r"[$\s]", value):
                 plain[name] = value
     return plain

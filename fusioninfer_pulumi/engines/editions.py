@@ -1,7 +1,7 @@
-"""Editions: the defaults that the library applies, fixed for each edition.
+"""Editions: fixed sets of defaults that the library applies.
 
-A new default belongs to a new edition, whose row replaces fields of the row before. Editions stay
-for at least a year: `tests/presets/test_editions.py` holds their values.
+A changed default needs a new edition. Editions are supported for at least a year, and
+`tests/presets/test_editions.py` pins their values.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from fusioninfer_pulumi.engines.engine_presets import PRESETS, EnginePreset
 
 @dataclass(frozen=True)
 class EditionDefaults:
-    """The presets of engines by name, and images.
+    """The engine presets by name, and the images of endpoint pickers and sidecars.
 
-    `picker` is what the router document pins. It holds no requests without pods
-    (`holding_picker`), and does not support `pd-disaggregation` (`pd_picker`).
+    `picker` is the release in FusionInfer's router document. Unlike `holding_picker` it cannot hold
+    requests while no pod is ready; unlike `pd_picker` it does not support `pd-disaggregation`.
     """
 
     presets: Mapping[str, EnginePreset]
@@ -39,6 +39,6 @@ _EDITIONS = {
 }
 
 
-def edition_defaults(edition: Edition | None = None) -> EditionDefaults:
+def get_edition_defaults(edition: Edition | None = None) -> EditionDefaults:
     """Return the defaults of an edition, the newest edition by default."""
     return _EDITIONS[edition or list(Edition)[-1]]

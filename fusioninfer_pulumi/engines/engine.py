@@ -1,8 +1,8 @@
-"""An inference engine as tables of facts with `MultiNode` and `KvCache`, and its command line.
+"""The facts that every inference engine defines, and the parsed command line of a container.
 
-All differences between engines are in the modules of their names (`vllm`, `sglang`); no other
-package checks which engine it is. Everything is pure. Locations of findings are relative: `()` or
-a flag such as `("--nnodes",)`; callers add the path.
+The modules `vllm` and `sglang` fill in these classes; no other package checks which engine it has.
+All functions are pure. They return findings at relative locations, `()` or a flag such as
+`("--nnodes",)`, which callers complete with the path.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 ARGUMENT_VALUE_INVALID = Rule("argument-value-invalid")
 UNSUPPORTED_BY_ENGINE = Rule("unsupported-by-engine")
 
-#: Flag for the serving port, the same for all engines.
+# These flags are the same for all engines.
+#: Serving port.
 PORT_FLAG = "--port"
-#: Flag of all engines with the address they serve on.
+#: Address to listen on.
 HOST_FLAG = "--host"
-#: Flag of all engines with a file of further arguments; the command line comes before it.
+#: A file of further arguments; the command line overrides it.
 CONFIG_FLAG = "--config"
-#: Flag of all engines with the settings of their KV cache events, a JSON object.
+#: Settings of KV cache events, a JSON object.
 KV_EVENTS_FLAG = "--kv-events-config"
 #: vLLM's connector over NIXL (RDMA, NVLink or TCP), the default between pods.
 NIXL = "NixlConnector"
@@ -47,16 +48,15 @@ NIXL = "NixlConnector"
 _SERVED_NAME = "--served-model-name"
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """An argument to add to a command line.
 
     Attributes:
         names: Its spellings; the first one is generated.
-        values: Its values; none for a switch, and for a value that only a shell can compute. They
-            may contain `$(NAME)`, which the kubelet expands.
-        replaces: Whether it replaces the value of an existing argument, which stays otherwise.
-        in_script: Its value in a shell script, if that is not its quoted values.
+        values: Its values, which may contain `$(NAME)` for the kubelet to expand. Empty for a
+            switch, and for a value that only a shell can compute.
+        replaces: Whether to overwrite the value if the flag is already set.
+        in_script: Its value in a shell script, unless that is `values` in quotes.
     """
 
     names: tuple[str, ...]
@@ -66,21 +66,19 @@ class Argument:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The argument as elements of a list."""
+        """The flag and its values, as elements of `args`."""
         return (self.names[0], *self.values)
 
 
-@dataclass(frozen=True)
-class Word:
-    """A word of a command line, and its field in the container, such as `("args", 2)`."""
+class Word(NamedTuple):
+    """A word of a command line and the container field it is in, such as `("args", 2)`."""
 
     value: str
     place: Location
 
 
-@dataclass(frozen=True)
-class ContainerCommand:
-    """The command line that replaces a container's own.
+class ContainerCommand(NamedTuple):
+    """The new command line of a container.
 
     Attributes:
         command: The container's `command`; empty if the image's entrypoint runs.
@@ -98,9 +96,11 @@ class LoadMetrics(NamedTuple):
         running: Running requests.
         waiting: Waiting requests.
         kv_cache: KV cache usage, from 0 to 1.
-        lora: LoRA adapters, in vLLM's format; empty without such a metric.
-        cache: Block size and number of blocks, as labels with vLLM's names; empty without such a
-            metric.
+        lora: LoRA adapters, in vLLM's format; empty if the engine has no such metric.
+        cache: Block size and number of blocks, in labels named as in vLLM; empty if the engine has
+            no such metric.
+        ttft: Histogram of the time to first token, in seconds.
+        itl: Histogram of the time between two tokens, in seconds.
     """
 
     running: str
@@ -108,6 +108,8 @@ class LoadMetrics(NamedTuple):
     kv_cache: str
     lora: str = ""
     cache: str = ""
+    ttft: str = ""
+    itl: str = ""
 
 
 #: vLLM's metrics, which endpoint pickers from v1.3 on read by default.
@@ -117,22 +119,23 @@ VLLM_METRICS = LoadMetrics(
     kv_cache="vllm:kv_cache_usage_perc",
     lora="vllm:lora_requests_info",
     cache="vllm:cache_config_info",
+    ttft="vllm:time_to_first_token_seconds",
+    itl="vllm:inter_token_latency_seconds",
 )
 
 
-@dataclass(frozen=True)
-class Parallelism:
+class Parallelism(NamedTuple):
     """Degrees of parallelism.
 
     Attributes:
         tensor: Ways each layer is split.
         pipeline: Ways the layers are divided into stages.
-        data: Copies of the model, each with its own accelerators. For SGLang's data parallel
-            attention it is 1: its ranks share the tensor parallel accelerators.
-        data_local: Copies on one node, if a flag sets it (vLLM only).
+        data: Copies of the model, each on its own accelerators. 1 for SGLang's data parallel
+            attention, because its ranks share the tensor parallel accelerators.
+        data_local: Copies on one node, if flags determine it (vLLM only).
         is_explicit: Whether any flag sets a size.
-        context: Ways the prompt is split (vLLM's prefill context parallelism, 0.12.0 and later;
-            decode context parallelism shares the tensor parallel accelerators).
+        context: Ways the prompt is split (vLLM's prefill context parallelism, 0.12.0 and later).
+            Decode context parallelism needs no further accelerators, so it is ignored.
     """
 
     tensor: int
@@ -143,11 +146,11 @@ class Parallelism:
     context: int = 1
 
     def devices(self, nodes: int | None = None) -> int:
-        """Return the accelerators of one replica; without `nodes`, of all ranks anywhere.
+        """Return the accelerators that a replica on this many nodes needs; None counts all ranks.
 
-        tensor x pipeline x context for every data parallel rank (vLLM `ParallelConfig.world_size`,
-        SGLang `compute_world_size`). `--data-parallel-size-local` says how many ranks run on one
-        node; the rest of `--data-parallel-size` may run in other deployments.
+        Every data parallel rank needs tensor x pipeline x context accelerators (vLLM
+        `ParallelConfig.world_size`, SGLang `compute_world_size`). With `--data-parallel-size-local`
+        a replica may run only some ranks, and other deployments the rest.
         """
         return self.tensor * self.pipeline * self.context * self._ranks(nodes)
 
@@ -156,12 +159,12 @@ class Parallelism:
             return self.data
         return min(self.data, self.data_local * nodes)
 
-    def ranks_of_pod(self, nodes: int) -> int:
+    def count_pod_ranks(self, nodes: int) -> int:
         """Return the number of data parallel ranks in one pod."""
         return self.data_local or max(self.data // nodes, 1)
 
     def describe(self, size_flags: Mapping[str, Sequence[str]], nodes: int | None = None) -> str:
-        """Return the product behind `devices` with an engine's flags, for messages."""
+        """Return the sizes that `devices` multiplies, for messages: `--tp-size 4 x --dp-size 2`."""
         names = {size: spellings[0] for size, spellings in size_flags.items()}
         sizes = {"tensor": self.tensor, "pipeline": self.pipeline, "context": self.context}
         parts = [f"{names[size]} {number}" for size, number in sizes.items() if number > 1]
@@ -173,17 +176,16 @@ class Parallelism:
         return " x ".join(parts) or f"{names['tensor']} 1"
 
 
-@dataclass(frozen=True)
-class KvConnector:
+class KvConnector(NamedTuple):
     """How an engine transfers its KV cache.
 
     Attributes:
         name: vLLM's connector, or SGLang's transfer backend.
         role: vLLM's `kv_role`, or SGLang's `prefill` or `decode`; None if not set.
         names: The connector and its nested connectors.
-        transfers: Connectors to other pods, which prefill and decode must share.
-        side_channel: Variables with the address and the port of the handshake, if the connector
-            has one; a connector with a side channel works as prefill and as decode.
+        transfers: Connectors between pods; prefill and decode must have the same.
+        side_channel: Environment variables for the address and port of the handshake; None if the
+            connector has no handshake. A connector with one supports both prefill and decode.
     """
 
     name: str
@@ -193,14 +195,13 @@ class KvConnector:
     side_channel: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True)
-class Transfer:
+class Transfer(NamedTuple):
     """How the engines of a role transfer their KV cache.
 
     Attributes:
-        arguments: Arguments of every pod's engine.
+        arguments: Arguments for the engine of every pod.
         connector: The configured connector, None if unknown.
-        findings: Problems, at fields of `kvTransfer`.
+        findings: Problems, located relative to `kvTransfer`.
     """
 
     arguments: tuple[Argument, ...] = ()
@@ -208,15 +209,14 @@ class Transfer:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True)
-class Offloading:
+class Offloading(NamedTuple):
     """Where an engine stores KV cache that does not fit on its accelerators.
 
     Attributes:
-        cpu: Bytes of host memory of each engine.
+        cpu: Bytes of host memory for each engine.
         eviction: Eviction policy of the host memory, None for the engine's default.
         folders: Mount paths of the secondary tiers, in order.
-        shared: Whether other processes read a tier.
+        shared: Whether several processes use the same tier.
     """
 
     cpu: int
@@ -225,15 +225,15 @@ class Offloading:
     shared: bool = False
 
 
-@dataclass(frozen=True)
-class Offload:
-    """What offloading needs.
+class Offload(NamedTuple):
+    """What offloading adds to each pod.
 
     Attributes:
-        arguments: Arguments of every engine, in addition to those of its connector.
-        memory: Bytes of host memory in each pod.
+        arguments: Engine arguments; none if offloading is a connector, which `Transfer` has.
+        variables: Environment variables.
+        memory: Bytes of host memory.
         in_shared_memory: Whether that memory is in /dev/shm.
-        findings: Problems, at fields of `kvCacheOffloading`.
+        findings: Problems, located relative to `kvCacheOffloading`.
     """
 
     arguments: tuple[Argument, ...]
@@ -247,30 +247,30 @@ class MultiNode:
     """How an engine runs on several nodes.
 
     Attributes:
-        launchers: The launchers that it supports.
+        launchers: The launchers it supports.
     """
 
     launchers: tuple[Launcher, ...]
 
-    def arguments(
+    def build_arguments(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
     ) -> list[Argument]:
-        """Return the arguments of one of several nodes for a launcher other than ray.
+        """Return the arguments of the leader or of a worker for a launcher other than ray.
 
         Raises:
-            EditError: When the command line cannot be launched this way.
+            EditError: If the launcher cannot start this command line.
         """
         raise NotImplementedError
 
     def check_launcher(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
-        """Check whether the image and the arguments suit the launcher."""
+        """Check for an image or arguments that do not work with the launcher."""
         return []
 
 
 class PairState(str, enum.Enum):
-    """What a decode pod does with the KV cache of a prefill pod.
+    """Whether a decode pod can use the KV cache of a prefill pod.
 
-    `DEGRADED`: it computes the prompts itself. `BROKEN`: the requests fail.
+    `DEGRADED`: no, and it computes the prompts itself. `BROKEN`: no, and the requests fail.
     """
 
     COMPATIBLE = "compatible"
@@ -283,22 +283,23 @@ class KvCache:
     """How an engine transfers, offloads and compares its KV cache.
 
     Attributes:
-        handshake_source: Source of the facts about what prefill and decode compare.
-        recompute_setting: Setting with which decode computes prompts whose KV cache it cannot load.
+        handshake_source: Source of the facts about the handshake of prefill and decode.
+        recompute_setting: Setting that makes a decode engine compute a prompt whose KV cache it
+            cannot load; empty if the engine has none.
     """
 
     handshake_source: str
     recompute_setting: str = ""
 
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
-        """Return the connector that the arguments configure, None without one.
+        """Return the configured connector, None if there is none, or what is wrong with the flag.
 
-        Text is what is wrong with them, as the end of a sentence about `transfer_flag`.
+        The problem is text that follows the name of `transfer_flag`: "is not a JSON object".
         """
         raise NotImplementedError
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        """Check whether the engine has the connector that its arguments name."""
+        """Check for a connector that the engine does not have."""
         return []
 
     def transfer(
@@ -309,88 +310,89 @@ class KvCache:
         *,
         prefills: bool = False,
     ) -> Transfer:
-        """Return the arguments that transfer the KV cache to other pods and other memory.
+        """Return the arguments that transfer the KV cache to other pods and offload it.
 
-        Called only if the command line configures no transfer. Only engines that offload by a
-        connector get `offloading`.
+        Called only if the command line configures no connector. `offloading` is None for engines
+        whose offloading is not a connector.
         """
         raise NotImplementedError
 
     def offload(
         self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
     ) -> Offload:
-        """Return what offloading needs on so many nodes.
+        """Return what offloading adds to each pod of a replica with this many nodes.
 
-        The command line has the parallel sizes already. A decoder gets its cache from a prefiller.
+        The command line already sets the parallel sizes. `decodes` is True for a decoder.
         """
         raise NotImplementedError
 
     def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        """Return the settings that must be equal for prefill and decode.
+        """Return the names of the settings that prefill and decode must have in common.
 
-        Of `model`, `release`, `served name`, `block size`, and the names of `model_setup_flags`.
+        Names are `model`, `release`, `served name`, `block size` and keys of `model_setup_flags`.
         """
         raise NotImplementedError
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
-        """Return why the connector does not support the two parallelisms, None if it does."""
+        """Return why the connector cannot combine the two tensor parallel sizes, None if it can."""
         return None
 
-    def load_failure(self, command: EngineCommand) -> PairState:
+    def predict_load_failure(self, command: EngineCommand) -> PairState:
         """Return what a decode engine does if it cannot load the KV cache of a request."""
         return PairState.UNKNOWN
 
-    def can_reject_pair(self, command: EngineCommand) -> bool:
-        """Return whether a decode engine survives a prefill engine that is not compatible."""
+    def can_survive_failed_handshake(self, command: EngineCommand) -> bool:
+        """Return whether a decode engine keeps running after a failed handshake."""
         return True
 
 
 class Engine:
     """An inference engine: its facts, and how it reads its arguments.
 
+    A tuple named `..._flags` has the spellings of one flag.
+
     Attributes:
         name: Its name, as in its program and its images.
         title: Its name as its project spells it.
-        launcher: Default launcher for several nodes.
+        launcher: Default launcher for multi-node replicas.
         data_launcher: Default launcher if data parallel ranks are spread evenly over the nodes.
         default_port: Default of `--port`.
         default_host: Default of `--host`, None for all addresses.
-        port_variables: Variables with port numbers, which Kubernetes sets to an address if a
-            Service has a matching name.
+        port_variables: Environment variables that should hold a port number. Kubernetes sets them
+            to an address if a Service has a matching name.
         health_path: Path that answers 200 once the engine serves.
-        paths_with_api_key: Pattern of the paths that require the API key once one is set
-            (`--api-key`).
-        key_variable: Variable that sets the API key, None without one.
-        image_serves: Whether its images' entrypoint starts the engine.
-        block_size_flag: Flag for the tokens in a block of the KV cache.
-        model_flags: Spellings of the model's flag.
+        paths_with_api_key: Pattern of the paths that require the API key.
+        key_variable: Environment variable that sets the API key.
+        image_serves: Whether the entrypoint of its images starts the engine.
+        block_size_flag: Tokens in a block of the KV cache.
+        model_flags: Path or name of the model.
         size_flags: Spellings by size (`tensor`, `pipeline`, `data`); messages use the first.
-        rpc_flags: Spellings of the flag for the port that coordinates ranks on other nodes.
-        expert_flags: Spellings of the flag for expert parallelism.
-        expert_ranks: Whether that flag's value is the number of ranks.
-        shared_copies_flags: Flags with which data parallel ranks share accelerators.
-        rank_port_flags: Spellings of the flag that gives every rank a separate port.
-        supervisor: Flag and default of the port that then answers for all ranks of the pod.
+        rpc_flags: Port that coordinates the ranks of several nodes.
+        expert_flags: Expert parallelism.
+        expert_ranks: Whether the value of `expert_flags` is the number of ranks.
+        shared_copies_flags: Makes data parallel ranks share accelerators.
+        rank_port_flags: Gives every rank a separate port.
+        supervisor: Flag and default of the health port for all ranks, used with `rank_port_flags`.
         lora_flags: Flags for LoRA adapters (`modules`) and their limits.
-        transfer_flag: Flag that enables the transfer of the KV cache.
+        transfer_flag: Flag that configures the KV connector.
         sidecar_protocol: Protocol of the prefill/decode sidecar; None if the connector decides.
-        offloads_by_connector: Whether offloading is a KV connector, in the same argument as the
-            transfer's.
-        events: Settings of KV cache events in addition to endpoint and topic.
+        offloads_by_connector: Whether offloading is a KV connector, set by `transfer_flag`.
+        events: Settings of KV cache events other than endpoint and topic.
         ray_data_backend: Argument that spreads data parallel ranks over a ray cluster.
-        serve_starts_others: Whether `NAME serve` may start something that takes other arguments.
-        model_setup_flags: Spellings of flags for the model's type (`dtype`), that of its KV cache
-            (`cache dtype`), and other settings that prefill and decode should share.
-        rejects_unknown_models: Whether a request for another model gets an error, HTTP 404.
+        serve_starts_others: Whether `NAME serve` may start a server with other arguments.
+        model_setup_flags: Spellings by setting that prefill and decode should share, such as the
+            type of the model (`dtype`) and of its KV cache (`cache dtype`).
+        rejects_unknown_models: Whether requests for another model get HTTP 404.
         reasoning_names: Response fields that hold the reasoning, by the first release with exactly
             these fields.
         api_source: Source of `rejects_unknown_models` and `reasoning_names`.
-        length_flag: Flag for the tokens of the longest sequence.
-        keep_alive_variable: Variable with the seconds until it closes an idle connection.
-        drain_flag: Flag for the seconds that running requests may take after SIGTERM.
+        length_flag: Tokens of the longest sequence.
+        compile_cache_variable: Environment variable: directory of its compiled kernels.
+        keep_alive_variable: Environment variable: seconds until it closes an idle connection.
+        drain_flag: Seconds that running requests may take after SIGTERM.
         metrics: Names of its load metrics.
-        metrics_flag: A flag, whether metrics need it or stop with it, and the remedy.
-        tracing_flag: Flag for the endpoint of traces; None if its name depends on the release.
+        metrics_flag: A flag, whether metrics need it (else it disables them), and the fix.
+        tracing_flag: Endpoint of traces; None if the library does not know the flag.
     """
 
     name: str
@@ -425,6 +427,7 @@ class Engine:
     reasoning_names: Mapping[str, tuple[str, ...]]
     api_source: str
     length_flag: str
+    compile_cache_variable: str | None = None
     keep_alive_variable: str
     drain_flag: str | None = None
     metrics: LoadMetrics
@@ -433,20 +436,20 @@ class Engine:
     multi_node: MultiNode
     kv_cache: KvCache
 
-    def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
-        """Return the words as the program passes them to argparse."""
+    def preprocess_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
+        """Return the words that the engine's own preprocessing leaves for argparse."""
         raise NotImplementedError
 
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
         """Return the parallel sizes that the arguments set.
 
-        None if unknown: hidden arguments, a value that is not a positive integer (`$TP`), or
-        options in a file.
+        None if unknown: arguments are hidden, a value is no positive integer (`$TP`), or
+        `--config` names a file.
         """
         raise NotImplementedError
 
     def read_sizes(self, command: EngineCommand) -> dict[str, int] | None:
-        """Return the values of `size_flags`; None when they cannot be read."""
+        """Return the values of `size_flags`, None if any is unknown."""
         if not command.readable:
             return None
         sizes: dict[str, int] = {}
@@ -457,11 +460,11 @@ class Engine:
             if number is None or number < (0 if size == "data_local" else 1):
                 return None
             sizes[size] = number
-        # A file of options may hold any of these flags.
+        # The config file may set any of these flags.
         return None if command.has(CONFIG_FLAG) else sizes
 
-    def size_arguments(self, sizes: ParallelismArgs) -> dict[str, Argument]:
-        """Return the arguments that set these sizes, by the field that asks for them."""
+    def build_size_arguments(self, sizes: ParallelismArgs) -> dict[str, Argument]:
+        """Return the arguments that set these sizes, by field of `parallelism`."""
         numbers = {
             "tensor": (self.size_flags["tensor"], sizes.tensor),
             "pipeline": (self.size_flags["pipeline"], sizes.pipeline),
@@ -483,7 +486,7 @@ class Engine:
         return wanted
 
     def check_sizes(self, sizes: ParallelismArgs) -> list[Finding]:
-        """Check for sizes that the engine does not support, at fields of `parallelism`."""
+        """Check for sizes that the engine does not support; located relative to `parallelism`."""
         missing = {
             "dataRPCPort": sizes.data_rpc_port is not None and not self.rpc_flags,
             "portPerRank": bool(sizes.port_per_rank) and not self.rank_port_flags,
@@ -499,15 +502,15 @@ class Engine:
         return problems
 
     def spreads_experts(self, command: EngineCommand) -> bool:
-        """Return whether the arguments spread experts."""
+        """Return whether the arguments enable expert parallelism."""
         return command.has(*self.expert_flags) and integer(command.value(*self.expert_flags)) != 1
 
-    def events_argument(self, endpoint: str, topic: str) -> Argument:
-        """Return the argument that publishes the events of the KV cache over ZMQ."""
+    def build_events_argument(self, endpoint: str, topic: str) -> Argument:
+        """Return the argument that publishes KV cache events over ZMQ."""
         settings = {**self.events, "publisher": "zmq", "endpoint": endpoint, "topic": topic}
         return Argument((KV_EVENTS_FLAG,), (dump_json(settings),))
 
-    def metrics_off(self, command: EngineCommand) -> str | None:
+    def explain_missing_metrics(self, command: EngineCommand) -> str | None:
         """Return why the engine serves no metrics, None if it does."""
         flag, is_needed, remedy = self.metrics_flag
         return remedy if command.readable and command.has(flag) is not is_needed else None
@@ -515,20 +518,20 @@ class Engine:
 
 @dataclass(frozen=True)
 class EngineCommand:
-    """A container's command line, and the engine that it starts.
+    """A container's command line, and the engine it starts.
 
     Attributes:
-        engine: The engine, None when none is recognised.
-        program: The words before the engine's arguments, for example `("vllm", "serve")`; empty
+        engine: The engine, None if none is recognized.
+        program: The words before the engine's arguments, such as `("vllm", "serve")`; empty
             if the image's entrypoint runs.
-        arguments: The engine's readable arguments, a flag and its value as two elements; `<output>`
-            in place of an Output.
+        arguments: The engine's arguments; a flag and its value are two elements, and an Output is
+            `<output>`.
         readable: False if an Output or an unreadable script hides arguments.
-        serve: Whether the program is `vllm serve`, also as the image's entrypoint: it accepts the
-            model as a positional argument and `--headless`.
-        program_in_args: Whether the program is in `args` of an image whose entrypoint starts the
-            engine, which gets those words as arguments.
-        argv: The words of the container.
+        serve: Whether the program, or the image's entrypoint, is `vllm serve`. Only that accepts
+            `--headless` and the model as a positional argument.
+        program_in_args: Whether `args` starts with a program although the image's entrypoint starts
+            the engine, which then gets the program's name as an argument.
+        argv: The container's `command` and `args`.
     """
 
     engine: Engine | None
@@ -541,16 +544,16 @@ class EngineCommand:
     argv: Argv = field(default_factory=Argv)
 
     def has(self, *names: str) -> bool:
-        """Return whether a flag is set, in one of its spellings."""
+        """Return whether a flag is set; `names` are its spellings."""
         return has_flag(self.arguments, *names)
 
     def value(self, *names: str) -> str | None:
-        """Return the value of a flag, None when it has none."""
+        """Return the value of a flag, None if it is not set or has no value."""
         return get_flag_value(self.arguments, *names)
 
     @property
     def script(self) -> str | None:
-        """The script of `sh -c`, None without one."""
+        """The script that `sh -c` runs, `UNKNOWN` for an Output; None if there is none."""
         script = self.argv.script
         return None if script is None else UNKNOWN if is_output(script) else str(script)
 
@@ -573,7 +576,7 @@ class EngineCommand:
 
     @property
     def model(self) -> str | None:
-        """The model that the arguments name; None when they name none."""
+        """The model in the arguments, None if they name none."""
         if self.engine is None:
             return None
         if self.serve and self.arguments and not self.arguments[0].startswith("-"):
@@ -582,10 +585,7 @@ class EngineCommand:
 
     @property
     def served_names(self) -> tuple[str, ...] | None:
-        """The served model names, without adapters; None if unknown.
-
-        The default is the model itself.
-        """
+        """Names of the served model, without adapters; None if unknown."""
         if self.engine is None or not self.readable:
             return None
         names = get_last_values(self.arguments, _SERVED_NAME)
@@ -597,31 +597,28 @@ class EngineCommand:
 
     @property
     def requestable_names(self) -> set[str] | None:
-        """The names of the model and its LoRA adapters in requests, None if unknown.
-
-        An adapter is NAME=PATH, or JSON with a name.
-        """
+        """The names of the model and its LoRA adapters in requests, None if unknown."""
         served = self.served_names
         if served is None or self.engine is None or self.has(CONFIG_FLAG):
             return None
         adapters = get_last_values(self.arguments, self.engine.lora_flags["modules"]) or []
-        return {*served, *map(_adapter_name, adapters)}
+        return {*served, *map(_parse_adapter_name, adapters)}
 
     @property
     def drain_seconds(self) -> int:
-        """Seconds that running requests may take after SIGTERM, 0 without an argument for it."""
+        """Seconds that running requests may take after SIGTERM, 0 if no flag sets them."""
         flag = self.engine.drain_flag if self.engine is not None else None
         return max(0, integer(self.value(flag)) or 0) if flag is not None else 0
 
     @property
     def rank_ports(self) -> int:
-        """Number of ports that the engine serves on: one, or one for each rank."""
+        """Number of ports that the engine serves on: 1, or one for each rank of the pod."""
         sizes = self.parallelism
-        return sizes.ranks_of_pod(1) if self._has_port_per_rank and sizes is not None else 1
+        return sizes.count_pod_ranks(1) if self._has_port_per_rank and sizes is not None else 1
 
     @property
     def health_port(self) -> int | None:
-        """Port that answers for all ranks of the pod; None where the serving port does."""
+        """Port with the health of all ranks of the pod, None if that is the serving port."""
         if self.engine is None or not self._has_port_per_rank:
             return None
         flag, default = self.engine.supervisor
@@ -633,16 +630,17 @@ class EngineCommand:
 
     @property
     def parallelism(self) -> Parallelism | None:
-        """How the model is split and copied; None when that is not known."""
+        """The parallel sizes; see `Engine.parallelism`."""
         return self.engine.parallelism(self) if self.engine is not None else None
 
     @property
     def connector(self) -> KvConnector | str | None:
-        """The connector of the KV cache; see `KvCache.connector`."""
+        """The KV connector; see `KvCache.connector`."""
         return self.engine.kv_cache.connector(self) if self.engine is not None else None
 
 
-def _adapter_name(value: str) -> str:
+def _parse_adapter_name(value: str) -> str:
+    # A value is NAME=PATH, or JSON with a name.
     try:
         module = parse_json(value)
     except ValueError:

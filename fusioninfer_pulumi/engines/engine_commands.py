@@ -1,4 +1,4 @@
-"""Reads the command line of a serving container, and finds the container and its port."""
+"""Finds a pod's serving container, and reads its command line and port."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fusioninfer_pulumi.engines._container_words import UNKNOWN, Argv, find_prog
 from fusioninfer_pulumi.engines._shell_scripts import ShellError, read_script
 from fusioninfer_pulumi.engines.command_flags import (
     read_plain_variables,
-    resolved,
+    replace_variables,
     split_joined_flags,
 )
 from fusioninfer_pulumi.engines.engine import Engine, EngineCommand
@@ -18,23 +18,23 @@ from fusioninfer_pulumi.engines.engine_images import Image, read_image
 from fusioninfer_pulumi.engines.sglang import SGLANG
 from fusioninfer_pulumi.engines.vllm import VLLM
 
-#: The engines by their names.
+#: The engines by name.
 ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (VLLM, SGLANG)}
 
 
 def read_command(container: Mapping[str, Any]) -> EngineCommand:
-    """Parse a container's command line; never raises.
+    """Parse a container's command line; never raise.
 
-    The command line's program decides the engine; without a command the image's name does, and
-    the container's name if the image is unknown. References to the container's variables are
+    The program in the command line determines the engine. Without a command the image's name does,
+    or the container's name if the image is unknown. References to variables of the container are
     replaced by their values.
     """
     command = _read(container)
     if not any("$" in word for word in command.arguments):
         return command
     variables = read_plain_variables(container)
-    # A script may assign the shell's variables.
-    arguments = [resolved(word, variables, in_script=False) for word in command.arguments]
+    # Shell references stay, because a script may assign other values.
+    arguments = [replace_variables(word, variables, in_script=False) for word in command.arguments]
     return replace(command, arguments=tuple(arguments))
 
 
@@ -62,7 +62,7 @@ def _read(container: Mapping[str, Any]) -> EngineCommand:
             program_in_args=not has_command and _image_serves(image),
         )
     if has_command:
-        # Another program: how it reads its arguments is not known.
+        # Some other program, which may read its arguments in its own way.
         end = len(argv.command)
         arguments = tuple(split_joined_flags(texts[end:]))
         return replace(command, program=tuple(texts[:end]), arguments=arguments)
@@ -74,7 +74,6 @@ def _read(container: Mapping[str, Any]) -> EngineCommand:
 
 
 def _image_serves(image: Image) -> bool:
-    """Return whether the image's entrypoint starts an engine."""
     return image.engine is not None and ENGINES[image.engine].image_serves
 
 
@@ -104,7 +103,7 @@ _DEFAULT_PORT = 8000
 
 
 def find_serving_container(template: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
-    """Find the serving container: the one named, else by usual names, else the first."""
+    """Return the container of this name, else one with a usual name, else the first."""
     containers = {container["name"]: container for container in template["spec"]["containers"]}
     for candidate in (name, *_SERVING_NAMES):
         if candidate in containers:
@@ -114,16 +113,14 @@ def find_serving_container(template: Mapping[str, Any], name: str | None) -> Map
     return first
 
 
-def serving_port(container: Mapping[str, Any], command: EngineCommand, port: int | None) -> int:
-    """Return the port on which a container serves.
-
-    The role's `port`, else the engine's `--port`, else the container port named http, else the
-    first container port, else 8000.
-    """
-    chosen = port or command.port
-    if chosen is not None:
-        return chosen
+def find_serving_port(
+    container: Mapping[str, Any], command: EngineCommand, port: int | None
+) -> int:
+    """Return the role's `port`, else `--port`, else the port named `http`, the first, or 8000."""
+    explicit = port or command.port
+    if explicit is not None:
+        return explicit
     ports = container.get("ports") or ()
-    named = [port["containerPort"] for port in ports if port.get("name") == "http"]
-    listed = named or [port["containerPort"] for port in ports]
-    return int(listed[0]) if listed else _DEFAULT_PORT
+    http = [port["containerPort"] for port in ports if port.get("name") == "http"]
+    numbers = http or [port["containerPort"] for port in ports]
+    return int(numbers[0]) if numbers else _DEFAULT_PORT

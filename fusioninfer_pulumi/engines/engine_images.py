@@ -1,4 +1,4 @@
-"""Reads container image references: which engine's image, which version."""
+"""Reads the engine and the version from container image references."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ Version = tuple[int, ...]
 
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)(?![0-9])")
 
-# A release as the projects tag it: `v0.5.10.post1-cu129`. The suffixes name a platform.
+# An image tag of the engine projects, `v0.5.10.post1-cu129`: a release and platform suffixes.
 _RELEASE = re.compile(
     r"v?(?P<release>[0-9]+\.[0-9]+\.[0-9]+(\.post[0-9]+)?)"
     r"(-(cu[0-9.]+|x86_64|aarch64|amd64|arm64|ubuntu[0-9.]+|rocm[0-9.]*|mi[0-9]+x?|cann[0-9.]+"
     r"|a[23]|910b|npu|xeon|xpu|gaudi|runtime|dev|srt|b200|gb200))*"
 )
 
-# The engine projects' images, by the end of the repository's path, so that mirrors match as well.
+# Images of the engine projects, by the end of the repository's path, so that mirrors match too.
 _STOCK = {"vllm/vllm-openai": "vllm", "lmsysorg/sglang": "sglang"}
-# Their builds for processors and AMD. The release decides which arguments are known, and is
-# compared between prefill and decode; no other default depends on it, so pods do not change.
+# Their builds for CPUs and AMD. Their `release` selects the table of arguments and is compared
+# between prefill and decode. They have no `version`, so no default depends on it.
 _OTHER_BUILDS = ("vllm/vllm-openai-cpu", "vllm/vllm-openai-rocm")
 
 
@@ -32,11 +32,11 @@ class Image:
         name: The reference, None for an Output.
         engine: `vllm` or `sglang` if the repository's name contains it, else None.
         stock: Whether it is the engine project's image, or a mirror of it.
-        tag: The tag; `latest` when there is neither tag nor digest; None for a bare digest and
-            for an unknown reference.
-        version: The version in a stock image's tag (`v0.11.0` is (0, 11, 0)), else None.
-        release: The release that the tag of a stock image, or of a build for processors or AMD,
-            names and nothing else (`0.5.10.post1`), else None.
+        tag: The tag; `latest` if there is neither tag nor digest; None for a digest without a tag
+            and for an unknown reference.
+        version: The version at the start of a stock image's tag (`v0.11.0` is (0, 11, 0)), or None.
+        release: The release (`0.5.10.post1`), if the tag has only that and platform suffixes, in a
+            stock image or a build for CPUs or AMD; else None.
     """
 
     name: str | None = None
@@ -48,22 +48,21 @@ class Image:
 
     @property
     def repository(self) -> str:
-        """The reference without tag and digest, empty when it is unknown."""
-        return _parts(self.name or "")[0]
+        """The reference without tag and digest, empty if it is unknown."""
+        return _split_reference(self.name or "")[0]
 
 
-def _parts(reference: str) -> tuple[str, str | None]:
-    """Return the repository of a reference, and its tag."""
+def _split_reference(reference: str) -> tuple[str, str | None]:
     path, slash, last = reference.partition("@")[0].rpartition("/")
-    last, colon, tag = last.partition(":")  # a colon further left belongs to a registry's port
+    last, colon, tag = last.partition(":")  # an earlier colon precedes the registry's port
     return f"{path}{slash}{last}", tag if colon else None
 
 
 def read_image(reference: Any) -> Image:
-    """Parse an image reference; an Output yields an empty one."""
+    """Parse an image reference; an Output yields an empty `Image`."""
     if not isinstance(reference, str):
         return Image()
-    repository, tag = _parts(reference)
+    repository, tag = _split_reference(reference)
     last = repository.rpartition("/")[2]
     stock = next((end for end in _STOCK if f"/{repository}".endswith(f"/{end}")), "")
     named = next((engine for engine in ("sglang", "vllm") if engine in last.lower()), None)
@@ -80,6 +79,6 @@ def read_image(reference: Any) -> Image:
     )
 
 
-def version_text(version: Version) -> str:
-    """Write a version as image tags do: `v0.11.0`."""
+def format_version(version: Version) -> str:
+    """Return a version in the form of image tags: `v0.11.0`."""
     return "v" + ".".join(str(part) for part in version)

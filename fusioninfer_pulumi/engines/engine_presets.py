@@ -1,4 +1,4 @@
-"""Defaults of generated containers for each engine."""
+"""Defaults of the containers that the library generates for each engine."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from fusioninfer_pulumi.engines.vllm import VLLM
 
 @dataclass(frozen=True)
 class EnginePreset:
-    """A container of one engine.
+    """The defaults of one engine.
 
     Attributes:
         release: The default release. It changes only with minor versions of the library, because
             a new image restarts pods.
-        images: Image by what it runs on (`GPUs`, `CPUs`, `AMD GPUs`), with `{release}` in it; only
-            those whose names follow from the release.
-        program: Words that start it.
+        images: Image by hardware (`GPUs`, `CPUs`, `AMD GPUs`), with `{release}` in it. Hardware
+            is missing if its image names contain more than the release.
+        program: Words that start the engine.
         arguments: Arguments that every pod needs.
-        length_arguments: Arguments for the longest sequence that fits: without them vLLM exits if
-            one of the model's full length does not fit.
-        drain_arguments: Arguments with which a terminating pod finishes its requests.
-        drain_since: The first release that has them.
-        cpu_variables: Variables of processors.
-        cpu_cache: Bytes of KV cache that these variables ask for.
-        expert_layouts: Whether data parallel ranks and spread experts may span nodes.
+        length_arguments: Arguments that limit sequences to the longest that fits. Without them vLLM
+            exits if a sequence of the model's full length does not fit.
+        drain_arguments: Arguments that let a terminating pod finish its requests.
+        drain_since: The first release with `drain_arguments`.
+        cpu_variables: Environment variables on CPUs.
+        cpu_cache: Bytes of KV cache that `cpu_variables` request.
+        expert_layouts: Whether expert parallelism over data parallel ranks may span nodes.
     """
 
     release: str
@@ -41,19 +41,19 @@ class EnginePreset:
     expert_layouts: bool = False
 
 
-#: Seconds until a generated engine closes an idle connection: more than the hour for which Envoy
-#: keeps one. With the engines' default of 5 s a gateway sends some requests on a connection that
-#: the engine is closing, and clients get 503 (measured: docs/failures.md).
+#: Seconds until an engine in a generated container closes an idle connection. It is longer than
+#: Envoy's hour: with the engines' default of 5 s a gateway sends some requests on a connection that
+#: the engine is closing, and clients get HTTP 503 (measured: docs/failures.md).
 KEEP_ALIVE_SECONDS = "3700"
 
-#: Name of the engine whose recipes the catalogue of models is made of.
+#: Name of the engine that the arguments in the model catalogue are for.
 CATALOGUE_ENGINE = VLLM.name
 
-#: By the engine's name. vLLM 0.32.0 is the release that `e2e/serve` runs, and whose parser takes
-#: the arguments of all presets. Its image for processors: vLLM's
-#: docs/getting_started/installation/cpu.x86.inc.md; for AMD: gpu.rocm.inc.md there, and
-#: docker/Dockerfile.rocm, which installs NIXL. Its GPU images have no ray. SGLang's images for AMD
-#: name the release of ROCm and, before 0.5.12, the GPU.
+#: By engine name. `e2e/serve` runs vLLM 0.32.0, and its parser accepts the arguments of all
+#: presets. Sources of its images: cpu.x86.inc.md and gpu.rocm.inc.md in vLLM's
+#: docs/getting_started/installation, and docker/Dockerfile.rocm, which installs NIXL. Its GPU
+#: images have no ray. SGLang's image names for AMD contain the release of ROCm and, before 0.5.12,
+#: the GPU.
 PRESETS: Mapping[str, EnginePreset] = {
     VLLM.name: EnginePreset(
         release="0.32.0",
@@ -75,8 +75,8 @@ PRESETS: Mapping[str, EnginePreset] = {
         release="0.5.23",
         images={"GPUs": "lmsysorg/sglang:v{release}"},
         program=("python3", "-m", "sglang.launch_server"),
-        # By default it listens on the pod itself alone, and serves no metrics, by which endpoint
-        # pickers and autoscalers see its load.
+        # By default it listens on localhost only, and serves no metrics, which endpoint pickers
+        # and autoscalers need to see its load.
         arguments=("--host", "0.0.0.0", "--enable-metrics"),  # noqa: S104  # a pod's interfaces
     ),
 }

@@ -1,9 +1,8 @@
-"""What prefill and decode engines compare when they first meet, and what clients see otherwise.
+"""The handshake of prefill and decode engines: what must match, and what happens if it does not.
 
-vLLM: `compute_nixl_compatibility_hash` and `_nixl_handshake` of NixlConnector, read in the source
-distributions of 0.11.0 to 0.14.0 and 0.16.0 to 0.33.0. SGLang: `disaggregation/common/conn.py` of
-0.5.3 to 0.5.23. Measured with vLLM 0.17.0, 0.31.0 and 0.32.0 (the last two in
-`e2e/serve/test_prefill_decode.py`).
+Sources: `compute_nixl_compatibility_hash` and `_nixl_handshake` of NixlConnector in vLLM 0.11.0 to
+0.14.0 and 0.16.0 to 0.33.0, and `disaggregation/common/conn.py` in SGLang 0.5.3 to 0.5.23.
+Measured with vLLM 0.17.0, 0.31.0 and 0.32.0 (the last two in `e2e/serve/test_prefill_decode.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand, KvConnector, PairState
 
-#: Names of one type; `fp8` is `fp8_e4m3` on all accelerators that have it.
+#: Other spellings of a type; `fp8` is `fp8_e4m3` on all accelerators that support it.
 _SYNONYMS = {
     "half": "float16",
     "fp16": "float16",
@@ -23,18 +22,18 @@ _SYNONYMS = {
     "float": "float32",
     "fp8_e4m3": "fp8",
 }
-#: Value of a setting that is left to the model's configuration or the accelerator.
+#: Value of a setting that depends on the model's configuration or the accelerator.
 AUTO = "auto"
 _DEFAULTS = {
     "quantization": "none",
     "revision": "the default",
-    "tokenizer": "that of the model",
+    "tokenizer": "the model's",
     "speculation": "off",
 }
 
 
 def read_pair_setting(command: EngineCommand, key: str) -> str | None:
-    """Return a setting that prefill and decode must agree on, None where it is not known."""
+    """Return the value of a setting that prefill and decode must agree on, None if unknown."""
     engine, image = command.engine, command.image
     if engine is None:
         return None
@@ -54,19 +53,19 @@ def read_pair_setting(command: EngineCommand, key: str) -> str | None:
     return None if value is None or "$" in value else _SYNONYMS.get(value, value)
 
 
-def pair_revision(commands: Sequence[EngineCommand]) -> str | None:
-    """Return a short hash of all that the engines of a prefill/decode service compare.
+def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
+    """Return a short hash of everything that must match before prefill and decode share KV caches.
 
-    Pods whose services have the same value can transfer KV caches to each other. The engines'
-    images, models and connectors count, and every argument that vLLM's handshake compares in any
-    release; counts, limits and names do not.
+    Pods of different revisions of a service can transfer KV caches to each other if the hash is the
+    same. It covers the images, models, connectors, and all arguments that the handshake compares
+    in any release. Replica counts, limits and served names do not change it.
 
     Args:
-        commands: The finished command lines of all prefill and decode roles, in any order. One
-            value for all of them, because roles may differ where the handshake allows it.
+        commands: The finished command lines of all prefill and decode roles, in any order. They
+            share one hash, because roles may differ where the handshake allows it.
 
     Returns:
-        Ten hexadecimal digits, None if an engine, its image or its arguments are not known.
+        Ten hexadecimal digits; None if an engine, image, connector or argument is unknown.
     """
     factors: set[str] = set()
     for command in commands:
@@ -78,8 +77,8 @@ def pair_revision(commands: Sequence[EngineCommand]) -> str | None:
         release = read_pair_setting(command, "release")
         if release is not None:  # the same for all mirrors
             image = f"{command.image.repository.rpartition('/')[2]}:{release}"
-        # Settings with their default are left out, so that a setting can be added here without
-        # changing the value of services that do not use it.
+        # Defaults are left out, so that a new setting here does not change the hash of services
+        # that do not use it.
         keys = ("model", "block size", *engine.model_setup_flags)
         settings = {key: read_pair_setting(command, key) for key in keys}
         changed = {
@@ -99,9 +98,9 @@ class PairCompatibility:
     """What happens to requests that a prefill and a decode pod serve together.
 
     Attributes:
-        differences: Settings that differ, as `name prefill -> decode`.
+        differences: Settings that differ, as `name prefill -> decode` or a sentence.
         clients: What clients see; empty if nothing differs or the outcome is unknown.
-        source: Where that was read or measured; empty where it is unknown.
+        source: Source of these facts; empty if the outcome is unknown.
     """
 
     state: PairState
@@ -118,9 +117,11 @@ _EXITS = "the decode engine exits, and all requests on it fail"
 
 
 def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibility:
-    """Return whether a decode pod can use the KV caches of a prefill pod.
+    """Compare the settings of a prefill and a decode pod, and return what happens to requests.
 
-    Unknown unless the engine's releases, connectors and compared arguments are known.
+    The state is `UNKNOWN` if the engines or connectors are unknown or differ; if a setting differs
+    but is `auto` or unknown on one side; if nothing differs but the releases are unknown or not the
+    same; and if it is unknown what the decode engine does about a difference.
     """
     engine = decode.engine
     if engine is None or prefill.engine is not engine or not (prefill.readable and decode.readable):
@@ -144,8 +145,8 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
         return PairCompatibility(PairState.COMPATIBLE, source=engine.kv_cache.handshake_source)
     if not differences or not is_certain:
         return PairCompatibility(PairState.UNKNOWN, tuple(differences))
-    state = engine.kv_cache.load_failure(decode)
+    state = engine.kv_cache.predict_load_failure(decode)
     if state not in _CLIENTS:
         return PairCompatibility(state, tuple(differences))
-    clients = _CLIENTS[state] if engine.kv_cache.can_reject_pair(decode) else _EXITS
+    clients = _CLIENTS[state] if engine.kv_cache.can_survive_failed_handshake(decode) else _EXITS
     return PairCompatibility(state, tuple(differences), clients, engine.kv_cache.handshake_source)

@@ -1,13 +1,13 @@
 """Writes the command lines of a replica that spans several nodes.
 
-`ray`: the leader starts a ray cluster and the engine in it, the workers join (the documents'
-form). `multiprocessing`: every node runs the engine with its multi-node arguments.
-`data-parallel`: every node runs its share of vLLM's data parallel ranks, the leader serves.
-`none`: command lines are not changed.
+- `ray`: the leader starts a ray cluster and the engine in it; workers join the cluster. This is the
+  launcher of FusionInfer's design documents.
+- `multiprocessing`: every node runs the engine with its multi-node arguments.
+- `data-parallel`: every node runs its share of vLLM's data parallel ranks; only the leader serves.
+- `none`: command lines are not changed.
 
-LeaderWorkerSet puts `LWS_LEADER_ADDRESS` and `LWS_WORKER_INDEX` (0 on the leader) in front of every
-container's variables, so the kubelet can expand them in `command` and `args`, and a shell in its
-script.
+LeaderWorkerSet sets `LWS_LEADER_ADDRESS` and `LWS_WORKER_INDEX` (0 on the leader) before all other
+variables of a container, so the kubelet and shells can expand them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from fusioninfer_pulumi.engines.command_editing import (
     EditError,
     edit,
     edit_script,
+    find_missing,
     format_script_words,
-    missing,
     read_engine_script,
 )
 from fusioninfer_pulumi.engines.command_flags import split_joined_flags
@@ -29,10 +29,10 @@ from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, Engine
 
 #: Port of ray's head.
 RAY_PORT = 6379
-#: Variable with a pod's IP address. ZeroMQ binds to addresses, not to names, so the leader of data
-#: parallel ranks needs it (KServe's template resolves LWS_LEADER_ADDRESS for this reason).
+#: Variable with a pod's IP address. ZeroMQ binds to addresses and not to names, so the leader of
+#: data parallel ranks needs it. KServe's template resolves LWS_LEADER_ADDRESS for the same reason.
 LEADER_ADDRESS_ENV = "POD_IP"
-#: Spellings of the flag with the number of nodes.
+#: Spellings of the flag for the number of nodes.
 NODES = ("--nnodes", "-n")
 
 _SHELL = ["/bin/sh", "-c"]
@@ -40,9 +40,9 @@ _HEAD = f"ray start --head --port={RAY_PORT}"
 _JOIN = f"ray start --address=$LWS_LEADER_ADDRESS:{RAY_PORT} --block"
 _BACKEND = Argument(("--distributed-executor-backend",), ("ray",))
 
-# `ray health-check` asks the head whether it is up (KubeRay's workers wait with it too). The trap
-# ends the wait on SIGTERM, which a shell that is process 1 ignores otherwise; `exec` then gives the
-# signal to ray. After the head has answered once, the worker ends if the head dies.
+# `ray health-check` succeeds once the head is up; KubeRay's workers use it too. The trap ends the
+# wait on SIGTERM, which a shell as process 1 otherwise ignores; `exec` makes ray process 1, so that
+# it gets later signals. Once it has joined, the worker ends if the head dies.
 _WAIT_AND_JOIN = f"""\
 trap 'exit 143' TERM
 until ray health-check --address=$LWS_LEADER_ADDRESS:{RAY_PORT} >/dev/null 2>&1; do
@@ -55,25 +55,23 @@ exec {_JOIN}"""
 
 
 def choose_launcher(engine: Engine | None, nodes: int, data: int | None = None) -> Launcher:
-    """Return the default launcher: ray, as in the documents, for an unknown engine.
-
-    `data` copies of the model that the nodes share evenly need no launcher that splits one.
-    """
+    """Return the default launcher of an engine, ray if it is unknown."""
     if engine is None:
         return Launcher.RAY
+    # No copy of the model spans nodes if `data` copies are spread evenly over them.
     return engine.data_launcher if data is not None and data % nodes == 0 else engine.launcher
 
 
 def launch(
     command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool, retry: bool = False
 ) -> ContainerCommand | None:
-    """Return the command line of one node of a replica; None for no change.
+    """Return the command line of the leader or of a worker; None if it does not change.
 
-    The leader serves. With `retry`, ray's workers wait for the leader instead of ending when it is
-    not up yet: for groups whose restart policy would recreate them all for that.
+    With `retry`, a ray worker waits until the ray head is up instead of exiting, because some
+    restart policies recreate the whole replica when a worker exits.
 
     Raises:
-        EditError: When the container cannot be launched this way.
+        EditError: If the launcher cannot start this command line.
     """
     engine = command.engine
     if launcher is Launcher.NONE or nodes < 2:
@@ -85,67 +83,69 @@ def launch(
         )
     if launcher is Launcher.RAY:
         if is_leader:
-            return _ray_leader(command)
+            return _build_ray_command(command)
         return ContainerCommand(list(_SHELL), [_WAIT_AND_JOIN if retry else _JOIN])
     if engine is None:
-        # A script has a better reason.
-        return edit(command)
-    arguments = engine.multi_node.arguments(command, launcher, nodes, is_leader=is_leader)
+        return edit(command)  # raises an error with the reason
+    arguments = engine.multi_node.build_arguments(command, launcher, nodes, is_leader=is_leader)
     if launcher is Launcher.DATA_PARALLEL and command.script is None:
-        return _data_parallel_lists(command, arguments)
+        return _build_data_parallel_command(command, arguments)
     return edit(command, arguments, to_args=True)
 
 
-def _ray_leader(command: EngineCommand) -> ContainerCommand:
-    """Start ray and then the engine."""
+def _build_ray_command(command: EngineCommand) -> ContainerCommand:
     if command.script is not None:
-        return _ray_script(command)
+        return _wrap_script_in_ray(command)
     if not command.program and not command.serve:
         raise EditError(
             "the container has no command, and the program that its image starts is not known, so "
-            "launcher: ray cannot run it after ray: give the container a command (for example "
+            "launcher: ray cannot run it after ray; give the container a command (for example "
             "[vllm, serve])"
         )
     program, arguments = _split_program(command)
-    arguments += [word for argument in missing(command, [_BACKEND]) for word in argument.words]
-    # With `exec` the engine is process 1, which gets SIGTERM when the pod ends.
+    arguments += [word for argument in find_missing(command, [_BACKEND]) for word in argument.words]
+    # With `exec` the engine is process 1 and gets SIGTERM when the pod is deleted.
     return ContainerCommand(list(_SHELL), [f"{_HEAD} && exec {shlex.join([*program, *arguments])}"])
 
 
-def _ray_script(command: EngineCommand) -> ContainerCommand:
+def _wrap_script_in_ray(command: EngineCommand) -> ContainerCommand:
     script = read_engine_script(command)
     if script.starts_ray:
         raise EditError(
-            "the container's shell script starts ray itself, and a second ray start would fail: "
-            "leave it out"
+            "the container's shell script starts ray itself, so a second ray start would fail; "
+            "remove it"
         )
-    call, text = script.calls[0], edit_script(script, missing(command, [_BACKEND]))
+    call, text = script.calls[0], edit_script(script, find_missing(command, [_BACKEND]))
     if call.may_exec:
         text = f"{text[: call.start]}exec {text[call.start :]}"
     if script.single:
         text = f"{_HEAD} && {text}"
     else:
-        # Braces: nothing of the script runs when ray does not start.
+        # In braces, so that nothing of the script runs if ray fails to start.
         body = text.rstrip("\n")
         text = f"{_HEAD} && {{\n{body}{chr(10) if body.endswith(chr(92)) else ''}\n}}"
     return ContainerCommand(*command.argv.with_script(text))
 
 
-def _data_parallel_lists(command: EngineCommand, wanted: Sequence[Argument]) -> ContainerCommand:
-    # Only `vllm serve` knows --headless, and older images start something else.
+def _build_data_parallel_command(
+    command: EngineCommand, wanted: Sequence[Argument]
+) -> ContainerCommand:
+    # Only `vllm serve` has --headless, and older images start another program.
     program, arguments = _split_program(command)
-    added = missing(command, wanted)
-    computed = [argument for argument in added if argument.in_script and not argument.values]
-    arguments += [word for argument in added if argument not in computed for word in argument.words]
-    if not computed:
+    added = find_missing(command, wanted)
+    shell_only = [argument for argument in added if argument.in_script and not argument.values]
+    arguments += [
+        word for argument in added if argument not in shell_only for word in argument.words
+    ]
+    if not shell_only:
         return ContainerCommand(program, arguments)
-    # The shell computes the first rank, and passes the other words on.
-    script = f'exec {shlex.join(program)} "$@"{format_script_words(computed)}'
+    # The shell computes the first rank, and passes on the other words.
+    script = f'exec {shlex.join(program)} "$@"{format_script_words(shell_only)}'
     return ContainerCommand(["/bin/sh", "-c", script, "sh"], arguments)
 
 
 def _split_program(command: EngineCommand) -> tuple[list[str], list[str]]:
-    """Return program and arguments, with the model as `vllm serve` wants it."""
+    """Return program and arguments; the model is positional if the program is `vllm serve`."""
     program = list(command.program)
     arguments = split_joined_flags(command.argv.texts()[len(program) :])
     if command.serve or not program:
@@ -154,7 +154,6 @@ def _split_program(command: EngineCommand) -> tuple[list[str], list[str]]:
 
 
 def _move_model_to_front(arguments: list[str]) -> list[str]:
-    """Turn `--model X` into a positional argument."""
     if arguments and not arguments[0].startswith("-"):
         return arguments
     model, rest, skip = None, [], False

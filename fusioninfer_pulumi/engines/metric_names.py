@@ -1,4 +1,4 @@
-"""The names of the engines' metrics in each release, for queries that must match two releases."""
+"""The metric names of each engine release, for queries that must work with two releases."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SUFFIXES = re.compile(r"_(total|bucket|sum|count|created)$")
 
 
 def normalize(metric: str) -> str:
-    """Return a metric without the suffix that Prometheus's clients add for its type."""
+    """Return a metric's name without the suffix that Prometheus clients add for its type."""
     return _SUFFIXES.sub("", metric)
 
 
 def has_metric(metric: str, engine: str, release: str | None) -> bool | None:
-    """Return whether a release of an engine has a metric, None where that is not known."""
+    """Return whether a release of an engine has a metric, None if that is not known."""
     if not metric.startswith(f"{engine}:"):
         return False
     table = _load()[engine]

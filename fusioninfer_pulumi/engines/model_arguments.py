@@ -1,4 +1,4 @@
-"""An engine's arguments for its model and parallel sizes, and their conflicts with fields."""
+"""An engine's arguments for the model and the parallel sizes, and their conflicts with fields."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ _LIMIT_FIELDS = {
     "max_adapters": "maxAdapters",
     "max_cpu_adapters": "maxCpuAdapters",
 }
-#: Gated repositories of Hugging Face: an account has to accept their licence.
+#: Gated Hugging Face repositories, whose license an account must accept.
 _GATED = re.compile(r"meta-llama/[\w.-]+|google/gemma[\w.-]*|mistralai/Mistral-Large[\w.-]*")
 
 
 def is_gated(model: str) -> bool:
-    """Return whether a repository of Hugging Face is downloaded with a token only."""
+    """Return whether a Hugging Face repository can be downloaded only with a token."""
     return _GATED.fullmatch(model) is not None
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """What the arguments should set.
+    """The model that the arguments should set.
 
     Attributes:
-        model: A repository of Hugging Face, or the path of the model's files.
+        model: A Hugging Face repository, or the path of the model's files.
         revision: Revision of the repository, None for its main branch.
-        name: Name by which requests ask for it, None for the engine's default.
-        default_name: Name if neither `name` nor the arguments set one; None for the engine's.
-        adapters: Repository or path of each LoRA adapter by its name.
-        limits: `max_rank`, `max_adapters` and `max_cpu_adapters`, those that are set.
+        name: Served name that the user sets, None if not set.
+        default_name: Served name if neither `name` nor the arguments set one; None for the
+            engine's default.
+        adapters: Repository or path of each LoRA adapter, by adapter name.
+        limits: Those of `max_rank`, `max_adapters` and `max_cpu_adapters` that are set.
     """
 
     model: str
@@ -54,12 +55,12 @@ class ServedModel:
 def build_model_arguments(
     command: EngineCommand, engine: Engine, wanted: ServedModel
 ) -> tuple[list[Argument], str | None]:
-    """Return the arguments for a command line without conflicts, and its positional model."""
+    """Return the arguments and the positional model to add to a command line without conflicts."""
     arguments: list[Argument] = []
     positional = None
     if command.model is None:
-        # `vllm serve --model X` is an error up to 0.11.0; an image without a command may start
-        # another program, which wants the flag.
+        # `vllm serve --model X` is an error up to 0.11.0. If the container has no command, the
+        # image may start the older program, which needs the flag.
         if command.serve and command.program:
             positional = wanted.model
         else:
@@ -95,10 +96,10 @@ def check_model_arguments(
             for key, limit in wanted.limits.items()
         },
     }
-    for flag, (value, where) in expected.items():
+    for flag, (value, field_name) in expected.items():
         argument = command.value(flag)
         if value is not None and command.has(flag) and argument != value:
-            text = f"{flag} {argument or 'without a value'} conflicts with {where} ({value})"
+            text = f"{flag} {argument or 'without a value'} conflicts with {field_name} ({value})"
             yield error(MODEL_CONTRADICTED, (flag,), f"{text}; remove one")
     modules = engine.lora_flags["modules"]
     if wanted.adapters and command.has(modules):
@@ -125,13 +126,12 @@ def check_size_arguments(
 def check_accelerators(
     command: EngineCommand, accelerators_per_pod: int, nodes: int
 ) -> list[Finding]:
-    """Compare the accelerators that an engine needs with those of its replica.
+    """Compare the accelerators that an engine needs with those that its replica requests.
 
-    Nothing when both agree or the parallelism is not known. To be called only for pods that ask
-    for accelerators.
+    Call it only for pods that request accelerators. It finds nothing if the sizes are unknown.
     """
     parallelism, engine = command.parallelism, command.engine
-    # With no local rank the head only serves HTTP; how many ranks the others run is unknown.
+    # A head with 0 local ranks only serves HTTP; how many ranks other pods run is unknown.
     if engine is None or parallelism is None or parallelism.data_local == 0:
         return []
     need, have = parallelism.devices(nodes), accelerators_per_pod * nodes

@@ -1,7 +1,7 @@
-"""SGLang: read in `server_args.py` and `mem_cache` of 0.5.3 and 0.5.23.
+"""SGLang: the facts about its releases and its command line.
 
-Older releases are rejected. Nothing was run on accelerators. Facts that are missing here are not
-checked.
+Sources: `server_args.py` and `mem_cache` of 0.5.3 and 0.5.23. Older releases are rejected. Nothing
+was run on accelerators.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from fusioninfer_pulumi.engines.engine_images import Version
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, STATED_TWICE
 
-#: First release whose decoder stops when the prefiller's KV cache has another type ("KV cache dtype
+#: First release whose decoder rejects a prefiller with another type of KV cache ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
-CACHE_DTYPE_AGREES: Version = (0, 5, 10)
-#: The same of its page size ("Page size mismatch": in 0.5.8, not in 0.5.7).
-PAGE_SIZE_AGREES: Version = (0, 5, 8)
+COMPARES_CACHE_DTYPE: Version = (0, 5, 10)
+#: First release whose decoder rejects another page size ("Page size mismatch": 0.5.8, not 0.5.7).
+COMPARES_PAGE_SIZE: Version = (0, 5, 8)
 
-#: Port of the multi-node guide for `--dist-init-addr`.
+#: Port for `--dist-init-addr`, as in SGLang's multi-node guide.
 _INIT_PORT = 20000
-#: Folder of the `file` storage.
+#: Folder of the storage backend `file`.
 _FOLDER_ENV = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
 _GIGABYTE = 10**9  # the unit of `--hicache-size`
 
 _MODE = "--disaggregation-mode"
 _BACKEND = "--disaggregation-transfer-backend"
 _DEFAULT_BACKEND = "mooncake"
-#: The backend of generated arguments.
+#: The default in generated arguments.
 _NIXL_BACKEND = "nixl"
 _DP_ATTENTION = "--enable-dp-attention"
 _HICACHE, _HICACHE_SIZE = "--enable-hierarchical-cache", "--hicache-size"
@@ -58,7 +58,7 @@ class SglangNodes(MultiNode):
 
     launchers = (Launcher.MULTIPROCESSING,)
 
-    def arguments(
+    def build_arguments(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
     ) -> list[Argument]:
         index, leader = "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"
@@ -89,9 +89,9 @@ class SglangKvCache(KvCache):
         return KvConnector(backend, mode, (backend,), (backend,))
 
     def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        since = {"block size": PAGE_SIZE_AGREES, "cache dtype": CACHE_DTYPE_AGREES}
+        first = {"block size": COMPARES_PAGE_SIZE, "cache dtype": COMPARES_CACHE_DTYPE}
         version = decode.image.version or (0,)
-        return [setting for setting, release in since.items() if version >= release]
+        return [setting for setting, release in first.items() if version >= release]
 
     def transfer(
         self,
@@ -122,11 +122,11 @@ class SglangKvCache(KvCache):
         sizes = command.parallelism
         ranks = 1 if sizes is None else sizes.tensor * sizes.pipeline
         # The flag sets the memory of each rank, in whole gigabytes.
-        of_rank = wanted.cpu // (_GIGABYTE * ranks)
+        gigabytes = wanted.cpu // (_GIGABYTE * ranks)
         memory = Decimal(wanted.cpu)
         if sizes is not None:
-            memory = Decimal(of_rank * _GIGABYTE * sizes.devices() // nodes)
-        arguments = [Argument((_HICACHE,)), Argument((_HICACHE_SIZE,), (str(of_rank),))]
+            memory = Decimal(gigabytes * _GIGABYTE * sizes.devices() // nodes)
+        arguments = [Argument((_HICACHE,)), Argument((_HICACHE_SIZE,), (str(gigabytes),))]
         variables = {}
         if wanted.folders:
             arguments.append(Argument((_HICACHE_STORAGE,), ("file",)))
@@ -138,7 +138,7 @@ class SglangKvCache(KvCache):
                 "--hicache-size yourself"
             )
             problems.append(error(UNSUPPORTED_BY_ENGINE, ("cpu",), message))
-        elif of_rank < 1:
+        elif gigabytes < 1:
             message = "must be at least 1G for each rank"
             problems.append(error(OUT_OF_RANGE, ("cpu",), message))
         return Offload(
@@ -154,13 +154,13 @@ def _check_offload(
             message = f"{flag} conflicts with kvCacheOffloading; remove one of them"
             yield error(STATED_TWICE, (), message)
     if decodes:
-        message = "SGLang has no hierarchical cache on decoders; set it on prefillers"
+        message = "SGLang does not support kvCacheOffloading on decoders; set it on prefillers"
         yield error(UNSUPPORTED_BY_ENGINE, (), message)
     if wanted.eviction == "arc":
-        message = "arc is vLLM's; SGLang has lru"
+        message = "SGLang does not support arc; use lru"
         yield error(UNSUPPORTED_BY_ENGINE, ("evictionPolicy",), message)
     if len(wanted.folders) > 1:
-        message = f"SGLang supports one tier behind the host memory, got {len(wanted.folders)}"
+        message = f"SGLang supports one secondary tier, got {len(wanted.folders)}"
         yield error(UNSUPPORTED_BY_ENGINE, ("secondary",), message)
 
 
@@ -178,7 +178,7 @@ class Sglang(Engine):
     image_serves = False
     block_size_flag = "--page-size"
     model_flags = ("--model-path", "--model")
-    # `--tp` is an abbreviation that argparse completes, as SGLang's own documents write it.
+    # SGLang's documentation uses the abbreviation `--tp`, which argparse completes.
     size_flags: Mapping[str, tuple[str, ...]] = {
         "tensor": ("--tp-size", "--tensor-parallel-size", "--tp"),
         "pipeline": ("--pp-size", "--pipeline-parallel-size", "--pp"),
@@ -195,7 +195,7 @@ class Sglang(Engine):
     }
     transfer_flag = _MODE
     sidecar_protocol = "sglang"
-    serve_starts_others = True  # diffusion models as well, by what the model is
+    serve_starts_others = True  # another server, for diffusion models
     offloads_by_connector = False
     events: Mapping[str, bool] = {}
     model_setup_flags: Mapping[str, tuple[str, ...]] = {
@@ -211,8 +211,14 @@ class Sglang(Engine):
     rejects_unknown_models = False
     reasoning_names: Mapping[str, tuple[str, ...]] = {"0.5.3": ("reasoning_content",)}
     api_source = "SGLang 0.5.3 to 0.5.23, openai/protocol.py"
-    # As its guide to production metrics says.
-    metrics = LoadMetrics("sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage")
+    # From SGLang's guide to production metrics.
+    metrics = LoadMetrics(
+        "sglang:num_running_reqs",
+        "sglang:num_queue_reqs",
+        "sglang:token_usage",
+        ttft="sglang:time_to_first_token_seconds",
+        itl="sglang:inter_token_latency_seconds",
+    )
     metrics_flag = (
         "--enable-metrics",
         True,
@@ -221,11 +227,11 @@ class Sglang(Engine):
     multi_node = SglangNodes()
     kv_cache = SglangKvCache()
 
-    def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
+    def preprocess_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         kept, skip = [], False
         for word in words:
             name, equals, _ = word.value.partition("=")
-            # `sglang serve` alone takes it, and hands the rest on (`sglang/cli/serve.py`).
+            # Only `sglang serve` accepts it, and removes it (`sglang/cli/serve.py`).
             if name == "--model-type" and command.program[-1:] == ("serve",):
                 skip = not equals
             elif not skip:
@@ -242,7 +248,7 @@ class Sglang(Engine):
         if data > 1:
             context = ("-cp", "context-parallel")
             if any(part in argument for argument in command.arguments for part in context):
-                return None  # some of its context parallel layouts reuse --dp-size for other ranks
+                return None  # some context parallel layouts use --dp-size for other ranks
             data = 1 if command.has(*self.shared_copies_flags) else data
         tensor, pipeline = sizes.get("tensor", 1), sizes.get("pipeline", 1)
         return Parallelism(tensor, pipeline, data, None, is_explicit=bool(sizes))

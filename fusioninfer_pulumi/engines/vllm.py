@@ -1,8 +1,8 @@
 """vLLM: the facts about its releases and its command line.
 
-Read in the source distributions of 0.11.0 to 0.14.0, 0.16.0 to 0.18.0, 0.21.0 to 0.25.0 and
-0.33.0, and in the requirements that the wheels of 0.11.0 to 0.20.0 declare. Older releases are
-rejected. Nothing was run on accelerators. Facts that are missing here are not checked.
+Sources: the source distributions of 0.11.0 to 0.14.0, 0.16.0 to 0.18.0, 0.21.0 to 0.25.0 and
+0.33.0, and the requirements in the wheels of 0.11.0 to 0.20.0. Older releases are rejected. Nothing
+was run on accelerators.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._container_words import UNKNOWN
 from fusioninfer_pulumi.engines.command_editing import EditError
-from fusioninfer_pulumi.engines.command_flags import canonical, integer
+from fusioninfer_pulumi.engines.command_flags import integer, normalize_flag
 from fusioninfer_pulumi.engines.engine import (
     VLLM_METRICS,
     Argument,
@@ -23,7 +23,7 @@ from fusioninfer_pulumi.engines.engine import (
     Parallelism,
     Word,
 )
-from fusioninfer_pulumi.engines.engine_images import Version, version_text
+from fusioninfer_pulumi.engines.engine_images import Version, format_version
 from fusioninfer_pulumi.engines.launchers import (
     LEADER_ADDRESS_ENV,
     NODES,
@@ -34,15 +34,15 @@ from fusioninfer_pulumi.findings import Finding, Rule, warning
 IMAGE_WITHOUT_RAY = Rule("image-without-ray")
 RANKS_ON_LEADER_ALONE = Rule("ranks-on-leader-alone")
 
-#: First release without ray. The wheels up to 0.17.1 require `ray[cgraph]`, those of
-#: 0.18.0 and later do not, and `docker/Dockerfile` of 0.18.0 and 0.33.0 installs none.
+#: First release without ray. Wheels up to 0.17.1 require `ray[cgraph]` and later ones do not, and
+#: `docker/Dockerfile` of 0.18.0 and 0.33.0 does not install ray.
 WITHOUT_RAY: Version = (0, 18, 0)
 LAST_WITH_RAY: Version = (0, 17, 1)
-#: Moving tags of vllm/vllm-openai. They only move forward, and were past 0.18.0 when this was read.
+#: Moving tags of vllm/vllm-openai; all of them are past 0.18.0.
 _MOVING_TAGS = ("latest", "nightly")
 
-#: Port of the multi-node rendezvous: torch's own default, which FusionInfer's later design writes
-#: (vLLM's default is 29501; its data parallel ports are free ports that the head picks).
+#: Port of the multi-node rendezvous. It is torch's default, as in FusionInfer's later design
+#: document; vLLM's default is 29501. The head picks free ports for data parallelism.
 MASTER_PORT = 29500
 
 EXECUTOR = "--distributed-executor-backend"
@@ -55,10 +55,10 @@ PORT_PER_RANK = ("--data-parallel-multi-port-external-lb", "-dpm")
 _ADDRESS = ("--data-parallel-address", "-dpa")
 _START_RANK = ("--data-parallel-start-rank", "-dpr")
 _HEADLESS = Argument(("--headless",))
-# With these every node serves an endpoint or has a fixed rank: vLLM rejects them together with
-# `--headless`, or one template cannot set them for every node. With `--headless` itself the leader
-# would not serve.
-_OWN_RANKS = (
+# Flags that conflict with the launchers. With most of them every node serves or has a fixed rank:
+# either vLLM rejects that together with `--headless`, or one template cannot set it for all nodes.
+# With `--headless` in the user's arguments the leader would not serve.
+_LAUNCHER_CONFLICTS = (
     _HEADLESS.names,
     RANK,
     _START_RANK,
@@ -73,29 +73,29 @@ class VllmNodes(MultiNode):
 
     launchers = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 
-    def arguments(
+    def build_arguments(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
     ) -> list[Argument]:
         # Without a command the entrypoint of the image runs, which is `vllm serve`.
         if command.program and not command.serve:
             raise EditError(
                 f"launcher: {launcher.value} starts workers with --headless, which only "
-                "`vllm serve` obeys: start the engine with `vllm serve`"
+                "`vllm serve` accepts; start the engine with `vllm serve`"
             )
-        for names in _OWN_RANKS:
+        for names in _LAUNCHER_CONFLICTS:
             if command.has(*names):
                 raise EditError(
-                    f"{names[0]} cannot be used with launcher: {launcher.value}, where the leader "
-                    "alone serves and every node gets its ranks: leave it out"
+                    f"{names[0]} cannot be used with launcher: {launcher.value}, which assigns the "
+                    "ranks and lets only the leader serve; remove it"
                 )
         if command.value(*DATA_BACKEND) == "ray":
             raise EditError(
-                f"--data-parallel-backend ray cannot be used with launcher: {launcher.value}: "
-                "leave it out, use launcher: ray"
+                f"--data-parallel-backend ray cannot be used with launcher: {launcher.value}; "
+                "remove it, or use launcher: ray"
             )
         if launcher is Launcher.DATA_PARALLEL:
-            return _rank_arguments(_local_ranks(command, nodes), is_leader=is_leader)
-        return _node_arguments(nodes, is_leader=is_leader)
+            return _build_rank_arguments(_compute_local_ranks(command, nodes), is_leader=is_leader)
+        return _build_node_arguments(nodes, is_leader=is_leader)
 
     def check_launcher(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
         if launcher is not Launcher.RAY:
@@ -106,7 +106,7 @@ class VllmNodes(MultiNode):
         if moving or (image.version is not None and image.version >= WITHOUT_RAY):
             message = (
                 f"the image vllm/vllm-openai:{image.tag} has no ray "
-                f"({version_text(LAST_WITH_RAY)} is the last with it): use launcher: "
+                f"({format_version(LAST_WITH_RAY)} is the last with it); use launcher: "
                 "multiprocessing, or an image that adds ray"
             )
             findings.append(warning(IMAGE_WITHOUT_RAY, ("multinode", "launcher"), message))
@@ -115,17 +115,17 @@ class VllmNodes(MultiNode):
         if parallelism is not None and parallelism.data > 1 and not ray_ranks:
             message = (
                 "without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
-                "leader: add it, or use launcher: multiprocessing"
+                "leader; add it, or use launcher: multiprocessing"
             )
             findings.append(warning(RANKS_ON_LEADER_ALONE, (), message))
         return findings
 
 
-def _node_arguments(nodes: int, *, is_leader: bool) -> list[Argument]:
-    """Run the same command on every node, with the node's rank.
+def _build_node_arguments(nodes: int, *, is_leader: bool) -> list[Argument]:
+    """Return the arguments that give every node its rank.
 
-    Data parallel ranks need no further arguments: vLLM divides them among the nodes by
-    `--nnodes` and `--node-rank` (`create_engine_config`, 0.11.1 to 0.33.0).
+    vLLM divides data parallel ranks among the nodes by `--nnodes` and `--node-rank`
+    (`create_engine_config`, 0.11.1 to 0.33.0).
     """
     index, leader = "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS"
     rank = Argument(("--node-rank", "-r"), ("0",))
@@ -144,33 +144,31 @@ def _node_arguments(nodes: int, *, is_leader: bool) -> list[Argument]:
     return arguments if is_leader else [*arguments, _HEADLESS]
 
 
-def _rank_arguments(local: int, *, is_leader: bool) -> list[Argument]:
-    """Run the data parallel ranks of a node, as many as `local`.
+def _build_rank_arguments(local: int, *, is_leader: bool) -> list[Argument]:
+    """Return the arguments that run `local` data parallel ranks on a node.
 
-    As KServe and llm-d launch them, and `docs/serving/data_parallel_deployment.md` of vLLM
-    describes: the other nodes run `--headless` from their first rank on, and find the leader by
-    its address.
+    Workers run `--headless`, start at their first rank, and connect to the leader's address, as in
+    KServe, llm-d and vLLM's `docs/serving/data_parallel_deployment.md`.
     """
     address = LEADER_ADDRESS_ENV if is_leader else "LWS_LEADER_ADDRESS"
     arguments = [
         Argument(LOCAL, (str(local),)),
-        # `$NAME` is expanded by the shell alone; the kubelet would expand $(NAME) too.
+        # `$NAME` in the script, because the kubelet would expand $(NAME) there.
         Argument(_ADDRESS, (f"$({address})",), in_script=f'"${address}"'),
     ]
     if is_leader:
         return arguments
-    # With one rank a node, the rank is the node's index: no arithmetic is needed.
+    # With one rank on each node its number is the node's index, which needs no arithmetic.
     values = ("$(LWS_WORKER_INDEX)",) if local == 1 else ()
     first = Argument(_START_RANK, values, in_script=f'"$((LWS_WORKER_INDEX * {local}))"')
     return [*arguments, _HEADLESS, first]
 
 
-def _local_ranks(command: EngineCommand, nodes: int) -> int:
-    """Return data parallel ranks on each node."""
+def _compute_local_ranks(command: EngineCommand, nodes: int) -> int:
     data, local = integer(command.value(*DATA)), integer(command.value(*LOCAL))
     if data is None:
         raise EditError(
-            "launcher: data-parallel divides the ranks of --data-parallel-size among the nodes: "
+            "launcher: data-parallel divides the ranks of --data-parallel-size among the nodes; "
             "set parallelism.data and dataLocal"
         )
     if local is None and data % nodes == 0:
@@ -192,7 +190,7 @@ class Vllm(Engine):
     launcher = Launcher.RAY
     data_launcher = Launcher.DATA_PARALLEL
     default_port = 8000  # `vllm/entrypoints`
-    # `vllm/envs.py`; "don't name the service as vllm" of its documents.
+    # `vllm/envs.py`; its documentation warns not to name a Service `vllm`.
     port_variables = ("VLLM_PORT", "VLLM_DP_MASTER_PORT")
     # entrypoints/serve/middleware/authenticate.py
     paths_with_api_key = re.compile(r"/(v1|v2|inference|cohere)")
@@ -200,12 +198,12 @@ class Vllm(Engine):
     # The entrypoint of vllm/vllm-openai is `python3 -m vllm.entrypoints.openai.api_server` up to
     # 0.11.0 and `vllm serve` from 0.11.1 on (`docker/Dockerfile`). `vllm serve --model X` is an
     # error up to 0.11.0 and a warning from 0.11.1 to 0.33.0 (`FlexibleArgumentParser`), so the
-    # model is written as the positional argument, which all of them take.
+    # generated model is positional, which all of them accept.
     image_serves = True
     block_size_flag = "--block-size"
     model_flags = ("--model",)
-    # `vllm/engine/arg_utils.py` 0.11.0 to 0.33.0. `--tensor-parallel` is an abbreviation that
-    # argparse completes, as vLLM's own documents write it.
+    # `vllm/engine/arg_utils.py` 0.11.0 to 0.33.0. vLLM's documentation also uses the abbreviation
+    # `--tensor-parallel`, which argparse completes.
     size_flags: Mapping[str, tuple[str, ...]] = {
         "tensor": ("--tensor-parallel-size", "-tp", "--tensor-parallel"),
         "pipeline": ("--pipeline-parallel-size", "-pp", "--pipeline-parallel"),
@@ -217,7 +215,7 @@ class Vllm(Engine):
     expert_flags = ("--enable-expert-parallel", "-ep")
     rank_port_flags = PORT_PER_RANK
     ray_data_backend = Argument(DATA_BACKEND, ("ray",))
-    # `ParallelConfig`: answers once all ranks of the pod do (`dp_supervisor.py`, 0.22.0 and later).
+    # It reports the health of all ranks of the pod (`dp_supervisor.py`, 0.22.0 and later).
     supervisor = ("--data-parallel-supervisor-port", 9256)
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-modules",
@@ -239,9 +237,9 @@ class Vllm(Engine):
         "speculation": ("--speculative-config", "-sc"),
     }
     length_flag = "--max-model-len"
+    compile_cache_variable = "VLLM_CACHE_ROOT"
     keep_alive_variable = "VLLM_HTTP_TIMEOUT_KEEP_ALIVE"  # `vllm/envs.py`, 0.11.2 to 0.32.0: 5 s
-    # With 0, the default, running requests are lost at SIGTERM (`handle_shutdown`, from v0.18.0
-    # on).
+    # The default, 0, loses running requests at SIGTERM (`handle_shutdown`, 0.18.0 and later).
     drain_flag = "--shutdown-timeout"
     rejects_unknown_models = True
     reasoning_names: Mapping[str, tuple[str, ...]] = {
@@ -251,7 +249,7 @@ class Vllm(Engine):
     }
     api_source = "vLLM 0.11.0 to 0.33.0, _check_model and ChatMessage"
     metrics = VLLM_METRICS
-    # The engine then has no loggers, Prometheus's among them (`vllm/v1/engine/async_llm.py`).
+    # The flag also disables the Prometheus logger (`vllm/v1/engine/async_llm.py`).
     metrics_flag = (
         "--disable-log-stats",
         False,
@@ -261,7 +259,7 @@ class Vllm(Engine):
     multi_node = VllmNodes()
     kv_cache = VllmKvCache()
 
-    def argparse_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
+    def preprocess_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         # `FlexibleArgumentParser.parse_args`, up to 0.33.0.
         kept, skip = [], False
         for word in words:
@@ -273,12 +271,12 @@ class Vllm(Engine):
             elif not name.startswith("-") or _NUMBER.fullmatch(word.value):
                 kept.append(word)
             elif "." in name:
-                # A key of a JSON object, whose values are not known here.
+                # `--flag.key`: vLLM merges the keys into one JSON object.
                 skip = not equals
-                head = canonical(name).partition(".")[0]
+                head = normalize_flag(name).partition(".")[0]
                 kept.append(Word(f"{head}={UNKNOWN}", word.place))
             else:
-                kept.append(Word(f"{canonical(name)}{equals}{value}", word.place))
+                kept.append(Word(f"{normalize_flag(name)}{equals}{value}", word.place))
         return kept
 
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
@@ -286,7 +284,7 @@ class Vllm(Engine):
         if sizes is None:
             return None
         local = sizes.get("data_local")
-        # With these a process runs one data parallel rank, the others run elsewhere.
+        # With these flags a process runs only one data parallel rank.
         if local is None and command.has(*RANK, *EXTERNAL_BALANCER):
             local = 1
         return Parallelism(

@@ -1,4 +1,4 @@
-"""vLLM's KV cache: connectors between pods, offloading, and what prefill and decode must share."""
+"""vLLM's KV cache: connectors between pods, offloading, and the prefill/decode handshake."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
 from fusioninfer_pulumi.engines.argument_tables import parse_release
-from fusioninfer_pulumi.engines.command_flags import canonical, dump_json, parse_json
+from fusioninfer_pulumi.engines.command_flags import dump_json, normalize_flag, parse_json
 from fusioninfer_pulumi.engines.engine import (
     NIXL,
     Argument,
@@ -20,70 +20,69 @@ from fusioninfer_pulumi.engines.engine import (
     PairState,
     Transfer,
 )
-from fusioninfer_pulumi.engines.engine_images import Version, version_text
+from fusioninfer_pulumi.engines.engine_images import Version, format_version
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE, STATED_TWICE
 
 CONNECTOR_WITH_OFFLOADING = Rule("connector-with-offloading")
 
-#: A connector of the old (V0) engine, which no supported release has; vLLM stops with it.
+#: A connector of the old (V0) engine. Supported releases do not have it, and exit if it is set.
 _REMOVED_CONNECTOR = "PyNcclConnector"
 
-#: Holds other connectors in its extra settings.
+#: Combines other connectors, which are in its extra settings.
 _MULTI = "MultiConnector"
-#: The connector to host memory and the tiers behind it.
+#: Offloads to host memory and secondary tiers.
 _OFFLOADING = "OffloadingConnector"
-#: First release whose OffloadingConnector takes bytes (`cpu_bytes_to_use`). 0.11.0 to 0.13.0 want
-#: a number of blocks, whose size follows from the model. (`vllm/v1/kv_offload`, read in 0.11.0 to
-#: 0.14.0, 0.18.0, 0.21.0 to 0.25.0 and 0.33.0.)
+#: First release whose OffloadingConnector accepts bytes (`cpu_bytes_to_use`). 0.11.0 to 0.13.0 need
+#: a number of blocks, whose size depends on the model (`vllm/v1/kv_offload` of 0.11.0 to 0.14.0,
+#: 0.18.0, 0.21.0 to 0.25.0 and 0.33.0).
 CPU_OFFLOADING: Version = (0, 14, 0)
-#: First release with tiers behind the host memory (`TieringOffloadingSpec`; vllm#40020).
+#: First release with secondary tiers (`TieringOffloadingSpec`; vllm#40020).
 SECONDARY_OFFLOADING: Version = (0, 22, 0)
-#: First release whose tests run NixlConnector and OffloadingConnector in one MultiConnector, as
-#: far as was read (`tests/v1/kv_connector/nixl_integration` of 0.21.0, not of 0.18.0).
+#: First release known to test NixlConnector and OffloadingConnector in one MultiConnector
+#: (`tests/v1/kv_connector/nixl_integration` of 0.21.0, not of 0.18.0).
 OFFLOADING_WITH_NIXL: Version = (0, 21, 0)
 
 _ENFORCE = "enforce_handshake_compat"
-#: First release of NIXL in which a decoder's block need not be several of a prefiller's
+#: First release in which the decoder's block size need not be a multiple of the prefiller's
 #: (`_split_remote_blocks`: in 0.33.0, not in 0.32.0).
 NIXL_ANY_BLOCKS: Version = (0, 33, 0)
-#: First release in which NIXL knows who sends and who fetches: it warns that `kv_both` will go
+#: First release that deprecates the role `kv_both` for NIXL, in favour of one role for each side
 #: (`NixlConnector.__init__`: in 0.23.0 to 0.32.0, not in 0.14.0 and 0.20.0 to 0.22.0).
 NIXL_ROLES: Version = (0, 23, 0)
 
 
-#: The handshake of NIXL: from which release on, which settings prefill and decode must share in
-#: addition to the rows before. Read in the source distributions of 0.11.0 to 0.14.0 and 0.16.0 to
-#: 0.33.0 (`nixl_connector.py`, `compute_nixl_compatibility_hash`). From 0.13.0 on a hash is
-#: compared, in another message than before; it contains the release, so only engines of one release
-#: are compatible.
+#: Settings that prefill and decode must share for the NIXL handshake, by the first release that
+#: compares them; rows add up (`nixl_connector.py`, `compute_nixl_compatibility_hash` in 0.11.0 to
+#: 0.14.0 and 0.16.0 to 0.33.0). Releases from 0.13.0 on compare a hash, in a message that older
+#: ones do not have. The hash contains the release, so prefill and decode must run the same one.
 _HANDSHAKES: tuple[tuple[Version, tuple[str, ...]], ...] = (
     ((0, 11, 0), ("dtype", "cache dtype")),
     ((0, 13, 0), ("release", "model", "attention backend")),
     ((0, 18, 0), ("hybrid cache",)),
     ((0, 28, 0), ("speculation",)),
 )
-#: First release that reports failed handshakes to the scheduler, and first one whose decode engine
-#: survives that: the ones between exit with a KeyError in `NixlConnectorWorker.get_finished`,
-#: whatever the policy is (vllm#40364).
+#: First release that reports failed handshakes to the scheduler, and first release whose decode
+#: engine keeps running after one. Releases between them exit with a KeyError in
+#: `NixlConnectorWorker.get_finished`, whatever the policy is (vllm#40364).
 _REPORTS_FAILURES: Version = (0, 11, 2)
 _SURVIVES_FAILURES: Version = (0, 22, 0)
 #: First release whose default for `kv_load_failure_policy` is `fail`, not `recompute`.
 _FAILS_BY_DEFAULT: Version = (0, 17, 0)
 _LOAD_FAILURE_POLICY, _RECOMPUTE = "kv_load_failure_policy", "recompute"
 
-#: Where NIXL's agents of two pods meet: the address is the one that others reach, and ranks count
-#: up from the port (`vllm/envs.py`; the default address is localhost).
+#: Address and port of NIXL's handshake (`vllm/envs.py`). Other pods must reach the address, whose
+#: default is localhost. Each rank adds its number to the port.
 _SIDE_CHANNEL = ("VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT")
-#: Seeds block hashes. Random in each process up to 0.25.0 at least, so that no process finds what
-#: another one has written.
+#: Seed of the block hashes. Up to 0.25.0 at least it is random in each process by default, so that
+#: no process finds the blocks of another.
 _HASH_SEED_ENV = "PYTHONHASHSEED"
 
 TRANSFER = "--kv-transfer-config"
 
 
 class VllmKvCache(KvCache):
-    """The KV cache of vLLM, whose connectors are all settings of one argument."""
+    """The KV cache of vLLM, where one argument configures all connectors."""
 
     handshake_source = (
         "vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; "
@@ -92,8 +91,8 @@ class VllmKvCache(KvCache):
     recompute_setting = f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {TRANSFER}'
 
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
-        settings = transfer_config(command)
-        if any(canonical(word).startswith(f"{TRANSFER}.") for word in command.arguments):
+        settings = read_transfer_config(command)
+        if any(normalize_flag(word).startswith(f"{TRANSFER}.") for word in command.arguments):
             return "is split into keys; write it as one JSON object"
         if settings is None:
             return "has no value" if command.has(TRANSFER) else None
@@ -101,11 +100,11 @@ class VllmKvCache(KvCache):
             return "is not a JSON object"
         if not isinstance(settings.get("kv_connector"), str):
             return "names no kv_connector"
-        return _connector_of(settings)
+        return _build_connector(settings)
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        settings = transfer_config(command)
-        named = _connectors(settings) if isinstance(settings, dict) else ()
+        settings = read_transfer_config(command)
+        named = _iterate_connectors(settings) if isinstance(settings, dict) else ()
         if not any(
             connector.get("kv_connector") == _REMOVED_CONNECTOR
             and not connector.get("kv_connector_module_path")
@@ -116,20 +115,22 @@ class VllmKvCache(KvCache):
         return [warning(RELEASE_WITHOUT_FEATURE, (TRANSFER,), message)]
 
     def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        configs = [transfer_config(side) for side in (prefill, decode)]
+        configs = [read_transfer_config(side) for side in (prefill, decode)]
         settings = [config for config in configs if isinstance(config, dict)]
-        if len(settings) < 2 or not all(NIXL in _names(config) for config in settings):
+        if len(settings) < 2 or not all(
+            NIXL in _read_connector_names(config) for config in settings
+        ):
             return ()
-        # The sidecar passes a prefiller's 404 on to the client.
+        # If they differ, the prefiller answers 404, which the sidecar passes on to the client.
         agreed = ["served name"]
-        versions = [_version(side) for side in (prefill, decode)]
+        versions = [_read_version(side) for side in (prefill, decode)]
         blocks, decode_blocks = prefill.block_size, decode.block_size
         divides = blocks is None or decode_blocks is None or decode_blocks % blocks == 0
         if not divides and versions[1] is not None and versions[1] < NIXL_ANY_BLOCKS:
             agreed.append("block size")
         if None in versions:
             return agreed
-        compared = [_compared_settings(version) for version in versions]
+        compared = [_list_compared_settings(version) for version in versions]
         hashes = ["release" in settings for settings in compared]
         if not all(hashes):
             return [*agreed, *(["release"] if any(hashes) else []), "dtype", "cache dtype"]
@@ -140,24 +141,26 @@ class VllmKvCache(KvCache):
 
     def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         first, second = prefill.parallelism, decode.parallelism
-        by_nixl = all(NIXL in _names(transfer_config(side)) for side in (prefill, decode))
+        by_nixl = all(
+            NIXL in _read_connector_names(read_transfer_config(side)) for side in (prefill, decode)
+        )
         if not by_nixl or first is None or second is None:
             return None
         # `tp_ratio`, up to 0.33.0.
         large, small = max(first.tensor, second.tensor), min(first.tensor, second.tensor)
-        return f"{large} is no multiple of {small}" if large % small else None
+        return f"{large} is not a multiple of {small}" if large % small else None
 
-    def load_failure(self, command: EngineCommand) -> PairState:
-        version = _version(command)
+    def predict_load_failure(self, command: EngineCommand) -> PairState:
+        version = _read_version(command)
         if version is None or version < _REPORTS_FAILURES:
             return PairState.UNKNOWN
-        settings = transfer_config(command)
+        settings = read_transfer_config(command)
         policy = settings.get(_LOAD_FAILURE_POLICY) if isinstance(settings, dict) else None
-        recomputes = policy == _RECOMPUTE and self.can_reject_pair(command)
+        recomputes = policy == _RECOMPUTE and self.can_survive_failed_handshake(command)
         return PairState.DEGRADED if recomputes else PairState.BROKEN
 
-    def can_reject_pair(self, command: EngineCommand) -> bool:
-        version = _version(command)
+    def can_survive_failed_handshake(self, command: EngineCommand) -> bool:
+        version = _read_version(command)
         return version is not None and version >= _SURVIVES_FAILURES
 
     def transfer(
@@ -171,29 +174,29 @@ class VllmKvCache(KvCache):
         if asked is None:
             if offloading is None:
                 return Transfer()
-            return Transfer((_transfer_argument(_offloading_settings(offloading)),))
+            return Transfer((_build_transfer_argument(_build_offloading_settings(offloading)),))
         name, version = asked.connector or NIXL, command.image.version
         role = "kv_both"
         if name == NIXL and version is not None and version >= NIXL_ROLES:
             role = "kv_producer" if prefills else "kv_consumer"
         role = asked.role.value if asked.role is not None else role
-        settings = _connector_settings(name, role, asked.extra_config)
+        settings = _build_connector_settings(name, role, asked.extra_config)
         findings: tuple[Finding, ...] = ()
         if offloading is not None:
-            both = {"connectors": [settings, _offloading_settings(offloading)]}
-            settings = _connector_settings(_MULTI, "kv_both", both)
-            findings = tuple(_check_together(name, version))
+            both = {"connectors": [settings, _build_offloading_settings(offloading)]}
+            settings = _build_connector_settings(_MULTI, "kv_both", both)
+            findings = tuple(_check_connector_and_offloading(name, version))
         if not prefills and version is not None and version >= _FAILS_BY_DEFAULT:
             settings[_LOAD_FAILURE_POLICY] = _RECOMPUTE
-        return Transfer((_transfer_argument(settings),), _connector_of(settings), findings)
+        return Transfer((_build_transfer_argument(settings),), _build_connector(settings), findings)
 
     def offload(
         self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
     ) -> Offload:
-        # The ranks share one region in /dev/shm, which every pod of an engine creates in full size;
-        # each data parallel copy has its own.
+        # In every pod, the ranks of each data parallel copy share one region of this size in
+        # /dev/shm.
         sizes = command.parallelism
-        copies = 1 if sizes is None else min(sizes.ranks_of_pod(nodes), sizes.data)
+        copies = 1 if sizes is None else min(sizes.count_pod_ranks(nodes), sizes.data)
         return Offload(
             arguments=(),
             variables={_HASH_SEED_ENV: "0"} if wanted.shared else {},
@@ -203,11 +206,8 @@ class VllmKvCache(KvCache):
         )
 
 
-def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
-    """Return the settings of `--kv-transfer-config`, or its text if that is no JSON object.
-
-    None when the flag is absent.
-    """
+def read_transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
+    """Return `--kv-transfer-config`; text if it is not a JSON object, None if it is absent."""
     text = command.value(TRANSFER)
     try:
         settings = None if text is None else parse_json(text)
@@ -216,26 +216,25 @@ def transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
     return settings if isinstance(settings, dict) else text
 
 
-def _connectors(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Return the settings of a connector, and of those inside of it."""
+def _iterate_connectors(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the settings of a connector and of its nested connectors."""
     yield settings
     extra = settings.get("kv_connector_extra_config")
     is_multi = settings.get("kv_connector") == _MULTI and isinstance(extra, Mapping)
     inner = extra.get("connectors") if is_multi and extra is not None else None
     for connector in inner if isinstance(inner, list) else ():
         if isinstance(connector, Mapping):
-            yield from _connectors(connector)
+            yield from _iterate_connectors(connector)
 
 
-def _names(settings: Mapping[str, Any] | str | None) -> tuple[str, ...]:
-    """Return the connector that settings name, and those inside of it."""
-    connectors = _connectors(settings) if isinstance(settings, Mapping) else ()
+def _read_connector_names(settings: Mapping[str, Any] | str | None) -> tuple[str, ...]:
+    connectors = _iterate_connectors(settings) if isinstance(settings, Mapping) else ()
     names = (connector.get("kv_connector") for connector in connectors)
     return tuple(name for name in names if isinstance(name, str))
 
 
-def _connector_of(settings: Mapping[str, Any]) -> KvConnector:
-    role, names = settings.get("kv_role"), _names(settings)
+def _build_connector(settings: Mapping[str, Any]) -> KvConnector:
+    role, names = settings.get("kv_role"), _read_connector_names(settings)
     to_pods = tuple(connector for connector in names if connector not in (_MULTI, _OFFLOADING))
     return KvConnector(
         name=names[0],
@@ -246,11 +245,11 @@ def _connector_of(settings: Mapping[str, Any]) -> KvConnector:
     )
 
 
-def _transfer_argument(settings: Mapping[str, Any]) -> Argument:
+def _build_transfer_argument(settings: Mapping[str, Any]) -> Argument:
     return Argument((TRANSFER,), (dump_json(settings),), replaces=True)
 
 
-def _connector_settings(
+def _build_connector_settings(
     connector: str, role: str, extra: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     settings: dict[str, Any] = {"kv_connector": connector, "kv_role": role}
@@ -259,13 +258,13 @@ def _connector_settings(
     return settings
 
 
-def _version(command: EngineCommand) -> Version | None:
-    """Return the release, also that of builds for processors and AMD."""
+def _read_version(command: EngineCommand) -> Version | None:
+    """Return the engine's version; builds for CPUs and AMD have one too."""
     image = command.image
     return image.version or (parse_release(image.release)[:3] if image.release else None)
 
 
-def _compared_settings(version: Version | None) -> list[str]:
+def _list_compared_settings(version: Version | None) -> list[str]:
     return [
         key
         for since, keys in _HANDSHAKES
@@ -274,7 +273,7 @@ def _compared_settings(version: Version | None) -> list[str]:
     ]
 
 
-def _offloading_settings(wanted: Offloading) -> dict[str, Any]:
+def _build_offloading_settings(wanted: Offloading) -> dict[str, Any]:
     extra: dict[str, Any] = {}
     if wanted.folders:
         extra["spec_name"] = "TieringOffloadingSpec"
@@ -283,20 +282,19 @@ def _offloading_settings(wanted: Offloading) -> dict[str, Any]:
         extra["eviction_policy"] = wanted.eviction
     if wanted.folders:
         extra["secondary_tiers"] = [{"type": "fs", "root_dir": folder} for folder in wanted.folders]
-    return _connector_settings(_OFFLOADING, "kv_both", extra)
+    return _build_connector_settings(_OFFLOADING, "kv_both", extra)
 
 
-def _check_together(connector: str, version: Version | None) -> Iterator[Finding]:
-    """Check whether the connector works together with offloading."""
+def _check_connector_and_offloading(connector: str, version: Version | None) -> Iterator[Finding]:
     if connector != NIXL:
         yield error(
             CONNECTOR_WITH_OFFLOADING,
             ("connector",),
-            f"{connector} together with kvCacheOffloading is not known to work, {NIXL} is; remove "
-            f"one, or write {TRANSFER} with both into the arguments",
+            f"{connector} is not known to work with kvCacheOffloading, but {NIXL} is; remove one, "
+            f"or configure both with {TRANSFER} in the arguments",
         )
     elif version is not None and version < OFFLOADING_WITH_NIXL:
-        needed = f"needs vLLM {version_text(OFFLOADING_WITH_NIXL)}, got {version_text(version)}"
+        needed = f"needs vLLM {format_version(OFFLOADING_WITH_NIXL)}, got {format_version(version)}"
         message = f"together with kvCacheOffloading {needed}"
         yield error(RELEASE_WITHOUT_FEATURE, (), message)
 
@@ -311,9 +309,9 @@ def _check_offload(command: EngineCommand, wanted: Offloading) -> Iterator[Findi
         (SECONDARY_OFFLOADING, ("secondary",)) if wanted.folders else (CPU_OFFLOADING, ())
     )
     if version is None:
-        message = f"needs vLLM {version_text(needed)} or later; the image's tag has no release"
+        message = f"needs vLLM {format_version(needed)} or later; the image's tag has no release"
         yield info(RELEASE_WITHOUT_FEATURE, field, message)
     elif version < needed:
         place = field if version >= CPU_OFFLOADING else ()
-        message = f"needs vLLM {version_text(needed)} or later, got {version_text(version)}"
+        message = f"needs vLLM {format_version(needed)} or later, got {format_version(version)}"
         yield error(RELEASE_WITHOUT_FEATURE, place, message)

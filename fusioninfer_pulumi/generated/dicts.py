@@ -120,6 +120,9 @@ if TYPE_CHECKING:
         NetworkPolicyArgs,
         PickerTlsArgs,
         PoolArgs,
+        ServiceLevelArgs,
+        ServiceLevelsArgs,
+        SessionArgs,
     )
     from fusioninfer_pulumi.api.scheduling import (
         GangBackend,
@@ -164,6 +167,15 @@ class AutoscalingArgsDict(TypedDict, total=False):
     """Requests per replica, replacing the default: running requests for `latency` (100), waiting
     requests for the other targets (5)."""
 
+    time_to_first_token: str | None
+    """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as
+    `1s`, followed instead of running requests. Measured by llm-d's endpoint picker if its metrics
+    are readable, else by the engines."""
+
+    time_per_token: str | None
+    """`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as
+    `50ms`, followed instead of running requests."""
+
     metrics: Sequence[AutoscalingMetricArgs | AutoscalingMetricArgsDict]
     """Metrics in addition to `target`. The metric that requires the most replicas applies."""
 
@@ -175,6 +187,9 @@ class AutoscalingArgsDict(TypedDict, total=False):
 
     behavior: Mapping[str, Any] | None
     """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed through."""
+
+    annotations: Mapping[str, Input[str]]
+    """Annotations of the autoscaler, in addition to the service's; values may be Outputs."""
 
 
 class AutoscalingMetricArgsDict(TypedDict, total=False):
@@ -213,20 +228,25 @@ class CacheArgsDict(TypedDict, total=False):
     """Mount path of the volume."""
 
     warm_up: bool
-    """Whether a Job downloads the model before the pods are created, which then mount the cache
+    """Whether a Job downloads the model before the pods are created; they then mount the cache
     read-only. Otherwise the engines download into the cache."""
 
     mount_model: bool
-    """Mounts only the model's directory of the volume, at `model.mountPath`, and each adapter's at
+    """Mounts the model's directory at `model.mountPath` and each adapter's at
     `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`. For commands that
     contain such a path. Requires `warmUp`."""
 
     read_only: bool
-    """Whether pods mount the downloaded files read-only; `false` is for engines that write next to
-    the model files. Requires `warmUp`."""
+    """Whether pods mount the downloaded files read-only; `false` if the engine writes next to the
+    model files. Requires `warmUp`."""
 
     job: WarmUpJobArgs | WarmUpJobArgsDict
     """The warm-up Job."""
+
+    compile_cache: bool
+    """Whether vLLM keeps compiled kernels in the volume, in the directory `compiled`, so that later
+    pods of the same release, model and GPU type start without compiling. Pods write to it, also
+    with `readOnly`. With `kvTransfer`, pods reuse it from vLLM 0.28 on."""
 
 
 class ClaimReferenceArgsDict(TypedDict, total=False):
@@ -263,8 +283,8 @@ class DeviceArgsDict(TypedDict, total=False):
     """Accelerators of a node pool."""
 
     memory: str | int | None
-    """Memory of one accelerator, such as `80Gi`. Without it, roles that require memory are not
-    placed on this pool."""
+    """Memory of one accelerator, such as `80Gi`. If unset, roles that require memory are not placed
+    on this pool."""
 
     attributes: Mapping[str, str]
     """Other attributes that roles may require, such as `{model: H100, fabric: ib-1}`."""
@@ -274,8 +294,7 @@ class DeviceRequirementArgsDict(TypedDict, total=False):
     """Requirements for each accelerator of a role."""
 
     attributes: Mapping[str, str | Sequence[str]]
-    """Attributes of the pool's devices with their allowed values, one or a list: `{model: [H100,
-    H200]}`."""
+    """Allowed values of device attributes, one or a list: `{model: [H100, H200]}`."""
 
     min_memory: str | int | None
     """Minimum memory of an accelerator, such as `80Gi`; any by default."""
@@ -301,26 +320,32 @@ class EmptyDirTierArgsDict(TypedDict, total=False):
     """The node's disk, as an `emptyDir` of each pod."""
 
     size: Required[str | int]
-    """Size, such as `200Gi`: limits the volume, and is requested as `ephemeral-storage`."""
+    """Size, such as `200Gi`: the volume's limit and the request of `ephemeral-storage`."""
 
 
 class EndpointPickerArgsDict(TypedDict, total=False):
     """The endpoint picker (EPP): chooses a pod for each request."""
 
     enabled: bool
-    """Whether there is an endpoint picker. Without it the route leads to a Service, which ignores
-    caches and queues, and there is no InferencePool."""
+    """Whether there is an endpoint picker. If not, there is no InferencePool either, and the route
+    leads to a Service, which ignores caches and queues."""
 
     image: Input[str] | None
     """Image. Default: the inference extension's endpoint picker, or llm-d's for
-    `pd-disaggregation` and `modelRewrites`. May be an Output, together with `family`."""
+    `pd-disaggregation`, `session-affinity`, `serviceLevels` and `modelRewrites`. May be an Output,
+    together with `family`."""
 
     family: str | None
     """Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,
-    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9` or `llm-d-0.10`."""
+    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
 
     replicas: int
-    """Number of pods. With several, one is the leader and the others are on standby."""
+    """Number of pods."""
+
+    leader_election: bool | None
+    """With several replicas: whether one of them serves and the others are on standby; otherwise
+    all serve. By default enabled with a prefix or session scorer, `flowControl` or
+    `endpointPickerConfig`, because replicas share no prefixes, sessions or queues."""
 
     resources: Mapping[str, Any] | None
     """Resources of its container, replacing the default requests."""
@@ -343,13 +368,20 @@ class EndpointPickerArgsDict(TypedDict, total=False):
 
     flow_control: bool | None
     """Whether it queues requests while there is no pod, or while the KV caches of all pods are
-    full. By default enabled if `autoscaling.target` requires it. If disabled, requests get status
-    503 while there is no pod. Up to v1.3 it also queues while more than 5 requests wait in each
-    pod."""
+    full; releases up to v1.3 also queue while more than 5 requests wait in each pod. If disabled,
+    requests get status 503 while there is no pod. By default enabled if `autoscaling.target`
+    requires it."""
+
+    service_levels: ServiceLevelsArgs | ServiceLevelsArgsDict | None
+    """Priorities of requests, and fairness between tenants; enables `flowControl`
+    (docs/how-to/service-levels.md)."""
+
+    session: SessionArgs | SessionArgsDict
+    """With `session-affinity`: where requests name their session."""
 
     threshold: int | None
-    """With `pd-disaggregation`: number of uncached characters of a prompt above which a prefill pod
-    computes it; 0 by default, every prompt."""
+    """With `pd-disaggregation`: prompts with more uncached characters than this are computed by a
+    prefill pod, others by the decode pod; 0 by default."""
 
     group_pairing: GroupPairing | Literal["Strict", "Preferred"] | None
     """With `pd-disaggregation` and `groups`: `Strict` (default) chooses one group with prefill and
@@ -370,8 +402,8 @@ class EngineArgsDict(TypedDict, total=False):
     """`vllm` (default) or `sglang`."""
 
     version: str | None
-    """Release, such as `0.32.0`; by default the one that this version of the library uses, which
-    `plan` prints."""
+    """Release, such as `0.32.0`. Default: the release of the service's `edition`, which `plan`
+    prints."""
 
 
 class FetcherArgsDict(TypedDict, total=False):
@@ -410,24 +442,25 @@ class GangPolicyArgsDict(TypedDict, total=False):
     """`Auto` (default), `On` or `Off`."""
 
     backend: GangBackend | Literal["Volcano", "Kueue", "Native"]
-    """`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue named by `queue`
-    until there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37
-    (`scheduling.k8s.io/v1beta1`, off by default there) gang-schedules all pods. Only Volcano
+    """`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue `queue` until
+    there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37
+    (`scheduling.k8s.io/v1beta1`, which is off by default) gang-schedules all pods. Only Volcano
     supports a minimum per role."""
 
     min_role_replicas: Mapping[str, int] | None
-    """Replicas of each role that are gang-scheduled; the others start when capacity is available. A
-    role that is not listed needs all its replicas; 0 makes a role optional. By default the whole
-    service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup `subGroupPolicy`)."""
+    """Number of replicas of each role that are required in the gang; the others start when there is
+    capacity. All replicas of a role without an entry are required; 0 makes a role optional. By
+    default the whole service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup
+    `subGroupPolicy`)."""
 
     required_replicas: RequiredReplicas | Literal["Any", "LowestOrdinals"]
-    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`, with which an
-    unschedulable optional replica cannot replace a required one during an update. But while a
-    required replica is unschedulable, no other pod of the gang is scheduled."""
+    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`: an optional
+    replica then cannot replace a required one during an update. But while a required replica is
+    unschedulable, no other pod of the gang is scheduled."""
 
     min_resources: bool
-    """Whether to set the gang's resource requests in the PodGroup, which Volcano then admits only
-    if the queue has capacity; off by default. With `minRoleReplicas` only the minimum counts."""
+    """Whether to set `minResources` in the PodGroup: Volcano then admits the gang only if the queue
+    has capacity for it, or for its required replicas with `minRoleReplicas`. Off by default."""
 
     network_topology: NetworkTopologyArgs | NetworkTopologyArgsDict | None
     """Maximum network distance between pods; unlimited by default. Requires HyperNodes and
@@ -439,9 +472,8 @@ class GatewayArgsDict(TypedDict, total=False):
 
     implementation: str | None
     """Gateway implementation: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
-    or `gke`. The library generates the additional objects that it requires, which it cannot infer
-    from the class name. If it is the only field, with `parentRefs` or `routedBy`, no Gateway is
-    created."""
+    or `gke`. The library generates the additional objects that it requires. If no other field is
+    set, and the route has `parentRefs` or `routedBy`, no Gateway is created."""
 
     refs: Sequence[GatewayRefArgs | GatewayRefArgsDict] | None
     """Existing Gateways; without it a Gateway is created."""
@@ -493,7 +525,7 @@ class GatewayRefArgsDict(TypedDict, total=False):
 
 
 class HttpRouteArgsDict(TypedDict, total=False):
-    """The spec of the service's HTTPRoute; or which other route leads to the service."""
+    """The spec of the service's HTTPRoute, or a reference to another route to the service."""
 
     parent_refs: Sequence[Mapping[str, Any]] | None
     """Gateways that the route attaches to; those of `gateway` by default."""
@@ -502,7 +534,8 @@ class HttpRouteArgsDict(TypedDict, total=False):
     """Host names of the route; each may be an Output."""
 
     rules: Sequence[Mapping[str, Any]] | None
-    """Rules. Rules without `backendRefs` lead to the service's pool, as does the default rule."""
+    """Rules; one for all paths by default. Rules without `backendRefs` lead to the service's
+    pool."""
 
     use_default_gateways: str | None
     """Attaches the route to the cluster's default Gateways (Gateway API 1.4, experimental)."""
@@ -531,7 +564,7 @@ class HttpRouteRefArgsDict(TypedDict, total=False):
 class InferenceServiceArgsDict(TypedDict, total=False):
     """A model served on Kubernetes: the arguments of the `InferenceService` component.
 
-    A mapping of the same shape is accepted too, in snake_case or camelCase, flat as here or with
+    The component also accepts a mapping, in snake_case or camelCase, flat as here or with
     `metadata` and `spec` as in a manifest."""
 
     name: str | None
@@ -550,23 +583,21 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     """Roles of the service; at least one must serve the model."""
 
     groups: int | None
-    """Copies of the whole topology (serving groups). Each has its own gang and pairs its own
-    prefill and decode pods. Object names then contain the group's index, even if there is only one
-    group. 0 scales the service to zero. By default there are no groups, and a role's `replicas` are
-    those of the service."""
+    """Number of serving groups: copies of all roles, each with its own gang and its own pairs of
+    prefill and decode pods. A role's `replicas` then count per group, and object names contain the
+    group's index, even for one group. 0 scales the service to zero. No groups by default."""
 
     model: ModelArgs | ModelArgsDict | None
     """The model that all roles serve: its source, name, adapters and cache. By default the pod
     templates define it."""
 
     engine: EngineArgs | EngineArgsDict | None
-    """The engine of roles whose container the library generates: roles without a template, or whose
-    template has no image. Default: vLLM, in the release that `plan` prints."""
+    """The engine of generated containers; vLLM by default. `plan` prints its release."""
 
     edition: Edition | Literal["2026.11"] | None
-    """Edition of the library's defaults, which the service keeps when the library is upgraded:
-    release and arguments of generated engines, images of the endpoint picker and the sidecar.
-    Default: the newest, `2026.11`."""
+    """Pins the library's defaults, so that they stay when the library is upgraded: release and
+    arguments of generated engines, images of the endpoint picker and the sidecar. Default: the
+    newest edition, `2026.11`."""
 
     image_registry: str | None
     """Registry, with an optional path, that mirrors the images chosen by the library: engines, the
@@ -578,12 +609,12 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     """Scheduler, queue, priority and gang."""
 
     layout: Layout | Literal["PerReplica", "PerRole"]
-    """`PerReplica`: one LeaderWorkerSet per replica. `PerRole`: one LeaderWorkerSet per role, with
-    its own rolling update and a scale subresource. Cannot be changed on a live service. Default:
-    `PerRole` if a role has `autoscaling`, else `PerReplica`."""
+    """`PerReplica`: one LeaderWorkerSet per replica. `PerRole`: one LeaderWorkerSet per role, which
+    orders the role's updates and has a scale subresource. Cannot be changed on a live service.
+    Default: `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs | ServicePlacementArgsDict
-    """Placement of the roles on node pools relative to each other; used only by `place` and
+    """Placement of the roles on node pools relative to each other; only for `place` and
     `--inventory`."""
 
     rollout: RolloutArgs | RolloutArgsDict
@@ -599,8 +630,7 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     """Prometheus operator monitors for the engines and the endpoint picker; none by default."""
 
     prefill_decode_ratio: PrefillDecodeRatioArgs | PrefillDecodeRatioArgsDict | None
-    """Allowed number of prefill replicas per decode replica; unlimited by default. Replica counts
-    outside of the bounds are rejected."""
+    """Minimum and maximum number of prefill replicas per decode replica; no limits by default."""
 
     tracing: TracingArgs | TracingArgsDict | None
     """OpenTelemetry traces of the endpoint picker and the engines; none by default."""
@@ -622,7 +652,7 @@ class InventoryArgsDict(TypedDict, total=False):
     `labels`."""
 
     pools: Required[Sequence[NodePoolArgs | NodePoolArgsDict]]
-    """The pools. Among equally suitable pools the first is used."""
+    """The pools; the first of equally suitable pools is used."""
 
 
 class KedaArgsDict(TypedDict, total=False):
@@ -661,14 +691,15 @@ class KedaFallbackArgsDict(TypedDict, total=False):
 
 
 class KvCacheOffloadingArgsDict(TypedDict, total=False):
-    """The KV cache beyond the accelerators' memory: host memory, then disks.
+    """Storage for KV cache beyond the accelerators' memory: host memory, then disks.
 
-    KServe's `kvCacheOffloading`. vLLM's OffloadingConnector from 0.14, with `secondary` from 0.22;
-    SGLang's hierarchical cache, with `secondary` from 0.5.3."""
+    Uses vLLM's OffloadingConnector (0.14 or later, `secondary` 0.22) or SGLang's hierarchical cache
+    (`secondary` 0.5.3 or later)."""
 
     cpu: Required[str | int]
-    """Host memory for the KV cache of each engine, such as `64Gi`, for all its accelerators
-    together; with `parallelism.data`, of each copy. The container's memory limit must be larger."""
+    """Host memory for the KV cache, such as `64Gi`: per engine, or per copy with
+    `parallelism.data`, for all accelerators together. The container's memory limit must be
+    larger."""
 
     eviction_policy: EvictionPolicy | Literal["lru", "arc"] | None
     """Eviction policy of host memory: `lru` (the engines' default) or `arc` (vLLM)."""
@@ -680,10 +711,10 @@ class KvCacheOffloadingArgsDict(TypedDict, total=False):
 class KvEventsArgsDict(TypedDict, total=False):
     """KV cache events of the engine, for an endpoint picker that uses them for scoring.
 
-    With `{}` each pod publishes on its own address, where a picker that discovers pods subscribes."""
+    With `{}` each pod publishes on its own address; pickers that discover pods subscribe there."""
 
     endpoint: str
-    """ZMQ endpoint: with `*` the pod listens on it, otherwise it connects to it."""
+    """ZMQ endpoint: the pod listens if the host is `*`, otherwise it connects."""
 
     topic: str | None
     """Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers
@@ -693,8 +724,8 @@ class KvEventsArgsDict(TypedDict, total=False):
 class KvTransferArgsDict(TypedDict, total=False):
     """KV cache transfer from prefill to decode pods.
 
-    `{}` generates what the engine needs for NIXL, on a prefiller and on a decoder alike. Where the
-    engine's arguments contain `--kv-transfer-config`, they are used unchanged."""
+    `{}` generates the engine's settings for NIXL, on prefillers and decoders. If the engine's
+    arguments contain `--kv-transfer-config`, they are used unchanged."""
 
     enabled: bool
     """Whether engines transfer the KV cache; otherwise decode pods compute each prompt again."""
@@ -703,8 +734,8 @@ class KvTransferArgsDict(TypedDict, total=False):
     """vLLM's KV connector; `NixlConnector` by default."""
 
     role: KvRole | Literal["kv_both", "kv_producer", "kv_consumer"] | None
-    """vLLM's `kv_role`. Default: `kv_both`; with NIXL and vLLM 0.23.0 or later the role's:
-    `kv_producer` or `kv_consumer`."""
+    """vLLM's `kv_role`. Default: `kv_both`; with NIXL and vLLM 0.23.0 or later `kv_producer` for
+    prefillers and `kv_consumer` for decoders."""
 
     extra_config: Mapping[str, Any] | None
     """vLLM's `kv_connector_extra_config`."""
@@ -719,7 +750,7 @@ class KvTransferArgsDict(TypedDict, total=False):
     """Size limit of the memory volume at /dev/shm, such as `16Gi`; unlimited by default."""
 
     engine_port: int | None
-    """Decoders only: port of the engine behind the sidecar. Default: its configured port if it
+    """Decoders only: port of the engine behind the sidecar. Default: the engine's port if it
     differs from the pool's, else 8001."""
 
     sidecar: SidecarArgs | SidecarArgsDict
@@ -856,13 +887,13 @@ class MultinodeArgsDict(TypedDict, total=False):
     """Runs each replica of a role on several nodes."""
 
     node_count: int | None
-    """Nodes (and pods) per replica, including the leader; 1 is the same as no `multinode`.
-    Required, unless the role's `parallelism` determines it (`pipeline`, or `data` with
-    `dataLocal`)."""
+    """Nodes (and pods) per replica, including the leader. Default: the role's
+    `parallelism.pipeline`, or `data` divided by `dataLocal`; required if neither is set."""
 
     launcher: Launcher | Literal["ray", "multiprocessing", "data-parallel", "none"] | None
-    """How the pods of a replica form one engine. Default: `ray`; `multiprocessing` for SGLang;
-    `data-parallel` if `parallelism.data` spans pods."""
+    """How the pods of a replica form one engine. Default: `none` for a `workerTemplate` (with
+    `parallelism`, only if it has a command); `data-parallel` for vLLM if `parallelism.data` is a
+    multiple of the nodes; `multiprocessing` for SGLang and generated containers; else `ray`."""
 
 
 class NetworkConfigArgsDict(TypedDict, total=False):
@@ -878,10 +909,10 @@ class NetworkPolicyArgsDict(TypedDict, total=False):
     By default enabled if `gateway.implementation` determines where the gateway's proxies run."""
 
     enabled: bool
-    """Whether there are NetworkPolicies; without them everybody can reach the pods."""
+    """Whether to create NetworkPolicies; without them everybody can reach the pods."""
 
     gateway_namespace: Input[str] | None
-    """Namespace of the gateway's proxies, whose pods are all allowed; by default the one in which
+    """Namespace of the gateway's proxies, all of whose pods get access; by default the one in which
     `gateway.implementation` runs them. May be an Output."""
 
     gateway: Sequence[Mapping[str, Any]] | None
@@ -895,10 +926,10 @@ class NetworkTopologyArgsDict(TypedDict, total=False):
     """Network topology constraints, based on Volcano's HyperNodes (topology.volcano.sh)."""
 
     group_policy: NetworkTopologyRuleArgs | NetworkTopologyRuleArgsDict | None
-    """For all pods of a gang: of a serving group, or of the service if there are no groups."""
+    """Maximum distance between all pods of a service or serving group."""
 
     role_policy: NetworkTopologyRuleArgs | NetworkTopologyRuleArgsDict | None
-    """For the pods of each replica of a role; the PodGroup then uses `subGroupPolicy`."""
+    """Maximum distance between the pods of one replica; the PodGroup then uses `subGroupPolicy`."""
 
 
 class NetworkTopologyRuleArgsDict(TypedDict, total=False):
@@ -912,7 +943,7 @@ class NetworkTopologyRuleArgsDict(TypedDict, total=False):
 
 
 class NodePoolArgsDict(TypedDict, total=False):
-    """Nodes of one kind."""
+    """A pool of equal nodes."""
 
     name: Required[str]
     """Name of the pool, unique in the inventory."""
@@ -931,8 +962,8 @@ class NodePoolArgsDict(TypedDict, total=False):
     default."""
 
     in_use: Sequence[int]
-    """Accelerators in use by others, one number per affected node: `[8, 2]` are eight on one node
-    and two on another. None by default."""
+    """Accelerators in use by other workloads, one number per affected node: `[8, 2]` means eight on
+    one node and two on another. None by default."""
 
     device: DeviceArgs | DeviceArgsDict
     """Properties of the accelerators."""
@@ -949,10 +980,10 @@ class NodePoolArgsDict(TypedDict, total=False):
 
 
 class ParallelismArgsDict(TypedDict, total=False):
-    """Sizes that become arguments of vLLM or SGLang, and the number of pods in a replica.
+    """Parallel sizes, passed to vLLM or SGLang as arguments.
 
-    KServe's `parallelism`: a replica has `data / dataLocal` pods, or one for each pipeline stage,
-    unless `multinode.nodeCount` is set."""
+    They also determine the pods per replica, unless `multinode.nodeCount` is set: `data` divided by
+    `dataLocal`, else one per pipeline stage."""
 
     tensor: int | None
     """Tensor parallel size: accelerators that share each layer; the engine's default is 1."""
@@ -991,17 +1022,17 @@ class PickerTlsArgsDict(TypedDict, total=False):
 
 
 class PoolArgsDict(TypedDict, total=False):
-    """The InferencePool: ports, and protection from deletion, which would fail all requests."""
+    """The InferencePool: ports, and protection from deletion."""
 
     target_ports: Sequence[int] | None
-    """Ports of each pod, of which the endpoint picker chooses one, for custom scripts that start
-    several servers in a pod. By default derived from the engine's arguments and `parallelism`."""
+    """Ports of each pod, from which the endpoint picker chooses, for scripts that start several
+    servers in a pod. By default derived from the engine's arguments and `parallelism`."""
 
     protect: bool | None
     """Pulumi's `protect`: the pool cannot be deleted until this is removed."""
 
     retain_on_delete: bool | None
-    """Pulumi's `retainOnDelete`: the pool stays in the cluster when the service is deleted."""
+    """Pulumi's `retainOnDelete`: deleting the service leaves the pool in the cluster."""
 
 
 class PrefillDecodeRatioArgsDict(TypedDict, total=False):
@@ -1041,9 +1072,9 @@ class RdmaArgsDict(TypedDict, total=False):
 class ResourceClaimArgsDict(TypedDict, total=False):
     """Devices of each pod of a role.
 
-    `deviceClassName` with `count` and `selectors` describes them, or `spec` does as in a
-    ResourceClaim; either creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34).
-    `templateName` and `claimName` name existing objects."""
+    Either describe them, by `deviceClassName` with `count` and `selectors` or by the `spec` of a
+    ResourceClaim, which creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34). Or
+    name an existing object, by `templateName` or `claimName`."""
 
     name: Required[str]
     """Name of the claim in the pod."""
@@ -1058,8 +1089,8 @@ class ResourceClaimArgsDict(TypedDict, total=False):
     """CEL expressions that each device must match."""
 
     admin_access: bool | None
-    """Whether to request admin access: devices are shared with their users, for monitoring.
-    Requires permission."""
+    """Whether to request admin access, for example to monitor devices that others use. Requires
+    permission."""
 
     spec: Mapping[str, Any] | None
     """The spec of a ResourceClaim, passed through."""
@@ -1081,15 +1112,15 @@ class RoleArgsDict(TypedDict, total=False):
     """Function of the role: `worker`, `prefiller`, `decoder` or `router`."""
 
     replicas: int
-    """Independent instances of the model. 0 scales the role to zero: it has no objects and is not
-    part of the gang."""
+    """Replicas of the model. 0 scales the role to zero: it has no pods and is not part of the
+    gang."""
 
     template: PodTemplateSpecArgs | PodTemplateSpecArgsDict | Mapping[str, Any] | None
-    """Pod template for all pods of the role. With the service's `model` it can be omitted or
-    partial: the library generates the container, and fields of the template take precedence."""
+    """Pod template for all pods of the role. If the service has a `model`, the template is optional
+    and may be partial: the library generates the rest; the template's fields take precedence."""
 
     leader_template: PodTemplateSpecArgs | PodTemplateSpecArgsDict | Mapping[str, Any] | None
-    """Pod template of the leaders; use it with `workerTemplate` instead of `template`."""
+    """Pod template of the leaders; set it and `workerTemplate` instead of `template`."""
 
     worker_template: PodTemplateSpecArgs | PodTemplateSpecArgsDict | Mapping[str, Any] | None
     """Pod template of the other pods of a multi-node replica."""
@@ -1107,28 +1138,28 @@ class RoleArgsDict(TypedDict, total=False):
     """Runs each replica on several nodes; by default a replica is one pod."""
 
     parallelism: ParallelismArgs | ParallelismArgsDict | None
-    """How the engine shards and replicates the model. Sets the engine's arguments and the number of
-    pods per replica. By default the engine's arguments determine it."""
+    """How the engine shards and replicates the model. Sets the engine's arguments, and the pods per
+    replica unless `multinode.nodeCount` does. By default the engine's own arguments apply."""
 
     placement: RolePlacementArgs | RolePlacementArgsDict | None
-    """Node pools that the role may use, and the accelerators it requires; used only by `place` and
+    """Node pools that the role may use, and the accelerators it requires; only for `place` and
     `--inventory`. By default any pool that the pod templates allow."""
 
     engine: EngineArgs | EngineArgsDict | None
-    """The engine, overriding the service's, if the library generates the container."""
+    """The engine of generated containers, instead of the service's."""
 
     accelerator: str | None
-    """Accelerator model, such as `H100`, or its memory, such as `80Gi`. Used only for memory
-    checks, not for scheduling. By default inferred from claims and node selectors. `cpu` generates
-    a container with the engine's CPU build."""
+    """Accelerator model, such as `H100`, or its memory, such as `80Gi`. Memory checks use it; by
+    default they infer it from claims and node selectors. Generated containers derive `gpus` and the
+    image from it: `cpu` is the engine's CPU build. It does not affect scheduling."""
 
     gpus: int | None
-    """GPUs per pod, if the library generates the container. Default: the product of `parallelism`,
-    else the number that the package fusioninfer-capacity computes for the model on
-    `accelerator`."""
+    """GPUs per pod of generated containers. Default: the template's GPUs, else the number that
+    `parallelism` or the template's arguments require, else that of the model's catalogue entry or
+    the package fusioninfer-capacity for `accelerator`."""
 
     resource_claims: Sequence[ResourceClaimArgs | ResourceClaimArgsDict] | None
-    """Devices that the serving container of every pod claims (DRA), instead of accelerators in its
+    """Devices that each pod's serving container claims (DRA) instead of requesting accelerators as
     resources; none by default."""
 
     rollout: RoleRolloutArgs | RoleRolloutArgsDict | None
@@ -1143,13 +1174,13 @@ class RoleArgsDict(TypedDict, total=False):
     (LeaderWorkerSet 0.9 or later), `RecreateGroupOnPodRestart` for single pods."""
 
     environment: PodEnvironment | Literal["Kthena"] | None
-    """`Kthena` sets `ENTRY_ADDRESS`, `WORKER_INDEX` and `GROUP_SIZE` in every container that does
-    not set them, from LeaderWorkerSet's variables. By default containers have only
-    LeaderWorkerSet's: `LWS_LEADER_ADDRESS`, `LWS_WORKER_INDEX` and `LWS_GROUP_SIZE`."""
+    """`Kthena` adds `ENTRY_ADDRESS`, `WORKER_INDEX` and `GROUP_SIZE` to containers that lack them.
+    By default containers have only LeaderWorkerSet's variables: `LWS_LEADER_ADDRESS`,
+    `LWS_WORKER_INDEX` and `LWS_GROUP_SIZE`."""
 
     startup_policy: StartupPolicy | Literal["LeaderCreated", "LeaderReady"] | None
-    """LeaderWorkerSet's startup policy; `LeaderCreated` by default. `LeaderReady` deadlocks with
-    gang scheduling and is rejected there."""
+    """LeaderWorkerSet's startup policy; `LeaderCreated` by default. `LeaderReady` is rejected for
+    gang-scheduled pods, because it deadlocks."""
 
     network_config: NetworkConfigArgs | NetworkConfigArgsDict | None
     """LeaderWorkerSet's network configuration."""
@@ -1168,8 +1199,7 @@ class RoleArgsDict(TypedDict, total=False):
     """Storage for KV cache beyond accelerator memory: host memory, then disks; none by default."""
 
     disruption_budget: DisruptionBudgetArgs | DisruptionBudgetArgsDict | None
-    """Number of replicas that evictions may take down at a time, overriding the service's;
-    unlimited by default."""
+    """PodDisruptionBudget of the role, instead of the service's; none by default."""
 
     autoscaling: AutoscalingArgs | AutoscalingArgsDict | None
     """Scales the replicas between bounds, starting with `replicas`; requires `layout: PerRole`. By
@@ -1180,16 +1210,17 @@ class RoleArgsDict(TypedDict, total=False):
     container has no startup probe."""
 
     topology_spread: Sequence[TopologySpreadArgs | TopologySpreadArgsDict] | None
-    """Spreads the leaders of the replicas over zones or nodes; by default the scheduler decides."""
+    """Spreads the leaders of the replicas over zones or nodes. By default generated single-node
+    roles are spread over nodes if possible, and the scheduler decides about others."""
 
     pod_labels: Mapping[str, Input[str]]
     """Labels of the role's pods; for a router, of the endpoint picker's pods. They override the
-    service's labels; a template's labels override both. Values may be Outputs. A change restarts
-    the pods."""
+    service's `podLabels`; a template's labels override both. Values may be Outputs. A change
+    restarts the pods."""
 
     pod_annotations: Mapping[str, Input[str]]
-    """Annotations of the role's pods, with the same precedence; values may be Outputs. A change
-    restarts the pods."""
+    """Annotations of the role's pods, with the precedence of `podLabels`; values may be Outputs. A
+    change restarts the pods."""
 
     strategy: (
         Strategy
@@ -1199,6 +1230,7 @@ class RoleArgsDict(TypedDict, total=False):
             "queue-size",
             "lora-affinity",
             "pd-disaggregation",
+            "session-affinity",
         ]
         | None
     )
@@ -1206,8 +1238,8 @@ class RoleArgsDict(TypedDict, total=False):
     `pd-disaggregation` if prefill and decode are separate roles."""
 
     scorers: Mapping[str, float] | None
-    """Routers only: scorer weights that replace those of the strategy: `prefix-cache`, `kv-cache`,
-    `queue`, `load`, `running`, `lora`, if the endpoint picker has them."""
+    """Routers only: scorer weights, replacing the strategy's: `prefix-cache`, `kv-cache`, `queue`,
+    `load`, `running`, `lora`, `session`, if the endpoint picker has them."""
 
     httproute: HttpRouteArgs | HttpRouteArgsDict | None
     """Routers only: the spec of a Gateway API HTTPRoute."""
@@ -1220,13 +1252,13 @@ class RoleArgsDict(TypedDict, total=False):
     """Routers only: the endpoint picker's image, pods and behavior."""
 
     endpoint_picker_config: str | None
-    """Routers only: a complete EndpointPickerConfig, used verbatim instead of `strategy`."""
+    """Routers only: a complete EndpointPickerConfig, used unchanged instead of `strategy`."""
 
     pool: PoolArgs | PoolArgsDict | None
     """Routers only: the InferencePool's ports and deletion protection."""
 
     model_rewrites: Sequence[ModelRewriteArgs | ModelRewriteArgsDict] | None
-    """Routers only: maps model names in requests to models or adapters, by weight: aliases and
+    """Routers only: maps model names in requests to models or adapters by weight, for aliases and
     canaries. Not supported by every endpoint picker (docs/routing.md)."""
 
     network_policy: NetworkPolicyArgs | NetworkPolicyArgsDict | None
@@ -1260,11 +1292,11 @@ class RoleRolloutArgsDict(TypedDict, total=False):
 
     max_surge: int | str | None
     """Additional replicas that an update may start, as a number or a percentage (rounded up); 0 by
-    default. Only for `Rolling` with layout `PerRole`. They need additional capacity."""
+    default. They need additional capacity. Only for `Rolling` with layout `PerRole`."""
 
     partition: int | None
-    """Replicas with an ordinal below it keep their current pod template until `partition` is
-    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."""
+    """Replicas with a lower ordinal keep their current pod template until `partition` is lowered; 0
+    by default. Not available for layout `PerRole` with `Recreate`."""
 
     timeout: str | None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
@@ -1283,11 +1315,11 @@ class RolloutArgsDict(TypedDict, total=False):
 
     max_surge: int | str | None
     """Additional replicas that an update may start, as a number or a percentage (rounded up); 0 by
-    default. Only for `Rolling` with layout `PerRole`. They need additional capacity."""
+    default. They need additional capacity. Only for `Rolling` with layout `PerRole`."""
 
     partition: int | None
-    """Replicas with an ordinal below it keep their current pod template until `partition` is
-    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."""
+    """Replicas with a lower ordinal keep their current pod template until `partition` is lowered; 0
+    by default. Not available for layout `PerRole` with `Recreate`."""
 
     timeout: str | None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
@@ -1355,22 +1387,65 @@ class SecretKeyArgsDict(TypedDict, total=False):
     """Key that holds the value."""
 
 
+class ServiceLevelArgsDict(TypedDict, total=False):
+    """A priority of requests, as an InferenceObjective named `{service}-{name}`."""
+
+    name: Required[str]
+    """Name; requests have `{service}-{name}` in the header `x-llm-d-inference-objective`."""
+
+    priority: Required[int]
+    """Priority; requests without a level have 0. The endpoint picker sends waiting requests of the
+    highest priority first."""
+
+    max_queued: int | None
+    """Maximum number of requests of this level that wait in the endpoint picker; the others get
+    status 429. Default: 5000."""
+
+
+class ServiceLevelsArgsDict(TypedDict, total=False):
+    """Priorities of requests. Tenants of one priority take turns.
+
+    The header `x-llm-d-inference-fairness-id` names the tenant."""
+
+    levels: Required[Sequence[ServiceLevelArgs | ServiceLevelArgsDict]]
+    """The levels."""
+
+    max_concurrency: int
+    """Requests that each pod processes at a time; other requests wait in the endpoint picker, and
+    not in the engines, which serve them in order of arrival. At most the engine's
+    `--max-num-seqs`."""
+
+    evict: bool
+    """Whether running requests of a negative priority are aborted with status 429 while requests
+    of a higher priority wait."""
+
+
 class ServicePlacementArgsDict(TypedDict, total=False):
     """Placement of a service's roles relative to each other."""
 
     colocate: str | None
     """Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have the
-    same value on the pools of all roles, because the KV cache is transferred between them. By
-    default roles may use any pools."""
+    same value on the pools of all roles, for example for KV cache transfer. By default roles may
+    use any pools."""
+
+
+class SessionArgsDict(TypedDict, total=False):
+    """Where requests name their session: in the header `x-session-id` by default."""
+
+    header: str | None
+    """Request header with the session's name."""
+
+    cookie: str | None
+    """Cookie with the session's name, which your application sets."""
 
 
 class SidecarArgsDict(TypedDict, total=False):
     """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port and forwards other requests to the engine."""
+    It listens on the pool's port. Requests without a prefill pod go to the engine directly."""
 
     enabled: bool
-    """Whether to add the sidecar; otherwise the pods serve as their template defines."""
+    """Whether to add the sidecar; otherwise the template's containers are used unchanged."""
 
     image: Input[str] | None
     """Image; by default the one released with the endpoint picker. May be an Output."""
@@ -1405,7 +1480,7 @@ class SplitArgsDict(TypedDict, total=False):
     """Name of the service; its router must set `routedBy`."""
 
     weight: Required[int]
-    """Percentage of requests that go to its pool; the rest of 100 stays with this service."""
+    """Percentage of requests for its pool; this service's pool gets the rest."""
 
 
 class StartupArgsDict(TypedDict, total=False):
@@ -1435,8 +1510,8 @@ class StorageArgsDict(TypedDict, total=False):
     access_modes: Sequence[
         AccessMode | Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
     ]
-    """Access modes; `ReadWriteMany` by default. Access modes of an existing claim cannot be
-    changed, so other modes keep the service from growing to more nodes."""
+    """Access modes; `ReadWriteMany` by default. They cannot be changed later: with other modes the
+    service cannot grow to more nodes."""
 
 
 class SubGroupPolicyArgsDict(TypedDict, total=False):
@@ -1551,6 +1626,7 @@ class RouterDict(TypedDict, total=False):
             "queue-size",
             "lora-affinity",
             "pd-disaggregation",
+            "session-affinity",
         ]
         | None
     )
@@ -1558,8 +1634,8 @@ class RouterDict(TypedDict, total=False):
     `pd-disaggregation` if prefill and decode are separate roles."""
 
     scorers: Mapping[str, float] | None
-    """Routers only: scorer weights that replace those of the strategy: `prefix-cache`, `kv-cache`,
-    `queue`, `load`, `running`, `lora`, if the endpoint picker has them."""
+    """Routers only: scorer weights, replacing the strategy's: `prefix-cache`, `kv-cache`, `queue`,
+    `load`, `running`, `lora`, `session`, if the endpoint picker has them."""
 
     httproute: HttpRouteArgs | HttpRouteArgsDict | None
     """Routers only: the spec of a Gateway API HTTPRoute."""
@@ -1572,13 +1648,13 @@ class RouterDict(TypedDict, total=False):
     """Routers only: the endpoint picker's image, pods and behavior."""
 
     endpoint_picker_config: str | None
-    """Routers only: a complete EndpointPickerConfig, used verbatim instead of `strategy`."""
+    """Routers only: a complete EndpointPickerConfig, used unchanged instead of `strategy`."""
 
     pool: PoolArgs | PoolArgsDict | None
     """Routers only: the InferencePool's ports and deletion protection."""
 
     model_rewrites: Sequence[ModelRewriteArgs | ModelRewriteArgsDict] | None
-    """Routers only: maps model names in requests to models or adapters, by weight: aliases and
+    """Routers only: maps model names in requests to models or adapters by weight, for aliases and
     canaries. Not supported by every endpoint picker (docs/routing.md)."""
 
     network_policy: NetworkPolicyArgs | NetworkPolicyArgsDict | None
@@ -1591,12 +1667,12 @@ class RouterDict(TypedDict, total=False):
 
     pod_labels: Mapping[str, Input[str]]
     """Labels of the role's pods; for a router, of the endpoint picker's pods. They override the
-    service's labels; a template's labels override both. Values may be Outputs. A change restarts
-    the pods."""
+    service's `podLabels`; a template's labels override both. Values may be Outputs. A change
+    restarts the pods."""
 
     pod_annotations: Mapping[str, Input[str]]
-    """Annotations of the role's pods, with the same precedence; values may be Outputs. A change
-    restarts the pods."""
+    """Annotations of the role's pods, with the precedence of `podLabels`; values may be Outputs. A
+    change restarts the pods."""
 
 
 class ModelServiceDict(TypedDict, total=False):
@@ -1607,9 +1683,9 @@ class ModelServiceDict(TypedDict, total=False):
     default the number of replicas is fixed."""
 
     gpus: int | None
-    """GPUs per pod, if the library generates the container. Default: the product of `parallelism`,
-    else the number that the package fusioninfer-capacity computes for the model on
-    `accelerator`."""
+    """GPUs per pod of generated containers. Default: the template's GPUs, else the number that
+    `parallelism` or the template's arguments require, else that of the model's catalogue entry or
+    the package fusioninfer-capacity for `accelerator`."""
 
     kv_cache_offloading: KvCacheOffloadingArgs | KvCacheOffloadingArgsDict | None
     """Storage for KV cache beyond accelerator memory: host memory, then disks; none by default."""
@@ -1625,8 +1701,8 @@ class ModelServiceDict(TypedDict, total=False):
     """Runs each replica on several nodes; by default a replica is one pod."""
 
     parallelism: ParallelismArgs | ParallelismArgsDict | None
-    """How the engine shards and replicates the model. Sets the engine's arguments and the number of
-    pods per replica. By default the engine's arguments determine it."""
+    """How the engine shards and replicates the model. Sets the engine's arguments, and the pods per
+    replica unless `multinode.nodeCount` does. By default the engine's own arguments apply."""
 
     port: int | None
     """Port on which the role serves. Default: the engine's `--port`, else the container port named
@@ -1634,7 +1710,7 @@ class ModelServiceDict(TypedDict, total=False):
     rejected, unless another container of the pod listens on it."""
 
     resource_claims: Sequence[ResourceClaimArgs | ResourceClaimArgsDict] | None
-    """Devices that the serving container of every pod claims (DRA), instead of accelerators in its
+    """Devices that each pod's serving container claims (DRA) instead of requesting accelerators as
     resources; none by default."""
 
     startup: StartupArgs | StartupArgsDict | None
@@ -1642,11 +1718,12 @@ class ModelServiceDict(TypedDict, total=False):
     container has no startup probe."""
 
     template: PodTemplateSpecArgs | PodTemplateSpecArgsDict | Mapping[str, Any] | None
-    """Pod template for all pods of the role. With the service's `model` it can be omitted or
-    partial: the library generates the container, and fields of the template take precedence."""
+    """Pod template for all pods of the role. If the service has a `model`, the template is optional
+    and may be partial: the library generates the rest; the template's fields take precedence."""
 
     topology_spread: Sequence[TopologySpreadArgs | TopologySpreadArgsDict] | None
-    """Spreads the leaders of the replicas over zones or nodes; by default the scheduler decides."""
+    """Spreads the leaders of the replicas over zones or nodes. By default generated single-node
+    roles are spread over nodes if possible, and the scheduler decides about others."""
 
     name: str | None
     """Kubernetes name of the service; by default the component's logical name."""
@@ -1661,15 +1738,14 @@ class ModelServiceDict(TypedDict, total=False):
     """Annotations of every object; values may be Outputs."""
 
     groups: int | None
-    """Copies of the whole topology (serving groups). Each has its own gang and pairs its own
-    prefill and decode pods. Object names then contain the group's index, even if there is only one
-    group. 0 scales the service to zero. By default there are no groups, and a role's `replicas` are
-    those of the service."""
+    """Number of serving groups: copies of all roles, each with its own gang and its own pairs of
+    prefill and decode pods. A role's `replicas` then count per group, and object names contain the
+    group's index, even for one group. 0 scales the service to zero. No groups by default."""
 
     edition: Edition | Literal["2026.11"] | None
-    """Edition of the library's defaults, which the service keeps when the library is upgraded:
-    release and arguments of generated engines, images of the endpoint picker and the sidecar.
-    Default: the newest, `2026.11`."""
+    """Pins the library's defaults, so that they stay when the library is upgraded: release and
+    arguments of generated engines, images of the endpoint picker and the sidecar. Default: the
+    newest edition, `2026.11`."""
 
     image_registry: str | None
     """Registry, with an optional path, that mirrors the images chosen by the library: engines, the
@@ -1681,12 +1757,12 @@ class ModelServiceDict(TypedDict, total=False):
     """Scheduler, queue, priority and gang."""
 
     layout: Layout | Literal["PerReplica", "PerRole"]
-    """`PerReplica`: one LeaderWorkerSet per replica. `PerRole`: one LeaderWorkerSet per role, with
-    its own rolling update and a scale subresource. Cannot be changed on a live service. Default:
-    `PerRole` if a role has `autoscaling`, else `PerReplica`."""
+    """`PerReplica`: one LeaderWorkerSet per replica. `PerRole`: one LeaderWorkerSet per role, which
+    orders the role's updates and has a scale subresource. Cannot be changed on a live service.
+    Default: `PerRole` if a role has `autoscaling`, else `PerReplica`."""
 
     placement: ServicePlacementArgs | ServicePlacementArgsDict
-    """Placement of the roles on node pools relative to each other; used only by `place` and
+    """Placement of the roles on node pools relative to each other; only for `place` and
     `--inventory`."""
 
     rollout: RolloutArgs | RolloutArgsDict
@@ -1702,8 +1778,7 @@ class ModelServiceDict(TypedDict, total=False):
     """Prometheus operator monitors for the engines and the endpoint picker; none by default."""
 
     prefill_decode_ratio: PrefillDecodeRatioArgs | PrefillDecodeRatioArgsDict | None
-    """Allowed number of prefill replicas per decode replica; unlimited by default. Replica counts
-    outside of the bounds are rejected."""
+    """Minimum and maximum number of prefill replicas per decode replica; no limits by default."""
 
     tracing: TracingArgs | TracingArgsDict | None
     """OpenTelemetry traces of the endpoint picker and the engines; none by default."""

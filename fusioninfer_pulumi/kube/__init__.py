@@ -1,1 +1,1 @@
-"""Facts of Kubernetes and edits of its objects that belong to no feature."""
+"""Facts about Kubernetes and helpers for its objects that every feature shares."""

@@ -1,7 +1,8 @@
-"""Reads a live cluster: objects by kind, the kinds and versions that it serves, watches.
+"""Client for a live cluster: objects by kind, served kinds and versions, watches.
 
-Every request has a timeout. The official client is imported only when a cluster is read; it finds
-the credentials. Its functions for objects differ between its releases, so requests are our own.
+Every request has a timeout. The official client finds the credentials, and is imported only when a
+cluster is read. This module sends the requests itself, because the official client's functions for
+objects differ between its releases.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Object = dict[str, Any]
 
 _SECONDS = (5, 15)  # to connect, to respond: a preview must not hang if the cluster is down
 _PAGE = 500
-#: Path of objects, with their namespace.
+#: Path of objects; the groups are their namespace and the rest.
 _OBJECTS = re.compile(r"/apis?/(?:[^/]+/)?v[^/]+/(?:namespaces/([^/]+)/)?(.+)")
 _METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
@@ -33,13 +34,13 @@ class UnreadableError(Exception):
 
 
 class KubernetesApi:
-    """One connection to a cluster, which remembers the kinds that it serves.
+    """One connection to a cluster, which remembers the kinds that the cluster serves.
 
-    A kind is named by its API and its name. The API is `v1` for the core, a group with a version
-    (`apps/v1`), or a group alone for the preferred of the served versions that have the kind.
+    Methods take a kind with its API: `v1`, a group with a version (`apps/v1`), or a group alone,
+    which means the first served version that has the kind, the preferred version first.
 
     Attributes:
-        unread: Requests that the server denied, with its response.
+        unread: Failed requests with the server's response; a missing object is not a failure.
     """
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
@@ -72,31 +73,31 @@ class KubernetesApi:
         return str((self._read("/version") or {}).get("gitVersion") or "")
 
     def kinds(self, api_version: str) -> Mapping[str, str]:
-        """Return the kinds of an API version, and their paths with `{}` for the namespace.
+        """Return the path of each kind of an API version, with `{}` for the namespace.
 
         Empty if the cluster does not serve the version.
         """
         if api_version not in self._paths:
             group = f"/{'apis' if '/' in api_version else 'api'}/{api_version}"
             resources = (self._read(group) or {}).get("resources") or ()
-            places = {True: f"{group}/namespaces/{{}}", False: group}
+            prefixes = {True: f"{group}/namespaces/{{}}", False: group}
             self._paths[api_version] = {
-                resource["kind"]: f"{places[resource['namespaced']]}/{resource['name']}"
+                resource["kind"]: f"{prefixes[resource['namespaced']]}/{resource['name']}"
                 for resource in resources
                 if "/" not in resource["name"]
             }
         return self._paths[api_version]
 
     def path(self, api: str, kind: str, namespace: str | None = None) -> str | None:
-        """Return the path of a kind's objects, None if the cluster does not serve the kind.
+        """Return the path of a kind's objects in one namespace, or in all if it is None.
 
-        Without a namespace it is that of all namespaces.
+        None if the cluster does not serve the kind.
         """
-        exact = "/" in api or api == "v1"
-        for version in (
-            (api,) if exact else [f"{api}/{each}" for each in self.versions.get(api, ())]
+        is_version = "/" in api or api == "v1"
+        for api_version in (
+            (api,) if is_version else [f"{api}/{name}" for name in self.versions.get(api, ())]
         ):
-            path = self.kinds(version).get(kind)
+            path = self.kinds(api_version).get(kind)
             if path is not None and namespace is None:
                 return path.replace("/namespaces/{}", "")
             if path is not None:
@@ -104,18 +105,18 @@ class KubernetesApi:
         return None
 
     def get(self, api: str, kind: str, namespace: str | None, name: str) -> Object | None:
-        """Return one object; None if it does not exist or the server denies access."""
+        """Return one object; None if it does not exist or cannot be read."""
         path = self.path(api, kind, namespace)
         return None if path is None else self._read(f"{path}/{quote(name, safe='')}")
 
     def has(self, api: str, kind: str, namespace: str | None, name: str) -> bool | None:
-        """Return whether an object exists, from its metadata; None if that cannot be read."""
+        """Return whether an object exists; None if its metadata cannot be read."""
         path = self.path(api, kind, namespace)
         if path is None:
             return None
-        before = len(self.unread)
-        found = self._read(f"{path}/{quote(name, safe='')}", accept=_METADATA_ONLY)
-        return None if len(self.unread) > before else found is not None
+        unread_before = len(self.unread)
+        content = self._read(f"{path}/{quote(name, safe='')}", accept=_METADATA_ONLY)
+        return None if len(self.unread) > unread_before else content is not None
 
     def objects(
         self,
@@ -126,10 +127,10 @@ class KubernetesApi:
         most: int | None = None,
         **selectors: str,
     ) -> list[Object] | None:
-        """Return all objects of a kind, read page by page; None if denied or not served.
+        """Return all objects of a kind, read page by page.
 
-        `selectors` are parameters of the request, such as `labelSelector`. None, too, for more than
-        `most` objects.
+        None if the kind is not served or cannot be read, or has more than `most` objects.
+        `selectors` are parameters of the request, such as `labelSelector`.
         """
         path = self.path(api, kind, namespace)
         if path is None:
@@ -141,20 +142,20 @@ class KubernetesApi:
             if page is None:
                 return None
             objects += page.get("items") or ()
-            after = (page.get("metadata") or {}).get("continue")
+            next_page = (page.get("metadata") or {}).get("continue")
             if most is not None and len(objects) > most:
                 return None
-            if not after:
+            if not next_page:
                 return objects
-            query["continue"] = after
+            query["continue"] = next_page
 
     def changes(
         self, api: str, kind: str, namespace: str, *, seconds: float, **selectors: str
     ) -> Generator[tuple[str, Object], None, None]:
         """Watch a kind for some seconds, and yield each event's type and object.
 
-        The types are `ADDED`, `MODIFIED` and `DELETED`. It ends early if the server denies access
-        or closes the connection.
+        The types are `ADDED`, `MODIFIED` and `DELETED`. The watch ends early if the server denies
+        access or closes the connection.
         """
         http: Any = importlib.import_module("urllib3.exceptions")
         path = self.path(api, kind, namespace)
@@ -203,15 +204,15 @@ class KubernetesApi:
     def _read(
         self, path: str, query: Mapping[str, str] | None = None, accept: str = "application/json"
     ) -> Object | None:
-        """Return the response to a GET; None if there is none, or if the server denies access."""
+        """Return the response to a GET; None, recorded in `unread` unless 404, if it fails."""
         code, content = self.request("GET", path, query, accept=accept)
         if 200 <= code < 300:
             return content
         if code != 404:
-            place = _OBJECTS.fullmatch(path)
-            what = path if place is None else place[2]
-            where = f" in {place[1]}" if place is not None and place[1] else ""
-            self.unread[f"{what}{where}: {code} {content.get('reason') or ''}".rstrip()] = None
+            match = _OBJECTS.fullmatch(path)
+            name = path if match is None else match[2]
+            namespace = f" in {match[1]}" if match is not None and match[1] else ""
+            self.unread[f"{name}{namespace}: {code} {content.get('reason') or ''}".rstrip()] = None
         return None
 
     def _send(
@@ -249,45 +250,44 @@ class KubernetesApi:
 
 
 def _connect(kubeconfig: str | None, context: str | None) -> Any:
-    """Return the official client's `ApiClient`."""
-    # Start-up time: its import takes as long as that of Pulumi.
+    # Start-up time: importing this client takes as long as importing Pulumi.
     client: Any = importlib.import_module("kubernetes.client")
     config: Any = importlib.import_module("kubernetes.config")
     configuration = client.Configuration()
     configuration.retries = False
-    into = {"client_configuration": configuration}
+    target = {"client_configuration": configuration}
     try:
         if kubeconfig is None and context is None:
             # The kubeconfig that kubectl would use, else this pod's ServiceAccount.
-            config.load_config(**into)
+            config.load_config(**target)
         elif kubeconfig is None or "\n" not in kubeconfig.strip():
             path = None if kubeconfig is None else str(Path(kubeconfig).expanduser())
-            config.load_kube_config(path, context, persist_config=False, **into)
+            config.load_kube_config(path, context, persist_config=False, **target)
         else:
             content = yaml.safe_load(kubeconfig)
-            config.load_kube_config_from_dict(content, context, persist_config=False, **into)
+            config.load_kube_config_from_dict(content, context, persist_config=False, **target)
     except Exception as problem:  # noqa: BLE001  # parsers and credential plugins raise any type
         # Messages of YAML errors quote the line, which may hold a credential.
         reason = type(problem).__name__ if isinstance(problem, yaml.YAMLError) else str(problem)
         raise UnreadableError(f"no usable kubeconfig: {one_line(reason)}") from None
     if not configuration.verify_ssl:
-        # An update sends many requests; a filter of the user's own stays.
+        # An update sends many requests: warn once, unless the user configured this warning.
         category: Any = importlib.import_module("urllib3.exceptions").InsecureRequestWarning
         if not any(entry[2] is category for entry in warnings.filters):
             warnings.simplefilter("once", category)
     return client.ApiClient(configuration)
 
 
-#: Characters that YAML takes escaped only.
+#: Characters that YAML accepts only as escapes.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def _yaml(body: Any) -> bytes:
-    """JSON that is YAML, too: there an escape is one character, not half of a surrogate pair."""
+    """Write JSON that is also YAML, where an escape cannot be half of a surrogate pair."""
     text = json.dumps(body, ensure_ascii=False)
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode(errors="replace")
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line."""
+    """Replace line breaks and other whitespace by single spaces."""
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""Adds to containers and pod templates, without changing them in place.
+"""Edits of containers and pod templates that return copies.
 
 The user's entries take precedence: a variable, volume or mount of the same name is unchanged.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-#: Where processes share memory: 64 MiB unless a volume is mounted there.
+#: Shared memory of a container's processes: 64 MiB unless a volume is mounted at this path.
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a mount path
 
 Mapped = Mapping[str, Any]
@@ -24,10 +24,10 @@ def add_env(container: Mapped, variables: Sequence[Mapped]) -> Manifest:
     return {**container, "env": [*existing, *added]} if added else dict(container)
 
 
-def restricted(user: int | None = None, **fields: Any) -> Manifest:
-    """Return a container's `securityContext` that Pod Security's `restricted` level accepts.
+def restricted_security_context(user: int | None = None, **fields: Any) -> Manifest:
+    """Return a `securityContext` that the `restricted` Pod Security Standard accepts.
 
-    The user is explicit where a pod that runs its engine as root would pass that on.
+    Set `user` for containers of pods whose `securityContext` may be root's.
     """
     if user is not None:
         fields |= {"runAsNonRoot": True, "runAsUser": user, "runAsGroup": user}
@@ -36,19 +36,19 @@ def restricted(user: int | None = None, **fields: Any) -> Manifest:
 
 
 def field_variable(name: str, path: str) -> Manifest:
-    """Return a variable with the value of a field of the pod."""
+    """Return an environment variable whose value is a field of the pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 def add_mounts(container: Mapped, mounts: Sequence[Mapped]) -> Manifest:
-    """Return a container with more mounts after its own."""
+    """Return a container with mounts appended."""
     if not mounts:
         return dict(container)
     return {**container, "volumeMounts": [*(container.get("volumeMounts") or ()), *mounts]}
 
 
-def mounted(container: Mapped, path: str) -> Mapped | None:
-    """Return the mount at a path, None without one."""
+def find_mount(container: Mapped, path: str) -> Mapped | None:
+    """Return the container's mount at a path, None if nothing is mounted there."""
     for mount in container.get("volumeMounts") or ():
         if str(mount.get("mountPath")).rstrip("/") == path:
             mapped: Mapped = mount
@@ -57,8 +57,8 @@ def mounted(container: Mapped, path: str) -> Mapped | None:
 
 
 def choose_free_name(wanted: str, existing: Iterable[Mapped] | None) -> str:
-    """Return a name that no existing volume or container has, numbered if it is taken."""
-    taken = {existing_container.get("name") for existing_container in existing or ()}
+    """Return the name, with a number if an existing volume or container has it."""
+    taken = {item.get("name") for item in existing or ()}
     numbered = (f"{wanted}-{number}" for number in count(2))
     return wanted if wanted not in taken else next(name for name in numbered if name not in taken)
 
@@ -68,8 +68,8 @@ def shared_memory(
 ) -> tuple[Manifest, Manifest] | None:
     """Return a volume at `/dev/shm` and its mount, for one container of a pod spec.
 
-    None if the container mounts something there already, or if the pod uses the host's IPC
-    namespace, which has the host's shared memory.
+    None if the container mounts something there already, or if the pod shares the host's IPC
+    namespace and with it the host's memory.
     """
     source = {"medium": "Memory", **({} if limit is None else {"sizeLimit": limit})}
     return None if spec.get("hostIPC") else empty_dir(spec, container, "shm", SHARED_MEMORY, source)
@@ -79,17 +79,17 @@ def empty_dir(
     spec: Mapped, container: Mapped, name: str, path: str, source: Mapped
 ) -> tuple[Manifest, Manifest] | None:
     """Return an `emptyDir` volume and its mount; None if the container mounts that path."""
-    if mounted(container, path) is not None:
+    if find_mount(container, path) is not None:
         return None
     name = choose_free_name(name, spec.get("volumes"))
     return {"name": name, "emptyDir": dict(source)}, {"name": name, "mountPath": path}
 
 
 def overlay(generated: Any, override: Any) -> Any:
-    """Return the generated value with the user's value merged over it; neither is changed.
+    """Return a copy of the generated value with the user's value merged over it.
 
-    Mappings merge by key, lists of named items (containers, volumes, env, mounts) by name. Any
-    other value is replaced by the user's. A null removes a key.
+    Mappings merge by key, lists of named items (containers, volumes, env, mounts) by name. The
+    user's value replaces any other value. A null removes a key.
     """
     if isinstance(generated, Mapping) and isinstance(override, Mapping):
         merged = {
@@ -99,7 +99,11 @@ def overlay(generated: Any, override: Any) -> Any:
         }
         added = {key: value for key, value in override.items() if key not in generated}
         return {**merged, **added}
-    if isinstance(generated, list) and isinstance(override, list) and _named(generated + override):
+    if (
+        isinstance(generated, list)
+        and isinstance(override, list)
+        and _have_names(generated + override)
+    ):
         by_name = {item["name"]: item for item in override}
         kept = [
             overlay(item, by_name[item["name"]]) if item["name"] in by_name else item
@@ -110,14 +114,14 @@ def overlay(generated: Any, override: Any) -> Any:
     return override
 
 
-def _named(items: list[Any]) -> bool:
+def _have_names(items: list[Any]) -> bool:
     return all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in items)
 
 
-def mirrored(image: str, registry: str | None) -> str:
-    """Return an image at a mirror: the registry of its name is replaced, the path stays."""
+def use_mirror(image: str, registry: str | None) -> str:
+    """Replace the registry of an image's name, and keep its path."""
     if registry is None:
         return image
     host, _, path = image.partition("/")
-    # As in Docker's references: a first part without a dot or a port is a path of Docker Hub.
+    # As Docker reads names: a first part without a dot or a port belongs to a Docker Hub path.
     return f"{registry}/{path if '.' in host or ':' in host else image}"

@@ -1,4 +1,4 @@
-"""The API server's dry run of objects: what it would refuse, in its own words."""
+"""Server-side dry runs: whether the API server would accept objects, and its messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fusioninfer_pulumi.kube.client import KubernetesApi, one_line
 
 Object = Mapping[str, Any]
 
-#: Field manager of objects that no other one has applied.
+#: Field manager for objects that nobody has applied yet.
 MANAGER = "fusioninfer-pulumi"
 _WORKERS = 8
 
@@ -22,31 +22,32 @@ class Answer:
     """The API server's answer to one dry run.
 
     Attributes:
-        code: HTTP status; 0 if the server knows no such kind.
-        words: What it says, empty where it accepts the object.
-        causes: Field and message of each cause that it names.
-        about: Kind that the answer is about, which may be another one, such as the namespace.
+        code: HTTP status; 0 if the server does not serve the kind.
+        message: The server's message, empty if it accepts the object.
+        causes: Field and message of each cause in the response.
+        kind: Resource that the message is about: the object's or another, such as `namespaces`.
     """
 
     code: int
-    words: str = ""
+    message: str = ""
     causes: tuple[tuple[str, str], ...] = ()
-    about: str = ""
+    kind: str = ""
 
     @property
     def accepted(self) -> bool:
-        """Whether the server would store the object, as far as its name is free."""
-        # The server checks last whether the name is free.
-        return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.words)
+        """Whether the server would store the object if its name is free."""
+        # The server rejects an existing name only after all other checks.
+        return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.message)
 
 
 @dataclass(frozen=True)
 class DryRunRequest:
-    """An object to send, with its namespace.
+    """An object to send.
 
     Attributes:
-        created: Whether it is created, rather than applied: an object that exists already is then
-            no reason to judge it as an update.
+        manifest: The object, with its namespace.
+        created: Whether to create the object, not to apply it: a creation is not checked as an
+            update of an object that exists already.
     """
 
     manifest: Object
@@ -55,52 +56,52 @@ class DryRunRequest:
 
 def send_dry_runs(
     api: KubernetesApi,
-    trials: Sequence[DryRunRequest],
+    requests: Sequence[DryRunRequest],
     next_request: Callable[[Object, Answer], Object | None],
     seconds: float,
 ) -> list[list[Answer] | None]:
-    """Return the answers to each object, None where there was none in time.
+    """Return the answers to each object, None if they did not arrive within `seconds` in all.
 
-    Several are sent at a time, and nothing is stored. An object that exists is judged as an update
-    by the manager that applied it last: fields that the new one leaves out are removed.
-    `next_request` returns what to send after an answer, and all of them may take `seconds`.
+    The API server stores nothing. It checks an existing object as an update by the manager that
+    applied it last: fields that the new object lacks are removed. `next_request` returns the
+    object to send after an answer, or None.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
     threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="fusioninfer-dry-run")
     try:
-        versions = {trial.manifest["apiVersion"] for trial in trials}
+        versions = {request.manifest["apiVersion"] for request in requests}
         reads = [threads.submit(api.kinds, version) for version in versions]
         wait(reads, seconds, return_when=FIRST_EXCEPTION)
-        running = [threads.submit(_answers, api, trial, next_request) for trial in trials]
+        running = [threads.submit(_send, api, request, next_request) for request in requests]
         wait(running, seconds, return_when=FIRST_EXCEPTION)
         return [future.result() if future.done() else None for future in running]
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _answers(
+def _send(
     api: KubernetesApi,
-    trial: DryRunRequest,
+    request: DryRunRequest,
     next_request: Callable[[Object, Answer], Object | None],
 ) -> list[Answer]:
     answers: list[Answer] = []
-    manifest: Object | None = trial.manifest
+    manifest: Object | None = request.manifest
     while manifest is not None:
         namespace = manifest["metadata"].get("namespace")
         path = api.path(manifest["apiVersion"], manifest["kind"], namespace and str(namespace))
         if path is None:
             return [Answer(0)]
-        if trial.created:
+        if request.created:
             code, content = api.request("POST", path, _QUERY, manifest)
         else:
             path += f"/{quote(str(manifest['metadata']['name']), safe='')}"
             code, live = api.request("GET", path)
-            manager = _applied_by(live) if code == 200 else MANAGER
+            manager = _last_manager(live) if code == 200 else MANAGER
             query = {**_QUERY, "fieldManager": manager, "force": "true"}
             code, content = api.request("PATCH", path, query, manifest)
-        answers.append(_answer(code, content))
+        answers.append(_parse_answer(code, content))
         manifest = next_request(manifest, answers[-1])
     return answers
 
@@ -108,7 +109,7 @@ def _answers(
 _QUERY = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
-def _applied_by(live: Object) -> str:
+def _last_manager(live: Object) -> str:
     managers = (live.get("metadata") or {}).get("managedFields") or ()
     applied = [
         (str(manager.get("time")), str(manager["manager"]))
@@ -118,7 +119,7 @@ def _applied_by(live: Object) -> str:
     return max(applied)[1] if applied else MANAGER
 
 
-def _answer(code: int, content: Mapping[str, Any]) -> Answer:
+def _parse_answer(code: int, content: Mapping[str, Any]) -> Answer:
     if 200 <= code < 300:
         return Answer(code)
     details = content.get("details") or {}

@@ -19,12 +19,12 @@ _UNITS = {
 _PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _DURATION = re.compile(rf"({_PART.pattern})+")
 
-#: Largest duration of Go: nanoseconds in 63 bits, about 292 years.
+#: Go's largest duration: nanoseconds in 63 bits, about 292 years.
 _LIMIT = Fraction(2**63 - 1, 10**9)
 
 
 def seconds(text: str) -> Fraction | None:
-    """Return the exact seconds of a duration; None if Go cannot parse it or it has a sign."""
+    """Return a duration in seconds; None if it has a sign or Go cannot parse it."""
     if _DURATION.fullmatch(text) is None:
         return None
     parts = _PART.findall(text)
@@ -32,8 +32,8 @@ def seconds(text: str) -> Fraction | None:
     return total if total <= _LIMIT else None
 
 
-def times(text: str, factor: int) -> str:
-    """Return a multiple of a duration in whole seconds; the same text for a factor of 1."""
+def multiply(text: str, factor: int) -> str:
+    """Multiply a duration, rounded up to seconds; a factor of 1 returns the text unchanged."""
     length = seconds(text)
     if factor == 1 or length is None:
         return text

@@ -28,7 +28,7 @@ class ServiceMeta:
 
 
 def at(value: Any, *keys: str) -> Any:
-    """Return a nested value, None where the way there does not exist."""
+    """Return a nested value, None if a key on the path is missing."""
     for key in keys:
         if not isinstance(value, Mapping):
             return None
@@ -39,7 +39,7 @@ def at(value: Any, *keys: str) -> Any:
 def metadata(
     meta: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
 ) -> Manifest:
-    """Return the `metadata` of one object; its own labels win over the service's."""
+    """Return the `metadata` of one object; `more_labels` override the service's labels."""
     built: Manifest = {
         "name": name,
         "namespace": meta.namespace,
@@ -63,7 +63,7 @@ _RBAC = "rbac.authorization.k8s.io"
 def service_account(
     meta: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
 ) -> Manifest:
-    """Return a ServiceAccount; only pods that ask for its token mount it."""
+    """Return a ServiceAccount; pods mount its token only if they ask for it."""
     account = metadata(meta, name, more_labels)
     return build_object("v1", "ServiceAccount", account, automountServiceAccountToken=False)
 

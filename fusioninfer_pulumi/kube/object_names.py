@@ -1,4 +1,4 @@
-"""Every Kubernetes name that is derived from a service's name, and the limits of their length."""
+"""Every Kubernetes name that is derived from a service's name, and limits on name lengths."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ DNS_LABEL_LIMIT = 63
 # Group and kind of InferencePools in routes, Roles and ReferenceGrants.
 POOL_GROUP = "inference.networking.k8s.io"
 POOL_KIND = "InferencePool"
-REWRITE_KIND = "InferenceModelRewrite"
+REWRITE_KIND, OBJECTIVE_KIND = "InferenceModelRewrite", "InferenceObjective"
 
-# Ports that monitors select by name: the sidecar of decode leaders, and the picker's metrics.
+# Names of the ports that monitors select: the decode leaders' sidecar, and the picker's metrics.
 SIDECAR_PORT = "sidecar"
 EPP_METRICS_PORT = "http-metrics"
 
@@ -21,8 +21,6 @@ EPP_METRICS_PORT = "http-metrics"
 # pods are never created (kubernetes#64023).
 STATEFUL_SET_LIMIT = 52
 
-
-# Names that depend on a service's name, and on that of its role, are patterns.
 
 # Deployment, Service, ServiceAccount, Role and RoleBinding of the endpoint picker.
 endpoint_picker = "{}-epp".format
@@ -38,29 +36,31 @@ sidecar = "{}-sidecar".format
 serving_service = "{}".format
 alerts = "{}-alerts".format
 dashboards = "{}-dashboards".format
-# Of one role: NetworkPolicy and PodDisruptionBudget of its pods, PodMonitor of its leaders.
+# A role's NetworkPolicy, PodDisruptionBudget and PodMonitor.
 disruption_budget = engine_monitor = role_network_policy = "{}-{}".format
+# Of one service level, which clients name.
+inference_objective = "{}-{}".format
 # Volcano task of one replica of a role: the key in `minTaskMember` and the pods' task-spec.
 task = "{}-{}".format
 
-# Immutable objects are named by a digest of their content, so that other content gets another
-# object: the claim that caches the model's files, the Job that fills it, a role's claim template.
+# Names of immutable objects end in a digest of their content, because a change creates a new
+# object: the claim that caches model files, the Job that fills it, a role's claim template.
 model_cache = "{}-model-cache-{}".format
 model_warm_up = "{}-model-{}".format
 claim_template = "{}-{}-{}-{}".format
 
-# Of a namespace and a service: the ClusterRoleBinding that lets the endpoint picker check who reads
-# its metrics. Colons, which RBAC allows and other names do not, keep namespace and service apart.
+# ClusterRoleBinding that lets the endpoint picker check who reads its metrics; from namespace and
+# service. No namespace or service has a colon, so two pairs never get the same name.
 metrics_reviewer = "fusioninfer:{}:{}-epp".format
-# Of a namespace, and the route or Gateway that refers from there or the pool that is referred to. A
-# dot, which no part can hold, separates them.
+# ReferenceGrant: from the namespace of a reference, and the route or Gateway that has it or the
+# pool it names. Neither part can contain a dot.
 reference_grant = "{}.{}".format
 
 
 def serving_group(service: str, index: int | None = None) -> str:
     """Return the prefix of one serving group's names, which is also the name of its PodGroup.
 
-    The service's name without groups.
+    It is the service's name if the service has no groups.
     """
     return service if index is None else f"{service}-{index}"
 
@@ -86,10 +86,10 @@ def leader_pod(lws_name: str, group: int = 0) -> str:
 
 
 def leader_worker_set_limit(size: int, groups: int = 1) -> int:
-    """Return the longest LeaderWorkerSet name whose pods can be created.
+    """Return the maximum length of a LeaderWorkerSet's name.
 
-    52 characters for groups of one pod. Otherwise the worker StatefulSet is named `<name>-<group>`,
-    so two less for a one-digit group index.
+    It is 52 for groups of one pod. With workers, whose StatefulSet is named `<name>-<group>`, the
+    hyphen and the digits of the group index are subtracted.
     """
     if size <= 1:
         return STATEFUL_SET_LIMIT

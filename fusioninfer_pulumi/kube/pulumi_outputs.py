@@ -1,7 +1,6 @@
 """Recognises Pulumi Outputs without importing pulumi, which would slow down the command line.
 
-Outputs may stand where a value is only passed through; packages reject them where they need the
-value.
+Fields that are only passed through may be Outputs; code that needs the value rejects them.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-#: Hashed in a revision in place of an Output, whose value is unknown at planning.
+#: Stands for an Output, whose value is unknown at planning, in the hash of a revision.
 PLACEHOLDER = "<output>"
 #: Printed in place of a value that is known only after deployment.
 UNKNOWN = "<unknown>"
 
 
 class UnknownOutput:
-    """Stands for an Output of a program that ran in another process; it equals only itself."""
+    """Stands for an Output of a program that ran in another process; equal only to itself."""
 
 
 def is_output(value: object) -> bool:
-    """Return whether a value is a `pulumi.Output`, or stands for one."""
+    """Return whether a value is a `pulumi.Output` or an `UnknownOutput`."""
     if isinstance(value, (str, int, float, dict, list, type(None))):
         return False
     if isinstance(value, UnknownOutput):
@@ -60,7 +59,7 @@ def output_paths(value: object, at: tuple[str | int, ...] = ()) -> Iterator[tupl
 
 
 def content_digest(value: Any, length: int) -> str:
-    """Return the first characters of a hash of a value; Outputs count as placeholders."""
+    """Return the first characters of a hash of a value, with `PLACEHOLDER` for Outputs."""
     text = json.dumps(replace_outputs(value), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 

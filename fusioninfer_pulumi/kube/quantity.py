@@ -1,6 +1,6 @@
-"""Kubernetes resource quantities: parse and write (apimachinery, resource.Quantity).
+"""Parses and writes Kubernetes resource quantities (apimachinery, resource.Quantity).
 
-The official client's parser would import the whole client. Tests compare this module with it.
+The official client's parser would import the whole client. Tests compare the two.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def parse(value: str | float | Decimal) -> Decimal:
 
 
 def is_absurd(value: str | float) -> bool:
-    """Return whether a value is a quantity that is longer or larger than any real one."""
+    """Return whether a value looks like a quantity but is too long or too large to be one."""
     try:
         parse(value)
     except ValueError:
@@ -57,10 +57,10 @@ def is_absurd(value: str | float) -> bool:
 
 
 def write(amount: Decimal) -> str:
-    """Return an amount as Kubernetes stores it.
+    """Write an amount as a quantity.
 
-    Whole amounts are integers, with a binary suffix if it divides them. Others are thousandths,
-    rounded up.
+    An integer gets the largest binary suffix from Mi on that divides it; any other amount is
+    written in thousandths, rounded up.
     """
     if amount != amount.to_integral_value():
         return f"{int((amount * 1000).to_integral_value(rounding='ROUND_CEILING'))}m"

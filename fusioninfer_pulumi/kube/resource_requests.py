@@ -1,4 +1,4 @@
-"""Resource requests of pods: accelerators, and the sum that the scheduler counts."""
+"""Resource requests of pods, and which resources are accelerators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.kube import labels, quantity
 
-# Device plugins' resource names. A prefix that ends in "-" stands for a family (NVIDIA MIG).
+# Resource names of device plugins.
 _ACCELERATORS = dict.fromkeys(
     (
         "nvidia.com/gpu",
@@ -29,75 +29,69 @@ _ACCELERATORS = dict.fromkeys(
     )
 )
 _FAMILIES = ("nvidia.com/mig-",)
-# Devices of other plugins whose names are close to those above (KubeVirt's, Huawei's other chips).
-_OTHERS = ("/vgpu", "/pgpu")
+# Real names that are no misspelled accelerators: KubeVirt's devices, Huawei's other chips.
+_OTHER_SUFFIXES = ("/vgpu", "/pgpu")
 _OTHER_FAMILIES = ("huawei.com/Ascend",)
-#: One letter that differs, or two that are exchanged; `arm.com/gpu` is not `amd.com/gpu`.
-_LIKENESS = 0.92
+#: Of difflib: `arm.com/gpu` is just below, because it is not a misspelled `amd.com/gpu`.
+_MIN_SIMILARITY = 0.92
 _MULTI_RANK = ("aws.amazon.com/neuron", "nvidia.com/mig-")
 
 Amounts = dict[str, Decimal]
 
 
 def is_accelerator(resource: str) -> bool:
-    """Return whether a resource name stands for an accelerator."""
+    """Return whether a resource is an accelerator."""
     return resource in _ACCELERATORS or resource.startswith(_FAMILIES)
 
 
 def is_extended(name: str) -> bool:
-    """Return whether a resource is a device: fully qualified, and none of Kubernetes' own."""
+    """Return whether a resource is an extended resource: qualified, and not Kubernetes' own."""
     return "/" in name and "kubernetes.io/" not in name
 
 
 def suggest_accelerator(resource: str) -> str | None:
-    """Return the accelerator that a resource name is probably meant to be, None without one.
-
-    `nvidia.com/gpus` and `nvda.com/gpu` are `nvidia.com/gpu`.
-    """
+    """Return `nvidia.com/gpu` for `nvidia.com/gpus` or `nvda.com/gpu`, None for other names."""
     if is_accelerator(resource):
         return None
     lowered = resource.lower()
     names = {name.lower(): name for name in _ACCELERATORS}
     if lowered in names:
         return names[lowered]
-    if resource.startswith(_OTHER_FAMILIES) or resource.endswith(_OTHERS):
+    if resource.startswith(_OTHER_FAMILIES) or resource.endswith(_OTHER_SUFFIXES):
         return None
-    import difflib  # noqa: PLC0415  # start-up time: hardly any name is compared
+    import difflib  # noqa: PLC0415  # start-up time: few names get here
 
-    close = difflib.get_close_matches(lowered, names, 1, _LIKENESS)
+    close = difflib.get_close_matches(lowered, names, 1, _MIN_SIMILARITY)
     return names[close[0]] if close else None
 
 
 def pod_requests(template: Mapping[str, Any]) -> Amounts:
     """Return the effective requests of one pod by resource name, as the scheduler counts them.
 
-    The larger of two sums, plus the pod's overhead: all containers with restartable init
-    containers, or the largest init container. A missing request equals its limit (Kubernetes, "Init
-    containers: resource sharing within containers").
+    For each resource, the larger of two amounts plus the pod's overhead: all containers with the
+    sidecars, or the largest init container with the sidecars before it. A missing request equals
+    its limit (Kubernetes, "Init containers: resource sharing within containers").
     """
     spec = template.get("spec") or {}
     sidecars: Amounts = {}
     largest_init: Amounts = {}
     for container in spec.get("initContainers") or ():
-        asked = _requests(container)
+        amounts = _sum((sidecars, _requests(container)))
         if container.get("restartPolicy") == "Always":
-            sidecars = _sum((sidecars, asked))
-            asked = sidecars
-        else:
-            asked = _sum((sidecars, asked))
-        largest_init = _largest(largest_init, asked)
+            sidecars = amounts
+        largest_init = _largest(largest_init, amounts)
     running = _sum((sidecars, *(_requests(container) for container in spec["containers"])))
-    asked = _largest(running, largest_init)
+    requests = _largest(running, largest_init)
     if isinstance(spec.get("resources"), Mapping):
-        asked = {**asked, **_requests(spec)}
+        requests = {**requests, **_requests(spec)}
     overhead = {
         name: quantity.parse(amount) for name, amount in (spec.get("overhead") or {}).items()
     }
-    return _sum((asked, overhead))
+    return _sum((requests, overhead))
 
 
 def accelerators(template: Mapping[str, Any]) -> int:
-    """Return the accelerators that one pod requests as resources; DRA claims are not counted."""
+    """Return how many accelerators one pod requests as resources; DRA claims are not counted."""
     return int(
         sum(amount for name, amount in pod_requests(template).items() if is_accelerator(name))
     )
@@ -109,7 +103,7 @@ def has_one_rank_per_accelerator(template: Mapping[str, Any]) -> bool:
 
 
 def read_limit(container: Mapping[str, Any], resource: str) -> Any:
-    """Return a container's limit of a resource as it is written, None without one."""
+    """Return a container's unparsed limit of a resource, None if it has none."""
     return ((container.get("resources") or {}).get("limits") or {}).get(resource)
 
 
@@ -123,8 +117,8 @@ def total(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
 
 def _requests(holder: Mapping[str, Any]) -> Amounts:
     resources = holder.get("resources") or {}
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {str(name): quantity.parse(amount) for name, amount in asked.items()}
+    requests = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {str(name): quantity.parse(amount) for name, amount in requests.items()}
 
 
 def _sum(parts: Iterable[Amounts]) -> Amounts:
@@ -145,16 +139,16 @@ def _largest(one: Amounts, other: Amounts) -> Amounts:
 def takes_pods(node: Mapping[str, Any]) -> bool:
     """Return whether a node is ready, not cordoned, and has no taint of a node condition.
 
-    Other taints are ignored: pods may tolerate them.
+    Other taints are ignored, because pods may tolerate them.
     """
     spec, status = node.get("spec") or {}, node.get("status") or {}
     ready = any(
         condition["type"] == "Ready" and condition["status"] == "True"
         for condition in status.get("conditions") or ()
     )
-    passing = any(
+    has_condition_taint = any(
         str(taint.get("key")).startswith(labels.NODE_CONDITION_TAINTS)
         and taint.get("effect") != "PreferNoSchedule"
         for taint in spec.get("taints") or ()
     )
-    return ready and not passing and not spec.get("unschedulable")
+    return ready and not has_condition_taint and not spec.get("unschedulable")

@@ -1,7 +1,7 @@
-"""What objects need of a cluster: products with their supported releases, and other objects.
+"""Products that must be installed in a cluster, with their supported releases.
 
-Fields are written `Kind path`; `[*]` is any item of a list or value of a mapping. Pods are those
-that controllers create from the rendered objects.
+Also the fields that name other objects. Fields are written `Kind path`; `[*]` is any item of a list
+or value of a mapping. `Pod` stands for the pods that controllers create from rendered objects.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 @dataclass(frozen=True)
 class Product:
-    """What provides an API group.
+    """A product that provides an API group, or a part of it.
 
     Attributes:
         name: Its name in messages.
         group: The API group.
-        install: What installs it: a file to apply, or a command.
-        kind: Kind of the group that the row is about, empty for all.
-        field: Field of objects that need it; by default objects of the group do.
+        install: URL of a manifest to apply, or a command, or what to install.
+        kind: The one kind that the row is about, empty for all kinds of the group.
+        field: Field that needs the product; by default every object of the group does.
         least: First supported release, None if any release that serves the version works.
         broken: Releases after `least` that do not work.
-        last: Last release that has the kind, None if none dropped it.
-        program: Image whose tag is its release; by default the definitions are annotated with it.
-        namespace: Where the program runs by default.
+        last: Last release that has the kind, None if no release removed it.
+        program: Image whose tag is the release; by default an annotation of the CRDs has it.
+        namespace: Namespace in which the program runs by default.
     """
 
     name: str
@@ -45,8 +45,8 @@ class Product:
     namespace: str = ""
 
     @property
-    def wanted(self) -> str:
-        """Supported releases, and how to install one."""
+    def requirement(self) -> str:
+        """Supported releases, and how to install one, as the end of a sentence."""
         apply = "kubectl apply --server-side -f " if self.install.startswith("https:") else ""
         if self.least is None:
             return f"it: {apply}{self.install}"
@@ -60,14 +60,14 @@ class Product:
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature of Kubernetes that can be recognized only by the API server's release.
+    """A feature of Kubernetes; only the API server's release tells whether a cluster has it.
 
     Attributes:
         name: Its name in messages.
         gate: Its feature gate.
         least: First release that has the gate.
-        default: First release in which the gate is on by default.
-        fields: Fields of objects that need it.
+        default: First release that enables the gate by default.
+        fields: Fields that need the feature.
     """
 
     name: str
@@ -80,8 +80,8 @@ class Feature:
 _GATEWAY = "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.4.1"
 _KUBERNETES = "Kubernetes v1.34 or later"
 
-# 0.9.0 brought status.observedGeneration, without which "Available" may be about an older spec, and
-# the restart policy RecreateGroupAfterStart (v0.9.0 api/leaderworkerset/v1, not in v0.8).
+# v0.9.0 added status.observedGeneration, without which "Available" may be about an older spec, and
+# the restart policy RecreateGroupAfterStart (api/leaderworkerset/v1).
 LEADER_WORKER_SET = Product(
     name="LeaderWorkerSet",
     group="leaderworkerset.x-k8s.io",
@@ -90,7 +90,7 @@ LEADER_WORKER_SET = Product(
     program="lws",
     namespace="lws-system",
 )
-# minTaskMember of a removed replica kept the gang waiting before v1.12.3 and v1.13.1 (gang plugin).
+# Before v1.12.3 and v1.13.1 a removed replica's minTaskMember kept the gang pending (gang plugin).
 VOLCANO = Product(
     name="Volcano",
     group="scheduling.volcano.sh",
@@ -100,7 +100,7 @@ VOLCANO = Product(
     program="vc-scheduler",
     namespace="volcano-system",
 )
-# Kueue manages LeaderWorkerSets since v0.11.0 (its changelog).
+# Kueue supports LeaderWorkerSets since v0.11.0 (its changelog).
 KUEUE = Product(
     name="Kueue",
     group="kueue.x-k8s.io",
@@ -127,6 +127,14 @@ _INFERENCE_EXTENSION = Product(
 )
 # The bundle v1.6.0 no longer has this group.
 _INFERENCE_X = replace(_INFERENCE_EXTENSION, group="inference.networking.x-k8s.io", last=(1, 5, 0))
+_LLM_D = Product(
+    name="llm-d router",
+    group="llm-d.ai",
+    install=(
+        "https://raw.githubusercontent.com/llm-d/llm-d-router/v0.10.0"
+        "/config/crd/bases/llm-d.ai_inferencemodelrewrites.yaml"
+    ),
+)
 _PROMETHEUS = Product(
     name="Prometheus operator",
     group="monitoring.coreos.com",
@@ -140,7 +148,7 @@ _METRICS = Product(
     install="an adapter such as prometheus-adapter",
     field="HorizontalPodAutoscaler spec.metrics[*].pods",
 )
-# The API server serves it only with its own gate on (storage_scheduling.go of v1.37.1).
+# The API server serves this API only if the feature gate is on (storage_scheduling.go, v1.37.1).
 NATIVE_GANGS = Product(
     name="Gangs of Kubernetes",
     group="scheduling.k8s.io",
@@ -152,11 +160,11 @@ NATIVE_GANGS = Product(
     kind="PodGroup",
 )
 
-#: Of the rows for one kind, the last that applies counts.
+#: If several rows apply to an object, the last one counts.
 PRODUCTS = (
     LEADER_WORKER_SET,
     VOLCANO,
-    # v1.14.0 has the field, but schedules it only with networkTopology (volcano#4871).
+    # v1.14.0 has the field, but honours it only with networkTopology (volcano#4871).
     replace(VOLCANO, field="PodGroup spec.subGroupPolicy", least=(1, 14, 1), broken=()),
     KUEUE,
     _GATEWAY_API,
@@ -169,18 +177,16 @@ PRODUCTS = (
     ),
     _INFERENCE_EXTENSION,
     _INFERENCE_X,
-    # v1.2 has the kind with another field for targets.
+    # In v1.2 the kind's targets are in another field.
     replace(_INFERENCE_X, kind="InferenceModelRewrite", least=(1, 3, 0)),
-    Product(
-        name="llm-d router",
-        group="llm-d.ai",
-        install=(
-            "https://raw.githubusercontent.com/llm-d/llm-d-router/v0.10.0"
-            "/config/crd/bases/llm-d.ai_inferencemodelrewrites.yaml"
-        ),
+    _LLM_D,
+    replace(
+        _LLM_D,
+        kind="InferenceObjective",
+        install=_LLM_D.install.replace("modelrewrites", "objectives"),
     ),
     _PROMETHEUS,
-    # The definition has the number of a port in v0.79.2, not in v0.76.0.
+    # The CRD has portNumber in v0.79.2, not in v0.76.0.
     replace(_PROMETHEUS, field="PodMonitor spec.podMetricsEndpoints[*].portNumber", least=None),
     Product(
         name="KEDA",
@@ -211,7 +217,7 @@ PRODUCTS = (
     NATIVE_GANGS,
 )
 
-# Releases as in Kubernetes' pkg/features/kube_features.go (read in v1.35.4).
+# Releases from Kubernetes' pkg/features/kube_features.go (v1.35.4).
 FEATURES = (
     Feature("Image volumes", "ImageVolume", (1, 31, 0), (1, 35, 0), ("Pod spec.volumes[*].image",)),
     Feature(
@@ -226,9 +232,9 @@ FEATURES = (
     ),
 )
 
-# MaxUnavailableStatefulSet was on by default from 1.35.0 to 1.35.3 (kubernetes#133153, #137926);
-# with it a StatefulSet never replaces a pod that was broken before (kubernetes#137409, fixed in
-# 1.37 by #137666). A StatefulSet's pod leads each replica of a LeaderWorkerSet.
+# MaxUnavailableStatefulSet was on by default from 1.35.0 to 1.35.3 (kubernetes#133153, #137926).
+# With it a StatefulSet never replaces a pod that was already broken (kubernetes#137409, fixed in
+# 1.37 by #137666). The leaders of a LeaderWorkerSet are pods of a StatefulSet.
 RELEASES_WITH_STALLED_STATEFULSETS = ((1, 35, 0), (1, 35, 3))
 
 #: Fields with the name of another object, by its API and kind.
@@ -279,7 +285,7 @@ REFERENCES: Mapping[tuple[str, str], Sequence[str]] = {
         "LeaderWorkerSet metadata.labels[kueue.x-k8s.io/queue-name]",
     ),
 }
-#: Those that have no namespace.
+#: Kinds in `REFERENCES` that have no namespace.
 CLUSTER_WIDE = {
     "StorageClass", "PriorityClass", "RuntimeClass", "DeviceClass", "Queue",
 }  # fmt: skip
@@ -288,7 +294,7 @@ CLUSTER_WIDE = {
 def iterate_field(
     field: str, manifest: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str | int, ...], Any, Mapping[str, Any]]]:
-    """Yield the location, the value and the enclosing mapping of a field of an object."""
+    """Yield location, value and enclosing mapping of each value of a field in an object."""
     kind, _, path = field.partition(" ")
     if manifest["kind"] == kind:
         parts = tuple(index or key for index, key in _PART.findall(path))
@@ -309,11 +315,11 @@ def _values(
 
 
 def parse_release(text: str) -> Release | None:
-    """Return the release in a tag or an annotation, None for other words such as `latest`."""
+    """Parse the release in a tag or an annotation, None for others such as `latest`."""
     match = _RELEASE.fullmatch(text)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def format_release(release: Release) -> str:
-    """Write a release as its product does."""
+    """Return the tag of a release, such as `v1.2.3`."""
     return "v" + ".".join(map(str, release))

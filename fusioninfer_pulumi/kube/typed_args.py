@@ -1,8 +1,8 @@
-"""Converts what pulumi_kubernetes takes to plain Kubernetes structures, without importing it.
+"""Converts inputs of pulumi_kubernetes to plain Kubernetes structures, without importing it.
 
-Args such as `PodTemplateSpecArgs` hold values under Python names; each property has its Kubernetes
-name as an attribute. In dictionaries, fields have their names in Python, which are converted here,
-except for the keys of maps, such as labels.
+Args such as `PodTemplateSpecArgs` store values under Python names; each of their properties has the
+field's Kubernetes name as an attribute. Dictionaries may have Python's names as keys. The keys of
+maps such as labels are not names of fields.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-#: Fields of pod templates whose name is not the one in Python in camelCase (pulumi-kubernetes
-#: 4.34.2; a test compares them).
+#: Fields of pod templates whose Kubernetes name is not their Python name in camelCase
+#: (pulumi-kubernetes 4.34.2; a test compares them).
 _IRREGULAR = {
     "dataset_uuid": "datasetUUID",
     "disk_uri": "diskURI",
@@ -29,7 +29,7 @@ _IRREGULAR = {
     "volume_id": "volumeID",
 }
 
-#: Fields whose keys are the user's.
+#: Fields that are maps with the user's keys.
 MAPS = frozenset(
     (
         "annotations",
@@ -45,15 +45,15 @@ MAPS = frozenset(
     )
 )
 
-# Attribute of the SDK with the Kubernetes name of a property.
+# Attribute with which the SDK records a property's Kubernetes name.
 _MARK = "_pulumi_name"
 
 
 @functools.cache
 def kubernetes_name(key: str) -> str:
-    """Return the name in Kubernetes of a field, whose name may be that of Python."""
-    first, *others = key.split("_")
-    return _IRREGULAR.get(key) or first + "".join(word.capitalize() for word in others)
+    """Return the Kubernetes name of a field, whose key may be its Python name."""
+    first, *words = key.split("_")
+    return _IRREGULAR.get(key) or first + "".join(word.capitalize() for word in words)
 
 
 def is_typed_args(value: object) -> bool:
@@ -62,9 +62,9 @@ def is_typed_args(value: object) -> bool:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a value with typed args at any depth replaced by mappings with Kubernetes' keys.
+    """Replace typed args at any depth by mappings with Kubernetes names as keys.
 
-    Outputs and other values stay as they are; properties that were not set are left out.
+    Properties that are not set are omitted; Outputs and other values stay as they are.
     """
     if is_typed_args(value):
         attributes = vars(value)
@@ -81,10 +81,7 @@ def to_plain(value: Any) -> Any:
 
 
 def use_kubernetes_names(value: Any) -> Any:
-    """Return a pod template or a part of it with Kubernetes' names for the fields of Python.
-
-    Keys of maps, such as labels, stay.
-    """
+    """Replace Python names by Kubernetes names in a pod template or a part of it."""
     if isinstance(value, dict):
         return {
             (named := kubernetes_name(key) if isinstance(key, str) else key): item
@@ -98,7 +95,7 @@ def use_kubernetes_names(value: Any) -> Any:
 
 
 def find_duplicate_fields(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield both names of each field that is given in Python's and in Kubernetes' spelling."""
+    """Yield both names of each field that has its Kubernetes name and its Python name as keys."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             named = kubernetes_name(key) if isinstance(key, str) else key

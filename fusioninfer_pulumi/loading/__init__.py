@@ -1,7 +1,4 @@
-"""Loads manifests, ours and those of other systems, for the library and the command line.
-
-The only package that knows the importers.
-"""
+"""Loads manifests of InferenceServices and, through importers, of other systems."""
 
 from __future__ import annotations
 

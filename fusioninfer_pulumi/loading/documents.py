@@ -1,4 +1,4 @@
-"""The documents of an input: validated here, or converted by the importer of their kind."""
+"""Loads documents: validates InferenceServices, and passes other kinds to importers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.service import API_VERSION, KIND
 from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
-from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, show, warning
 from fusioninfer_pulumi.loading.importer import Importer, find_importer, importers
 from fusioninfer_pulumi.loading.model_config import with_model_config
 from fusioninfer_pulumi.loading.source_document import Origins, SourceDocument
@@ -21,15 +21,14 @@ IMPORTER_MISSING = Rule("importer-missing")
 
 @dataclass(frozen=True)
 class LoadedDocument:
-    """One document of an input, or the documents that together make a service.
+    """A document of an input, or several documents that an importer merged into one service.
 
     Attributes:
-        origin: Its file, and the position in it.
-        document: The validated service, with our locations; None if it is not a service.
-        manifest: The service as an InferenceService manifest, None if it is not a service.
-        remarks: Findings of the conversion from another system's manifest, each after the origin
-            of its document.
-        translate: Moves a finding of ours to the document that the user wrote.
+        origin: Its file and position.
+        document: The validated InferenceService, None if it is not a service.
+        manifest: The InferenceService manifest, None if it is not a service.
+        remarks: Findings of the importer, each with the origin of its document.
+        translate: Moves a finding about the InferenceService to the document that the user wrote.
     """
 
     origin: Origin
@@ -39,12 +38,12 @@ class LoadedDocument:
     translate: Callable[[Finding], tuple[Origin, Finding]] | None = None
 
     def locate(self, finding: Finding) -> tuple[Origin, Finding]:
-        """The document that a finding about the service is about, and the finding in its paths."""
+        """Move a finding about the InferenceService to the document that the user wrote."""
         return (self.origin, finding) if self.translate is None else self.translate(finding)
 
     @property
     def findings(self) -> tuple[tuple[Origin, Finding], ...]:
-        """All findings of loading, without those of a plan."""
+        """All findings of loading; the plan adds others."""
         document_findings = self.document.findings if self.document is not None else ()
         return (*self.remarks, *map(self.locate, document_findings))
 
@@ -52,9 +51,9 @@ class LoadedDocument:
 def split_list(
     file: str, number: int, raw: Any
 ) -> tuple[list[tuple[Origin, Any]], LoadedDocument | None]:
-    """Return a document of a file with its origin, or the items of a `List` that replace it.
+    """Return a document with its origin, or the items of a `List`.
 
-    The list itself is returned if it is invalid.
+    The second value has the errors of an invalid `List`, else it is None.
     """
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != "List":
@@ -73,13 +72,13 @@ def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
         yield error(
             WRONG_KIND,
             ("apiVersion",),
-            f"must be v1 for kind List, got {shown(raw.get('apiVersion'))}",
+            f"must be v1 for kind List, got {show(raw.get('apiVersion'))}",
         )
     items = raw.get("items")
     if not isinstance(items, list):
-        yield error(WRONG_TYPE, ("items",), f"must be a list, got {shown(items)}")
+        yield error(WRONG_TYPE, ("items",), f"must be a list, got {show(items)}")
     elif not items:
-        yield error(FIELD_REQUIRED, ("items",), "is empty: no manifest in it")
+        yield error(FIELD_REQUIRED, ("items",), "must not be empty")
 
 
 def load_documents(
@@ -88,34 +87,37 @@ def load_documents(
     allow_lossy: bool = False,
     in_folders: Collection[Origin] = frozenset(),
 ) -> list[LoadedDocument]:
-    """Load the documents of one input, each after its origin; they may refer to each other.
+    """Load the documents of one input, which may refer to each other.
 
-    Returns the services in the order of their documents, and the documents that are not services.
-    With `allow_lossy` a field that cannot be converted is a warning instead of an error.
-    `in_folders` are the documents from folders: other objects among them are ignored, with a
-    warning.
+    Returns services and documents that are not services, in the order of the documents.
+
+    Args:
+        documents: The documents with their origins.
+        allow_lossy: Whether a field that cannot be converted is a warning instead of an error.
+        in_folders: Origins of documents that come from folders. Unrelated objects in folders are
+            ignored with a warning.
     """
     owners = _add_referenced(documents, [_find_owner(raw) for _, raw in documents])
     order = {origin: position for position, (origin, _) in enumerate(documents)}
     has_service = any(owners) or any(_is_inference_service(raw) for _, raw in documents)
-    read = [
+    loaded = [
         _load_document(
             origin, raw, lossy=has_service and allow_lossy, in_folder=origin in in_folders
         )
         for (origin, raw), owner in zip(documents, owners, strict=True)
         if owner is None
     ]
-    for importer, mine in _by_importer(documents, owners):
-        read += _converted(importer, mine, allow_lossy=allow_lossy)
-    return sorted(read, key=lambda document: order[document.origin])
+    for importer, importer_documents in _group_by_importer(documents, owners):
+        loaded += _convert(importer, importer_documents, allow_lossy=allow_lossy)
+    return sorted(loaded, key=lambda document: order[document.origin])
 
 
 def _find_owner(raw: Any) -> Importer | None:
-    return find_importer(raw) if _is_of_other_system(raw) else None
+    return find_importer(raw) if _may_need_importer(raw) else None
 
 
-def _is_of_other_system(raw: Any) -> bool:
-    """Return whether an importer may convert a document; importers are loaded only then."""
+def _may_need_importer(raw: Any) -> bool:
+    # Importers are loaded only if this is true, because that takes time.
     return (
         isinstance(raw, Mapping)
         and not _is_inference_service(raw)
@@ -123,119 +125,116 @@ def _is_of_other_system(raw: Any) -> bool:
     )
 
 
-def _by_importer(
+def _group_by_importer(
     documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
 ) -> Iterator[tuple[Importer, list[SourceDocument]]]:
-    """Each importer that has documents, with them."""
     for importer in importers() if any(owners) else ():
-        mine = [
+        group = [
             SourceDocument(origin, raw)
             for (origin, raw), owner in zip(documents, owners, strict=True)
             if owner is importer
         ]
-        if mine:
-            yield importer, mine
+        if group:
+            yield importer, group
 
 
 def _add_referenced(
     documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
 ) -> list[Importer | None]:
-    """Give objects that an importer's documents name or select to that importer.
+    """Assign objects to the importer whose documents name or select them.
 
-    These may name further objects, as a ServiceAccount names Secrets.
+    These objects may name others, such as a ServiceAccount its Secrets.
     """
-    importers_of_names: dict[Any, Importer] = {}
-    conversions = list(_by_importer(documents, owners))
-    for importer, mine in conversions:
-        importers_of_names.update(dict.fromkeys(importer.named(mine), importer))
+    importers_by_key: dict[Any, Importer] = {}
+    groups = list(_group_by_importer(documents, owners))
+    for importer, group in groups:
+        importers_by_key.update(dict.fromkeys(importer.named(group), importer))
 
-    def user(origin: Origin, raw: Any) -> Importer | None:
-        if not conversions or not _is_other_object(raw):
+    def find_user(origin: Origin, raw: Any) -> Importer | None:
+        if not groups or not _is_other_object(raw):
             return None
-        naming = importers_of_names.get(_key(origin, raw))
-        selecting = (importer for importer, mine in conversions if importer.selects(mine, raw))
-        return naming or next(selecting, None)
+        selecting = (importer for importer, group in groups if importer.selects(group, raw))
+        return importers_by_key.get(_identify(origin, raw)) or next(selecting, None)
 
     extended = [
-        user(*document) if owner is None else owner
+        find_user(*document) if owner is None else owner
         for document, owner in zip(documents, owners, strict=True)
     ]
     return extended if extended == list(owners) else _add_referenced(documents, extended)
 
 
-def _key(origin: Origin, raw: Any) -> tuple[Any, ...]:
+def _identify(origin: Origin, raw: Any) -> tuple[Any, ...]:
     document = SourceDocument(origin, raw)
     return (raw["apiVersion"], raw["kind"], document.namespace, document.name)
 
 
 def is_loaded_kind(raw: Any) -> bool:
-    """Whether a document is of a kind that is loaded, not any other object."""
+    """Return whether a document is an InferenceService or of a kind that importers convert."""
     return _is_inference_service(raw) or _find_owner(raw) is not None or _lacks_importer(raw)
 
 
-def _converted(
-    importer: Importer, mine: Sequence[SourceDocument], *, allow_lossy: bool
+def _convert(
+    importer: Importer, documents: Sequence[SourceDocument], *, allow_lossy: bool
 ) -> list[LoadedDocument]:
-    conversion = importer.convert(mine, allow_lossy=allow_lossy)
-    left = list(conversion.findings)
-    read = []
+    conversion = importer.convert(documents, allow_lossy=allow_lossy)
+    findings = list(conversion.findings)
+    loaded = []
     for service in conversion.services:
-        documents = service.origins.documents
-        read.append(
+        origins = service.origins.documents
+        loaded.append(
             LoadedDocument(
                 service.main.origin,
                 validate_document(service.manifest),
                 service.manifest,
-                tuple(located for located in left if located[0] in documents),
+                tuple(located for located in findings if located[0] in origins),
                 partial(_locate, importer, service.origins),
             )
         )
-        left = [located for located in left if located[0] not in documents]
-    for document in mine:
-        remarks = tuple(located for located in left if located[0] == document.origin)
+        findings = [located for located in findings if located[0] not in origins]
+    for document in documents:
+        remarks = tuple(located for located in findings if located[0] == document.origin)
         if remarks:
-            read.append(LoadedDocument(document.origin, remarks=remarks))
-    return read
+            loaded.append(LoadedDocument(document.origin, remarks=remarks))
+    return loaded
 
 
 def _locate(importer: Importer, origins: Origins, finding: Finding) -> tuple[Origin, Finding]:
-    """Move a finding about a converted service to the user's document, in its system's terms."""
+    """Move a finding to the user's document, with the message of the user's system if any."""
     origin, moved = origins.locate(finding)
-    words = importer.words.get(finding.rule)
-    return origin, moved if words is None else replace(moved, message=words, converted=())
+    message = importer.words.get(finding.rule)
+    return origin, moved if message is None else replace(moved, message=message, converted=())
 
 
 def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) -> LoadedDocument:
     if _lacks_importer(raw):
-        text = "is read by an importer that is not installed"
-        message = f"{shown(raw['apiVersion'])} {text}: {install_command('importers')}"
-        finding = error(IMPORTER_MISSING, ("apiVersion",), message)
-        return LoadedDocument(origin, Document(None, (finding,)))
-    hint = _unsupported_version(raw)
-    platform = find_importer(raw, platform=True) if _is_of_other_system(raw) else None
-    if _is_other_object(raw) and (lossy or (in_folder and (hint is None or platform))):
-        why = "is not an InferenceService and is ignored; apply it separately"
+        text = "needs an importer that is not installed; run"
+        message = f"{show(raw['apiVersion'])} {text} {install_command('importers')}"
+        missing = error(IMPORTER_MISSING, ("apiVersion",), message)
+        return LoadedDocument(origin, Document(None, (missing,)))
+    finding = _find_wrong_version(raw)
+    platform = find_importer(raw, platform=True) if _may_need_importer(raw) else None
+    if _is_other_object(raw) and (lossy or (in_folder and (finding is None or platform))):
+        reason = "is not an InferenceService and is ignored; apply it separately"
         if platform is not None:
-            why = f"is of {platform.name}'s platform and has no effect on a service; ignored"
+            reason = f"configures {platform.name}, not a service; ignored"
         return LoadedDocument(
-            origin, remarks=((origin, warning(NO_SERVICE, ("kind",), f"{raw['kind']} {why}")),)
+            origin, remarks=((origin, warning(NO_SERVICE, ("kind",), f"{raw['kind']} {reason}")),)
         )
     is_other = _is_other_object(raw) and raw["kind"] != "List" and raw["apiVersion"] != API_VERSION
-    if hint is None and is_other:
+    if finding is None and is_other:
         systems = ", ".join(importer.name for importer in importers())
         message = (
             f"{raw['kind']} ({raw['apiVersion']}) is not an InferenceService or one of the kinds "
             f"of {systems}; remove it and apply it separately, or ignore it with --allow-lossy"
         )
-        hint = error(WRONG_KIND, ("kind",), message)
-    if hint is not None:
-        return LoadedDocument(origin, Document(None, (hint,)))
+        finding = error(WRONG_KIND, ("kind",), message)
+    if finding is not None:
+        return LoadedDocument(origin, Document(None, (finding,)))
     return LoadedDocument(origin, with_model_config(validate_document(raw), origin.file), raw)
 
 
 def _lacks_importer(raw: Any) -> bool:
-    """Whether the importer of a document is in a package that is not installed."""
-    group = _group(raw.get("apiVersion")) if isinstance(raw, Mapping) else ""
+    group = _get_group(raw.get("apiVersion")) if isinstance(raw, Mapping) else ""
     return group in IMPORTED_GROUPS and all(
         group not in importer.groups for importer in importers()
     )
@@ -245,10 +244,10 @@ def _is_inference_service(raw: Any) -> bool:
     if not isinstance(raw, Mapping) or raw.get("kind") != KIND:
         return False
     # KServe has an older kind of the same name.
-    return _group(raw.get("apiVersion")) not in IMPORTED_GROUPS
+    return _get_group(raw.get("apiVersion")) not in IMPORTED_GROUPS
 
 
-def _group(version: Any) -> str:
+def _get_group(version: Any) -> str:
     return version.partition("/")[0] if isinstance(version, str) else ""
 
 
@@ -261,15 +260,15 @@ def _is_other_object(raw: Any) -> bool:
     )
 
 
-def _unsupported_version(raw: Any) -> Finding | None:
-    """The error of a document whose kind or apiVersion alone is one of an importer's."""
+def _find_wrong_version(raw: Any) -> Finding | None:
+    """Return the error of a document whose kind an importer converts, but not its apiVersion."""
     if not isinstance(raw, Mapping) or _is_inference_service(raw):
         return None
     kind, version = raw.get("kind"), raw.get("apiVersion")
     for importer in importers():
         if isinstance(kind, str) and kind in importer.kinds:
-            wanted = " or ".join(importer.kinds[kind])
+            allowed = " or ".join(importer.kinds[kind])
             if version is None:
-                return error(FIELD_REQUIRED, ("apiVersion",), f"is required, must be {wanted}")
-            return error(WRONG_KIND, ("apiVersion",), f"must be {wanted}, got {shown(version)}")
+                return error(FIELD_REQUIRED, ("apiVersion",), f"is required, must be {allowed}")
+            return error(WRONG_KIND, ("apiVersion",), f"must be {allowed}, got {show(version)}")
     return None

@@ -1,4 +1,4 @@
-"""The texts of one input, which are loaded together: a file, several, or those of a folder."""
+"""Loads the texts of one input together, because their documents may refer to each other."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from fusioninfer_pulumi.loading.yaml_text import UnreadableError, documents
 
 NO_SERVICE_IN_FOLDER = Rule("no-service-in-folder")
 
-#: Endings that `kubectl apply -f FOLDER` reads; neither reads folders below it.
+#: File names that are read in a folder; like `kubectl apply -f FOLDER`, without subfolders.
 SUFFIXES = (".yaml", ".yml", ".json")
-#: The error of a folder without manifests.
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
 
 
 class Text(NamedTuple):
-    """One text.
+    """The text of a file.
 
     Attributes:
         file: Its name in messages.
-        content: YAML or JSON, of one or several documents.
-        folder: The folder that contains it, None for a file that the user named.
+        content: YAML or JSON with one or several documents.
+        folder: The folder that the user passed, None if the user passed the file itself.
     """
 
     file: str
@@ -41,7 +40,7 @@ class ParsedText(NamedTuple):
     Attributes:
         manifests: Origin and content of each document that may be a manifest.
         notes: Findings about the text as a whole, and about documents that are not manifests.
-        documents: All documents, including those of other kinds; None if the text is not YAML.
+        documents: All documents, None if there are errors.
     """
 
     text: Text
@@ -51,14 +50,14 @@ class ParsedText(NamedTuple):
 
     @property
     def identities(self) -> list[tuple[str, ...]]:
-        """Kind, namespace and name of its manifests, which are unique in a set of files."""
-        all_keys = []
+        """Kind, namespace and name of each manifest."""
+        identities = []
         for _, raw in self.manifests:
             metadata = raw.get("metadata") if isinstance(raw, Mapping) else None
             if isinstance(metadata, Mapping):
                 keys = (raw.get("kind"), metadata.get("namespace"), metadata.get("name"))
-                all_keys.append(tuple(map(str, keys)))
-        return all_keys
+                identities.append(tuple(map(str, keys)))
+        return identities
 
 
 def manifest_files(folder: Path) -> list[Path]:
@@ -72,41 +71,40 @@ def manifest_files(folder: Path) -> list[Path]:
 
 
 def parse(text: Text) -> ParsedText:
-    """Return the documents of a text; its problems become findings."""
+    """Return the documents of a text; errors become findings."""
     manifests: list[tuple[Origin, Any]] = []
     notes: list[LoadedDocument] = []
     try:
         for number, raw in enumerate(documents(text.content), start=1):
-            items, wrong = split_list(text.file, number, raw)
+            items, invalid_list = split_list(text.file, number, raw)
             manifests += items
-            notes += [] if wrong is None else [wrong]
+            notes += [] if invalid_list is None else [invalid_list]
     except UnreadableError as problem:
-        rejected = rejected_input(text.file, problem.rule, str(problem))
-        notes.append(
-            replace(rejected, origin=Origin(text.file, line=problem.line if text.file else None))
-        )
-    everything = None if notes else tuple(raw for _, raw in manifests)
+        note = reject_input(text.file, problem.rule, str(problem))
+        line = problem.line if text.file else None
+        notes.append(replace(note, origin=Origin(text.file, line=line)))
+    all_documents = None if notes else tuple(raw for _, raw in manifests)
     if not manifests and not notes and text.folder is None:
-        notes.append(rejected_input(text.file, EMPTY_INPUT, "is empty: no InferenceService in it"))
+        notes.append(reject_input(text.file, EMPTY_INPUT, "is empty; expected an InferenceService"))
     if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
         # A folder may contain other files, such as the values of a chart.
-        notes += [_ignored(origin, (), "contains no manifest") for origin, _ in manifests[:1]]
+        notes += [_ignore(origin, (), "contains no manifest") for origin, _ in manifests[:1]]
         manifests = []
-    kept = []
+    remaining = []
     for origin, raw in manifests:
         is_mapping = text.folder is not None and isinstance(raw, Mapping)
         if is_mapping and raw.get("kind") == INVENTORY_KIND:
-            notes.append(_ignored(origin, ("kind",), "is an inventory; pass it with --inventory"))
+            notes.append(_ignore(origin, ("kind",), "is an inventory; pass it with --inventory"))
         else:
-            kept.append((origin, raw))
-    return ParsedText(text, tuple(kept), tuple(notes), everything)
+            remaining.append((origin, raw))
+    return ParsedText(text, tuple(remaining), tuple(notes), all_documents)
 
 
 def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[LoadedDocument]:
-    """Load the documents of several texts as those of one input, which may refer to each other.
+    """Load the documents of several texts as one input, so that they may refer to each other.
 
-    Returns the services in the order of the documents, and the documents that are not services; for
-    `allow_lossy` see `load`. A file that is passed twice is read once.
+    Returns services, documents that are not services, then notes. `allow_lossy` is that of `load`.
+    A file that is passed twice is read once.
     """
     texts = list({text.text.file: text for text in parsed}.values())
     notes = [note for text in texts for note in text.notes]
@@ -114,34 +112,34 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
     in_folders = {
         origin for text in texts if text.text.folder is not None for origin, _ in text.manifests
     }
-    read = load_documents(manifests, allow_lossy=allow_lossy, in_folders=frozenset(in_folders))
+    loaded = load_documents(manifests, allow_lossy=allow_lossy, in_folders=frozenset(in_folders))
     for folder in dict.fromkeys(text.text.folder for text in texts):
         if folder is not None:
             files = {text.text.file for text in texts if text.text.folder == folder}
             if not any(
                 document.origin.file in files and _is_service(document)
-                for document in (*read, *notes)
+                for document in (*loaded, *notes)
             ):
                 notes.append(
-                    rejected_input(folder, NO_SERVICE_IN_FOLDER, "contains no service manifest")
+                    reject_input(folder, NO_SERVICE_IN_FOLDER, "contains no service manifest")
                 )
-    return [*read, *notes]
+    return [*loaded, *notes]
 
 
-def rejected_input(file: str, rule: Rule, why: str) -> LoadedDocument:
-    """Return an input that is rejected as a whole."""
-    return LoadedDocument(Origin(file), Document(None, (error(rule, (), why),)))
+def reject_input(file: str, rule: Rule, reason: str) -> LoadedDocument:
+    """Return a document with an error about a file or folder as a whole."""
+    return LoadedDocument(Origin(file), Document(None, (error(rule, (), reason),)))
 
 
-def _is_service(read: LoadedDocument) -> bool:
-    """Whether a document is a service, or has an error of one."""
-    return read.document is not None or any(
-        finding.severity is Severity.ERROR for _, finding in read.remarks
+def _is_service(document: LoadedDocument) -> bool:
+    """Return whether a document is a service or has errors, so it may be one."""
+    return document.document is not None or any(
+        finding.severity is Severity.ERROR for _, finding in document.remarks
     )
 
 
-def _ignored(origin: Origin, location: Location, why: str) -> LoadedDocument:
-    finding = info(NO_SERVICE, location, f"ignored: {why}")
+def _ignore(origin: Origin, location: Location, reason: str) -> LoadedDocument:
+    finding = info(NO_SERVICE, location, f"ignored: {reason}")
     return LoadedDocument(origin, remarks=((origin, finding),))
 
 

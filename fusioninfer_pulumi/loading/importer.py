@@ -1,4 +1,4 @@
-"""Importers, which convert manifests of other systems; they are separate packages."""
+"""Importers, which convert manifests of other systems. They are in separate packages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fusioninfer_pulumi.extras import plugins
 from fusioninfer_pulumi.findings import Finding, Origin
 from fusioninfer_pulumi.loading.source_document import Origins, SourceDocument
 
-#: Entry points of this group are importers.
+#: Group of the entry points of importers.
 GROUP = "fusioninfer.importers"
 #: API version, kind, namespace and name of an object.
 ObjectKey = tuple[Any, Any, Any, Any]
@@ -24,8 +24,8 @@ class ConvertedService(NamedTuple):
 
     Attributes:
         main: The document that became the service.
-        manifest: The service as an InferenceService manifest, not checked yet.
-        origins: Where its fields come from.
+        manifest: The InferenceService manifest, not yet validated.
+        origins: Where the manifest's fields come from.
     """
 
     main: SourceDocument
@@ -34,11 +34,11 @@ class ConvertedService(NamedTuple):
 
 
 class Conversion(NamedTuple):
-    """The services of a set of documents.
+    """The result of converting documents.
 
     Attributes:
-        services: In the order of their documents.
-        findings: Origin of a document, and a finding about it at a field of that document.
+        services: The services in the order of their documents.
+        findings: Findings at fields of the documents, each with the origin of its document.
     """
 
     services: tuple[ConvertedService, ...]
@@ -46,17 +46,17 @@ class Conversion(NamedTuple):
 
 
 class Importer(NamedTuple):
-    """A system whose manifests are converted.
+    """A system whose manifests can be converted.
 
     Attributes:
         name: Name of the system in messages.
-        module: Module with `convert(documents, allow_lossy=...) -> Conversion`; imported when a
-            document of these kinds comes.
+        module: Module with `convert(documents, allow_lossy=...) -> Conversion`; imported only if an
+            input has documents of these kinds.
         services: Kinds that become a service, each with its supported API versions.
         companions: Kinds that configure a service of the same input.
-        platform: Kinds that configure the cluster and no service.
-        words: Messages in the system's terms that replace those of findings about a converted
-            service, by rule.
+        platform: Kinds that configure the cluster, not a service.
+        words: By rule, a message in the system's terms that replaces the message of a finding about
+            a converted service.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Importer(NamedTuple):
 
     @property
     def kinds(self) -> dict[str, tuple[str, ...]]:
-        """All kinds that are converted, each with its API versions."""
+        """All kinds that it converts, each with its API versions."""
         return {**self.services, **self.companions}
 
     @property
@@ -83,17 +83,17 @@ class Importer(NamedTuple):
         return conversion
 
     def named(self, documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
-        """Other objects that its documents refer to, such as ConfigMaps, and that it converts too.
+        """Return other objects that the documents name and it converts, such as ConfigMaps.
 
-        A module that converts such objects has a function `named(documents)`.
+        Calls the module's optional function `named(documents)`.
         """
         named = getattr(self._converter, "named", None)
         return frozenset() if named is None else named(documents)
 
     def selects(self, documents: Sequence[SourceDocument], raw: Mapping[str, Any]) -> bool:
-        """Whether its documents select another object by its labels, and it converts that too.
+        """Return whether the documents select another object by labels, and it converts that.
 
-        A module that converts such objects has a function `selects(documents, raw)`.
+        Calls the module's optional function `selects(documents, raw)`.
         """
         selects = getattr(self._converter, "selects", None)
         return selects is not None and bool(selects(documents, raw))
@@ -105,12 +105,12 @@ class Importer(NamedTuple):
 
 @cache
 def importers() -> tuple[Importer, ...]:
-    """The importers of the installed packages, sorted by the names of their entry points."""
+    """Return the installed importers, sorted by the names of their entry points."""
     return tuple(importer for _, importer in plugins(GROUP))
 
 
 def find_importer(raw: Any, *, platform: bool = False) -> Importer | None:
-    """The importer of a document's kind, or of the platform that it configures."""
+    """Return the importer of a document's kind, or with `platform` of a platform kind."""
     kind = raw.get("kind") if isinstance(raw, Mapping) else None
     if not isinstance(kind, str):
         return None

@@ -1,4 +1,4 @@
-"""Loads files, texts and mappings, for the library and the command line."""
+"""Loads services and inventories from files, texts and mappings."""
 
 from __future__ import annotations
 
@@ -42,48 +42,48 @@ def load(
     docs/systems.md.
 
     Args:
-        source: Path of a YAML or JSON file of one or several documents, or of a folder, whose
-            files (`*.yaml`, `*.yml`, `*.json`; not those of folders in it) are read together; or
-            several such paths, which are also read together; or one document. A string is always a
-            path, never YAML text: see `loads`. Other objects in a folder, such as a Namespace, are
-            ignored with a `UserWarning`.
-        allow_lossy: Ignores fields that cannot be converted from another system's manifest, with a
-            `UserWarning` for each such field, instead of rejecting it.
+        source: Path of a YAML or JSON file with one or several documents; path of a folder, whose
+            files (`*.yaml`, `*.yml`, `*.json`, without subfolders) are read together; several such
+            paths, which are read together; or one parsed document. A string is always a path; for
+            YAML text use `loads`. Other objects in a folder, such as a Namespace, are ignored with
+            a `UserWarning`.
+        allow_lossy: Whether fields of another system's manifest that cannot be converted are
+            ignored, each with a `UserWarning`, instead of rejected.
 
     Returns:
         The services, in the order of the documents.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
         OSError: The file cannot be read.
-        InvalidServiceError: A document is invalid; every problem is listed.
+        InvalidServiceError: A document is invalid; the error lists all problems.
     """
     if isinstance(source, Mapping):
-        items, wrong = split_list("", 1, source)
-        rejected = [] if wrong is None else [wrong]
-        return _accepted([*load_documents(items, allow_lossy=allow_lossy), *rejected])
+        items, invalid_list = split_list("", 1, source)
+        loaded = load_documents(items, allow_lossy=allow_lossy)
+        return _get_services([*loaded, *([] if invalid_list is None else [invalid_list])])
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
-    texts = [text for path in paths for text in _texts(Path(path))]
-    return _accepted(load_texts([parse(text) for text in texts], allow_lossy=allow_lossy))
+    texts = [text for path in paths for text in _read_texts(Path(path))]
+    return _get_services(load_texts([parse(text) for text in texts], allow_lossy=allow_lossy))
 
 
 def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]:
     """Read the services of a manifest text.
 
     Args:
-        text: YAML or JSON, one or several documents.
+        text: YAML or JSON with one or several documents.
         allow_lossy: As for `load`.
 
     Returns:
         The services, in the order of the documents.
 
     Raises:
-        InvalidServiceError: A document is invalid; every problem is listed.
+        InvalidServiceError: A document is invalid; the error lists all problems.
     """
-    return _accepted(load_texts([parse(Text("", text))], allow_lossy=allow_lossy))
+    return _get_services(load_texts([parse(Text("", text))], allow_lossy=allow_lossy))
 
 
-def _texts(path: Path) -> list[Text]:
+def _read_texts(path: Path) -> list[Text]:
     if "\0" in str(path) or not path.is_dir():
         return [Text(str(path), file_text(path))]
     files = manifest_files(path)
@@ -93,11 +93,11 @@ def _texts(path: Path) -> list[Text]:
 
 
 def file_text(file: str | os.PathLike[str]) -> str:
-    """Return the text of a file of bounded size.
+    """Return the text of a file.
 
     Raises:
-        OSError: It cannot be read.
-        InvalidServiceError: It is too large, or not UTF-8.
+        OSError: The file cannot be read.
+        InvalidServiceError: The file is larger than `MAX_BYTES`, or not UTF-8.
     """
     if file == "" or "\0" in str(file):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
@@ -106,8 +106,8 @@ def file_text(file: str | os.PathLike[str]) -> str:
 
 
 def read_text(stream: IO[bytes], title: str = "") -> str:
-    """Return the text of a stream of bounded size; for errors see `file_text`."""
-    # The read is limited: the path may be a device that does not end.
+    """Return the text of a stream; raises the errors of `file_text`."""
+    # The size is limited, because the path may be an endless device.
     content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise InvalidServiceError([error(INPUT_TOO_LARGE, (), TOO_LARGE)], title)
@@ -118,20 +118,21 @@ def read_text(stream: IO[bytes], title: str = "") -> str:
         raise InvalidServiceError([error(UNREADABLE_FILE, (), message)], title) from None
 
 
-def _accepted(read: list[LoadedDocument]) -> list[InferenceServiceArgs]:
-    all_findings = [located for read_document in read for located in read_document.findings]
-    rejected = {origin for origin, finding in all_findings if finding.severity is Severity.ERROR}
-    if rejected:
-        shown = [located for located in all_findings if located[0] in rejected]
-        sources = [str(origin) for origin, _ in shown]
-        raise InvalidServiceError([finding for _, finding in shown], sources)
+def _get_services(documents: list[LoadedDocument]) -> list[InferenceServiceArgs]:
+    """Return the services, warn of other findings, and raise errors."""
+    all_findings = [located for document in documents for located in document.findings]
+    invalid = {origin for origin, finding in all_findings if finding.severity is Severity.ERROR}
+    if invalid:
+        reported = [located for located in all_findings if located[0] in invalid]
+        sources = [str(origin) for origin, _ in reported]
+        raise InvalidServiceError([finding for _, finding in reported], sources)
     for origin, finding in all_findings:
         if finding.severity is Severity.WARNING:
             name = str(origin)
             warnings.warn(f"{name}: {finding}" if name else str(finding), stacklevel=3)
     return [
         document.document.args
-        for document in read
+        for document in documents
         if document.document is not None and document.document.args is not None
     ]
 
@@ -145,38 +146,38 @@ def load_inventory(source: Inventory) -> InventoryArgs:
     """Read the node pools of a cluster.
 
     Args:
-        source: Path of a YAML or JSON file with one `NodePoolInventory`, or its fields
-            (`pools` and `poolLabel`) alone, or a list of pools alone; or any of the three as
-            plain data; or what was read already.
+        source: Path of a YAML or JSON file with one `NodePoolInventory`, with only its fields
+            (`pools` and `poolLabel`), or with a list of pools; any of these as plain data; or an
+            inventory that was already loaded.
 
     Returns:
         The inventory.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
         OSError: The file cannot be read.
-        InvalidServiceError: The inventory is invalid; every problem is listed.
+        InvalidServiceError: The inventory is invalid; the error lists all problems.
     """
     if isinstance(source, InventoryArgs):
         return source
     raw, title = source, ""
     if isinstance(source, (str, os.PathLike)):
         title = str(source)
-        raw = _only_document(file_text(Path(source)), title)
-    read, problems = validate_inventory(raw)
-    if read is None:
+        raw = _parse_one_document(file_text(Path(source)), title)
+    inventory, problems = validate_inventory(raw)
+    if inventory is None:
         raise InvalidServiceError(problems, title)
-    return read
+    return inventory
 
 
-def _only_document(text: str, title: str) -> Any:
+def _parse_one_document(text: str, title: str) -> Any:
     try:
-        read = list(documents(text))
+        contents = list(documents(text))
     except UnreadableError as problem:
         raise InvalidServiceError([error(problem.rule, (), str(problem))], title) from None
-    if len(read) != 1:
-        contents = f"contains {len(read)} documents" if read else "is empty"
+    if len(contents) != 1:
+        found = f"contains {len(contents)} documents" if contents else "is empty"
         raise InvalidServiceError(
-            [error(WRONG_KIND, (), f"{contents}, wanted one {INVENTORY_KIND}")], title
+            [error(WRONG_KIND, (), f"{found}, expected one {INVENTORY_KIND}")], title
         )
-    return read[0]
+    return contents[0]

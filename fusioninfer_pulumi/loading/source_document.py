@@ -15,7 +15,7 @@ class SourceDocument:
     """One document of the input.
 
     Attributes:
-        origin: Its file, and the position in it.
+        origin: Its file and position.
         raw: The parsed document.
     """
 
@@ -29,27 +29,27 @@ class SourceDocument:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Its metadata, empty when it has none."""
+        """Its metadata, empty if it has none."""
         metadata = self.raw.get("metadata")
         return metadata if isinstance(metadata, Mapping) else {}
 
     @property
     def name(self) -> Any:
         """Its name, None if it is missing or not a string."""
-        return _reference(self.metadata.get("name"))
+        return _read_name(self.metadata.get("name"))
 
     @property
     def namespace(self) -> Any:
         """Its namespace, `default` if it is missing or not a string; may be an Output."""
-        return _reference(self.metadata.get("namespace")) or "default"
+        return _read_name(self.metadata.get("namespace")) or "default"
 
     def at(self, *path: str | int) -> SourceField:
-        """The field at a path from the document's root."""
+        """Return the field at a path from the document's root."""
         return SourceField(self, path)
 
     def leaves(self) -> Iterator[SourceField]:
-        """Yield every leaf: scalars, empty mappings and lists; not nulls."""
-        yield from _leaves(self.at(), self.raw)
+        """Yield every leaf: scalars, and empty mappings and lists, but no nulls."""
+        yield from _walk_leaves(self.at(), self.raw)
 
 
 class SourceField(NamedTuple):
@@ -68,14 +68,14 @@ class SourceField(NamedTuple):
 
     @property
     def location(self) -> Location:
-        """Its location in findings: relative to `spec`."""
+        """Its location in findings, which is relative to `spec`."""
         path = self.path[1:] or self.path if self.path[:1] == ("spec",) else self.path
         # Keys of YAML mappings may be null, dates or fractions.
         return tuple(part if isinstance(part, (str, int)) else str(part) for part in path)
 
     @property
     def value(self) -> Any:
-        """Its value, None when it is not set."""
+        """Its value, None if it is not set."""
         value: Any = self.document.raw
         for part in self.path:
             try:
@@ -85,28 +85,28 @@ class SourceField(NamedTuple):
         return value
 
 
-def _reference(value: Any) -> Any:
-    """A name by which documents refer to each other; lists and mappings cannot be looked up."""
+def _read_name(value: Any) -> Any:
+    """Return a name by which documents refer to each other, None if it is not a string."""
     return value if isinstance(value, str) or is_output(value) else None
 
 
-def _leaves(at: SourceField, value: Any) -> Iterator[SourceField]:
+def _walk_leaves(at: SourceField, value: Any) -> Iterator[SourceField]:
     if isinstance(value, Mapping) and value:
         for key, item in value.items():
-            yield from _leaves(at / key, item)
+            yield from _walk_leaves(at / key, item)
     elif isinstance(value, list) and value:
         for index, item in enumerate(value):
-            yield from _leaves(at / index, item)
+            yield from _walk_leaves(at / index, item)
     elif value is not None:
         yield at
 
 
 class FieldOrigin(NamedTuple):
-    """Where a field of the service comes from.
+    """The origin of a field of the service.
 
     Attributes:
         field: The user's field.
-        copied: Whether the field and everything below it is the same in the document.
+        copied: Whether the service has a copy of the user's field and of everything below it.
     """
 
     field: SourceField
@@ -114,12 +114,12 @@ class FieldOrigin(NamedTuple):
 
 
 class Origins(NamedTuple):
-    """Where the fields of one service come from.
+    """The origins of the fields of a service.
 
     Attributes:
         main: The document that became the service.
-        fields: Origin by location, as findings have it.
-        sources: Further documents that the service depends on.
+        fields: Origins of fields by their locations in findings.
+        sources: Other documents that the service depends on.
     """
 
     main: Origin
@@ -136,20 +136,20 @@ class Origins(NamedTuple):
         """Move a finding about the service to the user's document.
 
         Returns:
-            The document, and the finding at the user's field. Where a field of the service
-            has no counterpart in the document, the finding is at the field that it follows from,
-            and `converted` names the service's field.
+            The document, and the finding at the user's field. If the document has no such field,
+            the finding is at the field from which the service's field was converted, and
+            `converted` is the service's field.
         """
-        ours = finding.location
-        for end in range(len(ours), 0, -1):
-            origin = self.fields.get(ours[:end])
+        location = finding.location
+        for end in range(len(location), 0, -1):
+            origin = self.fields.get(location[:end])
             if origin is None:
                 continue
-            rest, field = ours[end:], origin.field
+            rest, field = location[end:], origin.field
             if origin.copied:
                 field = SourceField(field.document, (*field.path, *rest))
                 rest = ()
-            converted = ours if rest else ()
+            converted = location if rest else ()
             moved = replace(finding, location=field.location, converted=converted)
             return field.document.origin, moved
-        return self.main, replace(finding, location=(), converted=ours)
+        return self.main, replace(finding, location=(), converted=location)

@@ -1,7 +1,7 @@
-"""Validation of one document, its plan, and services as manifests.
+"""Validation of a document, its plan, and conversion of a service to a manifest.
 
-A rejected document is not planned. Pydantic reports all invalid fields. Roles and models without
-invalid fields are checked too, and so are all pod templates, so that one run reports most errors.
+Pydantic reports all invalid fields. So that one run reports most errors, pod templates, and roles
+and models without invalid fields, are then checked too. An invalid document has no plan.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fusioninfer_pulumi.api.spec import ServiceMetadata
 from fusioninfer_pulumi.api.spec_model import check_model
 from fusioninfer_pulumi.api.validation_errors import field_of, pydantic_findings
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.findings import Finding, Rule, error, errors, shown
+from fusioninfer_pulumi.findings import Finding, Rule, error, errors, show
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 
@@ -45,11 +45,11 @@ _TEMPLATES = ("template", "leaderTemplate", "workerTemplate")
 
 @dataclass(frozen=True)
 class Document:
-    """One document of an input.
+    """A validated document.
 
     Attributes:
-        args: The service, None if the document was rejected.
-        findings: What is wrong with the document.
+        args: The service, None if the document is invalid.
+        findings: Problems of the document.
     """
 
     args: InferenceServiceArgs | None
@@ -59,30 +59,30 @@ class Document:
 def validate_document(raw: Any) -> Document:
     """Validate one document."""
     if not isinstance(raw, Mapping):
-        return _rejected([error(WRONG_TYPE, (), f"must be a mapping, got {shown(raw)}")])
-    envelope = _envelope(raw, KIND)
-    if envelope:
-        return _rejected(envelope)
+        return _reject([error(WRONG_TYPE, (), f"must be a mapping, got {show(raw)}")])
+    findings = _check_kind(raw, KIND)
+    if findings:
+        return _reject(findings)
     try:
-        args = _args(InferenceServiceManifest.model_validate(raw))
+        args = _build_args(InferenceServiceManifest.model_validate(raw))
     except ValidationError as problem:
         findings = pydantic_findings(problem, InferenceServiceManifest)
-        return _rejected([*findings, *_independent_findings(raw, problem)])
+        return _reject([*findings, *_find_other_errors(raw, problem)])
     findings = list(service_findings(args, args))
-    return _rejected(findings) if errors(findings) else Document(args)
+    return _reject(findings) if errors(findings) else Document(args)
 
 
-def _rejected(findings: Sequence[Finding]) -> Document:
+def _reject(findings: Sequence[Finding]) -> Document:
     return Document(None, tuple(findings))
 
 
-def _independent_findings(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:
+def _find_other_errors(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:
     """Yield findings about pod templates, and about roles and models whose fields are all valid."""
-    wrong = {
+    invalid = {
         tuple(to_camel(part) if isinstance(part, str) else part for part in field_of(item["loc"]))
         for item in problem.errors(include_url=False, include_input=False)
     }
-    wrong = {place[1:4] for place in wrong}
+    invalid = {location[1:4] for location in invalid}
     spec = raw.get("spec")
     if not isinstance(spec, Mapping):
         return
@@ -91,47 +91,47 @@ def _independent_findings(raw: Mapping[str, Any], problem: ValidationError) -> I
         if not isinstance(role, Mapping):
             continue
         at = ("roles", index)
-        if not any(place[:2] == at for place in wrong):
+        if not any(location[:2] == at for location in invalid):
             has_model = spec.get("model") is not None
-            valid = RoleArgs.model_validate(role)
-            yield from role_findings(at, valid, has_model=has_model)
-            yield from check_model(at, valid)
+            args = RoleArgs.model_validate(role)
+            yield from role_findings(at, args, has_model=has_model)
+            yield from check_model(at, args)
             continue
         for key, template in role.items():
             field = to_camel(str(key))
-            if field in _TEMPLATES and isinstance(template, Mapping) and (*at, field) not in wrong:
+            is_valid = isinstance(template, Mapping) and (*at, field) not in invalid
+            if field in _TEMPLATES and is_valid:
                 yield from pod_template_findings((*at, key), template, None)
     model = spec.get("model")
-    if isinstance(model, Mapping) and not any(place[:1] == ("model",) for place in wrong):
+    if isinstance(model, Mapping) and not any(item[:1] == ("model",) for item in invalid):
         yield from check_model(("model",), ModelArgs.model_validate(model))
 
 
-def _envelope(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
-    """Return findings about apiVersion and kind; with any, other fields are not checked."""
+def _check_kind(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
     problems = []
-    for key, wanted in (("apiVersion", API_VERSION), ("kind", kind)):
+    for key, expected in (("apiVersion", API_VERSION), ("kind", kind)):
         if key not in raw:
-            problems.append(error(FIELD_REQUIRED, (key,), f"is required, must be {wanted}"))
-        elif raw[key] != wanted:
-            problems.append(error(WRONG_KIND, (key,), f"must be {wanted}, got {shown(raw[key])}"))
+            problems.append(error(FIELD_REQUIRED, (key,), f"is required, must be {expected}"))
+        elif raw[key] != expected:
+            problems.append(error(WRONG_KIND, (key,), f"must be {expected}, got {show(raw[key])}"))
     return problems
 
 
-def _args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
+def _build_args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
     blocks = (manifest.metadata, manifest.spec)
     values = {name: getattr(block, name) for block in blocks for name in block.model_fields_set}
-    # The fields are valid, as parts of the manifest; the caller checks the rules between them.
+    # The manifest's fields are already validated. The caller checks the rules between fields.
     return InferenceServiceArgs.model_construct(**values)
 
 
 def validate_mapping(mapping: Mapping[str, Any], name: str) -> Document:
     """Validate a mapping with the fields of `InferenceServiceArgs`, flat or as in a manifest.
 
-    `name` is the service's name if the mapping has none. Findings name the mapping's fields.
+    `name` is the service's name if the mapping has none. Findings use the mapping's field names.
     """
     raw: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
-    flat = "spec" not in mapping
-    if flat:
+    is_flat = "spec" not in mapping
+    if is_flat:
         metadata_fields = {
             key: value for key, value in mapping.items() if key in ServiceMetadata.model_fields
         }
@@ -143,7 +143,7 @@ def validate_mapping(mapping: Mapping[str, Any], name: str) -> Document:
         if metadata is None or isinstance(metadata, Mapping):
             raw["metadata"] = {"name": name, **(metadata or {})}
     document = validate_document(raw)
-    if not flat:
+    if not is_flat:
         return document
     problems = (
         finding.at(*finding.location[1:]) if finding.location[:1] == ("metadata",) else finding
@@ -153,29 +153,29 @@ def validate_mapping(mapping: Mapping[str, Any], name: str) -> Document:
 
 
 def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
-    """Return the inventory, None if it is invalid, and the findings.
+    """Return the inventory, None if it is invalid, and findings.
 
-    It is a `NodePoolInventory`, its fields alone, or a list of pools alone.
+    `raw` is a `NodePoolInventory`, only its fields, or a list of pools.
     """
     if isinstance(raw, (list, tuple)):
         raw = {"pools": list(raw)}
     if not isinstance(raw, Mapping):
-        return None, [error(WRONG_TYPE, (), f"must be a mapping, got {shown(raw)}")]
-    manifest = any(key in raw for key in ("kind", "apiVersion", "spec"))
-    if manifest and (wrong := _envelope(raw, INVENTORY_KIND)):
-        return None, wrong
-    model = InventoryManifest if manifest else InventoryArgs
+        return None, [error(WRONG_TYPE, (), f"must be a mapping, got {show(raw)}")]
+    is_manifest = any(key in raw for key in ("kind", "apiVersion", "spec"))
+    if is_manifest and (findings := _check_kind(raw, INVENTORY_KIND)):
+        return None, findings
+    model = InventoryManifest if is_manifest else InventoryArgs
     try:
-        read = model.model_validate(raw)
+        validated = model.model_validate(raw)
     except ValidationError as problem:
         return None, pydantic_findings(problem, model)
-    return (read.spec if isinstance(read, InventoryManifest) else read), []
+    return (validated.spec if isinstance(validated, InventoryManifest) else validated), []
 
 
 def plan_document(
     document: Document, name: str | None = None
 ) -> tuple[ServicePlan | None, tuple[Finding, ...]]:
-    """Return the plan of a document, None if it was rejected, and all findings.
+    """Return the plan of a document, None if the document is invalid, and all findings.
 
     `name` is the service's name if the document has none.
     """
@@ -186,7 +186,7 @@ def plan_document(
 
 
 def to_manifest(args: InferenceServiceArgs) -> dict[str, Any]:
-    """Return the manifest of a service, with the fields that are set."""
+    """Return the manifest of a service with the fields that users set."""
     fields: dict[str, Any] = args.model_dump(mode="json", by_alias=True, exclude_unset=True)
     names = {field.alias or name for name, field in ServiceMetadata.model_fields.items()}
     return {

@@ -1,4 +1,4 @@
-"""YAML texts: the documents of one, or where and why it cannot be used."""
+"""Parsing of YAML texts, with limits that protect against huge or malicious input."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fusioninfer_pulumi.schemas.schema_check import MAX_DEPTH
 
 INVALID_YAML = Rule("invalid-yaml")
 
-#: Bytes of one input; the largest real manifest is far below it.
+#: Maximum size of a text; real manifests are far smaller.
 MAX_BYTES = 16 * 1024 * 1024
 TOO_LARGE = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
-#: Values of one document with all aliases expanded.
+#: Maximum number of values in a document with all aliases expanded.
 MAX_VALUES = 500_000
 TOO_MANY = f"more than {MAX_VALUES} values with all aliases expanded"
 
@@ -29,8 +29,8 @@ class UnreadableError(ValueError):
     """The text is not usable YAML; the message has the position and the reason.
 
     Attributes:
-        rule: Id of the rule that the text violates.
-        line: Number of the line that violates it, None where none is known.
+        rule: The rule that the text violates.
+        line: Number of the line, None if unknown.
     """
 
     def __init__(self, rule: Rule, message: str, line: int | None = None) -> None:
@@ -40,10 +40,10 @@ class UnreadableError(ValueError):
 
 
 class _Loader(_Base):  # type: ignore[misc]  # the base class is chosen at run time
-    """Safe loader without YAML 1.1's dates and base-60 numbers, for what JSON can hold."""
+    """Safe loader for values that JSON has, without YAML 1.1's dates and base-60 numbers."""
 
 
-# Kubernetes accepts JSON: a set, bytes or a date could not be serialized.
+# Kubernetes accepts JSON only, so sets, bytes and dates could not be serialized.
 _JSON_KINDS = ("null", "bool", "int", "float", "str", "seq", "map")
 _JSON_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _JSON_KINDS}
 _Loader.yaml_constructors = {
@@ -69,48 +69,48 @@ _Loader.add_implicit_resolver(
 _SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 
 
-def _joined_surrogates(text: str) -> str:
-    """Join JSON's escaped surrogate pairs, which YAML does not support."""
+def _join_surrogates(text: str) -> str:
+    """Replace JSON's escaped surrogate pairs by their characters, because YAML has no pairs."""
     if not text.lstrip().startswith(("{", "[")):
         return text
     return _SURROGATES.sub(lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), text)
 
 
-def _unsupported(loader: Any, node: yaml.Node) -> Any:
+def _reject_tag(loader: Any, node: yaml.Node) -> Any:
     del loader
-    raise _at(node, INVALID_YAML, f"unsupported tag {node.tag!r}")
+    raise _make_error(node, INVALID_YAML, f"unsupported tag {node.tag!r}")
 
 
-_Loader.add_constructor(None, _unsupported)
+_Loader.add_constructor(None, _reject_tag)
 
 
 def documents(text: str) -> Iterator[Any]:
-    """Yield each document of a YAML text as plain Python values; empty ones are skipped.
+    """Yield the documents of a YAML text as plain Python values, except empty ones.
 
     Raises:
-        UnreadableError: The text is not YAML, uses tags that JSON does not have, repeats a key, or
+        UnreadableError: The text is not YAML, uses tags of types that JSON lacks, repeats a key, or
             is too large or too deep.
     """
     if len(text) > MAX_BYTES:
         raise UnreadableError(INPUT_TOO_LARGE, TOO_LARGE)
     loader = None
     try:
-        text = _joined_surrogates(text)
-        _measure(text)
+        text = _join_surrogates(text)
+        _check_size(text)
         loader = _Loader(text)
         while loader.check_node():
             node = loader.get_node()
-            _check(node)
+            _check_document(node)
             value = loader.construct_document(node)
             if value is not None:
                 yield value
     except yaml.YAMLError as problem:
-        raise _invalid(problem) from None
+        raise _convert_error(problem) from None
     except RecursionError:
         raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP) from None
     except LookupError:
-        # PyYAML looks `!!bool maybe` up in a table, and reads the first character of `!!int ""`.
-        raise UnreadableError(INVALID_YAML, "not YAML: a value does not fit its tag") from None
+        # PyYAML raises it for values such as `!!bool maybe` and `!!int ""`.
+        raise UnreadableError(INVALID_YAML, "not YAML: a value does not match its tag") from None
     except UnreadableError:
         raise
     except ValueError as problem:
@@ -121,19 +121,19 @@ def documents(text: str) -> Iterator[Any]:
 
 
 def nodes(text: str) -> list[yaml.Node]:
-    """The documents of a text as nodes, which know their lines; none if the text is not YAML."""
+    """Return the documents of a text as nodes with line numbers; empty if it is not YAML."""
     try:
-        _measure(text)
+        _check_size(text)
         return list(yaml.compose_all(text, Loader=_Base))
     except (yaml.YAMLError, RecursionError, UnreadableError):
         return []
 
 
-def _measure(text: str) -> None:
-    """Reject a text that is absurd by itself, before anything is built from it.
+def _check_size(text: str) -> None:
+    """Reject a text that is too large or too deep, before nodes are built from it.
 
-    Nodes take hundreds of bytes for a character of text, and libyaml's composer, which is
-    recursive C code, ends the process where the text is deep enough.
+    A node takes hundreds of bytes for a character of text, and libyaml's composer, which is
+    recursive C code, crashes if a text is too deep.
     """
     values = depth = 0
     try:
@@ -150,21 +150,21 @@ def _measure(text: str) -> None:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
-        # The loader reports it again, after the documents before it.
+        # The loader raises it, too, after the documents that precede it.
         return
 
 
-def _check(root: yaml.Node) -> None:
-    """Reject a document that aliases make too large or too deep, or that would lose a key."""
-    # Values in a node and levels below it, with all aliases expanded.
-    known: dict[int, tuple[int, int]] = {}
+def _check_document(root: yaml.Node) -> None:
+    """Reject a document that is too large or too deep with aliases expanded, or repeats a key."""
+    # Number of values and levels of each node, with all aliases expanded.
+    sizes: dict[int, tuple[int, int]] = {}
     open_nodes: set[int] = set()
 
-    def size(node: yaml.Node) -> tuple[int, int]:
-        if id(node) in known:
-            return known[id(node)]
+    def measure(node: yaml.Node) -> tuple[int, int]:
+        if id(node) in sizes:
+            return sizes[id(node)]
         if id(node) in open_nodes:
-            raise _at(node, INVALID_YAML, "an alias refers to itself")
+            raise _make_error(node, INVALID_YAML, "an alias refers to itself")
         open_nodes.add(id(node))
         items: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):
@@ -174,36 +174,36 @@ def _check(root: yaml.Node) -> None:
             items = node.value
         values, levels = 1, 0
         for item in items:
-            more, below = size(item)
-            values, levels = values + more, max(levels, below + 1)
+            item_values, item_levels = measure(item)
+            values, levels = values + item_values, max(levels, item_levels + 1)
         open_nodes.discard(id(node))
         if values > MAX_VALUES:
             raise UnreadableError(INPUT_TOO_LARGE, TOO_MANY)
         if levels > MAX_DEPTH:
             raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP)
-        known[id(node)] = values, levels
+        sizes[id(node)] = values, levels
         return values, levels
 
-    size(root)
+    measure(root)
 
 
 def _check_keys(node: yaml.MappingNode) -> None:
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise _at(key, WRONG_TYPE, "a key must be a plain string")
+            raise _make_error(key, WRONG_TYPE, "a key must be a plain string")
         if key.tag != "tag:yaml.org,2002:merge" and key.value in seen:
-            raise _at(key, DUPLICATE_KEY, f'key "{key.value}" is duplicated')
+            raise _make_error(key, DUPLICATE_KEY, f'key "{key.value}" is duplicated')
         seen.add(key.value)
 
 
-def _at(node: yaml.Node, rule: Rule, message: str) -> UnreadableError:
+def _make_error(node: yaml.Node, rule: Rule, message: str) -> UnreadableError:
     mark = node.start_mark
     place = f"line {mark.line + 1}, column {mark.column + 1}"
     return UnreadableError(rule, f"{place}: {message}", mark.line + 1)
 
 
-def _invalid(problem: yaml.YAMLError) -> UnreadableError:
+def _convert_error(problem: yaml.YAMLError) -> UnreadableError:
     if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
         mark = problem.problem_mark
         reason = " ".join(str(problem.problem or problem.context).split())

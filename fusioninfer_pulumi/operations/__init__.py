@@ -1,1 +1,1 @@
-"""Autoscaling, disruption budgets and monitoring: what is planned, and the objects."""
+"""Autoscaling, disruption budgets and monitoring: their plans and objects."""

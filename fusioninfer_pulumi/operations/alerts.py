@@ -22,19 +22,20 @@ from fusioninfer_pulumi.operations.monitors import (
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
-#: The page that explains every alert.
+#: The page with a section for each alert.
 RUNBOOK = "https://github.com/fusioninfer/fusioninfer-pulumi/blob/main/docs/alerts.md"
 
-#: Waiting requests of an engine above which endpoint pickers take it for saturated: the default of
-#: their saturation detector (inference extension v1.5.0, `DefaultQueueDepthThreshold`).
+#: Waiting requests above which endpoint pickers consider an engine saturated: the default of their
+#: saturation detector (inference extension v1.5.0, `DefaultQueueDepthThreshold`).
 SATURATED_QUEUE = 5
-#: Restarts of one replica in an hour: one may be a drain or a node that was lost.
+#: Restarts of one replica in an hour. A single one may be a drain or a lost node.
 RESTARTS = 2
-#: Prefix hits count as fallen below this share of what they were over a day, if that was at least
-#: the second share: less is noise.
-_FALLEN, _WORTH = 0.5, 0.1
-#: The role of an alert's series, in Prometheus's templates.
-_OF_ROLE = {"role": f"{{{{ $labels.{ROLE} }}}}"}
+#: Alert if the prefix cache hit rate is below this fraction of the last day's rate.
+_HIT_RATE_DROP = 0.5
+#: Lower hit rates over the last day are too noisy to compare with.
+_MIN_HIT_RATE = 0.1
+#: Label with the role of an alert's series, as a Prometheus template.
+_ROLE_LABEL = {"role": f"{{{{ $labels.{ROLE} }}}}"}
 _ROLE_NAME = f"role {{{{ $labels.{ROLE} }}}}"
 
 
@@ -43,10 +44,10 @@ class Alert:
     """One alert.
 
     Attributes:
-        name: Also the heading of its section in `docs/alerts.md`.
-        expression: PromQL; the alert is pending for each series that it returns.
-        hold: How long that has to last until the alert fires.
-        labels: Labels that its series do not have.
+        name: Name, and heading of its section in `docs/alerts.md`.
+        expression: PromQL; each series that it returns is a pending alert.
+        hold: How long an alert is pending before it fires.
+        labels: Labels in addition to those of the series.
         summary: What is wrong.
         action: What to do first.
     """
@@ -61,85 +62,86 @@ class Alert:
 
 
 def alerts(meta: ServiceMeta, monitoring: MonitoringPlan) -> Iterator[Alert]:
-    """Yield the alerts of a service; without monitors of engines, those of the picker alone."""
+    """Yield the alerts about the roles, engines and endpoint picker that are monitored."""
     for role in monitoring.engines:
-        yield from _of_role(meta, role, needs_gang=monitoring.shape.needs_gang)
+        yield from _role_alerts(meta, role, needs_gang=monitoring.shape.needs_gang)
     if monitoring.engines:
-        yield from _of_engines(service_selector(meta))
+        yield from _engine_alerts(service_selector(meta))
     if monitoring.picker:
         yield Alert(
             "FusionInferPickerDown",
             f"absent(up{{{picker_selector(meta)}}} == 1)",
             "5m",
             "critical",
-            "No endpoint picker answers: the gateway cannot choose replicas.",
+            "No endpoint picker is up, so the gateway cannot choose replicas.",
             f"Look at the Deployment {object_names.endpoint_picker(meta.service)}, its events and "
             "logs.",
         )
 
 
-def least_replicas(role: RolePlan) -> int:
-    """Return the least number of replicas of a role: an autoscaler may remove the others."""
+def min_replicas(role: RolePlan) -> int:
+    """Return the number of a role's replicas, or the fewest that its autoscaler may leave."""
     scaling = role.args.autoscaling
     if scaling is None:
         return len(role.replicas)
     idle = None if scaling.keda is None else scaling.keda.idle_replica_count
-    least = scaling.min_replicas if idle is None else min(idle, scaling.min_replicas)
-    return least * len(role.lws)
+    per_lws = scaling.min_replicas if idle is None else min(idle, scaling.min_replicas)
+    return per_lws * len(role.lws)
 
 
-def _of_role(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -> Iterator[Alert]:
-    selector, least = role_selector(meta, role), least_replicas(role)
-    serving, targets = replicas_up(selector), f"up{{{selector}}}"
+def _role_alerts(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -> Iterator[Alert]:
+    selector, minimum = role_selector(meta, role), min_replicas(role)
+    replicas, targets = replicas_up(selector), f"up{{{selector}}}"
     mixed = f"count(count by ({REVISION}) ({targets})) > 1"
     timeout, partition = role.rollout.timeout, role.rollout.partition
-    named = {"role": role.name}
-    if least:
+    role_label = {"role": role.name}
+    if minimum:
         yield Alert(
             "FusionInferNoReplica",
-            f"{serving} == 0",
+            f"{replicas} == 0",
             "5m",
             "critical",
-            f"No replica of role {role.name} serves.",
+            f"Role {role.name} has no ready replica.",
             "Look at its pods, their events and the logs of their engines.",
-            named,
+            role_label,
         )
         yield Alert(
             "FusionInferReplicasMissing",
-            # An update that moves on takes replicas down in turn.
-            f"{serving} < {least}" + ("" if partition else f" unless on() {mixed}"),
-            _whole(timeout),
+            # A running update restarts replicas one after the other. With a partition, pods of two
+            # revisions are the normal state.
+            f"{replicas} < {minimum}" + ("" if partition else f" unless on() {mixed}"),
+            _whole_seconds(timeout),
             "warning",
-            f"Fewer than {least} replicas of role {role.name} serve, for longer than a start "
+            f"Role {role.name} has had fewer than {minimum} ready replicas for longer than a start "
             f"may take ({timeout}).",
-            "Look for pending pods: a gang that does not fit starts no pod, which its PodGroup "
-            "says."
+            "Look for pending pods. If a gang does not fit, none of its pods starts; see the "
+            "status of its PodGroup."
             if needs_gang
             else "Look for pending pods and for engines that do not start.",
-            named,
+            role_label,
         )
     if not partition:
-        started = f"count({targets} unless {targets} offset {_whole(timeout)})"
+        started = f"count({targets} unless {targets} offset {_whole_seconds(timeout)})"
         yield Alert(
             "FusionInferUpdateStalls",
             f"{mixed} unless on() {started}",
             "5m",
             "warning",
-            f"Role {role.name} runs pods of two revisions, and no pod is new since {timeout}.",
-            "Run `pulumi up` again, which says what it waits for.",
-            named,
+            f"Role {role.name} runs pods of two revisions, and no pod has started for {timeout}.",
+            "Run `pulumi up` again: it prints what it waits for.",
+            role_label,
         )
 
 
-def _of_engines(selector: str) -> Iterator[Alert]:
+def _engine_alerts(selector: str) -> Iterator[Alert]:
     yield Alert(
         "FusionInferQueueGrows",
         f"avg by ({ROLE}) (vllm:num_requests_waiting{{{selector}}}) > {SATURATED_QUEUE}",
         "10m",
         "warning",
-        f"More than {SATURATED_QUEUE} requests wait for each engine of {_ROLE_NAME}.",
-        "Add replicas, or limit what clients send.",
-        _OF_ROLE,
+        f"More than {SATURATED_QUEUE} requests per engine of {_ROLE_NAME} are waiting.",
+        "Add replicas, or limit the requests of clients.",
+        _ROLE_LABEL,
     )
     yield Alert(
         "FusionInferKvCacheFull",
@@ -148,7 +150,7 @@ def _of_engines(selector: str) -> Iterator[Alert]:
         "warning",
         f"The KV cache of {_ROLE_NAME} is full: engines preempt requests and compute them again.",
         "Add replicas, lower --max-num-seqs, or give engines more memory.",
-        _OF_ROLE,
+        _ROLE_LABEL,
     )
     hits = f"vllm:prefix_cache_hits_total{{{selector}}}"
     queries = f"vllm:prefix_cache_queries_total{{{selector}}}"
@@ -156,17 +158,18 @@ def _of_engines(selector: str) -> Iterator[Alert]:
     before = _ratio(hits, queries, "[1d] offset 30m")
     yield Alert(
         "FusionInferPrefixHitsFall",
-        f"{recent} < {_FALLEN} * ({before} >= {_WORTH})",
+        f"{recent} < {_HIT_RATE_DROP} * ({before} >= {_MIN_HIT_RATE})",
         "30m",
         "info",
-        f"Half as many prompt tokens of {_ROLE_NAME} are in its KV cache as over the last day.",
-        "Compare what clients send, and whether the picker still sends equal prefixes to one "
-        "replica.",
-        _OF_ROLE,
+        f"The prefix cache hit rate of {_ROLE_NAME} is less than half of the last day's.",
+        "Check whether clients send other prompts, and whether the endpoint picker still sends "
+        "equal prefixes to one replica.",
+        _ROLE_LABEL,
     )
     replica = f"{ROLE}, pod, {REVISION}"
-    # A pod that is made again has another address. A container that restarts keeps it; engines with
-    # several API servers, those of data parallel ranks, do not say when they were started.
+    # A recreated pod has another address. A restarted container keeps the address, and its metrics
+    # show the restart: by the start time, or by a reset counter if the engine has several API
+    # servers (data parallel ranks), which do not export a start time.
     addresses = f"max by ({replica}) (count by ({replica}, endpoint) (count_over_time("
     addresses += f"up{{{selector}}}[1h])))"
     started = f"max by ({replica}) (changes(process_start_time_seconds{{{selector}}}[1h]))"
@@ -178,7 +181,7 @@ def _of_engines(selector: str) -> Iterator[Alert]:
         "warning",
         "The engine of {{ $labels.pod }} restarted {{ $value }} times within an hour.",
         "Read the log of its previous container: `kubectl logs --previous`.",
-        _OF_ROLE,
+        _ROLE_LABEL,
     )
 
 
@@ -186,8 +189,7 @@ def _ratio(hits: str, queries: str, window: str) -> str:
     return " / ".join(f"sum by ({ROLE}) (rate({counter}{window}))" for counter in (hits, queries))
 
 
-def _whole(duration: str) -> str:
-    """Return a duration in Prometheus's form, in whole seconds."""
+def _whole_seconds(duration: str) -> str:
     return f"{int(seconds(duration) or 0)}s"
 
 

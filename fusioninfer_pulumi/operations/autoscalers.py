@@ -1,22 +1,23 @@
-"""Autoscalers of roles, with the metrics and values of `autoscaling.target`.
+"""Autoscalers of roles, with the metrics and target values of `autoscaling.target`.
 
-Every metric is a sum over the service, divided by the replicas: it measures demand, and pods that
-still load their model do not change it. Prefill and decode roles use the same metrics, with values
-in the ratio of their replicas, so that they keep this ratio.
+Every metric is summed over the service and divided by the replicas. So it measures demand, and pods
+that still load their model do not change it. Prefill and decode roles use the same metrics, with
+target values in proportion to their replicas, so that the ratio of the roles stays.
 
-Values:
-    Requests in flight: 100 for each replica, the default capacity of an engine in the endpoint
-        pickers' concurrency detector (v1.5.0 `saturationdetector/concurrency`).
+Target values per replica:
+    Requests in flight: 100, an engine's default capacity in the endpoint pickers' concurrency
+        detector (v1.5.0 `saturationdetector/concurrency`).
     Waiting requests: 5, and KV cache usage: 0.8. Above either value the pickers' utilization
         detector considers an engine saturated (v1.2.1 to llm-d v0.10.0, `QueueDepthThreshold`,
         `KVCacheUtilThreshold`). Google's guide to autoscaling LLMs starts with a queue of 3 to 5,
         and recommends the queue for throughput, the batch size for latency.
+    Latency goals: replicas x measured latency / goal, which is a number of replicas.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fusioninfer_pulumi.api.autoscaling import (
@@ -29,11 +30,12 @@ from fusioninfer_pulumi.api.autoscaling import (
     uses_picker_metrics,
 )
 from fusioninfer_pulumi.api.role import ComponentType
+from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.operations.monitors import series_label
 from fusioninfer_pulumi.pods.pod_metadata import role_labels
-from fusioninfer_pulumi.routing.epp import EppPlan, load_metrics
+from fusioninfer_pulumi.routing.epp import EppPlan, find_load_metrics
 from fusioninfer_pulumi.topology.leader_worker_set import API_VERSION, KIND
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -43,8 +45,8 @@ class AutoscalerPlan:
     """The autoscaler of one LeaderWorkerSet.
 
     Attributes:
-        name: Name of the LeaderWorkerSet, and of the object.
-        target_metrics: The metrics of the role's `target`, none without one.
+        name: Name of the LeaderWorkerSet and of the autoscaler.
+        target_metrics: Metrics for the role's `target`; empty if it is not set.
     """
 
     role: RolePlan
@@ -78,9 +80,10 @@ def autoscalers(
 
 def autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
     """Build a HorizontalPodAutoscaler or a ScaledObject."""
-    named = metadata(meta, planned.name, role_labels(meta, planned.role.args))
-    target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
     args = planned.args
+    annotated = replace(meta, annotations={**meta.annotations, **args.annotations})
+    named = metadata(annotated, planned.name, role_labels(meta, planned.role.args))
+    target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}
     if args.engine is AutoscalingEngine.KEDA:
         advanced = {"advanced": {"horizontalPodAutoscalerConfig": behavior}} if behavior else {}
@@ -93,8 +96,8 @@ def autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
             **fields,
             **advanced,
             "triggers": [
-                # A query of ours without a result is an error, which leaves the replicas alone,
-                # and not zero.
+                # A generated query without a result is an error, which leaves the replicas
+                # unchanged; KEDA would otherwise count it as zero.
                 *(_trigger(args, m, ignoreNullValues="false") for m in planned.target_metrics),
                 *(_trigger(args, metric) for metric in args.metrics),
                 *triggers,
@@ -152,17 +155,16 @@ def target_metrics(
     roles: Sequence[RolePlan],
     epp: EppPlan | None,
 ) -> tuple[AutoscalingMetricArgs, ...]:
-    """Return what a role follows for its `target`; nothing without one, or where it is unknown.
+    """Return the metrics for a role's `target`: KEDA queries, or external metrics for an HPA.
 
-    They are queries of KEDA, or external metrics of a HorizontalPodAutoscaler.
-
-    `roles` are all roles that run pods.
+    Empty if there is no `target`, or no metrics for it. `roles` are all roles that run pods.
     """
-    args, load = role.args.autoscaling, load_metrics(roles)
+    args, load = role.args.autoscaling, find_load_metrics(roles)
     if args is None or args.target is None or load is None or not isinstance(namespace, str):
         return ()
     decoding = [other for other in roles if other.component_type in _DECODES]
-    # The number of the service for one replica of this role, if all roles keep their ratio.
+    # Decode replicas per replica of this role: scales the target value from decode replicas, for
+    # which it is defined, to this role.
     share = sum(other.group_replicas for other in decoding) / (role.group_replicas or 1)
     if args.engine is AutoscalingEngine.HPA:
         return tuple(
@@ -173,6 +175,7 @@ def target_metrics(
                 target=f"{value * share:.4g}",
             )
             for name, value in _values(args).items()
+            if name in EXTERNAL
         )
     engine = f'namespace="{namespace}",{series_label(labels.SERVICE)}="{service}"'
     component = series_label(labels.COMPONENT_TYPE)
@@ -183,19 +186,31 @@ def target_metrics(
         "waiting": _sum(load.waiting, engine),
         "kv-cache": _sum(load.kv_cache, f'{engine},{component}=~"{decodes}"'),
     }
+    replicas = f'count(count by (pod) ({load.running}{{{engine},{component}=~"{decodes}"}}))'
+    sources = {
+        "first-token": (load.ttft, engine),
+        "per-token": (load.itl, engine),
+    }
+    if epp is not None and epp.args.metrics is not MetricsMode.OFF and epp.family.flow_control:
+        # Requests of a negative priority may wait, and those without streaming have no first token.
+        streamed = f'{picker},streaming="true",priority!~"-.*"'
+        if epp.family.flow_control.ttft:
+            sources["first-token"] = (epp.family.flow_control.ttft, streamed)
+    for name, goal in args.latency_goals.items():
+        queries[name] = _needed_replicas(replicas, *sources[name], float(goal))
     if scales_to_zero(args):
-        # Without pods there are no such series, and a query without a result is an error.
+        # Without pods these series do not exist, and a query without a result is an error.
         queries = {name: f"({query}) or vector(0)" for name, query in queries.items()}
     if uses_picker_metrics(args):
         if epp is None or epp.family.flow_control is None:
             return ()
         flow = epp.family.flow_control
-        queued, running = (f"({_sum(name, picker)} or vector(0))" for name in flow)
-        # Nothing, and not zero, where the picker is not read: replicas stay as they are.
-        read = f"and on() (max(up{{{picker}}}) == 1)"
+        queued, running = (f"({_sum(name, picker)} or vector(0))" for name in flow[:2])
+        # If the picker is not scraped, the query has no result, so that replicas stay unchanged.
+        if_scraped = f"and on() (max(up{{{picker}}}) == 1)"
         waiting = f"({_sum(load.waiting, engine)} or vector(0))"
-        queries["waiting"] = f"({queued} + {waiting}) {read}"
-        queries["in-flight"] = f"({queued} + {running}) {read}"
+        queries["waiting"] = f"({queued} + {waiting}) {if_scraped}"
+        queries["in-flight"] = f"({queued} + {running}) {if_scraped}"
     return tuple(
         AutoscalingMetricArgs(name=name, query=queries[name], target=f"{value * share:.4g}")
         for name, value in _values(args).items()
@@ -203,21 +218,36 @@ def target_metrics(
 
 
 def _values(args: AutoscalingArgs) -> dict[str, float]:
-    """Return what is followed, and its value for each replica that decodes."""
+    """Return the target value per decode replica of each metric."""
     value = args.target_requests
     if args.target is AutoscalingTarget.LATENCY:
-        return {"in-flight": value or IN_FLIGHT}
-    # Without the second one replicas go when the queue is empty, and it grows again.
+        goals = dict.fromkeys(args.latency_goals, 1.0)
+        in_flight = {} if goals and not scales_to_zero(args) else {"in-flight": value or IN_FLIGHT}
+        return {**in_flight, **goals}
+    # The queue alone would remove replicas as soon as it is empty, and then grow again.
     values = {"waiting": value or WAITING, "kv-cache": KV_CACHE}
     return {**values, "in-flight": IN_FLIGHT} if scales_to_zero(args) else values
 
 
-#: What prometheus-adapter has to call them; `docs/prometheus-adapter.yaml` has its rules.
+#: Names of the external metrics, as in prometheus-adapter's rules (`docs/prometheus-adapter.yaml`).
 EXTERNAL = {
     "in-flight": "fusioninfer_requests_in_flight",
     "waiting": "fusioninfer_requests_waiting",
     "kv-cache": "fusioninfer_kv_cache_usage",
 }
+
+
+def _needed_replicas(replicas: str, metric: str, matchers: str, goal: float) -> str:
+    """Return the query of the replicas that meet a latency goal.
+
+    Latency grows faster than load, so that the goal is met by fewer steps than it says. It takes
+    away at most a fifth of the replicas, and adds at most as many as there are. Pods that still
+    load are not among them. Without requests it takes replicas away as well.
+    """
+    buckets = f"sum by (le) (rate({metric}_bucket{{{matchers}}}[2m]))"
+    latency = f"(histogram_quantile(0.9, {buckets}) > 0 or vector(0))"
+    wanted = f"{replicas} * clamp_max({latency} / {goal:g}, 2)"
+    return f"clamp_min({wanted}, scalar(floor({replicas} * 0.8)))"
 
 
 def _sum(metric: str, matchers: str) -> str:

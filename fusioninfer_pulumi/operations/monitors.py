@@ -1,4 +1,4 @@
-"""PodMonitors of engines, the ServiceMonitor of the endpoint picker, and their series in PromQL."""
+"""Monitors of engines and the endpoint picker, PromQL for their series, and dashboards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.routing.routing_plan import Routing, router_meta
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
-# Path of Prometheus' own ServiceAccount token in its pods.
+# Path of the ServiceAccount token in Prometheus' pods.
 _OWN_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  # a path
 
 
@@ -30,8 +30,8 @@ class MonitoringPlan:
     Attributes:
         engines: Roles whose engines are scraped.
         picker: Whether the endpoint picker is scraped.
-        gateway: Whether the gateway may have the metrics of Envoy Gateway, which the dashboard of
-            the gateway reads.
+        gateway: Whether the gateway may be Envoy Gateway, whose metrics the gateway dashboard
+            shows.
     """
 
     args: MonitoringArgs
@@ -41,7 +41,7 @@ class MonitoringPlan:
     gateway: bool = False
 
     @property
-    def more_labels(self) -> list[str]:
+    def extra_pod_labels(self) -> list[str]:
         """Pod labels that only alerts and dashboards need."""
         args = self.args
         return [labels.REVISION] if args.alerts is not None or args.dashboards is not None else []
@@ -80,7 +80,7 @@ def find_declared_port(role: RolePlan, port: int) -> Mapping[str, Any] | None:
 def monitors(
     meta: ServiceMeta, routing: Routing | None, monitoring: MonitoringPlan
 ) -> Iterator[Manifest]:
-    """Yield a PodMonitor for each engine, and the endpoint picker's ServiceMonitor."""
+    """Yield a PodMonitor for each role's engines, and the endpoint picker's ServiceMonitor."""
     for role in monitoring.engines:
         yield _pod_monitor(meta, role, monitoring)
     if not monitoring.picker or routing is None or routing.picker is None:
@@ -93,13 +93,16 @@ def monitors(
         credentials = {"name": token.name, "key": token.key}
         endpoint["authorization"] = {"type": "Bearer", "credentials": credentials}
     selector = {labels.SERVICE: meta.service, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
-    spec = {"selector": {"matchLabels": selector}, "endpoints": [_scraped(monitoring, endpoint)]}
+    spec = {
+        "selector": {"matchLabels": selector},
+        "endpoints": [_set_interval(monitoring, endpoint)],
+    }
     built = metadata(meta, object_names.epp_monitor(meta.service))
     yield monitoring_object("ServiceMonitor", built, monitoring.args, spec)
 
 
 def _pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: MonitoringPlan) -> Manifest:
-    pods, own_labels = role.pods, role_labels(meta, role.args)
+    pods, labels_of_role = role.pods, role_labels(meta, role.args)
     name = (find_declared_port(role, pods.port) or {}).get("name")
     ranks = (rank for rank in pods.ports[1:] if find_declared_port(role, rank))
     ports: list[Manifest] = [
@@ -112,20 +115,20 @@ def _pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: MonitoringPlan) 
     tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if https else {}
     common = {"path": monitoring.args.path, **tls}
     spec = {
-        "selector": {"matchLabels": {**own_labels, labels.LWS_WORKER_INDEX: "0"}},
+        "selector": {"matchLabels": {**labels_of_role, labels.LWS_WORKER_INDEX: "0"}},
         "podTargetLabels": [
             *(labels.SERVICE, labels.COMPONENT_TYPE, labels.ROLE_NAME),
             monitoring.shape.layout.replica_label,
             *([] if monitoring.shape.groups is None else [labels.GROUP_INDEX]),
-            *monitoring.more_labels,
+            *monitoring.extra_pod_labels,
         ],
-        "podMetricsEndpoints": [_scraped(monitoring, {**port, **common}) for port in ports],
+        "podMetricsEndpoints": [_set_interval(monitoring, {**port, **common}) for port in ports],
     }
-    built = metadata(meta, object_names.engine_monitor(meta.service, role.name), own_labels)
+    built = metadata(meta, object_names.engine_monitor(meta.service, role.name), labels_of_role)
     return monitoring_object("PodMonitor", built, monitoring.args, spec)
 
 
-def _scraped(monitoring: MonitoringPlan, endpoint: Manifest) -> Manifest:
+def _set_interval(monitoring: MonitoringPlan, endpoint: Manifest) -> Manifest:
     args = monitoring.args
     times = {"interval": args.interval, "scrapeTimeout": args.scrape_timeout}
     return endpoint | {key: value for key, value in times.items() if value is not None}
@@ -134,14 +137,14 @@ def _scraped(monitoring: MonitoringPlan, endpoint: Manifest) -> Manifest:
 def monitoring_object(
     kind: str, built: Manifest, args: MonitoringArgs, spec: Mapping[str, Any]
 ) -> Manifest:
-    """Return an object of the Prometheus operator, with the labels by which it finds it."""
+    """Return an object of the Prometheus operator, with the user's labels for its selectors."""
     named = {**built, "labels": {**args.labels, **built["labels"]}}
     return build_object("monitoring.coreos.com/v1", kind, named, spec=spec)
 
 
 def series_label(label: str) -> str:
-    """Return the name that Prometheus makes of a pod's label."""
-    return "".join(letter if letter.isalnum() else "_" for letter in label)
+    """Return the name of a pod's label in Prometheus' series."""
+    return "".join(character if character.isalnum() else "_" for character in label)
 
 
 #: Series label with the role.
@@ -166,20 +169,20 @@ def picker_selector(meta: ServiceMeta) -> str:
 
 
 def replicas_up(selector: str) -> str:
-    """Return the number of replicas whose leader answers on every port; 0 without any series."""
+    """Return PromQL for the number of replicas whose leader is up on every port; 0 if none is."""
     return f"(count(min by (pod) (up{{{selector}}}) == 1) or vector(0))"
 
 
-#: The label by which the sidecar of Grafana's Helm chart finds ConfigMaps with dashboards.
+#: Label by which the sidecar of Grafana's Helm chart selects ConfigMaps with dashboards.
 GRAFANA_LABELS = {"grafana_dashboard": "1"}
-#: Placeholder in the panels for the GPUs of all ready replicas.
+#: Placeholder in the panels for PromQL that counts the GPUs of all ready replicas.
 _GPUS = "$gpus"
-#: Grafana's longest uid.
+#: Maximum length of a uid in Grafana.
 _UID = 40
 
 
 def boards(monitoring: MonitoringPlan) -> list[str]:
-    """Return the names of the dashboards of a service, none without any monitor."""
+    """Return the names of the dashboards of a service; empty if nothing is monitored."""
     chosen = ["service", "replicas"] if monitoring.engines else []
     if monitoring.picker:
         chosen.append("picker")
@@ -187,13 +190,13 @@ def boards(monitoring: MonitoringPlan) -> list[str]:
 
 
 def render_dashboards(meta: ServiceMeta, monitoring: MonitoringPlan) -> dict[str, str]:
-    """Return the dashboards of a service, JSON by the name of the file.
+    """Return the dashboards of a service as JSON by file name.
 
-    Grafana's sidecar writes the files of all ConfigMaps into one folder: their names differ
-    between services.
+    File names contain the service, because Grafana's sidecar writes the files of all ConfigMaps
+    into one folder.
     """
     return {
-        f"{meta.namespace}.{meta.service}.{name}.json": _filled(meta, monitoring, name)
+        f"{meta.namespace}.{meta.service}.{name}.json": _fill_dashboard(meta, monitoring, name)
         for name in boards(monitoring)
     }
 
@@ -210,7 +213,7 @@ def dashboards_config_map(meta: ServiceMeta, monitoring: MonitoringPlan) -> dict
     return build_object("v1", "ConfigMap", built, data=render_dashboards(meta, monitoring))
 
 
-def _filled(meta: ServiceMeta, monitoring: MonitoringPlan, name: str) -> str:
+def _fill_dashboard(meta: ServiceMeta, monitoring: MonitoringPlan, name: str) -> str:
     text = (FOLDER / "dashboards" / f"{name}.json").read_text(encoding="utf-8")
     board = json.loads(text)
     values = {"namespace": meta.namespace, "service": meta.service}

@@ -1,4 +1,4 @@
-"""Plans and objects of disruption budgets, autoscalers, monitors, alerts and dashboards."""
+"""Plans disruption budgets, autoscalers, monitors, alerts and dashboards, and builds them."""
 
 from __future__ import annotations
 
@@ -42,30 +42,29 @@ class BudgetPlan:
 def disruption_budgets(
     roles: Sequence[RolePlan], common: DisruptionBudgetArgs | None
 ) -> tuple[BudgetPlan, ...]:
-    """Return a budget for each role that has replicas and asks for one.
+    """Return a budget for each role that has replicas and a `disruptionBudget`.
 
-    `common` is the service's own, for roles without one.
+    `common` is the service's `disruptionBudget`, for roles that do not set their own.
     """
-    chosen = [(role, role.args.disruption_budget or common) for role in roles if role.replicas]
+    role_args = [(role, role.args.disruption_budget or common) for role in roles if role.replicas]
     return tuple(
-        BudgetPlan(role, _evictable(args, role), args.unhealthy_pods)
-        for role, args in chosen
+        BudgetPlan(role, _max_unavailable(args, role), args.unhealthy_pods)
+        for role, args in role_args
         if args is not None
     )
 
 
-def _evictable(args: DisruptionBudgetArgs, role: RolePlan) -> int:
-    """Return how many replicas of a role may be unavailable."""
+def _max_unavailable(args: DisruptionBudgetArgs, role: RolePlan) -> int:
     count = len(role.replicas)
     if role.scaled_externally:
-        most = 1 if args.max_unavailable is None else args.max_unavailable
-        return most if args.min_available is None and isinstance(most, int) else 0
+        maximum = 1 if args.max_unavailable is None else args.max_unavailable
+        return maximum if args.min_available is None and isinstance(maximum, int) else 0
     if args.min_available is not None:
         return max(count - resolve_share(args.min_available, count, math.ceil), 0)
     if args.max_unavailable is None:
         return min(1, count)
     share = resolve_share(args.max_unavailable, count, math.floor)
-    # At least 1, as with `rollout.maxUnavailable`, except for an explicit 0%.
+    # A percentage allows at least 1, as in `rollout.maxUnavailable`, unless it is 0%.
     percent = isinstance(args.max_unavailable, str) and args.max_unavailable != "0%"
     return min(max(share, 1) if percent else share, count)
 
@@ -73,16 +72,16 @@ def _evictable(args: DisruptionBudgetArgs, role: RolePlan) -> int:
 def disruption_budget(meta: ServiceMeta, budget: BudgetPlan) -> dict[str, Any]:
     """Build the PodDisruptionBudget of a role."""
     role = budget.role
-    # An autoscaler changes the number of pods, so a minimum would not follow it.
-    kept = (
+    # An autoscaler changes the number of pods, but not minAvailable.
+    limit = (
         {"maxUnavailable": budget.replicas}
         if role.scaled_externally
         else {"minAvailable": role.total_pods - budget.replicas}
     )
     name = object_names.disruption_budget(meta.service, role.name)
     spec = {
-        **kept,
-        # All pods: the eviction of any pod leaves its replica unavailable.
+        **limit,
+        # All pods, because evicting any pod makes its replica unavailable.
         "selector": {"matchLabels": role_labels(meta, role.args)},
         "unhealthyPodEvictionPolicy": budget.unhealthy_pods.value,
     }
@@ -106,7 +105,7 @@ def plan_operations(
     roles: Sequence[RolePlan],
     routing: Routing | None,
 ) -> OperationsPlan:
-    """Return the plan of disruption budgets, monitors and autoscalers."""
+    """Plan the disruption budgets, monitors and autoscalers of a service."""
     epp = routing.picker.epp if routing is not None and routing.picker is not None else None
     return OperationsPlan(
         budgets=disruption_budgets(roles, args.disruption_budget),

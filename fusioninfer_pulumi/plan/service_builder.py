@@ -1,4 +1,4 @@
-"""Builds a service: turns its spec into the plan from which its Kubernetes objects are rendered."""
+"""Builds the plan of a service from its spec."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.operations.operations import plan_operations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.pods.build_pods import build_pods, contexts
+from fusioninfer_pulumi.pods.build_pods import build_contexts, build_pods
 from fusioninfer_pulumi.pods.model_cache import plan_model_cache
 from fusioninfer_pulumi.pods.pod import Context, RolePods
 from fusioninfer_pulumi.pods.pod_metadata import add_pod_metadata
@@ -23,13 +23,13 @@ from fusioninfer_pulumi.topology.role_plan import plan_role
 
 @dataclass(frozen=True)
 class BuiltService:
-    """A built service, as the checks need it.
+    """The input of the checks.
 
     Attributes:
         args: The spec.
         plan: The plan, without findings.
-        pods: The pods of each role that runs any, with what they were built from.
-        findings: Problems found and decisions made while building.
+        pods: Context and pods of each role that runs pods.
+        findings: Problems and choices while building.
     """
 
     args: InferenceServiceArgs
@@ -51,7 +51,7 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
     shape = service_shape(args)
     defaults = args.image_registry, args.edition
     intent = choose_epp_intent(args.roles, shape, *defaults) if shape.router else None
-    built, findings = build_pods(contexts(meta, args, shape, intent))
+    built, findings = build_pods(build_contexts(meta, args, shape, intent))
     roles = tuple(plan_role(ctx, pods, args.rollout) for ctx, pods in built)
     gangs = plan_gangs(service, roles, args.scheduling_strategy, shape)
     routing: Routing | None = None

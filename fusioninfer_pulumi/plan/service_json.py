@@ -7,15 +7,15 @@ from typing import Any
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_output
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.gang import GangPlan, pod_group
+from fusioninfer_pulumi.topology.gang import GangPlan, build_pod_group
 
 
 def service_json(plan: ServicePlan) -> dict[str, Any]:
-    """Return a plan in the keys of the command line's contract."""
+    """Return a plan as JSON; users' programs rely on the keys."""
     return {
         "service": plan.service,
         "namespace": plain(plan.namespace),
-        # Only if it is not the default, so that older readers see no change.
+        # The default is left out, so that the output of older versions stays the same.
         **(
             {"layout": plan.shape.layout.value}
             if plan.shape.layout is not Layout.PER_REPLICA
@@ -31,24 +31,24 @@ def service_json(plan: ServicePlan) -> dict[str, Any]:
                 "totalPods": role.total_pods,
                 "gpusPerPod": role.accelerators_per_pod,
                 "totalGpus": role.total_accelerators,
-                **_memory(plan, role.name),
+                **_convert_memory(plan, role.name),
             }
             for role in plan.roles
         ],
-        **_presets(plan),
+        **_convert_presets(plan),
         "totalPods": plan.total_pods,
         "totalGpus": plan.total_accelerators,
-        **_gangs(plan),
+        **_convert_gangs(plan),
         **({} if plan.shape.local_queue is None else {"localQueue": plain(plan.shape.local_queue)}),
     }
 
 
-def _memory(plan: ServicePlan, role: str) -> dict[str, Any]:
+def _convert_memory(plan: ServicePlan, role: str) -> dict[str, Any]:
     return {"memory": plan.memory[role].to_json()} if role in plan.memory else {}
 
 
-def _presets(plan: ServicePlan) -> dict[str, Any]:
-    """Engines and generated values; empty if the library generated nothing."""
+def _convert_presets(plan: ServicePlan) -> dict[str, Any]:
+    """Return engines and generated values; empty if no container is generated."""
     if not plan.engines:
         return {}
     return {
@@ -75,20 +75,20 @@ def _presets(plan: ServicePlan) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON takes; an Output's is not known here."""
+    """Return a value for JSON, and `<unknown>` for an Output."""
     return UNKNOWN if is_output(value) else value
 
 
-def _gangs(plan: ServicePlan) -> dict[str, Any]:
-    """The one gang as `gang`, those of serving groups as a list; `gang` is then null."""
+def _convert_gangs(plan: ServicePlan) -> dict[str, Any]:
+    """Return `gang`, or with serving groups `gangs`, a list, and null as `gang`."""
     if plan.shape.groups is None:
-        return {"gang": None if plan.gang is None else _gang(plan, plan.gang)}
-    listed = [{"group": gang.group, **_gang(plan, gang)} for gang in plan.gangs]
-    return {"gang": None, "gangs": listed}
+        return {"gang": None if plan.gang is None else _convert_gang(plan, plan.gang)}
+    gangs = [{"group": gang.group, **_convert_gang(plan, gang)} for gang in plan.gangs]
+    return {"gang": None, "gangs": gangs}
 
 
-def _gang(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
-    spec = pod_group(plan.meta, plan.shape, gang)["spec"]
+def _convert_gang(plan: ServicePlan, gang: GangPlan) -> dict[str, Any]:
+    spec = build_pod_group(plan.meta, plan.shape, gang)["spec"]
     return {
         "podGroup": gang.pod_group,
         "minMember": gang.min_member,

@@ -1,4 +1,4 @@
-"""All objects of a service in apply order."""
+"""Renders the Kubernetes objects of a service."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fusioninfer_pulumi.routing.pool import serving_service
 from fusioninfer_pulumi.routing.routing_plan import routing_objects
 from fusioninfer_pulumi.schemas.kind_schema import Part, kind_schema
 from fusioninfer_pulumi.schemas.schema_check import normalize_part
-from fusioninfer_pulumi.topology.gang import pod_group
-from fusioninfer_pulumi.topology.leader_worker_set import leader_worker_sets
+from fusioninfer_pulumi.topology.gang import build_pod_group
+from fusioninfer_pulumi.topology.leader_worker_set import build_leader_worker_sets
 
 
 def render(plan: ServicePlan) -> tuple[Manifest, ...]:
-    """Return every object of a service in apply order.
+    """Return all objects of a service in apply order.
 
-    PodGroups precede their pods, and backends precede what routes to them.
+    PodGroups precede their pods, and pools and Services precede the routes to them.
 
     Raises:
         InvalidServiceError: The plan has errors.
@@ -30,10 +30,10 @@ def render(plan: ServicePlan) -> tuple[Manifest, ...]:
     problems = errors(plan.findings)
     if problems:
         raise InvalidServiceError(problems)
-    return (*workloads(plan), *map(_normal, _routing_and_operations(plan)))
+    return (*render_workloads(plan), *map(_drop_nulls, _render_routing_and_operations(plan)))
 
 
-def _routing_and_operations(plan: ServicePlan) -> Iterator[Manifest]:
+def _render_routing_and_operations(plan: ServicePlan) -> Iterator[Manifest]:
     if plan.has_serving_service:
         yield serving_service(plan.meta, plan.roles, plan.shape)
     if plan.routing is not None:
@@ -41,19 +41,19 @@ def _routing_and_operations(plan: ServicePlan) -> Iterator[Manifest]:
     yield from operations(plan.meta, plan.routing, plan.operations)
 
 
-def _normal(manifest: Manifest) -> Manifest:
-    """Return an object without the fields that users have set to null."""
+def _drop_nulls(manifest: Manifest) -> Manifest:
+    """Return an object without fields that users set to null."""
     part = Part(manifest["apiVersion"], manifest["kind"])
     return normalize_part(manifest, part) if kind_schema(*part[:2]) is not None else manifest
 
 
-def workloads(plan: ServicePlan) -> Iterator[Manifest]:
-    """Yield PodGroups, RBAC objects, DRA claims, the model's cache and LeaderWorkerSets."""
+def render_workloads(plan: ServicePlan) -> Iterator[Manifest]:
+    """Yield PodGroups, RBAC objects, DRA claims, the model cache and LeaderWorkerSets."""
     for gang in plan.gangs:
-        yield pod_group(plan.meta, plan.shape, gang)
+        yield build_pod_group(plan.meta, plan.shape, gang)
     running = [role for role in plan.roles if role.replicas]
     transfers = (role.pods.kv for role in running)
     yield from sidecar_access(plan.meta, [kv.sidecar for kv in transfers if kv and kv.sidecar])
     yield from resource_claim_templates(plan.meta, [role.args for role in running])
     yield from model_cache(plan.meta, plan.model)
-    yield from leader_worker_sets(plan.meta, plan.shape, plan.roles)
+    yield from build_leader_worker_sets(plan.meta, plan.shape, plan.roles)

@@ -1,10 +1,10 @@
-"""The plan of one service, and its capacity."""
+"""The plan of a service, and its capacity."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fusioninfer_pulumi.api.rollout import RolloutArgs, WaitArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
@@ -17,40 +17,39 @@ from fusioninfer_pulumi.topology.capacity_model import (
     Capacity,
     NodePool,
     RoleDemand,
-    group_capacity,
-    pools_for_gpus,
+    build_pools,
+    compute_group_capacity,
 )
-from fusioninfer_pulumi.topology.gang import GangPlan, gang_form, gang_minima, required_replicas
+from fusioninfer_pulumi.topology.gang import GangPlan, gang_minima, get_gang_form, required_replicas
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
 class RoleMemory(Protocol):
-    """The memory of one accelerator of a role, as `plan` and `diff` show it."""
+    """The memory estimate for an accelerator of a role, as `plan` and `diff` print it."""
 
     @property
     def columns(self) -> Sequence[str]:
-        """Heads of `row`."""
+        """Titles of the cells of `row`."""
 
     def row(self) -> Sequence[str]:
-        """Return a row of the table for people."""
+        """Return the cells of the role's row in the memory table."""
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the same for programs."""
+        """Return the estimate as JSON."""
 
     def change(self, new: Any) -> str | None:
-        """Describe what an update to another memory of the same role changes; None for nothing."""
+        """Describe the change to a new estimate of the same role, None if nothing changes."""
 
 
-@dataclass(frozen=True)
-class PresetValue:
-    """A value of a container that the library writes, and where it comes from.
+class PresetValue(NamedTuple):
+    """A value of a generated container, and where it comes from.
 
     Attributes:
         role: Name of the role.
         field: Field of the role, or of its container.
-        value: The value, as people read it.
+        value: The value as text.
         origin: `user`, `model table`, `engine release`, `capacity` or `library default`.
-        reason: Its rule or source.
+        reason: Why it has this value, or its source.
     """
 
     role: str
@@ -60,13 +59,12 @@ class PresetValue:
     reason: str
 
 
-@dataclass(frozen=True)
-class RoleEngine:
-    """The engine of a role whose container the library writes.
+class RoleEngine(NamedTuple):
+    """The engine in a generated container.
 
     Attributes:
         role: Name of the role.
-        title: The engine's name as its project writes it.
+        title: The engine's name in its project's spelling.
         release: Its release.
         default: Whether the library chose the release.
     """
@@ -79,23 +77,24 @@ class RoleEngine:
 
 @dataclass(frozen=True, kw_only=True)
 class ServicePlan:
-    """The plan of one service, from which its Kubernetes objects are built.
+    """The plan of a service, from which its Kubernetes objects are rendered.
 
     Attributes:
-        meta: Its name and namespace, and metadata of all its objects.
-        shape: What the service is, as its spec says.
+        meta: Name and namespace, and metadata of all objects.
+        shape: Decisions that affect all roles, such as layout, gang mode and scheduler.
         roles: Roles that run pods, in the order of the spec.
-        gangs: The gang of the service, or one for each serving group, which differ only in their
-            names. Empty if pods are scheduled one by one or none exist.
-        rollout: The `rollout` settings as the user wrote them.
+        gangs: The gang of the service, or one for each serving group; these differ only in their
+            names. Empty if pods are scheduled one by one, or if there are no pods.
+        rollout: The user's `rollout` settings.
         wait: What an update waits for.
-        routing: How requests reach the pods; None without a router role: they come to the Service.
+        routing: How requests reach the pods; None if there is no router role, so that clients use
+            the Service.
         findings: All findings, errors first.
         operations: Disruption budgets, autoscalers and monitors.
-        model: Objects and pod settings of `model`, None without one.
-        memory: Memory of one accelerator of each role of which enough is known, by its name.
-        presets: Values of containers that the library wrote, in the order of the roles.
-        engines: Engines of these containers.
+        model: Objects and pod settings of `model`, None if it is not set.
+        memory: Memory estimates by role, for roles of which enough is known.
+        presets: Values of generated containers, in the order of the roles.
+        engines: Engines of generated containers.
     """
 
     meta: ServiceMeta
@@ -128,7 +127,7 @@ class ServicePlan:
 
     @property
     def gang(self) -> GangPlan | None:
-        """The gang, of the first serving group if there are several; None without gangs."""
+        """The gang, or the first gang if there are serving groups; None if there is none."""
         return self.gangs[0] if self.gangs else None
 
     @property
@@ -143,12 +142,12 @@ class ServicePlan:
 
     @property
     def picker(self) -> PickerPlan | None:
-        """The endpoint picker and its pool; None without one, or if it cannot be planned."""
+        """The endpoint picker and its pool, None if there is none or it cannot be planned."""
         return self.routing.picker if self.routing is not None else None
 
     @property
     def has_serving_service(self) -> bool:
-        """Whether a Service selects the serving pods: without a picker, or named by the route."""
+        """Whether a Service selects the serving pods, for clients or for the route."""
         route = self.routing.route if self.routing is not None else None
         return not self.shape.picks_endpoints or (
             route is not None and route.leads_to(self.service)
@@ -156,7 +155,7 @@ class ServicePlan:
 
     @property
     def has_service_endpoint(self) -> bool:
-        """Whether clients reach the Service itself: no route leads to the pods."""
+        """Whether clients use the Service, because there is no route to the pods."""
         return self.roles != () and (
             self.routing is None
             or not (self.routing.args.picks_endpoints or self.routing.is_routed)
@@ -166,10 +165,10 @@ class ServicePlan:
 def compute_capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Capacity]:
     """Return the capacity for each number of free accelerators.
 
-    The nodes have the size of the largest pod.
+    Each node has as many accelerators as the largest pod needs.
     """
     largest = max((role.accelerators_per_pod for role in plan.roles), default=0)
-    return [compute_capacity(plan, pools_for_gpus(count, largest)) for count in gpus]
+    return [compute_capacity(plan, build_pools(count, largest)) for count in gpus]
 
 
 def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
@@ -179,8 +178,8 @@ def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
         RoleDemand(role.name, role.group_replicas, role.pod_sizes, minima[role.name])
         for role in plan.roles
     ]
-    form = gang_form(plan.gang, queued=plan.shape.local_queue is not None)
-    running = group_capacity(demands, form, pools, plan.shape.groups)
-    # The nodes' places in the network are unknown here.
-    bound_to_network = plan.gang is not None and plan.gang.topology is not None
-    return replace(running, exact=False) if bound_to_network else running
+    form = get_gang_form(plan.gang, queued=plan.shape.local_queue is not None)
+    capacity = compute_group_capacity(demands, form, pools, plan.shape.groups)
+    # A network topology constraint also depends on where the nodes are, which is unknown here.
+    has_topology = plan.gang is not None and plan.gang.topology is not None
+    return replace(capacity, exact=False) if has_topology else capacity

@@ -1,5 +1,4 @@
-"""Names of the core for companion packages: one module for each kind of plug-in.
+"""Names of the core for companion packages, in one module for each kind of plugin.
 
-`tests/test_plugins.py` holds that they import no other module. docs/importers.md says how to write
-an importer.
+Companion packages import no other module of the core, which `tests/test_plugins.py` checks.
 """

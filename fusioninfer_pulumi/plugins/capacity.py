@@ -1,4 +1,4 @@
-"""What the package `capacity` uses of the core. How to write another one: docs/capacity.md."""
+"""Names of the core for the package `capacity`. docs/capacity.md explains how to write another."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from fusioninfer_pulumi.findings import closest_name as closest_name
 from fusioninfer_pulumi.findings import error as error
 from fusioninfer_pulumi.findings import errors as errors
 from fusioninfer_pulumi.findings import info as info
-from fusioninfer_pulumi.findings import shown as shown
+from fusioninfer_pulumi.findings import show as show
 from fusioninfer_pulumi.findings import warning as warning
 from fusioninfer_pulumi.kube import labels as labels
 from fusioninfer_pulumi.kube import quantity as quantity
@@ -82,7 +82,7 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan as RolePlan
 
 def print_service(manifest: Mapping[str, Any], output: str) -> None:
     """Print a manifest as `yaml`, or as a Pulumi program (`python`)."""
-    # Imported here: a check of memory prints nothing.
+    # Imported here, because memory checks print nothing.
     from fusioninfer_pulumi.cli.printing import print_objects  # noqa: PLC0415  # see above
     from fusioninfer_pulumi.cli.python_program import python_program  # noqa: PLC0415  # see above
 
@@ -93,8 +93,7 @@ def print_service(manifest: Mapping[str, Any], output: str) -> None:
 
 
 def print_text(parts: Iterable[Any]) -> None:
-    """Print lines and tables, as rich has them, to standard output."""
-    # Imported here, as above.
+    """Print lines and tables of rich to standard output."""
     from fusioninfer_pulumi.cli.terminal import console  # noqa: PLC0415  # see above
 
     with console(sys.stdout) as screen:

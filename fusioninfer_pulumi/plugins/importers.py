@@ -1,4 +1,4 @@
-"""What importers use of the core. How to write one: docs/importers.md."""
+"""Names of the core for importers. docs/importers.md explains how to write one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fusioninfer_pulumi.findings import Rule as Rule
 from fusioninfer_pulumi.findings import Severity as Severity
 from fusioninfer_pulumi.findings import error as error
 from fusioninfer_pulumi.findings import info as info
-from fusioninfer_pulumi.findings import shown as shown
+from fusioninfer_pulumi.findings import show as show
 from fusioninfer_pulumi.findings import warning as warning
 from fusioninfer_pulumi.kube import durations as durations
 from fusioninfer_pulumi.kube import labels as labels

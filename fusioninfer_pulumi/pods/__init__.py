@@ -1,1 +1,1 @@
-"""Finished pod templates of a role."""
+"""Builds the pod templates of a role."""

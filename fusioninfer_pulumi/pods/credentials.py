@@ -1,4 +1,4 @@
-"""Credentials in plain text: which variables, arguments and texts hold one."""
+"""Finds and masks credentials in plain text: in variables, arguments and other texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = (
 )
 _VARIABLE = re.compile(_NAME, re.IGNORECASE)
 # Forms of credentials: Hugging Face, AWS, GitHub, NVIDIA, OpenAI, PEM.
-_LOOK = re.compile(
+_KNOWN_FORM = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{20,}|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,}|nvapi-[\w-]{20,}"
     r"|sk-[A-Za-z0-9_-]{20,})|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
@@ -40,16 +40,16 @@ _IN_TEXT = re.compile(
 
 
 def is_credential(name: str, value: Any) -> bool:
-    """Return whether a variable holds a credential; what refers to another variable does not."""
+    """Return whether a variable contains a credential; a reference to another variable is none."""
     return _is_literal(value) and (bool(_VARIABLE.fullmatch(name)) or _has_credential(value))
 
 
 def _has_credential(text: str) -> bool:
-    return any(pattern.search(text) for pattern in (_LOOK, _IN_URL, _HEADER))
+    return any(pattern.search(text) for pattern in (_KNOWN_FORM, _IN_URL, _HEADER))
 
 
 def find_credential_arguments(words: Sequence[Any]) -> list[tuple[int, str]]:
-    """Return the index of each argument that is a credential, or its flag, and what to call it."""
+    """Return the index of each credential, or of its flag, and a name for it in messages."""
     flags = list(_flags(words))
     arguments = [(index, flag) for index, flag, _, _ in flags]
     # A value after a flag is reported at the flag.
@@ -62,7 +62,7 @@ def find_credential_arguments(words: Sequence[Any]) -> list[tuple[int, str]]:
 
 
 def _flags(words: Sequence[Any]) -> Iterator[tuple[int, str, int, str]]:
-    """Yield index and name of each flag with a credential, and index and text of the value."""
+    """Yield the index and name of each flag with a credential, and the index and text of that."""
     for index, word in enumerate(words):
         match = _FLAG.fullmatch(word) if isinstance(word, str) else None
         if match is None:
@@ -80,7 +80,7 @@ def _is_literal(value: Any) -> bool:
 def mask_credentials(value: Any, mask: Callable[[str], str]) -> Any:
     """Return a copy of a manifest, or a part of it, with a mask in place of each credential."""
     if isinstance(value, str):
-        return _without_in_text(value, mask)
+        return _mask_text(value, mask)
     if isinstance(value, (list, tuple)):
         return [mask_credentials(item, mask) for item in value]
     if not isinstance(value, Mapping):
@@ -100,8 +100,8 @@ def mask_credentials(value: Any, mask: Callable[[str], str]) -> Any:
     return copy
 
 
-def _without_in_text(text: str, mask: Callable[[str], str]) -> str:
+def _mask_text(text: str, mask: Callable[[str], str]) -> str:
     text = _PEM.sub(lambda match: mask(match[0]), text)
     for pattern in (_IN_URL, _HEADER, _IN_TEXT):
         text = pattern.sub(lambda match: match["before"] + mask(match["value"]), text)
-    return _LOOK.sub(lambda match: mask(match[0]), text)
+    return _KNOWN_FORM.sub(lambda match: mask(match[0]), text)

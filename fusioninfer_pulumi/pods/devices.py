@@ -1,4 +1,4 @@
-"""Devices of pods: claims with their ResourceClaimTemplates, and RDMA for KV cache transfers."""
+"""Passes for the devices of pods: resource claims, and RDMA for KV cache transfer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fusioninfer_pulumi.rules.common import TAKEN_BY_TEMPLATE
 
 @dataclass(frozen=True)
 class ClaimTemplate:
-    """A ResourceClaimTemplate, with the spec of the claims that are made from it."""
+    """The name of a ResourceClaimTemplate, and the spec of its claims."""
 
     name: str
     spec: dict[str, Any]
@@ -30,45 +30,45 @@ class ClaimTemplate:
 def claim_template(service: str, role: str, claim: ResourceClaimArgs) -> ClaimTemplate:
     """Return the template of one claim.
 
-    Templates cannot change (the API server's validation), so the name ends in a hash of the spec:
-    other devices are another template, and pods that name it.
+    The API server rejects changes of a template, so its name ends in a hash of the spec. A new spec
+    creates a new template, and pods that reference it.
     """
-    spec = claim.spec if claim.spec is not None else _described(claim)
+    spec = claim.spec if claim.spec is not None else _build_claim_spec(claim)
     digest = content_digest(spec, 8)
     return ClaimTemplate(object_names.claim_template(service, role, claim.name, digest), spec)
 
 
 def claim_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the requests of a claim's spec; malformed ones are left to the API server."""
+    """Return the requests in a claim's spec, except malformed ones; the API server rejects them."""
     devices = spec.get("devices")
     requests = devices.get("requests") if isinstance(devices, Mapping) else None
-    listed = requests if isinstance(requests, list) else []
-    return [request for request in listed if isinstance(request, Mapping)]
+    entries = requests if isinstance(requests, list) else []
+    return [request for request in entries if isinstance(request, Mapping)]
 
 
-def device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Give the serving containers the role's resource claims."""
+def add_device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Add the role's resource claims to the serving containers."""
     claims = ctx.role.resource_claims or []
     if not claims:
         return pods, []
     findings: list[Finding] = []
-    used = [{"name": claim.name} for claim in claims]
-    referred = []
+    container_claims = [{"name": claim.name} for claim in claims]
+    pod_claims = []
     for claim in claims:
         reference = {"resourceClaimName": claim.claim_name}
         if claim.claim_name is None:
             generated = claim_template(ctx.meta.service, ctx.role.name, claim)
             reference = {"resourceClaimTemplateName": claim.template_name or generated.name}
-        referred.append({"name": claim.name, **reference})
+        pod_claims.append({"name": claim.name, **reference})
 
-    def using(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    def add_claims(container: Mapping[str, Any]) -> Mapping[str, Any]:
         resources = container.get("resources") or {}
-        granted = {**resources, "claims": [*(resources.get("claims") or ()), *used]}
-        return {**container, "resources": granted}
+        claims = [*(resources.get("claims") or ()), *container_claims]
+        return {**container, "resources": {**resources, "claims": claims}}
 
     for pod in pods.all:
         existing = {reference.get("name") for reference in pod.spec.get("resourceClaims") or ()}
-        taken = [
+        conflicts = [
             error(
                 TAKEN_BY_TEMPLATE,
                 (*pod.path, "spec", "resourceClaims"),
@@ -77,24 +77,24 @@ def device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
             for claim in claims
             if claim.name in existing
         ]
-        findings += taken
-        if not taken:
-            listed = [*(pod.spec.get("resourceClaims") or ()), *referred]
-            pods = pods.put(pod.with_container(using).with_spec(resourceClaims=listed))
+        findings += conflicts
+        if not conflicts:
+            all_claims = [*(pod.spec.get("resourceClaims") or ()), *pod_claims]
+            pods = pods.put(pod.with_container(add_claims).with_spec(resourceClaims=all_claims))
     return pods, findings
 
 
-def _described(claim: ResourceClaimArgs) -> dict[str, Any]:
-    wanted: dict[str, Any] = {
+def _build_claim_spec(claim: ResourceClaimArgs) -> dict[str, Any]:
+    request: dict[str, Any] = {
         "deviceClassName": claim.device_class_name,
         "allocationMode": "ExactCount",
         "count": claim.count or 1,
     }
     if claim.selectors:
-        wanted["selectors"] = [{"cel": {"expression": text}} for text in claim.selectors]
+        request["selectors"] = [{"cel": {"expression": text}} for text in claim.selectors]
     if claim.admin_access is not None:
-        wanted["adminAccess"] = claim.admin_access
-    return {"devices": {"requests": [{"name": "devices", "exactly": wanted}]}}
+        request["adminAccess"] = claim.admin_access
+    return {"devices": {"requests": [{"name": "devices", "exactly": request}]}}
 
 
 def resource_claim_templates(
@@ -102,8 +102,8 @@ def resource_claim_templates(
 ) -> Iterator[dict[str, Any]]:
     """Build the ResourceClaimTemplates of roles."""
     for role in roles:
-        made = [claim for claim in role.resource_claims or () if claim.made]
-        for template in (claim_template(meta.service, role.name, claim) for claim in made):
+        claims = [claim for claim in role.resource_claims or () if claim.made]
+        for template in (claim_template(meta.service, role.name, claim) for claim in claims):
             named = metadata(meta, template.name, role_labels(meta, role))
             kind, spec = "ResourceClaimTemplate", {"spec": template.spec}
             yield build_object("resource.k8s.io/v1", kind, named, spec=spec)
@@ -112,27 +112,27 @@ def resource_claim_templates(
 _IPC_LOCK = "IPC_LOCK"
 
 
-def rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Give the serving containers their devices, and the variables that name them."""
+def add_rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Add RDMA devices to the serving containers, and variables that select them."""
     args = ctx.role.kv_transfer.rdma if ctx.role.kv_transfer is not None else None
     if args is None:
         return pods, []
     findings: list[Finding] = []
     for pod in pods.all:
-        taken = list(pod.conflict_findings((), "", _variables(args), "kvTransfer.rdma"))
+        conflicts = list(pod.conflict_findings((), "", _rdma_env(args), "kvTransfer.rdma"))
         limits = (pod.container.get("resources") or {}).get("limits") or {}
         if args.resource is not None and args.resource in limits:
             at = (*pod.container_path, "resources", "limits", args.resource)
             message = "conflicts with kvTransfer.rdma, which requests it; remove one of them"
-            taken.append(error(TAKEN_BY_TEMPLATE, at, message))
-        findings += taken
-        if not taken:
+            conflicts.append(error(TAKEN_BY_TEMPLATE, at, message))
+        findings += conflicts
+        if not conflicts:
             pods = pods.put(pod.with_container(lambda container: _with_rdma(container, args)))
     return pods, findings
 
 
 def _with_rdma(container: Mapping[str, Any], args: RdmaArgs) -> dict[str, Any]:
-    built = add_env(container, _variables(args))
+    built = add_env(container, _rdma_env(args))
     if args.resource is not None:
         resources = container.get("resources") or {}
         limits = {**(resources.get("limits") or {}), args.resource: str(args.count)}
@@ -146,15 +146,15 @@ def _with_rdma(container: Mapping[str, Any], args: RdmaArgs) -> dict[str, Any]:
     return built
 
 
-def _variables(args: RdmaArgs) -> list[dict[str, str]]:
-    explicit: dict[str, str | None] = {
+def _rdma_env(args: RdmaArgs) -> list[dict[str, str]]:
+    values: dict[str, str | None] = {
         "UCX_TLS": args.transports,
         "UCX_NET_DEVICES": ",".join(args.devices) if args.devices else None,
-        # NCCL calls a device by its name alone; UCX wants the port behind it.
+        # NCCL needs only the device's name; UCX needs the port too.
         "NCCL_IB_HCA": ",".join(dict.fromkeys(device.partition(":")[0] for device in args.devices))
         if args.devices
         else None,
     }
     for name in ("UCX_IB_GID_INDEX", "NCCL_IB_GID_INDEX"):
-        explicit[name] = None if args.gid_index is None else str(args.gid_index)
-    return [{"name": name, "value": value} for name, value in explicit.items() if value is not None]
+        values[name] = None if args.gid_index is None else str(args.gid_index)
+    return [{"name": name, "value": value} for name, value in values.items() if value is not None]

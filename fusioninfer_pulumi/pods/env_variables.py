@@ -1,4 +1,4 @@
-"""Variables of containers: for tracing, and those that a container's controller would set."""
+"""Passes for environment variables: tracing, and the variables that Kthena sets."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fusioninfer_pulumi.kube.containers import add_env
 from fusioninfer_pulumi.pods.pod import Context, RolePods
 
 
-def environment(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Add variables to every container of the pods.
+def add_environment(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Add Kthena's variables to every container of the pods.
 
-    They precede the container's own variables, which may refer to them, and follow those of
-    LeaderWorkerSet, which its webhook puts first.
+    They come before the container's own variables, which may refer to them, and after
+    LeaderWorkerSet's, which its webhook puts first.
     """
     if ctx.role.environment is None:
         return pods, []
@@ -41,10 +41,10 @@ def _with_kthena_variables(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tracing_env(args: TracingArgs, name: str) -> tuple[Mapping[str, str], ...]:
-    """Return variables of a program that traces under a name (`service.name`).
+    """Return OpenTelemetry's variables for a program; `name` is its `service.name`.
 
-    They are OpenTelemetry's own. Pickers of all families read them the same way: they print spans
-    unless `OTEL_TRACES_EXPORTER` is `otlp`, and know one sampler (`tracing/telemetry.go`).
+    All endpoint pickers print spans unless `OTEL_TRACES_EXPORTER` is `otlp`, and support only this
+    sampler (`tracing/telemetry.go`).
     """
     plain = "true" if args.endpoint.startswith("http://") else "false"
     values = {
@@ -58,7 +58,7 @@ def tracing_env(args: TracingArgs, name: str) -> tuple[Mapping[str, str], ...]:
     return tuple({"name": key, "value": value} for key, value in values.items())
 
 
-def tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+def add_tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Set an engine's tracing flag and variables."""
     args = ctx.tracing
     if args is None or not args.engines:
@@ -83,6 +83,6 @@ def tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         )
         if problems and pod.is_leader:
             return pods, problems
-        # A worker may run nothing but ray.
+        # Problems of workers are ignored, because they may run only ray.
         pods = pods.put(traced.with_container(lambda container: add_env(container, variables)))
     return pods, []

@@ -1,4 +1,4 @@
-"""KV cache offloading: engine arguments, memory and volumes."""
+"""A pass for KV cache offloading: engine arguments, memory and volumes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import add_env, add_mounts, choose_free_name
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, unknown_engine_finding
 
-#: Resource that volumes on the node's disk take.
+#: Resource that volumes on the node's disk use.
 DISK = "ephemeral-storage"
 
 
-def offloading_of(role: RoleArgs) -> Offloading | None:
-    """Return the offloading tiers of a role; None without offloading, or if they are invalid."""
+def read_offloading(role: RoleArgs) -> Offloading | None:
+    """Return the offloading settings of a role, None if it has none or they are invalid."""
     args = role.kv_cache_offloading
     if args is None or any(check_model((), args)):
         return None
@@ -29,20 +29,20 @@ def offloading_of(role: RoleArgs) -> Offloading | None:
     return Offloading(
         cpu=int(quantity.parse(args.cpu)),
         eviction=args.eviction_policy.value if args.eviction_policy is not None else None,
-        # As KServe mounts them.
+        # The mount paths are KServe's.
         folders=tuple(f"/mnt/kv-cache-{index}" for index, _ in enumerate(args.secondary)),
-        # An existing claim keeps what another process wrote.
+        # Other processes may use an existing claim too.
         shared=any(claim is not None and claim.ref is not None for claim in claims),
     )
 
 
-def kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Give the pods volumes and memory for the offloaded KV cache, and the engine its arguments.
+def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Add volumes, memory and engine arguments for KV cache offloading.
 
-    Where offloading is a KV connector, `kv_transfer` names it in one argument with that of a
-    transfer.
+    If offloading is a KV connector, `add_kv_transfer` sets the argument, which it shares with the
+    transfer's connector.
     """
-    args, wanted = ctx.role.kv_cache_offloading, offloading_of(ctx.role)
+    args, wanted = ctx.role.kv_cache_offloading, read_offloading(ctx.role)
     if args is None or wanted is None:
         return pods, []
     at, command = ctx.at("kvCacheOffloading"), pods.command
@@ -70,18 +70,17 @@ def kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
         configured = configured.with_container(lambda container: add_env(container, variables))
         built = _with_tiers(configured, args, wanted.folders)
         if offload.in_shared_memory:
-            built = built.with_shared_memory(shared_memory_limit(ctx.role))
+            built = built.with_shared_memory(get_shared_memory_limit(ctx.role))
         pods = pods.put(built)
     return replace(pods, offload=offload), findings
 
 
-def shared_memory_limit(role: RoleArgs) -> str | None:
-    """Return the size of /dev/shm that a role asks for."""
+def get_shared_memory_limit(role: RoleArgs) -> str | None:
+    """Return the size of /dev/shm that a role sets, None if it sets none."""
     return role.kv_transfer.shared_memory if role.kv_transfer is not None else None
 
 
 def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -> Pod:
-    """Return the pod with the tiers behind the host memory."""
     volumes, mounts = [], []
     for index, (tier, folder) in enumerate(zip(args.secondary, folders, strict=True)):
         name = choose_free_name(f"kv-cache-secondary-{index}", pod.spec.get("volumes"))
@@ -94,17 +93,16 @@ def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -
         disk = sum_disk(args)
         resources = container.get("resources") or {}
         limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-        # Without a request Kubernetes asks for the limit, which has room for the tiers.
+        # If only a limit is set, it is also the request, and must cover the tiers.
         if disk and (DISK in requests or DISK not in limits):
-            asked = quantity.write(disk + quantity.parse(requests.get(DISK, 0)))
-            built["resources"] = {**resources, "requests": {**requests, DISK: asked}}
+            request = quantity.write(disk + quantity.parse(requests.get(DISK, 0)))
+            built["resources"] = {**resources, "requests": {**requests, DISK: request}}
         return built
 
     return pod.with_container(with_tiers).add_volumes(volumes)
 
 
 def _source(tier: SecondaryTierArgs) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the volume of a tier, and further fields of its mount."""
     disk, claim = tier.file_system.empty_dir, tier.file_system.pvc
     if disk is not None:
         return {"emptyDir": {"sizeLimit": disk.size}}, {}

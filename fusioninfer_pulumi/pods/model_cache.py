@@ -1,4 +1,4 @@
-"""The claim that keeps a service's model files (v1), and the Job that fills it (batch/v1)."""
+"""Plans and builds the claim for a service's model files, and the Job that downloads them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.kube import durations, labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.kube.pulumi_outputs import content_digest
-from fusioninfer_pulumi.pods.model_files import cache_claim, fetch_container, model_files
+from fusioninfer_pulumi.pods.model_files import cache_claim, fetch_container, plan_model_files
 from fusioninfer_pulumi.pods.pod import ModelFiles
 
 #: Characters of the digest in the warm-up's name.
 DIGEST_LENGTH = 8
 
-# Each source is fetched into a folder that gets its name only once it is complete. So no pod finds
-# half a model, and a second attempt starts over.
+# A folder gets its final name only once its download is complete. So no pod finds an incomplete
+# model, and a second attempt starts over.
 _SCRIPT = """\
 set -eu
 while [ $# -gt 0 ]; do
@@ -34,8 +34,8 @@ while [ $# -gt 0 ]; do
   shift 2
 done"""
 
-# The kubelet may have created the mounted folder, empty, for an earlier pod. So it is filled in
-# place, and a marker file next to it shows that it is complete.
+# The kubelet creates a folder that a pod mounts, so no download can be renamed to it. The folder is
+# filled in place, and a marker file next to it shows that it is complete.
 _SCRIPT_IN_PLACE = """\
 set -eu
 while [ $# -gt 0 ]; do
@@ -52,10 +52,10 @@ done"""
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """The claim and the warm-up Job of a model, each None where none is made.
+    """The claim and the warm-up Job of a model, None if they are not generated.
 
     Attributes:
-        warm_up: The spec of the Job.
+        warm_up: Spec of the Job.
     """
 
     claim: str | None = None
@@ -64,9 +64,9 @@ class ModelPlan:
 
 
 def plan_model_cache(service: str, args: InferenceServiceArgs) -> ModelPlan | None:
-    """Plan the claim and the Job of a service's model; None without one."""
+    """Plan the claim and the Job of a service's model; None if it has no known model."""
     model = args.model
-    files = model_files(service, model) if model is not None else None
+    files = plan_model_files(service, model) if model is not None else None
     if model is None or files is None:
         return None
     cache = model.cache
@@ -80,7 +80,7 @@ def plan_model_cache(service: str, args: InferenceServiceArgs) -> ModelPlan | No
 
 
 def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest]:
-    """Build the claim and the Job, those that a service needs."""
+    """Build the claim and the Job, if they are planned."""
     if model is None:
         return
     own_labels = {labels.SERVICE: meta.service}
@@ -115,9 +115,9 @@ def _job_spec(
         [{"name": volume, "mountPath": cache.mount_path}],
     )
     pod: Manifest = {
-        "restartPolicy": "Never",  # so that the log of a failed attempt stays
+        "restartPolicy": "Never",  # keeps the logs of failed attempts
         "automountServiceAccountToken": False,
-        # The volume's files belong to a group that the fetching user is in.
+        # Lets the download's user write to the volume.
         "securityContext": {"fsGroup": FETCHER_USER, "fsGroupChangePolicy": "OnRootMismatch"},
         "containers": [container],
         "volumes": [{"name": volume, "persistentVolumeClaim": {"claimName": claim}}],
@@ -132,7 +132,7 @@ def _job_spec(
     spec: Manifest = {
         "backoffLimit": job.backoff_limit,
         "activeDeadlineSeconds": math.ceil(durations.seconds(job.timeout) or 1),
-        # People select serving pods by the service's label, so this pod does not have it.
+        # This pod lacks the service's label, because users select serving pods by that.
         "template": {
             "metadata": {
                 "labels": {**args.pod_labels, labels.APP: "model-warm-up"},

@@ -1,4 +1,4 @@
-"""The model of a role: engine arguments, volumes, fetching containers."""
+"""A pass that adds the model to the pods: engine arguments, volumes and download containers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from fusioninfer_pulumi.api.model import (
     parse_model_uri,
 )
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines.command_editing import missing
+from fusioninfer_pulumi.engines.command_editing import find_missing
+from fusioninfer_pulumi.engines.engine_commands import ENGINES
 from fusioninfer_pulumi.engines.model_arguments import (
     ServedModel,
     build_model_arguments,
@@ -25,7 +26,12 @@ from fusioninfer_pulumi.engines.model_arguments import (
 )
 from fusioninfer_pulumi.findings import Finding, warning
 from fusioninfer_pulumi.kube import object_names
-from fusioninfer_pulumi.kube.containers import add_env, add_mounts, choose_free_name, restricted
+from fusioninfer_pulumi.kube.containers import (
+    add_env,
+    add_mounts,
+    choose_free_name,
+    restricted_security_context,
+)
 from fusioninfer_pulumi.kube.object_metadata import Manifest
 from fusioninfer_pulumi.kube.pulumi_outputs import replace_outputs
 from fusioninfer_pulumi.pods.pod import Context, ModelFiles, Pod, RolePods, explain_unknown_engine
@@ -33,13 +39,13 @@ from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
 
 _LORA_LIMITS = {"max_rank", "max_adapters", "max_cpu_adapters"}
 
-#: Variables of huggingface_hub: the folder of its downloads, and its token.
+#: Variables of huggingface_hub: the download folder and the token.
 HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"  # names of variables
 
 _VOLUME, _CACHE, _ADAPTERS = "model", "model-cache", "model-adapters"
 
 
-def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
+def plan_model_files(service: str, model: ModelArgs) -> ModelFiles | None:
     """Decide where the model and its adapters are stored; None for an unknown source."""
     source = parse_model_uri(model.uri)
     if source is None:
@@ -51,6 +57,11 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         files.volumes[_CACHE] = {"persistentVolumeClaim": claim}
         if not model.cache.mount_model:
             files.mounts.append(_cache_mount(model.cache, model.cache.mount_path))
+        if model.cache.compile_cache:
+            path = f"{model.cache.mount_path}-compiled"
+            files.mounts.append({"name": _CACHE, "mountPath": path, "subPath": "compiled"})
+            variables = filter(None, (e.compile_cache_variable for e in ENGINES.values()))
+            files.env += [{"name": variable, "value": path} for variable in variables]
     by_engine = source.scheme == "hf" and not warm and model.fetch is not Fetch.INIT_CONTAINER
     if by_engine:
         files.model, files.revision = source.place, source.revision
@@ -67,7 +78,7 @@ def model_files(service: str, model: ModelArgs) -> ModelFiles | None:
 
 
 def token_variable(model: ModelArgs) -> Manifest:
-    """Return the variable with the token for Hugging Face; `token_secret` must be set."""
+    """Return the variable with the Hugging Face token; `token_secret` must be set."""
     secret = model.token_secret
     assert secret is not None, "callers check it"
     reference = {"name": secret.name, "key": secret.key}
@@ -75,7 +86,7 @@ def token_variable(model: ModelArgs) -> Manifest:
 
 
 def cache_claim(service: str, cache: CacheArgs) -> Any:
-    """Return the name of a cache's claim: an existing one, which may be an Output, or our own."""
+    """Return the name of a cache's claim: an existing claim, which may be an Output, or ours."""
     if cache.claim_name is not None or cache.storage is None:
         return cache.claim_name or ""
     modes = ",".join(sorted(mode.value for mode in cache.storage.access_modes))
@@ -91,11 +102,11 @@ def _add_adapters(files: ModelFiles, model: ModelArgs, *, by_engine: bool) -> No
         if source is None:
             continue
         if by_engine and source.scheme == "hf" and source.revision is None:
-            # The engine downloads it with the model, but cannot choose a revision of it.
+            # The engine downloads it, but cannot choose a revision.
             places[source] = source.place
-        if source not in places:  # two names of one adapter share its files
+        if source not in places:  # names of the same adapter share its files
             path = f"{model.mount_path}-adapters/{_slug(adapter.name)}"
-            if path in files.adapters.values():  # names that differ only in other characters
+            if path in files.adapters.values():  # names with the same slug
                 path = f"{path}-{index}"
             volume = f"model-adapter-{index}"
             places[source] = _provide(files, model, source, path, volume, is_adapter=True)
@@ -111,28 +122,28 @@ def _provide(
     *,
     is_adapter: bool = False,
 ) -> str:
-    """Mount or download what the engine does not download itself; return its path.
+    """Mount or download a model or adapter that the engine does not download; return its path.
 
-    All downloaded adapters share a volume, with a folder for each.
+    All downloaded adapters share a volume, in which each has a folder.
     """
     if source.scheme in ("pvc", "oci"):
         _mount(files, volume, source, path)
         return path
     if model.cache is not None and model.cache.warm_up:
-        return _warmed(files, source, model.cache, path)
+        return _warm_up(files, source, model.cache, path)
     name = _ADAPTERS if is_adapter else _VOLUME
     files.volumes[name] = {"emptyDir": {}}
     folder = {"subPath": path.rpartition("/")[2]} if is_adapter else {}
     writable = {"name": name, "mountPath": path, **folder}
     files.mounts.append({**writable, "readOnly": True})
-    files.fetched.append((source.fetched, path, writable))
+    files.fetched.append((source.fetch_uri, path, writable))
     return path
 
 
 def _mount(files: ModelFiles, volume: str, source: ModelSource, path: str) -> None:
     mount: Manifest = {"name": volume, "mountPath": path, "readOnly": True}
     if source.scheme == "pvc":
-        # Other pods may write to the claim; nothing is written through this mount.
+        # The mount is read-only and the claim is not, because other pods may write to it.
         files.volumes[volume] = {"persistentVolumeClaim": {"claimName": source.place}}
         if source.path:
             mount["subPath"] = source.path
@@ -147,28 +158,27 @@ def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
     return {"name": _CACHE, "mountPath": path, **read_only}
 
 
-def _warmed(files: ModelFiles, source: ModelSource, cache: CacheArgs, mounted: str) -> str:
-    """Add a source to the warm-up Job; return its path in pods, `mounted` with `mountModel`."""
-    # Each source and revision has a folder: a new one is downloaded next to the one in use. A
-    # folder that is mounted alone is filled by another script (`pods/model_cache.py`), so it has
-    # another name.
-    form = " mounted" if cache.mount_model else ""
-    digest = hashlib.sha256(f"{source.fetched}{form}".encode()).hexdigest()[:8]
+def _warm_up(files: ModelFiles, source: ModelSource, cache: CacheArgs, mount_path: str) -> str:
+    """Add a source to the warm-up Job; return its path in pods, `mount_path` with `mountModel`."""
+    # A new revision is downloaded next to the one in use, so each has its own folder. With
+    # `mountModel` another script fills the folder (`pods/model_cache.py`), so the name differs.
+    suffix = " mounted" if cache.mount_model else ""
+    digest = hashlib.sha256(f"{source.fetch_uri}{suffix}".encode()).hexdigest()[:8]
     name = f"{_slug(source.place)}-{digest}"
     folder = f"{cache.mount_path}/{name}"
-    if (source.fetched, folder) not in files.warmed:
-        files.warmed.append((source.fetched, folder))
+    if (source.fetch_uri, folder) not in files.warmed:
+        files.warmed.append((source.fetch_uri, folder))
     if not cache.mount_model:
         return folder
-    files.mounts.append({**_cache_mount(cache, mounted), "subPath": name})
-    return mounted
+    files.mounts.append({**_cache_mount(cache, mount_path), "subPath": name})
+    return mount_path
 
 
 def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "x"
 
 
-#: Names of the containers that download files begin with it.
+#: Prefix of the names of containers that download files.
 FETCHER_PREFIX = "fetch-model-"
 _REQUESTS = {"requests": {"cpu": "100m", "memory": "512Mi"}}
 
@@ -180,10 +190,7 @@ def fetch_container(
     sources: Sequence[tuple[str, str]],
     mounts: list[Manifest],
 ) -> Manifest:
-    """Build a container that fetches each source into its folder, where it mounts a volume.
-
-    The model's credentials become variables that name Secrets.
-    """
+    """Build a container that downloads each source into its folder."""
     env = fetch_env(model, {source.partition("://")[0] for source, _ in sources})
     return {
         "name": name,
@@ -192,13 +199,15 @@ def fetch_container(
         "args": [word for pair in sources for word in pair],
         **({"env": env} if env else {}),
         "resources": dict(model.fetcher.resources or _REQUESTS),
-        "securityContext": dict(model.fetcher.security_context or restricted(FETCHER_USER)),
+        "securityContext": dict(
+            model.fetcher.security_context or restricted_security_context(FETCHER_USER)
+        ),
         "volumeMounts": mounts,
     }
 
 
 def fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
-    """Return the variables in which KServe's storage-initializer finds credentials."""
+    """Return the variables with credentials, in the form of KServe's storage-initializer."""
     env = [dict(variable) for variable in model.fetcher.env]
     if model.token_secret is not None and "hf" in schemes:
         env.append(token_variable(model))
@@ -215,14 +224,14 @@ def fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
     return env
 
 
-def model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Mount or download the model's files, and pass the model to the engine."""
     if ctx.model is None or ctx.files is None:
         return pods, []
-    wanted = _wanted(ctx.meta.service, ctx.model, ctx.files)
+    wanted = _plan_served_model(ctx.meta.service, ctx.model, ctx.files)
     findings: list[Finding] = []
     for pod in pods.all:
-        taken = list(
+        conflicts = list(
             pod.conflict_findings(
                 [mount["mountPath"] for mount in ctx.files.mounts],
                 "the mount of the model's files; remove it, or set model.mountPath "
@@ -231,11 +240,11 @@ def model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
                 "the service's model",
             )
         )
-        findings += taken
-        if taken:
+        findings += conflicts
+        if conflicts:
             continue
         built, multinode = pod, ctx.role.multinode
-        # Workers with their own template may run the engine, too; Ray's only join a cluster.
+        # Workers may run the engine too, except that Ray's only join a cluster.
         starts_engine = pod.command.engine is not None and (
             pod.has_command
             or (
@@ -244,18 +253,18 @@ def model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
             )
         )
         if pod.is_leader or starts_engine:
-            built, problems = _served(pod, wanted)
+            built, problems = _add_model_arguments(pod, wanted)
             findings += problems
-        pods = pods.put(_with_files(built, ctx.model, ctx.files))
+        pods = pods.put(_add_files(built, ctx.model, ctx.files))
     return pods, findings
 
 
-def _wanted(service: str, model: ModelArgs, files: ModelFiles) -> ServedModel:
+def _plan_served_model(service: str, model: ModelArgs, files: ModelFiles) -> ServedModel:
     limits: dict[str, int] = {}
     if model.lora is not None:
         limits = model.lora.model_dump(include=_LORA_LIMITS, by_alias=False, exclude_none=True)
     default = None
-    if files.model.startswith("/"):  # the engine would serve it under its path
+    if files.model.startswith("/"):  # the engine's default name would be the path
         hub = model.uri.startswith("hf://")
         default = model.uri[len("hf://") :].partition("@")[0].partition(":")[0] if hub else service
     return ServedModel(
@@ -268,8 +277,7 @@ def _wanted(service: str, model: ModelArgs, files: ModelFiles) -> ServedModel:
     )
 
 
-def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
-    """Add the arguments that name the model."""
+def _add_model_arguments(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
     command = pod.command
     if command.engine is None:
         place = f"the files in {wanted.model}" if wanted.model.startswith("/") else wanted.model
@@ -281,28 +289,28 @@ def _served(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
                 f"configure it to serve {place}",
             )
         ]
-    refused = check_model_arguments(command, command.engine, wanted)
-    check_size_arguments = [finding.at(*pod.command_path) for finding in refused]
-    if check_size_arguments:
-        return pod, check_size_arguments
+    conflicts = check_model_arguments(command, command.engine, wanted)
+    problems = [finding.at(*pod.command_path) for finding in conflicts]
+    if problems:
+        return pod, problems
     arguments, positional = build_model_arguments(command, command.engine, wanted)
-    if positional is None and not missing(command, arguments):
+    if positional is None and not find_missing(command, arguments):
         return pod, []
     return pod.with_arguments(arguments, "the model cannot be named in it", model=positional)
 
 
-def _with_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
+def _add_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
     spec = pod.spec
     volume = {name: choose_free_name(name, spec.get("volumes")) for name in files.volumes}
     mounts = [{**mount, "name": volume[mount["name"]]} for mount in files.mounts]
     added = [{"name": volume[name], **source} for name, source in files.volumes.items()]
     fields: dict[str, Any] = {}
     if files.fetched:
-        everybody = [*(spec.get("initContainers") or ()), *spec["containers"]]
+        containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
         fetchers = [
             fetch_container(
                 model,
-                choose_free_name(f"{FETCHER_PREFIX}{index}", everybody),
+                choose_free_name(f"{FETCHER_PREFIX}{index}", containers),
                 model.fetcher.command,
                 [(source, folder)],
                 [{**mount, "name": volume[mount["name"]]}],
@@ -315,7 +323,5 @@ def _with_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
         names = {secret.get("name") for secret in existing}
         more = [{"name": name} for name in model.image_pull_secrets if name not in names]
         fields["imagePullSecrets"] = [*existing, *more]
-    mounting = pod.with_container(
-        lambda container: add_mounts(add_env(container, files.env), mounts)
-    )
-    return mounting.with_spec(**fields).add_volumes(added)
+    built = pod.with_container(lambda container: add_mounts(add_env(container, files.env), mounts))
+    return built.with_spec(**fields).add_volumes(added)

@@ -1,4 +1,4 @@
-"""How the pods of a replica start together: sizes, workers' template, launchers' commands."""
+"""Passes for multi-node replicas: parallel sizes, the workers' template, launchers' commands."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
 from fusioninfer_pulumi.engines import launchers
-from fusioninfer_pulumi.engines.command_editing import EditError, missing
-from fusioninfer_pulumi.engines.engine_commands import serving_port
+from fusioninfer_pulumi.engines.command_editing import EditError, find_missing
+from fusioninfer_pulumi.engines.engine_commands import find_serving_port
 from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, RAY_PORT
 from fusioninfer_pulumi.engines.model_arguments import check_size_arguments
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Rule, error
@@ -20,17 +20,17 @@ from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE
 WORKER_COMMAND_LOST = Rule("worker-command-lost")
 OUTPUT_IN_COMMAND = Rule("output-in-command")
 
-#: Fields that the serving container of a worker pod does not get: it serves nothing.
+#: Fields that the serving container of a worker loses, because workers do not serve.
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
 
-#: Launchers that write a container's command line.
+#: Launchers that change command lines.
 WRAPPING = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 
 
-def parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Add the arguments of the sizes, and the leader's address where a launcher needs it."""
+def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Set the parallel sizes' arguments, and the leader's address if the launcher needs it."""
     if ctx.launcher is Launcher.DATA_PARALLEL:
-        # The launcher names the leader's address, also to the leader itself.
+        # The leader itself needs its address too.
         address = field_variable(LEADER_ADDRESS_ENV, "status.podIP")
         leader = pods.leader.with_container(lambda container: add_env(container, [address]))
         pods = pods.put(leader)
@@ -42,44 +42,47 @@ def parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     findings: list[Finding] = []
     explicit = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
     launcher = explicit or ctx.launcher
-    sizes = _sizes(args, ctx.nodes, launcher)
+    sizes = _complete_sizes(args, ctx.nodes, launcher)
     for pod in pods.all:
         if pod.is_leader or launcher is not Launcher.RAY:
-            completed, problems = _completed(pod, pods.leader, sizes, launcher)
-            pods = pods.put(completed)
+            changed, problems = _add_sizes(pod, pods.leader, sizes, launcher)
+            pods = pods.put(changed)
             findings += problems
     return pods, findings
 
 
-def _sizes(args: ParallelismArgs, nodes: int, launcher: Launcher | None) -> ParallelismArgs:
+def _complete_sizes(
+    args: ParallelismArgs, nodes: int, launcher: Launcher | None
+) -> ParallelismArgs:
     local = None
     if nodes > 1 and args.data is not None and launcher is not Launcher.MULTIPROCESSING:
         local = args.data_local or (args.data // nodes if args.data % nodes == 0 else None)
     if args.port_per_rank and local is None:
-        local = args.data_local or args.data  # vLLM asks for it
+        local = args.data_local or args.data  # vLLM requires it
     port = args.data_rpc_port if nodes > 1 else None
     return args.model_copy(update={"data_local": local, "data_rpc_port": port})
 
 
-def _completed(
+def _add_sizes(
     pod: Pod, leader: Pod, sizes: ParallelismArgs, launcher: Launcher | None
 ) -> tuple[Pod, list[Finding]]:
     if not pod.is_leader and not pod.has_command:
-        # It runs the leader's command line, which is complete already.
-        run = leader.container
-        return pod.with_fields(**{key: run[key] for key in ("command", "args") if key in run}), []
+        # It runs the leader's command line, which has the sizes already.
+        source = leader.container
+        fields = {key: source[key] for key in ("command", "args") if key in source}
+        return pod.with_fields(**fields), []
     command = pod.command
     if command.engine is None:
-        return pod, []  # a worker with some other command of its own
-    wanted = command.engine.size_arguments(sizes)
-    refused = check_size_arguments(command, wanted)
-    problems = [finding.at(*pod.command_path) for finding in refused]
+        return pod, []  # a worker that runs something else
+    wanted = command.engine.build_size_arguments(sizes)
+    conflicts = check_size_arguments(command, wanted)
+    problems = [finding.at(*pod.command_path) for finding in conflicts]
     if problems:
         return pod, problems
     backend = command.engine.ray_data_backend
     if launcher is Launcher.RAY and (sizes.data or 1) > 1 and backend is not None:
         wanted["ray"] = backend
-    added = missing(command, list(wanted.values()))
+    added = find_missing(command, list(wanted.values()))
     if not added:
         return pod, []
     text = " ".join(word for argument in added for word in argument.words)
@@ -87,16 +90,16 @@ def _completed(
 
 
 def split(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Give the workers their own template if a replica has workers."""
+    """Separate the workers' template from the leader's if a replica has workers."""
     if ctx.nodes == 1:
         return replace(pods, worker=None), []
     return replace(pods, worker=pods.worker or replace(pods.leader, is_leader=False)), []
 
 
 def read_engine(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Keep the engine's command line, which a launcher may hide in a script, and its port."""
+    """Record the engine's command line and port, before a launcher puts them into a script."""
     command = pods.command
-    port = serving_port(pods.leader.container, command, ctx.role.port)
+    port = find_serving_port(pods.leader.container, command, ctx.role.port)
     port = pods.kv.pool_port if pods.kv is not None else port
     return replace(pods, engine_command=command, port=port), []
 
@@ -106,7 +109,7 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     leader, worker = pods.leader, pods.worker
     findings = []
     if leader.user_command.engine is not None or ctx.launcher in WRAPPING:
-        # Arguments that must be quoted or checked have to be known.
+        # Arguments must be known to be quoted or checked.
         findings = [
             error(OUTPUT_IN_COMMAND, at, OUTPUT_HINT)
             for pod in (pods.user_pods if ctx.launcher in WRAPPING else [leader])
@@ -121,9 +124,9 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     try:
         edited = launchers.launch(leader.command, ctx.launcher, ctx.nodes, is_leader=True)
         pods = pods.put(leader.with_command(edited))
-        # The arguments that passes added to it are for the engine, which runs on the leader.
-        explicit = worker.user_container.get("command") or worker.user_container.get("args")
-        if ctx.role.worker_template is not None and ctx.launcher is Launcher.RAY and explicit:
+        # Only the user's command counts; arguments from other passes are for the leader's engine.
+        is_explicit = worker.user_container.get("command") or worker.user_container.get("args")
+        if ctx.role.worker_template is not None and ctx.launcher is Launcher.RAY and is_explicit:
             message = (
                 "is replaced by launcher ray, which starts Ray on the workers; remove it, or use "
                 "launcher: none and write both commands"
@@ -134,32 +137,26 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         )
         return pods.put(worker.with_command(edited)), []
     except EditError as problem:
-        by_hand = "or set launcher: none and write the leader's and the workers' commands yourself"
-        message = f"{problem}, {by_hand}"
+        remedy = "or set launcher: none and write the leader's and the workers' commands yourself"
+        message = f"{problem}, {remedy}"
         return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
 
 
-def declared_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Declare the ports of the leader's ray head and of ranks that have their own.
-
-    A PodMonitor finds only declared ports.
-    """
+def declare_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Declare the ports of the ray head and of ranks, because PodMonitors find only these."""
     existing = pods.leader.container.get("ports") or ()
     declared, ports = {port.get("containerPort") for port in existing}, list(existing)
     if ctx.launcher is Launcher.RAY and RAY_PORT not in declared:
-        taken = any(port.get("name") == "ray-head" for port in existing)
-        ports.append({**({} if taken else {"name": "ray-head"}), "containerPort": RAY_PORT})
+        has_name = any(port.get("name") == "ray-head" for port in existing)
+        ports.append({**({} if has_name else {"name": "ray-head"}), "containerPort": RAY_PORT})
     if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
-        wanted = range(pods.engine_port, pods.engine_port + pods.rank_ports)
-        ports += [{"containerPort": port} for port in wanted if port not in declared]
+        rank_ports = range(pods.engine_port, pods.engine_port + pods.rank_ports)
+        ports += [{"containerPort": port} for port in rank_ports if port not in declared]
     return pods.put(pods.leader.with_fields(ports=ports)) if ports else pods, []
 
 
-def worker_trim(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
-    """Remove probes, hooks and ports from workers that have the leader's template.
-
-    A worker template of the user's keeps them.
-    """
+def trim_workers(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
+    """Remove probes, hooks and ports from workers, unless the user has a template for them."""
     worker = pods.worker
     if worker is None or worker.path != pods.leader.path:
         return pods, []

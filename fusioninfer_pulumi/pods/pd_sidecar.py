@@ -1,4 +1,4 @@
-"""The sidecar of a decode pod, and its rights."""
+"""Plans and adds the sidecar of a decode pod, and builds its RBAC objects."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import (
     HEALTH_PATH,
     USER,
     choose_sidecar_family,
+    find_protocol,
     is_sidecar,
-    protocol,
 )
 from fusioninfer_pulumi.engines.command_flags import get_flag_value, has_flag, integer
 from fusioninfer_pulumi.engines.engine import EngineCommand, KvConnector
@@ -21,8 +21,8 @@ from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.containers import (
     choose_free_name,
     field_variable,
-    mirrored,
-    restricted,
+    restricted_security_context,
+    use_mirror,
 )
 from fusioninfer_pulumi.kube.object_metadata import (
     READ,
@@ -36,29 +36,26 @@ from fusioninfer_pulumi.pods.pod import Context, RolePods, SidecarPlan
 SIDECAR_PROTOCOL = Rule("sidecar-protocol")
 #: Variable of the sidecar that holds the pods' namespace, which may be an Output.
 NAMESPACE_ENV = "NAMESPACE"
-#: A proxy of streams needs little, whatever the model is.
+#: The sidecar needs little, because it only proxies streams.
 REQUESTS = {"requests": {"cpu": "100m", "memory": "128Mi"}}
 _SECURE = "--secure-proxy"
-# Flag for the number of ports that it listens on, from its own on; each leads to a rank.
+# Number of consecutive ports that it listens on, one for each rank.
 _RANKS = "--data-parallel-size"
 
 
 def find_user_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | None:
-    """Return the name of the user's own sidecar container, None without one.
-
-    It is a known sidecar, or listens on the pool's port.
-    """
+    """Return the user's sidecar: a container with a known name or image, or on the pool's port."""
     spec = template.get("spec") or {}
-    neighbours = [
+    candidates = [
         container for container in spec.get("containers") or () if container.get("name") != serving
     ]
-    # An init container that ends before the engine starts listens on nothing.
-    neighbours += [
+    # Other init containers exit before the engine starts.
+    candidates += [
         container
         for container in spec.get("initContainers") or ()
         if container.get("restartPolicy") == "Always"
     ]
-    for container in neighbours:
+    for container in candidates:
         ports = [port.get("containerPort") for port in container.get("ports") or ()]
         words = [*(container.get("command") or ()), *(container.get("args") or ())]
         texts = [word for word in words if isinstance(word, str)]
@@ -76,7 +73,7 @@ def plan_sidecar(
     spec: Mapping[str, Any],
     ports: tuple[int, int],
 ) -> tuple[SidecarPlan, list[Finding]]:
-    """Plan the sidecar of a prefill/decode role.
+    """Plan the sidecar of a decode role.
 
     `setup` is the engine's KV connector, `ports` are the pool's port and the engine's.
     """
@@ -87,7 +84,7 @@ def plan_sidecar(
     if isinstance(family, Finding):
         findings.append(family.under(*at))
         family = pairing.family
-    chosen, problems = _protocol(args, family, command, setup, (*at, "connector"))
+    chosen, problems = _choose_protocol(args, family, command, setup, (*at, "connector"))
     findings += problems
     words = tuple(args.args or ())
     secure = has_flag(words, _SECURE) and get_flag_value(words, _SECURE) != "false"
@@ -98,7 +95,7 @@ def plan_sidecar(
         f"--kv-connector={chosen}",
     ]
     if not has_flag(words, _SECURE):
-        # Its default is true, and neither gateway nor picker speak TLS to the pods of a pool.
+        # Its default is true, but neither gateways nor endpoint pickers use TLS to a pool's pods.
         arguments.append(f"{_SECURE}=false")
     ranks = command.rank_ports
     user_ranks = integer(get_flag_value(words, _RANKS))
@@ -108,7 +105,7 @@ def plan_sidecar(
     if stages:
         arguments.append(f"--enable-tls={','.join(stages)}")
     if command.serves_https:
-        # On the pod's own loopback no other host can be impersonated.
+        # The engine is on the pod's loopback, where no other host can be impersonated.
         arguments.append("--tls-insecure-skip-verify=decoder")
     account = None
     explicit = spec.get("serviceAccountName")
@@ -122,20 +119,20 @@ def plan_sidecar(
     is_default = find_sidecar_image_family(pairing.sidecar) is family
     image = pairing.sidecar if is_default else str(family.sidecar_image)
     plan = SidecarPlan(
-        image=args.image or mirrored(image, pairing.registry),
+        image=args.image or use_mirror(image, pairing.registry),
         arguments=(*arguments, *words),
         port=listen,
         https=secure,
         rank_ports=user_ranks or ranks,
         resources=args.resources if args.resources is not None else REQUESTS,
         account=account,
-        own_account=bool(explicit),
+        is_user_account=bool(explicit),
         family=family,
     )
     return plan, findings
 
 
-def _protocol(
+def _choose_protocol(
     args: SidecarArgs,
     family: EppFamily,
     command: EngineCommand,
@@ -147,7 +144,7 @@ def _protocol(
     if chosen is None and command.engine is not None:
         chosen = command.engine.sidecar_protocol
     if chosen is None and setup is not None:
-        chosen = protocol(setup.names)
+        chosen = find_protocol(setup.names)
         if chosen is None:
             message = f"unknown protocol for {setup.name}, defaults to {known[0]}"
             message = f"{message}; set one of {', '.join(known)}"
@@ -161,39 +158,39 @@ def _protocol(
 
 #: Name of the sidecar's container.
 SIDECAR = "pd-sidecar"
-# Folder with the token of the pod's ServiceAccount in every container, unless something else is
-# mounted there (the ServiceAccount admission plugin's DefaultAPITokenMountPath).
+# Folder at which the API server mounts the ServiceAccount's token, unless the container has another
+# mount there (the ServiceAccount admission plugin's DefaultAPITokenMountPath).
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  # a folder
 _NO_TOKEN = "no-token"  # noqa: S105  # a volume
 _TOKEN = "sidecar-token"  # noqa: S105  # a volume
 _TOKEN_SECONDS = 3607  # as in the volume that the API server would add
 
 
-def sidecar(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
+def add_sidecar(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
     """Add the sidecar to the leader.
 
-    It is the last init container, so that the ones that load the model finish first. Because it is
-    restartable, it ends only after the engine has answered its running requests.
+    It is the last init container, so the ones that download the model finish first. It is a native
+    sidecar, so it ends only after the engine has finished its running requests.
     """
     planned = pods.kv.sidecar if pods.kv is not None else None
     if planned is None:
         return pods, []
     spec, built = pods.leader.spec, dict[str, Any]()
     mounts: list[Manifest] = []
-    token = _token(spec, planned)
+    token = _build_token_volume(spec, planned)
     if token is not None:
         mounts = [{"name": token["name"], "mountPath": _TOKEN_PATH, "readOnly": True}]
         built["volumes"] = [*(spec.get("volumes") or ()), token]
-    if planned.account is not None and not planned.own_account:
+    if planned.account is not None and not planned.is_user_account:
         built["serviceAccountName"] = planned.account
         # Only the sidecar uses the account, so only it gets the token.
         built["automountServiceAccountToken"] = False
     existing = spec.get("initContainers") or ()
-    built["initContainers"] = [*existing, _container(planned, mounts)]
+    built["initContainers"] = [*existing, _build_container(planned, mounts)]
     return pods.put(pods.leader.with_spec(**built)), []
 
 
-def _container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
+def _build_container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
     env = [field_variable("POD_IP", "status.podIP")]
     if planned.account is not None:
         env.append(field_variable(NAMESPACE_ENV, "metadata.namespace"))
@@ -208,23 +205,23 @@ def _container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
             {"name": object_names.SIDECAR_PORT, "containerPort": planned.port},
             *({"containerPort": port} for port in planned.ports[1:]),
         ],
-        # This probe shows that the sidecar listens. The engine has a probe of its own.
+        # It checks only that the sidecar listens. The engine has its own probe.
         "readinessProbe": {
             "httpGet": {"path": HEALTH_PATH, "port": planned.port, **scheme},
             "periodSeconds": 10,
         },
         "resources": dict(planned.resources),
-        "securityContext": restricted(USER, readOnlyRootFilesystem=True),
+        "securityContext": restricted_security_context(USER, readOnlyRootFilesystem=True),
         **({"volumeMounts": mounts} if mounts else {}),
     }
 
 
-def _token(spec: Mapping[str, Any], planned: SidecarPlan) -> Manifest | None:
+def _build_token_volume(spec: Mapping[str, Any], planned: SidecarPlan) -> Manifest | None:
     """Return the volume at the ServiceAccount token's path in the sidecar.
 
-    It is a projected token if the sidecar needs one, in the form that the API server mounts. Else
-    it is an empty volume, because the API server mounts a token into every container that has
-    no volume at this path.
+    If the sidecar needs a token, it is a projected volume like the API server's. If not, it is an
+    empty volume, because the API server mounts a token into every container that has no volume at
+    this path.
     """
     if planned.account is None:
         if spec.get("automountServiceAccountToken") is False:
@@ -244,18 +241,19 @@ def _token(spec: Mapping[str, Any], planned: SidecarPlan) -> Manifest | None:
 
 
 def sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterator[Manifest]:
-    """Build a ServiceAccount, a Role and its RoleBinding, if any sidecar uses them.
+    """Build a Role, its RoleBinding and, unless the user has one, a ServiceAccount for sidecars.
 
-    If the template has a ServiceAccount, that one is bound. A sidecar watches the service's pool
-    and the pods that it selects (`pkg/sidecar/proxy/allowlist.go`).
+    A sidecar watches its pool and the pool's pods (`pkg/sidecar/proxy/allowlist.go`).
     """
-    used = {
-        sidecar.account: sidecar.own_account for sidecar in sidecars if sidecar.account is not None
+    accounts = {
+        sidecar.account: sidecar.is_user_account
+        for sidecar in sidecars
+        if sidecar.account is not None
     }
-    if not used:
+    if not accounts:
         return
     name, own_labels = object_names.sidecar(meta.service), {labels.SERVICE: meta.service}
-    if not used.get(name, True):
+    if not accounts.get(name, True):
         yield service_account(meta, name, own_labels)
     rules = [("", ["pods"], READ), (object_names.POOL_GROUP, ["inferencepools"], READ)]
-    yield from role_and_binding(meta, name, rules, used, own_labels)
+    yield from role_and_binding(meta, name, rules, accounts, own_labels)

@@ -1,10 +1,10 @@
-"""The pods of one replica, the plans that passes add to them, and the input of the passes."""
+"""The pods of a replica, and what the passes that build them need and add."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.monitoring import TracingArgs
@@ -21,7 +21,7 @@ from fusioninfer_pulumi.engines.engine import (
 )
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding, Location, error
-from fusioninfer_pulumi.kube.containers import add_mounts, mounted, shared_memory
+from fusioninfer_pulumi.kube.containers import add_mounts, find_mount, shared_memory
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta
 from fusioninfer_pulumi.rules.common import (
     COMMAND_NOT_EDITABLE,
@@ -34,12 +34,12 @@ Template = Mapping[str, Any]
 PD_ROLES = {ComponentType.PREFILLER: "prefill", ComponentType.DECODER: "decode"}
 
 
-#: Fields of a container that its command line is read from.
+#: Fields of a container that `read_command` uses.
 _COMMAND_FIELDS = ("command", "args", "image", "name", "env")
 
 
 class Commands:
-    """Parsed command lines of a role's containers; equal ones are parsed once."""
+    """A cache of the parsed command lines of a role's containers."""
 
     def __init__(self) -> None:
         self._read: list[tuple[tuple[Any, ...], EngineCommand]] = []
@@ -55,15 +55,14 @@ class Commands:
         return command
 
 
-@dataclass(frozen=True)
-class Pairing:
+class Pairing(NamedTuple):
     """Settings that the prefill and decode pods behind one endpoint picker share.
 
     Attributes:
-        family: Family of the endpoint picker, which decides the sidecar's release.
-        port: Port on which the prefill pods serve, and so all pods of the pool.
-        registry: Registry that mirrors the sidecar's default image, None for its own.
-        sidecar: The sidecar's default image, for sidecars of its family.
+        family: Family of the endpoint picker, which determines the sidecar's default family.
+        port: Port of the prefill pods, which must be the port of all pods of the pool.
+        registry: Registry that mirrors the sidecar's default image, None for the original one.
+        sidecar: The edition's sidecar image, which sidecars of its family use.
     """
 
     family: EppFamily
@@ -73,15 +72,15 @@ class Pairing:
     sidecar: str = ""
 
 
-@dataclass(frozen=True)
-class SidecarPlan:
+class SidecarPlan(NamedTuple):
     """The sidecar of a role's leaders.
 
     Attributes:
-        port: Port that it listens on, which is the pool's.
-        account: ServiceAccount whose rights it uses, None when it uses none.
-        own_account: Whether that account is the template's own, so that it is not created.
-        family: Family whose flags it reads.
+        port: First port that it listens on, which is the pool's.
+        rank_ports: Number of ports that it listens on.
+        account: ServiceAccount that it uses, None if it uses none.
+        is_user_account: Whether the user's template has that account, so that it is not created.
+        family: Family that has its flags.
     """
 
     image: Any
@@ -91,7 +90,7 @@ class SidecarPlan:
     rank_ports: int
     resources: Mapping[str, Any]
     account: str | None
-    own_account: bool
+    is_user_account: bool
     family: EppFamily
 
     @property
@@ -100,16 +99,15 @@ class SidecarPlan:
         return tuple(range(self.port, self.port + self.rank_ports))
 
 
-@dataclass(frozen=True)
-class KvTransferPlan:
+class KvTransferPlan(NamedTuple):
     """The KV cache transfer of a role.
 
     Attributes:
         pool_port: Port that clients and the endpoint picker use.
-        engine_port: Port that the engine listens on; the pool's without a sidecar.
-        moved_from: The engine's ports in the user's template, which become `engine_port`.
+        engine_port: Port that the engine listens on.
+        moved_from: Ports in the user's template that are replaced by `engine_port`.
         connector: The engine's KV connector, None if it is unknown.
-        user_sidecar: Name of the sidecar in the user's template, None without one.
+        user_sidecar: Name of the sidecar in the user's template, None if there is none.
     """
 
     pool_port: int
@@ -125,11 +123,11 @@ class ModelFiles:
     """Volumes, mounts, downloads and variables of a pod for its model.
 
     Attributes:
-        model: What the engine loads: a repository of Hugging Face, or a path.
-        revision: Revision that the engine fetches.
-        adapters: Repository or path of each adapter by its name.
-        fetched: Source, folder and mount of each download by an init container.
-        warmed: Source and folder of each download by the warm-up Job.
+        model: The model argument of the engine: a Hugging Face repository, or a path.
+        revision: Revision that the engine downloads.
+        adapters: Repository or path of each adapter, by adapter name.
+        fetched: Source, folder and mount of each download in an init container.
+        warmed: Source and folder of each download in the warm-up Job.
         images: Whether images are mounted as volumes.
     """
 
@@ -149,12 +147,13 @@ class Pod:
     """A pod template: the user's and the generated one.
 
     Attributes:
-        path: The user's field.
+        path: The field that has the user's template.
         user_template: The user's template, with the defaults of presets, `podLabels` and
             `podAnnotations`.
-        template: The generated template. A pass creates a new one, and only appends to lists, so
-            that indexes stay those of the user's template.
-        is_leader: Whether leaders use it, alone or together with the workers.
+        template: The generated template. A pass returns a new one, and only appends to lists, so
+            that indexes in the user's template stay valid.
+        name: Name of the serving container.
+        is_leader: Whether the leader uses it; before `split` the workers may use it too.
         commands: Parsed command lines of the role's pods.
     """
 
@@ -174,21 +173,22 @@ class Pod:
     @property
     def container(self) -> Mapping[str, Any]:
         """The generated serving container."""
-        return _named(self.template, self.name)[1]
+        return _find_container(self.template, self.name)[1]
 
     @property
     def user_container(self) -> Mapping[str, Any]:
         """The user's serving container."""
-        return _named(self.user_template, self.name)[1]
+        return _find_container(self.user_template, self.name)[1]
 
     @property
     def container_path(self) -> Location:
-        """Path of the serving container."""
-        return (*self.path, "spec", "containers", _named(self.user_template, self.name)[0])
+        """Path of the user's serving container."""
+        index, _ = _find_container(self.user_template, self.name)
+        return (*self.path, "spec", "containers", index)
 
     @property
     def command_path(self) -> Location:
-        """Path of `args`, or of `command` where only that is set."""
+        """Path of `args`, or of `command` if only that is set."""
         command = self.user_container.get("command") and not self.user_container.get("args")
         return (*self.container_path, "command" if command else "args")
 
@@ -204,7 +204,7 @@ class Pod:
 
     @property
     def has_command(self) -> bool:
-        """Whether the serving container runs more than its image's entrypoint."""
+        """Whether the serving container has a `command` or `args`."""
         return bool(self.container.get("command") or self.container.get("args"))
 
     def with_arguments(
@@ -215,10 +215,10 @@ class Pod:
         model: str | None = None,
         instead: str = "",
     ) -> tuple[Pod, list[Finding]]:
-        """Return the pod whose engine has these arguments.
+        """Return the pod with these arguments for its engine.
 
-        Unchanged, with an error that begins with `problem`, where their place in the command line
-        is not known.
+        If the command line cannot be edited, return it unchanged, with an error that starts with
+        `problem` and ends with `instead`.
         """
         try:
             return self.with_command(edit(self.command, arguments, model=model)), []
@@ -233,9 +233,9 @@ class Pod:
         env: Iterable[Mapping[str, Any]] = (),
         by: str = "",
     ) -> Iterator[Finding]:
-        """Yield an error for each mount path and variable that the template has already."""
+        """Yield an error for each mount path and variable that the pod already has."""
         for path in mounts:
-            if mounted(self.container, path) is not None:
+            if find_mount(self.container, path) is not None:
                 at = (*self.container_path, "volumeMounts")
                 yield error(TAKEN_BY_TEMPLATE, at, f"{path} conflicts with {remedy}")
         names = {variable["name"] for variable in env}
@@ -246,7 +246,7 @@ class Pod:
                 yield error(TAKEN_BY_TEMPLATE, at, message)
 
     def with_command(self, edited: ContainerCommand | None) -> Pod:
-        """Return the pod with another command line, None for the one that it has."""
+        """Return the pod with a new command line, or unchanged if that is None."""
         return self.with_container(lambda container: with_command(container, edited))
 
     def with_container(self, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Pod:
@@ -263,12 +263,12 @@ class Pod:
         return self.with_container(lambda container: {**container, **fields})
 
     def add_volumes(self, volumes: Sequence[Mapping[str, Any]]) -> Pod:
-        """Return the pod with more volumes behind its own."""
+        """Return the pod with these volumes appended."""
         existing = self.spec.get("volumes") or ()
         return self.with_spec(volumes=[*existing, *volumes]) if volumes else self
 
     def with_shared_memory(self, limit: str | None) -> Pod:
-        """Return the pod with shared memory for its serving container, unless it has some."""
+        """Return the pod with /dev/shm mounted in its serving container, unless it has that."""
         added = shared_memory(self.spec, self.container, limit)
         if added is None:
             return self
@@ -280,7 +280,7 @@ class Pod:
         return replace(self, template={**self.template, "spec": {**self.spec, **fields}})
 
 
-def _named(template: Template, name: str) -> tuple[int, Mapping[str, Any]]:
+def _find_container(template: Template, name: str) -> tuple[int, Mapping[str, Any]]:
     return next(
         (index, container)
         for index, container in enumerate(template["spec"]["containers"])
@@ -290,21 +290,21 @@ def _named(template: Template, name: str) -> tuple[int, Mapping[str, Any]]:
 
 @dataclass(frozen=True)
 class RolePods:
-    """The pods of a role, which all of its replicas share.
+    """The pods of a role; all of its replicas have the same.
 
     Attributes:
-        leader: The leader, or every pod of a role whose user wrote one template, until `split`.
-        worker: The other pods. Before `split` only where the user wrote a template for them, after
-            it wherever a replica has several pods.
-        engine_command: The engine's command line, before a launcher hides it in a script; None
-            until `read_engine`.
-        port: Port on which the pods serve; 0 until `read_engine`.
-        kv: The KV cache transfer, None without one.
-        offload: Arguments and volumes of KV cache offloading, None without it.
-        revision: Hash of the finished templates. Neither the service's metadata nor a replica
-            count changes it. Outputs, whose values are not known yet, count as placeholders.
-        pair_revision: Hash of what prefill and decode engines compare before they exchange a KV
-            cache; empty where it is unknown, and without an endpoint picker that pairs the pods.
+        leader: The leader. Before `split` also the workers, if the user has one template for both.
+        worker: The workers. Before `split` only if the user has a template for them, after it if a
+            replica has several pods.
+        engine_command: The engine's command line before a launcher changes it; None until
+            `read_engine`.
+        port: Port that the pods serve on; 0 until `read_engine`.
+        kv: The KV cache transfer, None if there is none.
+        offload: What KV cache offloading adds to the pods, None if there is none.
+        revision: Hash of the finished templates. It does not depend on the service's metadata or
+            replica counts. Outputs are hashed as placeholders.
+        pair_revision: Hash of what prefill and decode engines must have in common; see
+            `compute_pair_revision`. Empty if it is unknown or no endpoint picker pairs the pods.
     """
 
     leader: Pod
@@ -318,38 +318,38 @@ class RolePods:
 
     @property
     def command(self) -> EngineCommand:
-        """The engine's command line, at any time."""
+        """The engine's command line, before and after a launcher changes it."""
         return self.engine_command or self.leader.command
 
     @property
     def engine_port(self) -> int:
-        """Port that the engine listens on, behind a sidecar where there is one."""
+        """Port that the engine listens on, behind a sidecar if there is one."""
         return self.kv.engine_port if self.kv is not None else self.port
 
     @property
     def rank_ports(self) -> int:
-        """Ports that the engine serves on, one for each rank that has its own."""
+        """Number of ports that the engine serves on."""
         return self.command.rank_ports
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """The ports that the pods serve on, one for each rank that has its own."""
+        """The ports that the pods serve on; several if every rank has its own."""
         return tuple(range(self.port, self.port + self.rank_ports))
 
     @property
     def ports_text(self) -> str:
-        """The same, for messages."""
+        """The ports that the pods serve on, for messages."""
         first, last = self.ports[0], self.ports[-1]
         return str(first) if first == last else f"{first} to {last}"
 
     @property
     def all(self) -> list[Pod]:
-        """The leader, then the worker where there is one."""
+        """The leader, then the worker if there is one."""
         return [pod for pod in (self.leader, self.worker) if pod is not None]
 
     @property
     def user_pods(self) -> list[Pod]:
-        """Pods whose template the user wrote: the worker only if it has a template of its own."""
+        """Pods that have their own user template: the leader, and the worker if it has one too."""
         return [pod for pod in self.all if pod.is_leader or pod.path != self.leader.path]
 
     def put(self, pod: Pod) -> RolePods:
@@ -357,13 +357,13 @@ class RolePods:
         return replace(self, leader=pod) if pod.is_leader else replace(self, worker=pod)
 
 
-@dataclass(frozen=True)
-class Context:
-    """The input of all passes of a role; no pass changes it.
+class Context(NamedTuple):
+    """The input of the passes of a role, which do not change it.
 
     Attributes:
         role: The role after presets, with the model's size in its `startup`.
         user_pods: The role's pods before the first pass.
+        nodes: Pods in one replica.
         launcher: Launcher of multi-node replicas, None for single pods.
         pairing: Settings that prefill and decode pods share, None for other services and roles.
         shape: Layout, gang and scheduler of the service.
@@ -386,18 +386,18 @@ class Context:
         return ("roles", self.position, *field)
 
 
-#: Adds one feature to the pods of a role; its findings name what could not be added.
+#: Adds one feature to the pods of a role; findings say what it could not add.
 Pass = Callable[[RolePods, Context], tuple[RolePods, list[Finding]]]
 
 
 def unknown_engine_finding(at: Location, command: EngineCommand, more: str = "") -> Finding:
-    """Return the error for a field that sets arguments of a command line without an engine."""
+    """Return the error for a field that sets engine arguments if the engine is unknown."""
     message = f"sets arguments of vLLM or SGLang, but {explain_unknown_engine(command)}"
     return error(ENGINE_UNKNOWN, at, f"{message}; write the arguments yourself{more}")
 
 
 def explain_unknown_engine(command: EngineCommand) -> str:
-    """Return why no flag can be set in a command line whose engine is not known."""
+    """Return why the engine of a command line is unknown."""
     if command.script is not None:
         return "no vLLM or SGLang command is found in the container's shell script"
     return "the container runs neither vLLM nor SGLang"

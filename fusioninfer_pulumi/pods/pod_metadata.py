@@ -1,4 +1,4 @@
-"""Labels and annotations of pods, and who schedules them where: scheduler, gang and spread."""
+"""Passes for the labels, annotations and scheduling of pods: scheduler, gang and spread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, Pod, RolePods
 
 
 def role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
-    """Return labels by which a role's objects and pods are found."""
+    """Return the labels of a role's objects and pods."""
     return {
         labels.SERVICE: meta.service,
         labels.COMPONENT_TYPE: role.component_type.value,
@@ -24,8 +24,8 @@ def role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
     }
 
 
-def scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Set scheduler, priority, and the gang, or the annotation of the queue."""
+def set_scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Set the scheduler, the priority, and the gang or the queue."""
     annotations: dict[str, str] = {}
     fields: dict[str, Any] = {
         "schedulerName": ctx.shape.scheduler,
@@ -34,7 +34,8 @@ def scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     if ctx.shape.needs_gang and ctx.shape.is_native:
         fields["schedulingGroup"] = scheduling_group(ctx.meta.service)
     elif ctx.shape.needs_gang:
-        # Serving groups share a revision, so each LeaderWorkerSet gets its group's PodGroup later.
+        # Serving groups share one pod template and revision here. Each LeaderWorkerSet gets the
+        # PodGroup of its group later.
         annotations[labels.GROUP_NAME] = object_names.pod_group(ctx.meta.service)
     elif ctx.shape.queue and ctx.shape.scheduler:
         # Without our PodGroup, Volcano creates one per workload and reads the queue here.
@@ -49,17 +50,17 @@ def scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 
 
 def scheduling_group(service: str, group: int | None = None) -> dict[str, str]:
-    """`schedulingGroup` of the pods of a service, or of a serving group: Kubernetes' own gang."""
+    """Return the pod field `schedulingGroup` for a service or a serving group."""
     return {"podGroupName": object_names.pod_group(service, group)}
 
 
-def pod_labels(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Set the labels of the role; of a template's own metadata nothing else stays."""
+def set_pod_labels(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Set the labels of the role, and drop all template metadata but labels and annotations."""
     for pod in pods.all:
         user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
         part = PD_ROLES.get(ctx.role.component_type) if ctx.pairing is not None else None
-        paired = {labels.LLM_D_ROLE: part} if pod.is_leader and part is not None else {}
-        pod_labels = {**paired, **user_labels, **role_labels(ctx.meta, ctx.role)}
+        pd_label = {labels.LLM_D_ROLE: part} if pod.is_leader and part is not None else {}
+        pod_labels = {**pd_label, **user_labels, **role_labels(ctx.meta, ctx.role)}
         pods = pods.put(_with_metadata(pod, pod_labels, _annotations(pod)))
     return pods, []
 
@@ -73,8 +74,8 @@ def _with_metadata(pod: Pod, pod_labels: Mapping[str, str], annotations: Mapping
     return replace(pod, template={"metadata": metadata, "spec": pod.spec})
 
 
-def spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Spread the leaders of all replicas, of all LeaderWorkerSets."""
+def add_topology_spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Add topology spread constraints for the leaders of all replicas."""
     args = ctx.role.topology_spread
     if args is None:
         return pods, []
@@ -94,13 +95,13 @@ def spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 
 
 def add_pod_metadata(args: InferenceServiceArgs) -> InferenceServiceArgs:
-    """Return the service with pod labels and annotations in its templates.
+    """Return the service with `podLabels` and `podAnnotations` merged into its templates.
 
-    A role's value of a key wins over the service's, and a template's over both. The endpoint
-    picker keeps its own `app`, by which its Deployment selects its pods.
+    For each key, a template takes precedence over the role, and the role over the service. The
+    endpoint picker keeps its own label `app`, which its Deployment selects.
     """
 
-    def labelled(role: RoleArgs) -> RoleArgs:
+    def add_to_templates(role: RoleArgs) -> RoleArgs:
         more = {
             "labels": {**args.pod_labels, **role.pod_labels},
             "annotations": {**args.pod_annotations, **role.pod_annotations},
@@ -120,7 +121,7 @@ def add_pod_metadata(args: InferenceServiceArgs) -> InferenceServiceArgs:
         }
         return role.model_copy(update=templates)
 
-    return args.model_copy(update={"roles": [labelled(role) for role in args.roles]})
+    return args.model_copy(update={"roles": [add_to_templates(role) for role in args.roles]})
 
 
 def _with_more_metadata(

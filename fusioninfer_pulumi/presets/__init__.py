@@ -1,1 +1,1 @@
-"""Writes the containers of roles that leave them out: from the spec to the expanded spec."""
+"""Expands a spec: generates the containers of roles that have none."""

@@ -1,9 +1,8 @@
-"""Expands a spec: roles without a container get one.
+"""Generates the containers of roles that have none.
 
-The library generates the container of a role if the service has a `model` and the template names no
-image, or the role asks for an engine. The user's values take precedence: fields of the role, then
-the template's container of the same name; arguments are merged. Each generated value is recorded
-with its origin.
+The library generates the serving container of a role if the service has a `model`, and either the
+template's container has no image or the role or the service sets `engine`. Values in the template's
+container take precedence, and arguments are merged. The origin of each value is recorded.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from fusioninfer_pulumi.api.role import ComponentType, Launcher, MultinodeArgs, 
 from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.engines.argument_tables import parse_release
-from fusioninfer_pulumi.engines.command_flags import canonical, integer
-from fusioninfer_pulumi.engines.editions import edition_defaults
+from fusioninfer_pulumi.engines.command_flags import integer, normalize_flag
+from fusioninfer_pulumi.engines.editions import get_edition_defaults
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, Engine
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container, read_command
 from fusioninfer_pulumi.engines.engine_presets import (
@@ -34,22 +33,22 @@ from fusioninfer_pulumi.engines.engine_presets import (
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors
 from fusioninfer_pulumi.kube import durations, quantity
-from fusioninfer_pulumi.kube.containers import empty_dir, mirrored, overlay, shared_memory
+from fusioninfer_pulumi.kube.containers import empty_dir, overlay, shared_memory, use_mirror
 from fusioninfer_pulumi.kube.resource_requests import accelerators
 from fusioninfer_pulumi.plan.service_plan import PresetValue, RoleEngine
 from fusioninfer_pulumi.pods.probes_and_shutdown import (
     GRACE,
+    compute_drain_seconds,
     compute_startup_seconds,
-    drain_within,
 )
 from fusioninfer_pulumi.presets.model_catalogue import (
     GpuLayout,
-    catalogue,
+    compute_layout,
     explain_unknown_model,
     find_catalogue_layout,
     find_catalogue_model,
-    layout,
-    model_bytes,
+    get_model_bytes,
+    load_catalogue,
 )
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE, UNKNOWN_VALUE
 
@@ -57,7 +56,7 @@ from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE, UNKNOW
 CPU = "cpu"
 #: Default cache folder of huggingface_hub in images of both engines, which run as root.
 _HUB_CACHE = "/root/.cache/huggingface"
-#: Where values come from, as `plan --explain` says it.
+#: Origins of values, for `plan --explain`.
 USER, MODEL, RELEASE, CAPACITY, LIBRARY = (
     "user", "model table", "engine release", "capacity", "library default",
 )  # fmt: skip
@@ -77,10 +76,10 @@ class Expansion:
     """The result of `expand`.
 
     Attributes:
-        args: The spec with generated containers; unchanged if there was nothing to generate.
-        values: Generated values with their origins.
-        engines: The engines of the generated containers.
-        findings: Why a container cannot be generated, and the user's values that conflict.
+        args: The spec with generated containers.
+        values: Values of the generated containers with their origins.
+        engines: The engines of generated containers whose image the library chooses.
+        findings: Reasons why a container cannot be generated.
         incomplete: Locations of the roles whose containers cannot be generated.
     """
 
@@ -106,8 +105,8 @@ def library_generates_container(args: InferenceServiceArgs, role: RoleArgs) -> b
 
 
 def expand(args: InferenceServiceArgs) -> Expansion:
-    """Generate the containers that a spec leaves out."""
-    args = _with_mirrored_fetcher(args)
+    """Return a spec with generated containers for the roles that need one."""
+    args = _mirror_fetcher(args)
     model = args.model
     if model is None or not any(library_generates_container(args, role) for role in args.roles):
         return Expansion(args)
@@ -121,34 +120,33 @@ def expand(args: InferenceServiceArgs) -> Expansion:
             roles.append(role)
             continue
         expander = _RoleExpander(args, model, position, role)
-        roles.append(expander.role())
+        roles.append(expander.expand_role())
         values += expander.values
         if "image" not in expander.user_container:
             engines.append(expander.role_engine)
         findings += [finding for finding in expander.findings if finding not in findings]
         if errors(expander.findings):
             incomplete.add(("roles", position))
-    timeouts, reasons = _extended_timeouts(args, roles)
-    expanded = _without(args.model_copy(update={"roles": roles, **timeouts}), "engine")
+    timeouts, reasons = _extend_timeouts(args, roles)
+    expanded = _unset_fields(args.model_copy(update={"roles": roles, **timeouts}), "engine")
     values += reasons
     return Expansion(
         expanded, tuple(values), tuple(engines), tuple(findings), frozenset(incomplete)
     )
 
 
-def _with_mirrored_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
-    """Return the spec whose fetcher has its default image from `imageRegistry`."""
+def _mirror_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
     model, registry = args.model, args.image_registry
     if model is None or registry is None or "image" in model.fetcher.model_fields_set:
         return args
-    fetcher = model.fetcher.model_copy(update={"image": mirrored(FETCHER_IMAGE, registry)})
+    fetcher = model.fetcher.model_copy(update={"image": use_mirror(FETCHER_IMAGE, registry)})
     return args.model_copy(update={"model": model.model_copy(update={"fetcher": fetcher})})
 
 
-def _extended_timeouts(
+def _extend_timeouts(
     args: InferenceServiceArgs, roles: Sequence[RoleArgs]
 ) -> tuple[dict[str, Any], list[PresetValue]]:
-    """Return timeouts of an update that are long enough for the engines to start, with reasons."""
+    """Return timeouts that are long enough for the engines to start, with reasons."""
     pairs = zip(args.roles, roles, strict=True)
     longest = max(
         (
@@ -168,15 +166,13 @@ def _extended_timeouts(
         for name, part in (("wait", args.wait), ("rollout", args.rollout))
         if "timeout" not in part.model_fields_set
     }
-    # Fields of the service have no role.
+    # They are fields of the service, so the role is empty.
     values = [PresetValue("", f"{name}.timeout", timeout, LIBRARY, reason) for name in timeouts]
     return timeouts, values
 
 
 @dataclass
 class _RoleExpander:
-    """Expands one role."""
-
     args: InferenceServiceArgs
     model: ModelArgs
     position: int
@@ -187,7 +183,7 @@ class _RoleExpander:
     def __post_init__(self) -> None:
         engine_args = self.user_role.engine or self.args.engine or EngineArgs()
         self.engine: Engine = ENGINES[engine_args.name.value]
-        presets = edition_defaults(self.args.edition).presets
+        presets = get_edition_defaults(self.args.edition).presets
         self.preset: EnginePreset = presets[engine_args.name.value]
         self.release = engine_args.version or self.preset.release
         default = engine_args.version is None
@@ -195,7 +191,7 @@ class _RoleExpander:
         self.model_name = hub_name(self.model.uri) or ""
         self.bytes = None
         if self.model.size is None:
-            self.bytes = model_bytes(self.model, self.model_name)
+            self.bytes = get_model_bytes(self.model, self.model_name)
         self.template: Mapping[str, Any] = self.user_role.template or {}
         self.spec: Mapping[str, Any] = self.template.get("spec") or {}
         self.user_container = self._find_user_container()
@@ -210,18 +206,18 @@ class _RoleExpander:
         self.runs_on = "CPUs" if self.on_cpu else "AMD GPUs" if self.on_amd else "GPUs"
         images = self.preset.images
         pattern = images.get(self.runs_on, images["GPUs"])
-        self.image = mirrored(pattern.format(release=self.release), self.args.image_registry)
-        # The user's arguments alone.
+        self.image = use_mirror(pattern.format(release=self.release), self.args.image_registry)
+        # A command line with the user's arguments only.
         program = self.user_container.get("command") or list(self.preset.program)
         known = {"name": self.engine.name, "image": self.image, "command": program}
         self.command = read_command({**self.user_container, **known})
         self.length = integer(self.command.value(self.engine.length_flag))
 
-    def role(self) -> RoleArgs:
-        """Return the role with its generated template and derived fields."""
+    def expand_role(self) -> RoleArgs:
+        """Return the role with its generated template and fields."""
         role = self.user_role
         self._note_engine()
-        chosen = self._layout()
+        chosen = self._choose_layout()
         update: dict[str, Any] = {}
         if chosen.parallelism is not None:
             update["parallelism"] = chosen.parallelism
@@ -229,12 +225,11 @@ class _RoleExpander:
             text = ", ".join(f"{name} {size}" for name, size in sizes.items())
             self._note("parallelism", text, chosen.origin, chosen.reason)
         names = ["engine", "gpus", *(["accelerator"] if self.on_cpu else [])]
-        role = _without(role.model_copy(update=update), *names)
-        update = dict(self._fields(role))
-        return role.model_copy(update={**update, "template": self._template(role, chosen)})
+        role = _unset_fields(role.model_copy(update=update), *names)
+        update = dict(self._generate_fields(role))
+        return role.model_copy(update={**update, "template": self._build_template(role, chosen)})
 
-    def _fields(self, role: RoleArgs) -> Iterator[tuple[str, Any]]:
-        """Return fields of the role that the user left out."""
+    def _generate_fields(self, role: RoleArgs) -> Iterator[tuple[str, Any]]:
         data = role.parallelism is not None and (role.parallelism.data or 1) > 1
         if role.nodes > 1 and not data and (role.multinode is None or not role.multinode.launcher):
             count = role.multinode.node_count if role.multinode is not None else None
@@ -248,7 +243,7 @@ class _RoleExpander:
         size = self.model.size or self.bytes
         if role.startup is None and size is not None and "startupProbe" not in self.user_container:
             yield "startup", StartupArgs(model_size=str(size))
-            origin = MODEL if self.model_name in catalogue() else CAPACITY
+            origin = MODEL if self.model_name in load_catalogue() else CAPACITY
             origin = USER if self.model.size is not None else origin
             amount = int(quantity.parse(size))
             text = f"{-(-amount // _GIB)}Gi" if amount >= _GIB else str(size)
@@ -261,8 +256,8 @@ class _RoleExpander:
 
     # GPUs and the split.
 
-    def _layout(self) -> GpuLayout:
-        """Return GPUs of a pod, and the split where the user leaves it out."""
+    def _choose_layout(self) -> GpuLayout:
+        """Return the GPUs of a pod, and the parallel sizes unless the user sets them."""
         role = self.user_role
         if self.runs_on not in self.preset.images and "image" not in self.user_container:
             message = f"no image of {self.engine.title} for {self.runs_on} is known; name one in "
@@ -270,7 +265,7 @@ class _RoleExpander:
         if self.on_cpu:
             self._note("accelerator", CPU, USER, "no GPUs")
             return GpuLayout(0)
-        sized = role.parallelism is not None and role.parallelism.sized
+        sized = role.parallelism is not None and role.parallelism.has_sizes
         flags = [name for names in self.engine.size_flags.values() for name in names]
         sizes = self.command.parallelism if self.command.has(*flags) else None
         gpus, reason = role.gpus or self.user_gpus, ""
@@ -309,21 +304,23 @@ class _RoleExpander:
     def _find_layout(self, accelerator: str) -> GpuLayout | str:
         """Return the layout of the catalogue or the capacity package, or why there is none.
 
-        The catalogue comes first, so that the pods do not depend on what is installed; a shorter
-        sequence may take fewer GPUs.
+        The catalogue takes precedence, so that pods do not depend on installed packages, unless the
+        user sets the length of sequences: a shorter one may need fewer GPUs.
         """
-        listed = None
+        catalogued = None
         if self.engine.name == CATALOGUE_ENGINE:
-            listed = find_catalogue_layout(self.model_name, accelerator)
-        if listed is not None and self.length is None:
-            return listed
+            catalogued = find_catalogue_layout(self.model_name, accelerator)
+        if catalogued is not None and self.length is None:
+            return catalogued
         role = self.user_role
         ranks = role.component_type is not ComponentType.WORKER and self.preset.expert_layouts
-        fitting = layout(self.model, accelerator, self.engine.name, self.length, ranks=ranks)
-        return listed if isinstance(fitting, str) and listed is not None else fitting
+        computed = compute_layout(
+            self.model, accelerator, self.engine.name, self.length, ranks=ranks
+        )
+        return catalogued if isinstance(computed, str) and catalogued is not None else computed
 
     def _split(self, gpus: int) -> GpuLayout:
-        """Return a layout of one tensor rank for each GPU and one pipeline stage for each pod."""
+        """Return a layout with a tensor rank for each GPU and a pipeline stage for each pod."""
         role, nodes = self.user_role, self.user_role.nodes
         if gpus > MAX_COUNT:
             message = f"must ask for at most {MAX_COUNT} GPUs in each pod, got {gpus}"
@@ -346,25 +343,25 @@ class _RoleExpander:
     # The template.
 
     def _find_user_container(self) -> Mapping[str, Any]:
-        """Return the user's serving container, empty without one."""
         if not self.spec.get("containers"):
             return {}
         container = find_serving_container(self.template, self.user_role.container)
-        # A single container with another name is a sidecar.
-        named = (self.user_role.container, *ENGINES, "engine", "main")
-        return container if container["name"] in named or "image" not in container else {}
+        # A container with an image and another name is a sidecar.
+        serving_names = (self.user_role.container, *ENGINES, "engine", "main")
+        is_serving = container["name"] in serving_names or "image" not in container
+        return container if is_serving else {}
 
-    def _template(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
-        generated = self._container(role, chosen)
-        # The arguments hold the user's already.
+    def _build_template(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
+        generated = self._build_container(role, chosen)
+        # The generated arguments include the user's.
         arguments = {"args": generated["args"]} if "args" in generated else {}
         serving = overlay(generated, {**self.user_container, **arguments})
-        listed = [dict(container) for container in self.spec.get("containers") or ()]
-        names = [container["name"] for container in listed]
-        at = names.index(serving["name"]) if serving["name"] in names else len(listed)
+        containers = [dict(container) for container in self.spec.get("containers") or ()]
+        names = [container["name"] for container in containers]
+        at = names.index(serving["name"]) if serving["name"] in names else len(containers)
         spec: dict[str, Any] = {
             **self.spec,
-            "containers": [*listed[:at], serving, *listed[at + 1 :]],
+            "containers": [*containers[:at], serving, *containers[at + 1 :]],
         }
         transfer = self.user_role.kv_transfer
         volumes = [
@@ -374,7 +371,7 @@ class _RoleExpander:
                 "ranks and processes of the engine share memory; a container has 64Mi",
             )
         ]
-        if self._loses_downloads():
+        if self._needs_download_volume():
             volumes.append((
                 empty_dir(spec, serving, "huggingface", _HUB_CACHE, {}),
                 "an emptyDir",
@@ -389,25 +386,25 @@ class _RoleExpander:
             self._note(f"mount {mount['mountPath']}", value, LIBRARY, reason)
         return {**self.template, "spec": spec}
 
-    def _loses_downloads(self) -> bool:
-        """Return whether the engine downloads the model to a folder that no volume keeps."""
+    def _needs_download_volume(self) -> bool:
+        """Return whether the engine downloads the model to a folder outside of all volumes."""
         mounts = (
             str(mount.get("mountPath")) for mount in self.user_container.get("volumeMounts") or ()
         )
-        kept = self.model.cache is not None or any(
+        has_volume = self.model.cache is not None or any(
             f"{_HUB_CACHE}/".startswith(f"{path.rstrip('/')}/") for path in mounts
         )
         by_engine = self.model.fetch is not Fetch.INIT_CONTAINER
-        return by_engine and not kept and hub_name(self.model.uri) is not None
+        return by_engine and not has_volume and hub_name(self.model.uri) is not None
 
-    def _container(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
-        """Return the generated container, before the user's is merged over it."""
+    def _build_container(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
+        """Return the generated container, before the user's values are merged into it."""
         user_container, preset = self.user_container, self.preset
         name = user_container.get("name") or role.container or self.engine.name
         container: dict[str, Any] = {"name": name, "image": self.image}
         if not user_container.get("command"):
             container["command"] = list(preset.program)
-            arguments = self._arguments(role, auto=self.on_cpu or chosen.auto)
+            arguments = self._generate_arguments(role, auto=self.on_cpu or chosen.auto)
             if arguments or user_container.get("args"):
                 container["args"] = [*(user_container.get("args") or ()), *arguments]
         port = role.port or self.command.port or self.engine.default_port
@@ -416,7 +413,7 @@ class _RoleExpander:
             user_container, "ports", f"http {port}", RELEASE, "where the engine listens"
         )
         variables: dict[str, tuple[str, str]] = {}
-        # A sidecar of prefill/decode sends a request again if the engine closed its connection.
+        # Prefill/decode services do not need it: the sidecar retries on a closed connection.
         if role.component_type is ComponentType.WORKER:
             reason = "seconds the engine keeps idle connections, longer than gateways use them"
             variables[self.engine.keep_alive_variable] = (KEEP_ALIVE_SECONDS, reason)
@@ -427,21 +424,20 @@ class _RoleExpander:
         for key, (value, reason) in variables.items():
             container.setdefault("env", []).append({"name": key, "value": value})
             self._note(f"env {key}", value, LIBRARY, reason)
-        container["resources"] = self._resources(role, chosen)
+        container["resources"] = self._compute_resources(role, chosen)
         return container
 
-    def _arguments(self, role: RoleArgs, *, auto: bool) -> list[str]:
-        """Return arguments that the user does not set; recipes of models are for vLLM."""
+    def _generate_arguments(self, role: RoleArgs, *, auto: bool) -> list[str]:
         preset, port = self.preset, self.user_role.port
         known = find_catalogue_model(self.model_name)
-        # Workers of a replica over several nodes cannot see when their leader has finished, so that
-        # they would always wait for the whole timeout.
+        # Multi-node replicas do not drain: workers cannot see when their leader has finished, and
+        # would always wait for the whole timeout.
         drains = parse_release(self.release) >= parse_release(preset.drain_since)
         drain_arguments, grace = preset.drain_arguments, self.spec.get(GRACE)
         if drain_arguments and isinstance(grace, int):
-            left = min(int(drain_arguments[1]), drain_within(grace))
+            left = min(int(drain_arguments[1]), compute_drain_seconds(grace))
             drain_arguments = (drain_arguments[0], str(left)) if left > 0 else ()
-        wanted = (
+        candidates = (
             (port is not None and port != self.engine.default_port,
              (PORT_FLAG, str(port)), USER, "port"),
             (True, preset.arguments, RELEASE, "how its pods are reached"),
@@ -452,19 +448,21 @@ class _RoleExpander:
              known.arguments if known else (), MODEL, known.source if known else ""),
         )  # fmt: skip
         words: list[str] = []
-        for applies, arguments, origin, reason in wanted:
-            words += self._missing(arguments, origin, reason) if applies else ()
+        for applies, arguments, origin, reason in candidates:
+            words += self._select_missing(arguments, origin, reason) if applies else ()
         return words
 
-    def _missing(self, wanted: Sequence[str], origin: str, reason: str) -> list[str]:
-        """Return the wanted arguments whose flags the user does not set."""
+    def _select_missing(self, wanted: Sequence[str], origin: str, reason: str) -> list[str]:
+        """Return the arguments whose flags the user does not set, and note all of them."""
         user_args = [str(word) for word in self.user_container.get("args") or ()]
-        positions = {canonical(word.partition("=")[0]): at for at, word in enumerate(user_args)}
+        positions = {
+            normalize_flag(word.partition("=")[0]): at for at, word in enumerate(user_args)
+        }
         missing: list[str] = []
         starts = [index for index, word in enumerate(wanted) if word.startswith("--")]
         for start, end in pairwise([*starts, len(wanted)]):
             words = wanted[start:end]
-            index = positions.get(canonical(words[0]))
+            index = positions.get(normalize_flag(words[0]))
             if index is None:
                 missing += words
                 self._note(f"args {words[0]}", " ".join(words[1:]), origin, reason)
@@ -473,8 +471,7 @@ class _RoleExpander:
             self._note(f"args {words[0]}", value, USER, f"in place of {' '.join(words)}")
         return missing
 
-    def _resources(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
-        """Return requests of CPU and memory, and limits of GPUs."""
+    def _compute_resources(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
         limits: dict[str, Any] = {}
         if chosen.gpus and not role.resource_claims and not self.user_gpus:
             limits[_AMD_GPU if self.on_amd else _NVIDIA_GPU] = str(chosen.gpus)
@@ -484,8 +481,8 @@ class _RoleExpander:
             cpus, why = _CPUS, "CPUs of one replica"
             reason = "weights, KV cache and 4Gi"
         else:
-            # vLLM, docs/design/arch_overview.md: an API server and an engine core for each copy of
-            # the model, a worker for each GPU; each of these processes keeps a core busy.
+            # vLLM runs an API server and an engine core for each copy of the model, and a worker
+            # for each GPU (docs/design/arch_overview.md); each process keeps a core busy.
             copies = (role.parallelism.data_local or 1) if role.parallelism is not None else 1
             cpus, why = 2 * (2 * copies + chosen.gpus), "two for each process of the engine"
             memory, reason = (8 + 8 * chosen.gpus) * _GIB, "8Gi, and 8Gi for each GPU"
@@ -513,7 +510,7 @@ class _RoleExpander:
     def _note_generated(
         self, user_fields: Mapping[str, Any], key: str, value: str, origin: str, reason: str
     ) -> None:
-        """Note a value, or the user's value that takes its place."""
+        """Note a generated value, or the user's if it is set."""
         if key in user_fields:
             user_value = user_fields[key]
             is_plain = isinstance(user_value, (str, int))
@@ -531,8 +528,7 @@ class _RoleExpander:
 _Model = TypeVar("_Model", RoleArgs, InferenceServiceArgs)
 
 
-def _without(model: _Model, *names: str) -> _Model:
-    """Return a copy with these fields unset."""
+def _unset_fields(model: _Model, *names: str) -> _Model:
     copied = model.model_copy(update=dict.fromkeys(names))
     copied.model_fields_set.difference_update(names)
     return copied

@@ -1,4 +1,4 @@
-"""Known models with the arguments of their recipes, and the GPUs that a model needs."""
+"""The model catalogue with arguments from published recipes, and the GPUs that a model needs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _FILE = Path(__file__).with_name("models.json")
 
 @dataclass(frozen=True)
 class CatalogueLayout:
-    """GPUs of one node that hold a model.
+    """The GPUs of one node that a model fits on.
 
     Attributes:
-        gpus: How many.
-        expert: Whether its experts are spread over them, and not split.
+        gpus: Number of GPUs.
+        expert: Whether expert parallelism is used.
         auto: Whether a sequence of the model's full length may not fit.
     """
 
@@ -40,16 +40,16 @@ class CatalogueModel:
     Attributes:
         name: Its repository on Hugging Face.
         kind: `dense`, `experts`, `multimodal`, `embedding` or `reranking`.
-        arguments: The engine's arguments for it, such as parsers of tools and reasoning.
-        accelerators: GPUs of one node that hold it, by what each GPU is.
-        siblings: Quantized repositories of the same model.
+        arguments: Engine arguments, such as parsers for tool calls and reasoning.
+        accelerators: GPUs of one node that it fits on, by GPU model.
+        siblings: Repositories with quantized versions of the model.
         context: Tokens of its longest sequence.
-        minimum: First release of the engine that serves it.
-        memory: GB of GPU memory that its recipe names.
-        bytes: Bytes of its weights, or more where only the memory that it takes is known.
-        source: Recipe or card that says so.
-        checked: Day on which the source was read.
-        note: What differs from the source, and why; empty where nothing does.
+        minimum: First engine release that supports it.
+        memory: GPU memory in its recipe, in GB.
+        bytes: Bytes of its weights, or an upper bound if only its GPU memory is known.
+        source: Recipe or model card with these facts.
+        checked: Date on which the source was read.
+        note: Differences from the source with reasons; empty if there are none.
     """
 
     name: str
@@ -67,8 +67,8 @@ class CatalogueModel:
 
 
 @cache
-def catalogue() -> Mapping[str, CatalogueModel]:
-    """Return all models by their names."""
+def load_catalogue() -> Mapping[str, CatalogueModel]:
+    """Return all models by name."""
     document = json.loads(_FILE.read_text(encoding="utf-8"))
     return {
         entry["name"]: CatalogueModel(
@@ -89,22 +89,22 @@ def catalogue() -> Mapping[str, CatalogueModel]:
 
 
 def find_catalogue_model(name: str) -> CatalogueModel | None:
-    """Return the model of a repository or of one of its quantized siblings; None for another."""
-    known = catalogue().get(name)
+    """Return the model with this repository, or with this quantized sibling; None if unknown."""
+    known = load_catalogue().get(name)
     if known is not None:
         return known
-    return next((model for model in catalogue().values() if name in model.siblings), None)
+    return next((model for model in load_catalogue().values() if name in model.siblings), None)
 
 
 @dataclass(frozen=True)
 class GpuLayout:
-    """GPUs of a pod, and the split where it is chosen here.
+    """The GPUs of a pod, and how the model is split over them.
 
     Attributes:
-        gpus: GPUs of each pod, 0 for processors.
-        parallelism: The split; None if the user sets it or there is none.
-        origin: Where the split comes from.
-        reason: Why it is that.
+        gpus: GPUs of each pod, 0 on CPUs.
+        parallelism: The parallel sizes; None if the user sets them or the model is not split.
+        origin: Where GPUs and sizes come from.
+        reason: Why they were chosen.
         auto: Whether a sequence of the model's full length may not fit.
     """
 
@@ -115,18 +115,18 @@ class GpuLayout:
     auto: bool = False
 
 
-def layout(
+def compute_layout(
     model: ModelArgs, accelerator: str, engine: str, length: int | None, *, ranks: bool
 ) -> GpuLayout | str:
-    """Return the smallest layout that holds a model, or why none is known (end of a sentence).
+    """Return the smallest layout that a model fits on, or why none is known, as half a sentence.
 
     Args:
         model: The model.
-        accelerator: What each GPU is.
+        accelerator: GPU model.
         engine: Name of the engine.
-        length: Tokens of the longest sequence, None for the model's own.
-        ranks: Whether several nodes are spanned by data parallel copies that share experts, as
-            connectors of the KV cache want it, and not by stages of the layers.
+        length: Tokens of the longest sequence, None for the model's.
+        ranks: Whether a replica spans nodes by data parallel copies that share experts, which KV
+            connectors need, and not by pipeline stages.
     """
     from fusioninfer_pulumi.capacity_package import MISSING  # noqa: PLC0415  # see `_package`
 
@@ -159,8 +159,8 @@ def layout(
 
 
 def find_catalogue_layout(name: str, accelerator: str) -> GpuLayout | None:
-    """Return the layout of the catalogue, None if it has none."""
-    model = catalogue().get(name)
+    """Return the catalogue's layout of a model on this GPU model, None if it has none."""
+    model = load_catalogue().get(name)
     if model is None:
         return None
     known = model.accelerators.get(accelerator.upper())
@@ -173,12 +173,10 @@ def find_catalogue_layout(name: str, accelerator: str) -> GpuLayout | None:
     return GpuLayout(known.gpus, split, "model table", reason, known.auto)
 
 
-def model_bytes(model: ModelArgs, name: str) -> int | None:
-    """Return bytes of a model's weights, None where they are not known.
-
-    The catalogue comes first, so that they do not depend on what is installed.
-    """
-    known = catalogue().get(name)
+def get_model_bytes(model: ModelArgs, name: str) -> int | None:
+    """Return the bytes of a model's weights, None if unknown."""
+    # The catalogue takes precedence, so that the result does not depend on installed packages.
+    known = load_catalogue().get(name)
     if known is not None:
         return known.bytes
     package = _package()
@@ -186,25 +184,25 @@ def model_bytes(model: ModelArgs, name: str) -> int | None:
     return size
 
 
-def weights_size(model: ModelArgs) -> Decimal | None:
-    """Return bytes of a model's weights: those that the user gives, else those that are known."""
-    size = model.size or model_bytes(model, hub_name(model.uri) or "")
+def get_weights_size(model: ModelArgs) -> Decimal | None:
+    """Return the bytes of a model's weights: the user's `size`, else `model_bytes`."""
+    size = model.size or get_model_bytes(model, hub_name(model.uri) or "")
     return None if size is None else quantity.parse(size)
 
 
 def is_known_model(name: str) -> bool:
-    """Return whether the catalogue or the capacity package has a model of Hugging Face."""
+    """Return whether the catalogue or the capacity package has a Hugging Face model."""
     return find_catalogue_model(name) is not None or name in _known_names()
 
 
 def find_similar_model(name: str) -> str | None:
-    """Return the known model that an unknown name probably means, if there is one."""
-    # One or two letters: a lower cutoff would suggest a different model of the same family.
+    """Return the known model that a misspelled name probably means, None if there is none."""
+    # Names differ by one or two letters; a lower cutoff would suggest another model of a family.
     return closest_name(name, _known_names(), cutoff=0.9)
 
 
 def explain_unknown_model(model: ModelArgs, name: str) -> str | None:
-    """Return why the GPUs of a model are not known, if that is because its name is not."""
+    """Return the message for a model whose GPUs are unknown because its name is, else None."""
     if not name or model.config is not None or is_known_model(name):
         return None
     meant = find_similar_model(name)
@@ -216,11 +214,11 @@ def explain_unknown_model(model: ModelArgs, name: str) -> str | None:
 
 def _known_names() -> set[str]:
     package = _package()
-    return {*catalogue(), *(() if package is None else package.model_names())}
+    return {*load_catalogue(), *(() if package is None else package.model_names())}
 
 
 def _package() -> Any:
-    # Imported here: only roles without GPUs need it.
+    # Imported here, because only roles without GPUs need it.
     from fusioninfer_pulumi.capacity_package import capacity  # noqa: PLC0415  # see above
 
     return capacity()

@@ -1,4 +1,4 @@
-"""A service from the name of its model."""
+"""Builds a service from the name of a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from fusioninfer_pulumi.generated import dicts
 
-#: Fields of `more` that are the serving roles'; the others are the service's.
+#: Arguments in `more` that become fields of the serving roles; others are fields of the service.
 ROLE_FIELDS = (
     "autoscaling",
     "gpus",
@@ -45,24 +45,24 @@ def model_service(
     engine: EngineArgs | dicts.EngineArgsDict | str | None = None,
     **more: Unpack[dicts.ModelServiceDict],
 ) -> InferenceServiceArgs:
-    """Return the service of a model, whose containers the library generates.
+    """Return a service that serves a model; the library generates its containers.
 
     Args:
-        model: Its name on Hugging Face, a `uri` such as `s3://bucket/key`, or the `model` of a
-            service.
-        accelerator: What each GPU is, such as `H100`; `cpu` for processors. None if `gpus` or
-            `parallelism` sets their number; their memory is then not checked.
-        replicas: Replicas that answer.
-        prefill_replicas: Replicas that compute prompts, apart from those that answer; 0 for none.
-            A router pairs them.
+        model: Its name on Hugging Face, a `uri` such as `s3://bucket/key`, or the field `model` of
+            a service.
+        accelerator: Model of the GPUs, such as `H100`, or `cpu`. May be None if `gpus` or
+            `parallelism` sets the number of GPUs; GPU memory is then not checked.
+        replicas: Replicas that generate tokens.
+        prefill_replicas: Replicas for disaggregated prefill, which a router pairs with the others;
+            0 for no disaggregation.
         router: The router role, or its fields, such as `{"gateway": {...}, "httproute": {...}}`.
-            Without one a Kubernetes Service is the endpoint.
+            By default a Kubernetes Service is the endpoint.
         engine: The engine and its release; text such as `0.32.0` is a release of vLLM.
-        more: Further fields of the service, such as `namespace`, `wait` or `monitoring`, and those
-            of its serving roles, such as `gpus`, `template` or `autoscaling`.
+        more: More fields of the service, such as `namespace`, `wait` or `monitoring`, and of its
+            serving roles, such as `gpus`, `template` or `autoscaling`.
 
     Raises:
-        InvalidServiceError: A field is wrong; every problem is listed.
+        InvalidServiceError: If a field is unknown or invalid; it has all findings.
     """
     fields: dict[str, Any] = dict(more)
     known = {*inspect.signature(model_service).parameters, *ROLE_FIELDS}

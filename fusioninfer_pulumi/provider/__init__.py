@@ -1,5 +1,4 @@
-"""The components as a Pulumi package `fusioninfer`, for programs in YAML, TypeScript, Go, ...
+"""The Pulumi package `fusioninfer`: the components for programs in YAML, TypeScript, Go, ...
 
-`schema` generates the package's schema from the models, `server` constructs components for the
-Pulumi engine. Python programs use the components themselves.
+Python programs use the components directly. `tools/package_schema.py` generates the schema.
 """

@@ -1,7 +1,7 @@
 """The plugin `pulumi-resource-fusioninfer`: constructs components for the Pulumi engine.
 
-Pulumi's own `component_provider_host` cannot read the arguments' types (string annotations,
-unions), and reports errors as tracebacks (pulumi#17012, #19178).
+Pulumi's `component_provider_host` is not used, because it cannot read the arguments' types (string
+annotations, unions) and prints errors as tracebacks (pulumi#17012, #19178).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
 
 
-#: The schema of the Pulumi package, in `generated`; `tools/package_schema.py` writes it.
+#: File in `generated` with the schema of the Pulumi package; `tools/package_schema.py` writes it.
 PACKAGED = "pulumi-package.json"
-#: The version in the form of Semantic Versioning, as Pulumi reads it: 0.3.0.dev0 is 0.3.0-dev.0.
+#: The version as Semantic Versioning, which Pulumi requires: 0.3.0.dev0 is 0.3.0-dev.0.
 VERSION = __version__.replace(".dev", "-dev.")
-#: Outputs of the components that are also attributes in Python.
+#: Outputs of the components that are attributes of the Python components.
 OUTPUTS: Mapping[type, tuple[str, ...]] = {
     InferenceService: ("name", "namespace", "endpoint", "status"),
     ServingPrerequisites: ("checked", "releases"),
@@ -49,11 +49,11 @@ OUTPUTS: Mapping[type, tuple[str, ...]] = {
 
 
 class ServiceOutputs(TypedDict):
-    """Outputs of `InferenceService` in place of attributes with objects, which Python has."""
+    """Outputs of `InferenceService` in other languages, instead of Python's attributes."""
 
     plan: dict[str, Any]
-    """The plan as `fusioninfer-pulumi plan --output json` prints it, without capacity, objects
-    and findings."""
+    """The plan as `fusioninfer-pulumi plan --output json` prints it, except capacity, objects and
+    findings."""
 
     leaderWorkerSets: list[str]
     """Names of the LeaderWorkerSets: one for each replica, or for each role."""
@@ -68,7 +68,7 @@ class ServiceOutputs(TypedDict):
     """Name of the HTTPRoute, empty without a route."""
 
     gateway: str
-    """Name of the Gateway that belongs to the service, empty where the route attaches to others."""
+    """Name of the Gateway that the service creates, empty if the route attaches to others."""
 
 
 def read_package_schema() -> str:
@@ -77,7 +77,7 @@ def read_package_schema() -> str:
 
 
 class Provider(pulumi.provider.Provider):
-    """Constructs the components; keeps no state, because several are constructed concurrently."""
+    """Constructs the components; stateless, because Pulumi constructs several concurrently."""
 
     def __init__(self) -> None:
         super().__init__(VERSION, read_package_schema())
@@ -92,28 +92,31 @@ class Provider(pulumi.provider.Provider):
         """Register a component and its objects.
 
         Raises:
-            InputPropertiesError: The component cannot work; one error for each problem.
+            InputPropertiesError: The input is invalid; it has an error for each finding.
         """
         if resource_type not in (TOKEN, PREREQUISITES_TOKEN):
             raise ValueError(f"the package fusioninfer has no resource {resource_type}")
         _enter_stack()
         arguments = {key: normalize_inputs(value) for key, value in inputs.items()}
         try:
-            made = construct_component(name, resource_type, arguments, options)
+            component = construct_component(name, resource_type, arguments, options)
         except InvalidServiceError as problem:
             raise build_property_errors(name, problem.findings) from None
-        state = {key: _explained(getattr(made, key), name) for key in OUTPUTS[type(made)]}
-        if isinstance(made, InferenceService):
-            state |= service_outputs(made)
-        return pulumi.provider.ConstructResult(made.urn, state)
+        state = {
+            key: _convert_errors(getattr(component, key), name) for key in OUTPUTS[type(component)]
+        }
+        if isinstance(component, InferenceService):
+            state |= service_outputs(component)
+        return pulumi.provider.ConstructResult(component.urn, state)
 
 
 def normalize_inputs(value: Any) -> Any:
-    """Undo the encoding of inputs: whole numbers arrive as floats, unknowns as markers."""
+    """Decode inputs: integers arrive as floats, and unknown values as markers."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, pulumi.output.Unknown):
-        return pulumi.Output(set(), _done(pulumi.output.UNKNOWN), _done(result=False))
+        unknown = _make_future(pulumi.output.UNKNOWN)
+        return pulumi.Output(set(), unknown, _make_future(result=False))
     if isinstance(value, dict):
         return {key: normalize_inputs(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -122,7 +125,7 @@ def normalize_inputs(value: Any) -> Any:
 
 
 def build_property_errors(name: str, findings: Sequence[Finding]) -> InputPropertiesError:
-    """Convert findings to errors of a component's properties."""
+    """Convert findings to Pulumi's errors about input properties."""
     details: list[InputPropertyErrorDetails] = [
         {"property_path": finding.path, "reason": finding.text} for finding in findings
     ]
@@ -132,9 +135,9 @@ def build_property_errors(name: str, findings: Sequence[Finding]) -> InputProper
 def construct_component(
     name: str, token: str, inputs: dict[str, Any], options: pulumi.ResourceOptions | None
 ) -> pulumi.ComponentResource:
-    """Return a component from the properties of a program in another language."""
+    """Construct a component from the inputs of a program in another language."""
     if token == TOKEN:
-        # Programs in other languages send a mapping of any shape: the constructor checks it.
+        # The constructor validates the inputs.
         return InferenceService(name, cast("InferenceServiceArgsDict", inputs), options)
     services = inputs.pop("services", None)
     if not isinstance(services, list):
@@ -143,8 +146,8 @@ def construct_component(
             [{"property_path": "services", "reason": "must be a list of services"}],
         )
     names = {kubernetes_name(field.name): field.name for field in fields(ServingPrerequisitesArgs)}
-    given = {names[key]: value for key, value in inputs.items() if value is not None}
-    args = ServingPrerequisitesArgs(services=_services(services), **given)
+    fields_set = {names[key]: value for key, value in inputs.items() if value is not None}
+    args = ServingPrerequisitesArgs(services=_parse_services(services), **fields_set)
     return ServingPrerequisites(name, args, options)
 
 
@@ -164,36 +167,36 @@ def service_outputs(service: InferenceService) -> ServiceOutputs:
     }
 
 
-def _services(services: Sequence[Any]) -> list[InferenceServiceArgs]:
-    """Return the services whose needs are checked; their findings are located below `services`."""
+def _parse_services(services: Sequence[Any]) -> list[InferenceServiceArgs]:
+    """Parse the services of `ServingPrerequisites`; raise errors located below `services`."""
     parsed: list[InferenceServiceArgs] = []
     for index, mapping in enumerate(services):
         document = validate_mapping(mapping, f"services[{index}]")
         raise_errors((finding.under("services", index) for finding in document.findings), "")
-        assert document.args is not None, "a document without errors has a service"
+        assert document.args is not None, "a document without errors has args"
         parsed.append(document.args)
     return parsed
 
 
 def _enter_stack() -> None:
-    """Make the stack known, as in a program: components read its state by it."""
+    """Set the root resource as in a program, because components read the stack's state."""
     stack, project = pulumi.get_stack(), pulumi.get_project()
     urn = f"urn:pulumi:{stack}::{project}::pulumi:pulumi:Stack::{project}-{stack}"
     settings.set_root_resource(pulumi.resource.DependencyResource(urn))
 
 
-def _done(result: Any) -> asyncio.Future[Any]:
+def _make_future(result: Any) -> asyncio.Future[Any]:
     future: asyncio.Future[Any] = asyncio.Future()
     future.set_result(result)
     return future
 
 
-def _explained(output: Any, name: str) -> Any:
-    """Return an Output whose late errors become property errors, too."""
+def _convert_errors(output: Any, name: str) -> Any:
+    """Return an Output that raises property errors for errors of the given Output."""
     if not is_output(output):
         return output
 
-    async def value() -> Any:
+    async def resolve() -> Any:
         try:
             return await output.future(with_unknowns=True)
         except InvalidServiceError as problem:
@@ -203,10 +206,10 @@ def _explained(output: Any, name: str) -> Any:
 
     loop = asyncio.get_event_loop()
     return pulumi.Output(
-        output.resources(), loop.create_task(value()), output.is_known(), output.is_secret()
+        output.resources(), loop.create_task(resolve()), output.is_known(), output.is_secret()
     )
 
 
 def main() -> None:
-    """Serve the package until Pulumi ends the process: `pulumi-resource-fusioninfer`."""
+    """Run `pulumi-resource-fusioninfer` until Pulumi stops it."""
     pulumi.provider.main(Provider(), sys.argv[1:])

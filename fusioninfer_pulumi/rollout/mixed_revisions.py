@@ -1,7 +1,8 @@
-"""What clients see while an update runs pods of two revisions.
+"""Incompatible pairs, such as old prefill with new decode pods, during an update.
 
-`ROWS` lists the pairs of parts that talk to each other. Their facts, with their sources, are in
-`engines` and `endpoint_pickers`; a pair that no row yields is compatible as far as is known.
+`PAIR_FINDERS` lists a function for each pair of components that communicate. The facts that these
+use, with their sources, are in `engines` and `endpoint_pickers`. A pair that none of them yields is
+not known to be incompatible.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import is_sidecar
 from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.engines.handshake import compare_pair, pair_revision, read_pair_setting
+from fusioninfer_pulumi.engines.handshake import (
+    compare_pair,
+    compute_pair_revision,
+    read_pair_setting,
+)
 from fusioninfer_pulumi.engines.metric_names import METRIC, METRICS_SOURCE, has_metric
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, has_pair_stages
-from fusioninfer_pulumi.topology.gang import pod_group_reference
+from fusioninfer_pulumi.topology.gang import read_pod_group_reference
 
 #: Component types whose pods exchange KV caches.
 PAIR_TYPES = (ComponentType.PREFILLER.value, ComponentType.DECODER.value)
@@ -40,10 +45,10 @@ class EngineLws:
     """A LeaderWorkerSet whose leader runs an engine.
 
     Attributes:
-        revision: Value of its label, empty without one.
-        pair_revision: Likewise.
-        gang: PodGroup that its pods name, empty without one.
-        sidecar: Image of its prefill/decode sidecar, empty without one.
+        revision: Value of the label, or empty.
+        pair_revision: Value of the label, or empty.
+        gang: Name of its pods' PodGroup, or empty.
+        sidecar: Image of the prefill/decode sidecar, or empty.
     """
 
     name: str
@@ -60,12 +65,12 @@ _LABELS = labels.COMPONENT_TYPE, labels.ROLE_NAME, labels.REVISION, labels.PAIR_
 
 
 def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
-    """Find the LeaderWorkerSets that run engines; malformed objects are tolerated."""
+    """Return the LeaderWorkerSets whose pods run an engine; malformed objects raise no error."""
     engines = []
     for manifest in manifests:
         template = at(manifest, "spec", "leaderWorkerTemplate")
         pod = at(template, "leaderTemplate", "spec") or at(template, "workerTemplate", "spec")
-        containers = [*_items(pod, "containers"), *_items(pod, "initContainers")]
+        containers = [*_list_items(pod, "containers"), *_list_items(pod, "initContainers")]
         commands = filter(attrgetter("engine"), map(read_command, containers))
         for command in islice(commands, 1):
             name = str(at(manifest, "metadata", "name"))
@@ -74,39 +79,39 @@ def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
             )
             sidecars = (item.get("image") for item in containers if is_sidecar(item))
             images = (image if isinstance(image, str) else "<output>" for image in sidecars)
-            gang, image = pod_group_reference(manifest), next(images, "")
+            gang, image = read_pod_group_reference(manifest), next(images, "")
             engines.append(
                 EngineLws(name, role or name, kind, command, revision, pair, gang, image)
             )
     return engines
 
 
-def _items(value: Any, key: str) -> list[Mapping[str, Any]]:
+def _list_items(value: Any, key: str) -> list[Mapping[str, Any]]:
     items = at(value, key)
     return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
 def _find_changed(side: Iterable[EngineLws], other: Iterable[EngineLws]) -> list[EngineLws]:
-    """Return LeaderWorkerSets whose engine only one side has, one of each role and revision."""
-    kept = [(lws.component_type, lws.command) for lws in other]
-    # Outputs hide arguments, and the revision does not depend on their values.
-    same = {(lws.role, lws.revision) for lws in other if lws.revision}
-    lws_of_revision = {
+    """Return one LeaderWorkerSet for each role and revision whose engine the other side lacks."""
+    other_commands = [(lws.component_type, lws.command) for lws in other]
+    # Outputs hide arguments, but equal revisions mean equal engines.
+    other_revisions = {(lws.role, lws.revision) for lws in other if lws.revision}
+    lws_by_revision = {
         (lws.role, lws.revision): lws
         for lws in side
-        if (lws.component_type, lws.command) not in kept
+        if (lws.component_type, lws.command) not in other_commands
     }
-    return [lws for key, lws in lws_of_revision.items() if key not in same]
+    return [lws for key, lws in lws_by_revision.items() if key not in other_revisions]
 
 
 @dataclass(frozen=True)
 class Update:
-    """What an update changes in a service.
+    """A service before and after an update.
 
     Attributes:
         before: LeaderWorkerSets with engines before the update.
         objects: All objects of the service after the update.
-        plan: The service after the update, None if it is not known.
+        plan: The service after the update, None if unknown.
         objects_before: All objects of the service before the update, none in previews.
     """
 
@@ -120,57 +125,60 @@ class Update:
         """LeaderWorkerSets with engines after the update."""
         return read_engines(self.objects)
 
-    def new_engines(self) -> list[tuple[EngineLws, EngineLws]]:
+    def find_changed_engines(self) -> list[tuple[EngineLws, EngineLws]]:
         """Return the old and the new engine of each role whose engine changes."""
-        # A role that the update adds serves together with the others of its type.
-        olds = {lws.component_type: lws for lws in self.before}
-        olds |= {lws.role: lws for lws in self.before}
-        news = {lws.role: lws for lws in _find_changed(self.after, self.before)}
-        pairs = [(olds.get(new.role) or olds.get(new.component_type), new) for new in news.values()]
+        # A new role is compared with an existing role of its component type.
+        old_engines = {lws.component_type: lws for lws in self.before}
+        old_engines |= {lws.role: lws for lws in self.before}
+        changed = {lws.role: lws for lws in _find_changed(self.after, self.before)}
+        pairs = [
+            (old_engines.get(new.role) or old_engines.get(new.component_type), new)
+            for new in changed.values()
+        ]
         return [(old, new) for old, new in pairs if old is not None]
 
 
 @dataclass(frozen=True)
 class MixedPair:
-    """Two parts that meet during an update and are not known to be compatible.
+    """Two components that communicate during an update and may be incompatible.
 
     Attributes:
-        parts: The two parts, such as `clients with new serve pods`.
-        clients: What clients see.
-        remedy: What to do about it, maybe empty.
-        source: Where that was read or measured; empty where it is unknown.
+        members: The two components, such as `clients with new serve pods`.
+        effect: What clients see.
+        remedy: What to do about it, or empty.
+        source: Where the effect was read or measured; empty if it is unknown.
     """
 
     state: PairState
-    parts: str
-    clients: str
+    members: str
+    effect: str
     remedy: str = ""
     source: str = ""
 
 
 def describe_mixed_revisions(update: Update) -> list[str]:
-    """Describe the pairs that are not known to be compatible, the worst first."""
-    lines: dict[tuple[str, ...], dict[str, None]] = {}
-    for find in ROWS if update.before else ():
-        for pair in find(update):
-            # Evidence and consequences are mostly the same for several pairs.
-            key = pair.state.value, pair.clients, pair.remedy, pair.source
-            lines.setdefault(key, {})[pair.parts] = None
+    """Describe the pairs that may be incompatible, the worst first."""
+    # Pairs that differ only in their members are described together.
+    members_by_effect: dict[tuple[str, ...], dict[str, None]] = {}
+    for find_pairs in PAIR_FINDERS if update.before else ():
+        for pair in find_pairs(update):
+            key = pair.state.value, pair.effect, pair.remedy, pair.source
+            members_by_effect.setdefault(key, {})[pair.members] = None
     ranks = [state.value for state in (PairState.BROKEN, PairState.DEGRADED, PairState.UNKNOWN)]
-    texts = []
-    ordered = sorted(lines.items(), key=lambda line: ranks.index(line[0][0]))
-    for (state, clients, remedy, source), parts in ordered:
-        text = "; ".join(filter(None, (clients, remedy)))
+    lines = []
+    ordered = sorted(members_by_effect.items(), key=lambda item: ranks.index(item[0][0]))
+    for (state, effect, remedy, source), members in ordered:
+        text = "; ".join(filter(None, (effect, remedy)))
         evidence = f" [{source}]" if source else ""
-        texts.append(f"mixed revisions, {state}: {', '.join(parts)}: {text}{evidence}")
-    return texts
+        lines.append(f"mixed revisions, {state}: {', '.join(members)}: {text}{evidence}")
+    return lines
 
 
 def _find_prefill_decode(update: Update) -> Iterator[MixedPair]:
     """Yield pairs of old and new prefill and decode pods.
 
-    Yields nothing if the order of the update and the endpoint picker avoid such pairs, or if the
-    engines compare the same before and after.
+    There are none if the update order and the endpoint picker avoid them, or if nothing changes
+    that prefill and decode engines compare.
     """
     before, after = (
         [lws for lws in side if lws.component_type in PAIR_TYPES]
@@ -178,14 +186,16 @@ def _find_prefill_decode(update: Update) -> Iterator[MixedPair]:
     )
     if any({lws.component_type for lws in side} != {*PAIR_TYPES} for side in (before, after)):
         return
-    # The labels are complete even if a launcher's script hides the arguments of an engine.
-    old_label, new_label = ({lws.pair_revision for lws in side} for side in (before, after))
-    if "" in old_label | new_label:
-        old_hash, new_hash = (pair_revision([e.command for e in side]) for side in (before, after))
-        is_same = old_hash is not None and old_hash == new_hash
+    # The labels are right even if a launch script hides the engine's arguments.
+    old_labels, new_labels = ({lws.pair_revision for lws in side} for side in (before, after))
+    if "" in old_labels | new_labels:
+        old_hash, new_hash = (
+            compute_pair_revision([e.command for e in side]) for side in (before, after)
+        )
+        is_compatible = old_hash is not None and old_hash == new_hash
     else:
-        is_same = old_label == new_label
-    if is_same:
+        is_compatible = old_labels == new_labels
+    if is_compatible:
         return
     advice = "" if update.plan is None else _find_advice(before, after, update.plan)
     if advice is None:
@@ -213,7 +223,7 @@ def _find_outages(update: Update) -> Iterator[MixedPair]:
     """Yield the only decode replica of a service, which serves nothing while it restarts."""
     roles = update.plan.roles if update.plan else ()
     decode = [role for role in roles if role.component_type is ComponentType.DECODER]
-    restarted = {new.role for _, new in update.new_engines()}
+    restarted = {new.role for _, new in update.find_changed_engines()}
     if sum(len(role.replicas) for role in decode) != 1:
         return
     for role in decode:
@@ -230,18 +240,20 @@ def _find_outages(update: Update) -> Iterator[MixedPair]:
 
 
 def _find_recompute_setting(decode: EngineCommand) -> str:
-    """Return the setting with which no request of a decode engine fails; empty without one."""
+    """Return the setting that keeps a decode engine's requests from failing, or empty."""
     if decode.engine is None:
         return ""
     cache = decode.engine.kv_cache
-    fails = cache.load_failure(decode) is PairState.BROKEN and cache.can_reject_pair(decode)
+    fails = cache.predict_load_failure(
+        decode
+    ) is PairState.BROKEN and cache.can_survive_failed_handshake(decode)
     return cache.recompute_setting if fails else ""
 
 
 def _find_advice(
     before: Sequence[EngineLws], after: Sequence[EngineLws], plan: ServicePlan
 ) -> str | None:
-    """Return advice on avoiding mixed pairs, possibly empty; None if the update creates none."""
+    """Return how to avoid mixed pairs, maybe empty; None if the update causes none."""
     if plan.shape.groups is not None:
         return (
             None if plan.rollout.level is RolloutLevel.GROUP else "rollout.level: Group avoids it"
@@ -261,28 +273,28 @@ def _find_advice(
 
 
 def _find_model_names(update: Update) -> Iterator[MixedPair]:
-    """Yield pods that reject requests for a name that clients or the endpoint picker use."""
-    served = [lws.command.requestable_names for lws in update.before]
-    rewritten = dict(_rewritten_names(update.objects))
-    known = [names for names in served if names is not None]
-    asked = {name: {name} for name in set.intersection(*known)} if known else {}
-    asked |= rewritten
-    pods = [("new", new, old, asked) for old, new in update.new_engines()]
-    pods += [("old", old, new, rewritten) for old, new in update.new_engines()]
-    for age, lws, other, requests in pods:
-        parts, engine = f"clients with {age} {lws.role} pods", lws.command.engine
+    """Yield pods that reject a model name that clients or the endpoint picker request."""
+    old_names = [lws.command.requestable_names for lws in update.before]
+    rewrites = dict(_find_rewrites(update.objects))
+    known = [names for names in old_names if names is not None]
+    requests = {name: {name} for name in set.intersection(*known)} if known else {}
+    requests |= rewrites
+    pods = [("new", new, old, requests) for old, new in update.find_changed_engines()]
+    pods += [("old", old, new, rewrites) for old, new in update.find_changed_engines()]
+    for age, lws, other, requested in pods:
+        members, engine = f"clients with {age} {lws.role} pods", lws.command.engine
         names = lws.command.requestable_names
         is_same = lws.command.arguments == other.command.arguments
         if engine is None or not engine.rejects_unknown_models or is_same:
             continue
         if names is None:
-            yield MixedPair(PairState.UNKNOWN, parts, "it is unknown which names they serve")
+            yield MixedPair(PairState.UNKNOWN, members, "it is unknown which names they serve")
             continue
-        missing = sorted(name for name, targets in requests.items() if not targets <= names)
+        missing = sorted(name for name, targets in requested.items() if not targets <= names)
         if missing:
-            yield _describe_missing(missing, parts, engine.api_source)
-    # Aliases that the endpoint picker rewrites no longer.
-    removed = {*dict(_rewritten_names(update.objects_before))} - rewritten.keys()
+            yield _describe_missing(missing, members, engine.api_source)
+    # Aliases that the endpoint picker no longer rewrites.
+    removed = {*dict(_find_rewrites(update.objects_before))} - rewrites.keys()
     for lws in {lws.role: lws for lws in update.after}.values():
         engine, names = lws.command.engine, lws.command.requestable_names
         missing = sorted(removed.difference(removed if names is None else names))
@@ -290,29 +302,29 @@ def _find_model_names(update: Update) -> Iterator[MixedPair]:
             yield _describe_missing(missing, f"clients with {lws.role} pods", engine.api_source)
 
 
-def _describe_missing(names: Sequence[str], parts: str, source: str) -> MixedPair:
+def _describe_missing(names: Sequence[str], members: str, source: str) -> MixedPair:
     return MixedPair(
         PairState.BROKEN,
-        parts,
+        members,
         f"requests for {', '.join(names)} fail with HTTP 404 on these pods",
-        "serve the old and the new name until the update is over and no client asks for the old "
-        "one",
+        "serve the old and the new name until the update is over and no client requests "
+        "the old one",
         source,
     )
 
 
-def _rewritten_names(objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, set[str]]]:
-    """Yield the names that the endpoint picker rewrites, and the names that pods get."""
+def _find_rewrites(objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, set[str]]]:
+    """Yield each model name that the endpoint picker rewrites, and the names that replace it."""
     for manifest in objects:
         is_rewrite = manifest.get("kind") == object_names.REWRITE_KIND
-        for rule in _items(at(manifest, "spec"), "rules") if is_rewrite else ():
-            targets = {str(at(target, "modelRewrite")) for target in _items(rule, "targets")}
-            for match in _items(rule, "matches"):
+        for rule in _list_items(at(manifest, "spec"), "rules") if is_rewrite else ():
+            targets = {str(at(target, "modelRewrite")) for target in _list_items(rule, "targets")}
+            for match in _list_items(rule, "matches"):
                 yield str(at(match, "model", "value")), targets
 
 
 _TOOLS, _REASONING = "--tool-call-parser", "--reasoning-parser"
-#: Flag, and what clients see where its value changes, where it is removed and where it is added.
+#: Flag, and what clients see if its value changes, if it is removed, and if it is added.
 _PARSERS = (
     (_TOOLS, "these answers may have tool calls in another form",
      "requests with tools fail, or get tool calls as text", ""),
@@ -322,43 +334,43 @@ _PARSERS = (
 )  # fmt: skip
 
 
-def _find_answers(update: Update) -> Iterator[MixedPair]:
-    """Yield pods whose answers have another form for clients."""
-    remedy = "let clients accept both forms before this update"
-    for old, new in update.new_engines():
-        parts, engine = f"clients with new {new.role} pods", new.command.engine
+def _find_answer_formats(update: Update) -> Iterator[MixedPair]:
+    """Yield pods whose answers clients may not parse."""
+    remedy = "make clients accept both formats before this update"
+    for old, new in update.find_changed_engines():
+        members, engine = f"clients with new {new.role} pods", new.command.engine
         for flag, changed, removed, added in _PARSERS:
-            was, is_ = (lws.command.value(flag) for lws in (old, new))
-            text = changed if was and is_ else removed if was else added
-            if was != is_ and text:
-                values = f"{parts} ({flag} {was or 'unset'} -> {is_ or 'unset'})"
-                yield MixedPair(PairState.DEGRADED, values, text, remedy)
-        was_in, is_in = map(_reasoning_fields, (old.command, new.command))
-        gone = [name for name in was_in if name not in is_in]
-        if gone and is_in and engine is not None and new.command.has(_REASONING):
-            text = f"these answers have the reasoning in `{is_in[0]}`, and not in `{gone[0]}`"
-            yield MixedPair(PairState.DEGRADED, parts, text, remedy, engine.api_source)
+            old_value, new_value = (lws.command.value(flag) for lws in (old, new))
+            text = changed if old_value and new_value else removed if old_value else added
+            if old_value != new_value and text:
+                change = f"({flag} {old_value or 'unset'} -> {new_value or 'unset'})"
+                yield MixedPair(PairState.DEGRADED, f"{members} {change}", text, remedy)
+        old_fields, new_fields = map(_find_reasoning_fields, (old.command, new.command))
+        gone = [name for name in old_fields if name not in new_fields]
+        if gone and new_fields and engine is not None and new.command.has(_REASONING):
+            text = f"these answers have the reasoning in `{new_fields[0]}`, not in `{gone[0]}`"
+            yield MixedPair(PairState.DEGRADED, members, text, remedy, engine.api_source)
 
 
-def _reasoning_fields(command: EngineCommand) -> tuple[str, ...]:
+def _find_reasoning_fields(command: EngineCommand) -> tuple[str, ...]:
     number = parse_release(read_pair_setting(command, "release") or "")
     fields = command.engine.reasoning_names if command.engine else {}
     return next((fields[since] for since in [*fields][::-1] if number >= parse_release(since)), ())
 
 
-#: Names of metrics in one query, any of which suffices.
+#: Names of alternative metrics in a query: one of them is enough.
 _Query = frozenset[str]
 
 
 def _find_metrics(update: Update) -> Iterator[MixedPair]:
-    """Yield readers of engines' metrics whose names only one of the two revisions has."""
+    """Yield objects that query engine metrics which only one of the two revisions has."""
     readers = list(_read_queries(update))
-    for old, new in update.new_engines():
+    for old, new in update.find_changed_engines():
         if old.command.image == new.command.image:
             continue
         ages = ("old", old), ("new", new)
         for reader, queries in readers:
-            answers = [[_is_answered(q, lws.command) for _, lws in ages] for q in queries]
+            answers = [[_has_metrics(query, lws.command) for _, lws in ages] for query in queries]
             if any(None in answer for answer in answers):
                 yield MixedPair(
                     PairState.UNKNOWN,
@@ -375,14 +387,14 @@ def _find_metrics(update: Update) -> Iterator[MixedPair]:
                     yield MixedPair(
                         PairState.DEGRADED,
                         f"{reader} with {age} {lws.role} pods",
-                        f"it reads {names}, which these pods do not have, and "
-                        "does not see their load",
+                        f"it reads {names}, which these pods do not export, and does not see their "
+                        "load",
                         "query the names of both releases, joined by `or`",
                         METRICS_SOURCE,
                     )
 
 
-def _is_answered(query: _Query, command: EngineCommand) -> bool | None:
+def _has_metrics(query: _Query, command: EngineCommand) -> bool | None:
     release = read_pair_setting(command, "release")
     engine = "" if command.engine is None else command.engine.name
     answers = [has_metric(name, engine, release) for name in query]
@@ -390,7 +402,7 @@ def _is_answered(query: _Query, command: EngineCommand) -> bool | None:
 
 
 def _read_queries(update: Update) -> Iterator[tuple[str, list[_Query]]]:
-    """Yield each reader of engine metrics with its queries."""
+    """Yield each object that queries engine metrics, with its queries."""
     for manifest in update.objects:
         queries = list(dict.fromkeys(_find_queries(manifest)))
         if queries and not at(manifest, "spec", "leaderWorkerTemplate"):
@@ -402,7 +414,7 @@ def _read_queries(update: Update) -> Iterator[tuple[str, list[_Query]]]:
 
 def _find_queries(value: Any) -> Iterator[_Query]:
     if isinstance(value, str):
-        # A dashboard has each of its queries on a line of its own.
+        # The JSON text of a dashboard has one query per line.
         for line in value.splitlines():
             names = [match.group() for match in METRIC.finditer(line)]
             queries = [names] if " or " in line else [[name] for name in names]
@@ -413,10 +425,10 @@ def _find_queries(value: Any) -> Iterator[_Query]:
 
 
 def _find_sidecars(update: Update) -> Iterator[MixedPair]:
-    """Yield sidecars that may not understand the endpoint picker.
+    """Yield sidecars that may not read the endpoint picker's headers.
 
-    Those of llm-d 0.9 and 0.10 read the same header, `x-prefiller-host-port`
-    (`pkg/common/routing`), which both of its endpoint pickers send.
+    The sidecars of llm-d 0.9 and 0.10 read the header `x-prefiller-host-port`
+    (`pkg/common/routing`), which the endpoint pickers of both releases send.
     """
     old_images = {"", *(lws.sidecar for lws in update.before)}
     for lws in update.after:
@@ -429,12 +441,12 @@ def _find_sidecars(update: Update) -> Iterator[MixedPair]:
 
 
 def _find_pickers(update: Update) -> Iterator[MixedPair]:
-    """Yield an endpoint picker that the update brings, if its image does not say its release."""
+    """Yield the endpoint picker if its image is new and of unknown release."""
     image = update.plan.picker.epp.image if update.plan and update.plan.picker else None
     before = [
         item.get("image")
         for manifest in update.objects_before
-        for item in _items(at(manifest, "spec", "template", "spec"), "containers")
+        for item in _list_items(at(manifest, "spec", "template", "spec"), "containers")
     ]
     if isinstance(image, str) and before and image not in before and find_family(image) is None:
         yield MixedPair(
@@ -444,14 +456,14 @@ def _find_pickers(update: Update) -> Iterator[MixedPair]:
         )
 
 
-#: Every pair of parts that an update may mix, and what decides whether it is compatible. All known
-#: endpoint pickers read InferencePools of v1, which gateways do as well, and events of the KV cache
-#: of vLLM 0.11.0 to 0.33.0 as arrays and as maps (`kvevents/engineadapter` of llm-d 0.9 and 0.10).
-ROWS: tuple[Callable[[Update], Iterator[MixedPair]], ...] = (
+#: Two pairs need no function, because all known endpoint pickers are compatible with them: pickers
+#: and gateways both read InferencePools of v1, and pickers read the KV cache events of vLLM 0.11.0
+#: to 0.33.0 as arrays and as maps (`kvevents/engineadapter` of llm-d 0.9 and 0.10).
+PAIR_FINDERS: tuple[Callable[[Update], Iterator[MixedPair]], ...] = (
     _find_model_names,
     _find_prefill_decode,
     _find_outages,
-    _find_answers,
+    _find_answer_formats,
     _find_metrics,
     _find_sidecars,
     _find_pickers,

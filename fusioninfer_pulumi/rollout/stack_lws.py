@@ -14,10 +14,10 @@ from fusioninfer_pulumi.rollout.state_machine import Version
 
 @dataclass(frozen=True)
 class StackTemplate:
-    """The pod template of a LeaderWorkerSet in the stack's state.
+    """Fields of a LeaderWorkerSet's spec in the stack's state.
 
     Attributes:
-        gang: PodGroup that its pods name, empty without one.
+        gang: Name of its pods' PodGroup, or empty.
     """
 
     sub_groups: Mapping[str, Any]
@@ -31,13 +31,14 @@ class StackLws:
     """A LeaderWorkerSet in the stack's state.
 
     Attributes:
-        name: Its Kubernetes name, empty where it is not known yet.
-        layout: The layout that its labels show, None where they show none: it is not ours.
-        template: What runs in it, None where that is not known.
+        logical: Its logical name in Pulumi.
+        name: Its Kubernetes name, empty if not known yet.
+        layout: The layout according to its labels, None if this library did not create it.
+        template: Fields of its spec, None if unknown.
         version: Its uid and generation, which change with its spec.
-        role: Name of its role, empty where its labels show none.
-        pair_revision: What its pods' handshake compares, empty where its labels do not show it.
-        engine: Its engine, for previews; None if it has secrets.
+        role: Name of its role, empty if its labels have none.
+        pair_revision: Value of its label, or empty.
+        engine: Its engine, only in previews and if it contains no secrets.
     """
 
     logical: str
@@ -54,19 +55,19 @@ class StackLws:
 
     @property
     def component(self) -> str:
-        """Logical name of its component, empty where its own name does not follow from one."""
+        """Logical name of its component, empty if it cannot be derived from the names here."""
         suffix = self.name[len(self.service) :]
-        ours = self.service and suffix and self.name.startswith(f"{self.service}-")
-        return self.logical[: -len(suffix)] if ours and self.logical.endswith(suffix) else ""
+        has_prefix = self.service and suffix and self.name.startswith(f"{self.service}-")
+        return self.logical[: -len(suffix)] if has_prefix and self.logical.endswith(suffix) else ""
 
-    def is_at(self, name: str, namespace: Any) -> bool:
-        """Return whether it has a Kubernetes name and a namespace, as far as both are known."""
-        elsewhere = isinstance(namespace, str) and self.namespace not in ("", namespace)
-        return self.name == name and not elsewhere
+    def has_name(self, name: str, namespace: Any) -> bool:
+        """Return whether it has this name and, as far as both are known, this namespace."""
+        is_elsewhere = isinstance(namespace, str) and self.namespace not in ("", namespace)
+        return self.name == name and not is_elsewhere
 
 
-def layout_of(set_labels: Mapping[str, Any]) -> Layout | None:
-    """Return the layout of a LeaderWorkerSet by its labels, None if it is not of this library."""
-    if labels.ROLE_NAME not in set_labels:
+def read_layout(lws_labels: Mapping[str, Any]) -> Layout | None:
+    """Return the layout of a LeaderWorkerSet, None if this library did not create it."""
+    if labels.ROLE_NAME not in lws_labels:
         return None
-    return Layout.PER_REPLICA if labels.REPLICA_INDEX in set_labels else Layout.PER_ROLE
+    return Layout.PER_REPLICA if labels.REPLICA_INDEX in lws_labels else Layout.PER_ROLE

@@ -1,8 +1,7 @@
-"""The update of a service's LeaderWorkerSets as pure steps.
+"""State machine of an update: which LeaderWorkerSets to register, and when to list or fail.
 
-`step` takes the state of an update and an observation, and returns the next state and the actions
-to carry out. `component/update_run.py` carries them out and observes. `next_lws` decides which
-LeaderWorkerSets may change.
+`advance` takes a state and an observation, and returns the next state and the actions to carry out.
+It is pure: `component/update_run.py` carries out the actions and makes the observations.
 """
 
 from __future__ import annotations
@@ -13,48 +12,48 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
-from fusioninfer_pulumi.findings import listed
+from fusioninfer_pulumi.findings import list_names
 from fusioninfer_pulumi.kube import durations
-from fusioninfer_pulumi.rollout.update_order import LwsStep, next_lws
+from fusioninfer_pulumi.rollout.update_order import LwsStep, choose_next_lws
 
-#: Shortest pause between two lists, in seconds: while replicas wait for each other, and otherwise.
+#: Minimum pause between two lists: while replicas wait for each other, and otherwise.
 ROLLING_PAUSE_SECONDS, PAUSE_SECONDS = 0.25, 1.0
-#: Longest pause; up to it, a pause is this fraction of the time since the last change.
-LONG_PAUSE_SECONDS, PAUSE_FRACTION = 5.0, 0.1
-#: Deadlines within this time of the first one fail together.
+#: Maximum pause. Below it, the pause is this fraction of the time since the last change.
+MAX_PAUSE_SECONDS, PAUSE_FRACTION = 5.0, 0.1
+#: A failure also reports LeaderWorkerSets whose deadline is at most this far away.
 MARGIN_SECONDS = 5.0
-#: Attempts at the first list, after which the cluster counts as unreadable.
-TRIES = 3
+#: After this many failed attempts at the first list, the cluster counts as unreadable.
+MAX_ATTEMPTS = 3
 
 #: Uid and generation of a live object. The uid is empty if `pulumi up --target` skipped it.
 Version: TypeAlias = tuple[str, int]
 
 
 class Phase(Enum):
-    """How far the update of a LeaderWorkerSet is."""
+    """Progress of the update of one LeaderWorkerSet."""
 
-    WAITING = "exists and must not change yet"
-    OPTIONAL = "is new and optional: created after all others"
-    REGISTERED = "is registered, and Pulumi has not answered"
-    CHANGING = "has changed, and others wait until it is available"
-    STARTING = "must become available, and no other waits for it"
-    DONE = "needs nothing more"
+    WAITING = "exists, may not change yet"
+    OPTIONAL = "new and optional, created after all others"
+    REGISTERED = "registered, Pulumi has not answered yet"
+    CHANGING = "changed, others wait until it is available"
+    STARTING = "must become available, but no other waits for it"
+    DONE = "finished"
 
 
 class Stage(Enum):
-    """What the update as a whole does."""
+    """Progress of the whole update."""
 
-    ASKING = "lists what exists, because the stack's state does not tell"
-    LISTING = "lists before the first replica changes"
-    RUNNING = "changes and awaits replicas"
+    DISCOVERING = "lists existing LeaderWorkerSets, because the stack's state is not enough"
+    LISTING = "lists once before the first replica changes"
+    RUNNING = "changes replicas and waits for them"
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A LeaderWorkerSet as it was listed.
+    """A LeaderWorkerSet in a list of live objects.
 
     Attributes:
-        available: Whether it is available in the generation of `version`.
+        available: Whether the generation in `version` is available.
     """
 
     version: Version
@@ -67,25 +66,25 @@ class LwsState:
     """A LeaderWorkerSet in an update.
 
     Attributes:
-        revision: The revision that the update registers.
-        before: Its version in the stack's state, None if the state does not hold it.
-        revision_before: Its revision in the stack's state.
-        settled: Whether an earlier update saw this revision available: it is not awaited again.
-        served: The last revision in which it was available, None if it never was.
-        exists: Whether it ran before the update, so that its change takes a replica down.
-        version: The version that Pulumi returned, None before the answer.
-        snapshot: None if the last list did not hold it.
+        revision: Revision after the update.
+        version_before: Version in the stack's state, None if it is not in the state.
+        revision_before: Revision in the stack's state.
+        settled: Whether the update need not wait for the revision: it was available, or is frozen.
+        served_revision: Last revision that was available, None if none ever was.
+        exists: Whether it existed before the update, so that changing it stops a replica.
+        version: Version that Pulumi returned, None until Pulumi answers.
+        snapshot: Its entry in the last list, None if it was missing.
         deadline: When it must be available, in the phases CHANGING and STARTING.
-        uses_rollout_timeout: Whether `rollout.timeout` sets the deadline, not `wait.timeout`.
-        timeout_text: The setting behind the deadline, such as `after 45m (rollout.timeout)`.
+        uses_rollout_timeout: Whether `rollout.timeout` sets the deadline; else `wait.timeout`.
+        timeout_text: That timeout in messages, such as `after 45m (rollout.timeout)`.
     """
 
     step: LwsStep
     revision: str
-    before: Version | None
+    version_before: Version | None
     revision_before: str
     settled: bool
-    served: str | None
+    served_revision: str | None
     exists: bool
     phase: Phase = Phase.WAITING
     version: Version | None = None
@@ -96,7 +95,7 @@ class LwsState:
 
     @property
     def is_up(self) -> bool:
-        """Whether it was available when it was listed, in the version that is registered."""
+        """Whether the last list shows it available, at the registered version or a later one."""
         if self.snapshot is None or not self.snapshot.available:
             return False
         uid, generation = self.snapshot.version
@@ -104,12 +103,12 @@ class LwsState:
 
     @property
     def is_being_created(self) -> bool:
-        """Whether it is new, required, and not created yet: no replica restarts before."""
+        """Whether Pulumi is creating it and it is required; until then no replica restarts."""
         return self.phase is Phase.REGISTERED and self.step.required and not self.exists
 
     @property
     def is_changing(self) -> bool:
-        """Whether this update may have taken it down, so that others wait."""
+        """Whether others wait for it, because this update may have made it unavailable."""
         if self.phase is Phase.REGISTERED:
             return self.exists and self.step.blocks_others
         return self.phase is Phase.CHANGING
@@ -121,14 +120,14 @@ class UpdateState:
 
     Attributes:
         lws: The LeaderWorkerSets by name, in the order of the update.
-        wait_timeout: How long new replicas may take.
+        wait_timeout: `wait.timeout`, the timeout of new replicas.
         awaits_replicas: Whether the update waits for new replicas.
-        needs_list: Whether the first list must succeed.
-        listing: Whether a list is under way.
-        has_list: Whether a list has ever succeeded. A later one may fail: the last one counts.
-        failures: Failed tries of the first list.
-        blocked_since: Since when no replica may change, None while one may or does.
-        changed_at: When something last changed.
+        needs_list: Whether the update fails if the first list fails.
+        is_listing: Whether a list has been requested and has not returned.
+        has_list: Whether a list has succeeded. If a later one fails, the last success counts.
+        failures: Failed attempts at the first list.
+        blocked_since: When `is_blocked` became true, None while it is false.
+        changed_at: When the update started, or something was last registered or available.
         next_list: When the next list is due.
     """
 
@@ -137,7 +136,7 @@ class UpdateState:
     awaits_replicas: bool
     stage: Stage
     needs_list: bool = False
-    listing: bool = False
+    is_listing: bool = False
     has_list: bool = False
     failures: int = 0
     blocked_since: float | None = None
@@ -151,8 +150,8 @@ class UpdateState:
 
     @property
     def wake_at(self) -> float | None:
-        """When the next timer is due; None if only an answer of Pulumi can change anything."""
-        return self.next_list if self._needs_polling and not self.listing else None
+        """When the next list is due; None if the update waits for Pulumi or for a list."""
+        return self.next_list if self._needs_polling and not self.is_listing else None
 
     @property
     def unavailable(self) -> set[str]:
@@ -162,48 +161,49 @@ class UpdateState:
         return {name for name, lws in self.lws.items() if lws.exists and not lws.is_up}
 
     @property
-    def served(self) -> dict[str, str]:
+    def served_revisions(self) -> dict[str, str]:
         """The last revisions that were available, by name."""
-        return {name: lws.served for name, lws in self.lws.items() if lws.served is not None}
+        revisions = ((name, lws.served_revision) for name, lws in self.lws.items())
+        return {name: revision for name, revision in revisions if revision is not None}
 
-    def wait_deadline(self, at: float) -> float:
+    def find_wait_deadline(self, available_at: float) -> float:
         """Return the deadline of gateways and the endpoint.
 
-        New replicas, gateways and the endpoint share one `wait.timeout`. It begins after rolling
-        replicas, which have one `rollout.timeout` each. `at` is when the replicas became available.
+        They share one `wait.timeout` with new replicas. If replicas were updated, which have a
+        `rollout.timeout` each, it starts only at `available_at`, when all replicas are available.
         """
         awaited = [lws for lws in self.lws.values() if lws.deadline < math.inf]
         if not awaited or any(lws.uses_rollout_timeout for lws in awaited):
-            return at + _seconds(self.wait_timeout)
+            return available_at + _parse_seconds(self.wait_timeout)
         return max(lws.deadline for lws in awaited)
 
-    def in_phases(self, *phases: Phase) -> list[str]:
-        """Names of the LeaderWorkerSets in one of these phases, in order."""
+    def find_in_phases(self, *phases: Phase) -> list[str]:
+        """Return the names of the LeaderWorkerSets in any of these phases, in order."""
         return [name for name, lws in self.lws.items() if lws.phase in phases]
 
-    def with_lws(self, changed: Mapping[str, LwsState]) -> UpdateState:
-        """Return the state with some LeaderWorkerSets replaced."""
-        return replace(self, lws={**self.lws, **changed}) if changed else self
+    def with_lws(self, lws: Mapping[str, LwsState]) -> UpdateState:
+        """Return the state with these LeaderWorkerSets replaced."""
+        return replace(self, lws={**self.lws, **lws}) if lws else self
 
-    def with_each(self, names: Iterable[str], **changes: Any) -> UpdateState:
+    def with_changes(self, names: Iterable[str], **changes: Any) -> UpdateState:
         """Return the state with the same fields changed in several LeaderWorkerSets."""
         return self.with_lws({name: replace(self.lws[name], **changes) for name in names})
 
     @property
     def is_creating(self) -> bool:
-        """Whether a new, required LeaderWorkerSet may not exist yet."""
+        """Whether Pulumi is still creating a required LeaderWorkerSet."""
         return any(lws.is_being_created for lws in self.lws.values())
 
     @property
     def is_blocked(self) -> bool:
-        """Whether replicas wait, and nothing is under way that could let them change."""
+        """Whether replicas wait and nothing in progress will let them change."""
         return {Phase.WAITING} == {*self._phases} - {Phase.DONE, Phase.OPTIONAL}
 
     @property
     def _needs_polling(self) -> bool:
         if self.stage is not Stage.RUNNING:
             return True
-        # Listing before all new required LeaderWorkerSets exist is useless and delays them.
+        # Until all new required LeaderWorkerSets exist, a list shows nothing and delays them.
         awaits = bool({Phase.CHANGING, Phase.STARTING} & {*self._phases})
         return (awaits or self.is_blocked) and not self.is_creating
 
@@ -213,23 +213,23 @@ class UpdateState:
 
 
 @dataclass(frozen=True)
-class Registered:
-    """The program has registered everything: the update begins."""
+class UpdateStarted:
+    """All other resources of the service exist."""
 
     at: float
 
 
 @dataclass(frozen=True)
-class Answered:
-    """Pulumi has answered the registration of some LeaderWorkerSets."""
+class PulumiAnswered:
+    """Pulumi has created or updated some LeaderWorkerSets."""
 
     at: float
     versions: Mapping[str, Version]
 
 
 @dataclass(frozen=True)
-class Listed:
-    """The LeaderWorkerSets were listed.
+class ListReturned:
+    """A list of the LeaderWorkerSets succeeded or failed.
 
     Attributes:
         snapshots: None if the list failed.
@@ -242,13 +242,13 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Timer:
-    """Time has passed."""
+class TimerExpired:
+    """The time `UpdateState.wake_at` may have come."""
 
     at: float
 
 
-Observation: TypeAlias = Registered | Answered | Listed | Timer
+Observation: TypeAlias = UpdateStarted | PulumiAnswered | ListReturned | TimerExpired
 
 
 @dataclass(frozen=True)
@@ -259,22 +259,22 @@ class Register:
 
 
 @dataclass(frozen=True)
-class List:
+class ListLws:
     """List the service's LeaderWorkerSets."""
 
 
 @dataclass(frozen=True)
-class Say:
-    """Tell the user something, at most once per update."""
+class Warn:
+    """Print a line, at most once in an update."""
 
     line: str
 
 
 @dataclass(frozen=True)
-class Show:
-    """Show how far the update is, and what this LeaderWorkerSet waits for."""
+class ReportProgress:
+    """Print the progress, and what this LeaderWorkerSet waits for."""
 
-    waiting: str
+    name: str
 
 
 @dataclass(frozen=True)
@@ -282,43 +282,42 @@ class Fail:
     """End the update with an error.
 
     Attributes:
-        names: LeaderWorkerSets whose state explains the failure; None if the cluster cannot be
-            read.
+        names: LeaderWorkerSets whose state explains the failure; None if the cluster is unreadable.
     """
 
     message: str
     names: tuple[str, ...] | None
 
 
-Action: TypeAlias = Register | List | Say | Show | Fail
+Action: TypeAlias = Register | ListLws | Warn | ReportProgress | Fail
 _Result: TypeAlias = tuple[UpdateState, tuple[Action, ...]]
 
 
-def step(state: UpdateState, observation: Observation) -> _Result:
-    """Return the state after an observation, and the actions that follow from it.
+def advance(state: UpdateState, observation: Observation) -> _Result:
+    """Return the state after an observation, and the actions to carry out.
 
-    An update ends with the state `is_over`, or with the action `Fail`.
+    An update ends when the state `is_over`, or with the action `Fail`.
     """
     at = observation.at
     actions: tuple[Action, ...] = ()
-    if isinstance(observation, Registered):
+    if isinstance(observation, UpdateStarted):
         state = replace(state, changed_at=at, next_list=at)
-        if state.stage is not Stage.ASKING:
+        if state.stage is not Stage.DISCOVERING:
             state, actions = _begin(state, at)
-    elif isinstance(observation, Answered):
-        state = _answered(state, observation)
-    elif isinstance(observation, Listed):
-        state, actions = _listed(replace(state, listing=False), observation)
+    elif isinstance(observation, PulumiAnswered):
+        state = _apply_answer(state, observation)
+    elif isinstance(observation, ListReturned):
+        state, actions = _apply_list(replace(state, is_listing=False), observation)
     if not _has_failure(actions):
         state, registrations = _register_next(state, at)
         actions += registrations
         blocked_since = at if state.blocked_since is None else state.blocked_since
         state = replace(state, blocked_since=blocked_since if state.is_blocked else None)
-        if isinstance(observation, Listed):
-            actions += _blocked_too_long(state, at)
+        if isinstance(observation, ListReturned):
+            actions += _fail_blocked(state, at)
     wake = state.wake_at
     if wake is not None and at >= wake and not _has_failure(actions):
-        return replace(state, listing=True), (*actions, List())
+        return replace(state, is_listing=True), (*actions, ListLws())
     return state, actions
 
 
@@ -326,20 +325,20 @@ def _begin(state: UpdateState, at: float) -> _Result:
     """Register LeaderWorkerSets that are new and required; existing ones wait."""
     new = [name for name, lws in state.lws.items() if not lws.exists]
     required = [name for name in new if state.lws[name].step.required]
-    state = state.with_each(state.lws, phase=Phase.WAITING)
-    state = state.with_each({*new} - {*required}, phase=Phase.OPTIONAL)
+    state = state.with_changes(state.lws, phase=Phase.WAITING)
+    state = state.with_changes({*new} - {*required}, phase=Phase.OPTIONAL)
     changing = {
         name
         for name, lws in state.lws.items()
         if lws.exists
-        and lws.before is not None
+        and lws.version_before is not None
         and not lws.step.frozen
         and lws.revision != lws.revision_before
     }
     stage, needs_list = Stage.RUNNING, False
     if changing and not state.has_list:
-        at_once = next_lws(_order(state), changing, (), ())
-        stage, needs_list = Stage.LISTING, bool(changing.difference(at_once))
+        first_batch = choose_next_lws(_list_steps(state), changing, (), ())
+        stage, needs_list = Stage.LISTING, bool(changing.difference(first_batch))
     return _register(replace(state, stage=stage, needs_list=needs_list), required, at)
 
 
@@ -347,157 +346,159 @@ def _register(state: UpdateState, names: Iterable[str], at: float) -> _Result:
     registered = tuple(names)
     if not registered:
         return state, ()
-    state = state.with_each(registered, phase=Phase.REGISTERED)
+    state = state.with_changes(registered, phase=Phase.REGISTERED)
     return replace(state, changed_at=at), (Register(registered),)
 
 
 def _register_next(state: UpdateState, at: float) -> _Result:
-    """Register what may change now.
+    """Register the LeaderWorkerSets that may change now.
 
-    New required LeaderWorkerSets come first, because restarting pods may need them to complete
-    their gang. New optional ones come last: a gang that counts any replica might start with them.
+    New required ones come first, because restarting pods may need them to complete their gang. New
+    optional ones come last, because a gang that counts any replica might start with them instead.
     """
     if state.stage is not Stage.RUNNING or state.is_creating:
         return state, ()
-    waiting = state.in_phases(Phase.WAITING)
+    waiting = state.find_in_phases(Phase.WAITING)
     changing = [name for name, lws in state.lws.items() if lws.is_changing]
     if not waiting and not changing:
-        return _register(state, state.in_phases(Phase.OPTIONAL), at)
+        return _register(state, state.find_in_phases(Phase.OPTIONAL), at)
     if not waiting:
         return state, ()
-    return _register(state, next_lws(_order(state), waiting, changing, state.unavailable), at)
+    names = choose_next_lws(_list_steps(state), waiting, changing, state.unavailable)
+    return _register(state, names, at)
 
 
-def _answered(state: UpdateState, observation: Answered) -> UpdateState:
-    """Note which LeaderWorkerSets have changed, and which of them are awaited."""
-    creating = state.is_creating
+def _apply_answer(state: UpdateState, observation: PulumiAnswered) -> UpdateState:
+    was_creating = state.is_creating
     state = state.with_lws(
         {
-            name: _after_answer(state, state.lws[name], version, observation.at)
+            name: _apply_version(state, state.lws[name], version, observation.at)
             for name, version in observation.versions.items()
             if state.lws[name].phase is Phase.REGISTERED
         }
     )
-    if not creating or state.is_creating:
+    if not was_creating or state.is_creating:
         return state
-    # No replica of a gang is available before all of them exist: their deadlines begin together.
-    deadline = observation.at + _seconds(state.wait_timeout)
-    return state.with_each(state.in_phases(Phase.STARTING), deadline=deadline)
+    # No replica of a gang becomes available before all of them exist, so their deadlines are equal.
+    deadline = observation.at + _parse_seconds(state.wait_timeout)
+    return state.with_changes(state.find_in_phases(Phase.STARTING), deadline=deadline)
 
 
-def _after_answer(state: UpdateState, lws: LwsState, version: Version, at: float) -> LwsState:
+def _apply_version(state: UpdateState, lws: LwsState, version: Version, at: float) -> LwsState:
+    """Record the version that Pulumi returned, and whether the update waits for it."""
     if not version[0]:
         return replace(lws, phase=Phase.DONE)
-    changed = lws.before != version
-    # A LeaderWorkerSet that is created again, as after a rename, may need others of its gang.
-    again = lws.before is not None and lws.before[0] not in ("", version[0])
-    exists = lws.exists and not again
+    changed = lws.version_before != version
+    # A recreated LeaderWorkerSet may need others for its gang, so they must not wait for it.
+    recreated = lws.version_before is not None and lws.version_before[0] not in ("", version[0])
+    exists = lws.exists and not recreated
     lws = replace(lws, version=version, exists=exists, phase=Phase.DONE)
-    is_wanted = lws.step.required and state.awaits_replicas
-    # An interrupted update may have taken it down, and this update continues from there.
+    is_awaited = lws.step.required and state.awaits_replicas
+    # An interrupted update may have changed it and made it unavailable.
     resumed = lws.step.required and not lws.settled and not changed
     is_down = not (state.has_list and lws.is_up)
     blocks_others = exists and lws.step.blocks_others and (changed or (resumed and is_down))
-    if not blocks_others and not (is_wanted and (changed or resumed)):
+    if not blocks_others and not (is_awaited and (changed or resumed)):
         return lws
-    is_new = lws.before is None or (not changed and lws.served is None)
+    is_new = lws.version_before is None or (not changed and lws.served_revision is None)
     timeout = state.wait_timeout if is_new else lws.step.timeout
     return replace(
         lws,
         phase=Phase.CHANGING if blocks_others else Phase.STARTING,
-        deadline=at + _seconds(timeout),
+        deadline=at + _parse_seconds(timeout),
         uses_rollout_timeout=not is_new,
         timeout_text=f"after {timeout} ({'wait' if is_new else 'rollout'}.timeout)",
     )
 
 
-def _listed(state: UpdateState, observation: Listed) -> _Result:
+def _apply_list(state: UpdateState, observation: ListReturned) -> _Result:
     if observation.snapshots is None and not state.has_list:
-        return _unreadable(state, observation)
-    at = observation.at
+        return _apply_failed_list(state, observation)
+    at, discovering = observation.at, state.stage is Stage.DISCOVERING
     if observation.snapshots is not None:
-        asking = state.stage is Stage.ASKING
-        listed = {
-            name: _with_snapshot(lws, observation.snapshots.get(name), asking=asking)
+        lws_states = {
+            name: _apply_snapshot(lws, observation.snapshots.get(name), discovering=discovering)
             for name, lws in state.lws.items()
         }
-        state = replace(state.with_lws(listed), has_list=True)
-    if state.stage is Stage.ASKING:
+        state = replace(state.with_lws(lws_states), has_list=True)
+    if discovering:
         return _begin(state, at)
     if state.stage is Stage.LISTING:
         return replace(state, stage=Stage.RUNNING), ()
-    awaited = state.in_phases(Phase.CHANGING, Phase.STARTING)
+    awaited = state.find_in_phases(Phase.CHANGING, Phase.STARTING)
     up = [name for name in awaited if state.lws[name].is_up]
     if up:
-        state = replace(state.with_each(up, phase=Phase.DONE), changed_at=at)
-    state = _after_list(state, at)
-    failure = _too_late(state, at)
+        state = replace(state.with_changes(up, phase=Phase.DONE), changed_at=at)
+    state = _schedule_list(state, at)
+    failure = _fail_overdue(state, at)
     if failure:
         return state, failure
-    waiting = {*awaited} - {*up} or state.unavailable
-    first = next((name for name in state.lws if name in waiting), None)
-    return state, () if first is None else (Show(first),)
+    pending = {*awaited} - {*up} or state.unavailable
+    first = next((name for name in state.lws if name in pending), None)
+    return state, () if first is None else (ReportProgress(first),)
 
 
-def _with_snapshot(lws: LwsState, snapshot: Snapshot | None, *, asking: bool) -> LwsState:
+def _apply_snapshot(lws: LwsState, snapshot: Snapshot | None, *, discovering: bool) -> LwsState:
     if snapshot is None:
         return replace(lws, snapshot=None)
-    seen = replace(lws, snapshot=snapshot, exists=lws.exists or asking)
-    return replace(seen, served=snapshot.revision) if seen.is_up else seen
+    lws = replace(lws, snapshot=snapshot, exists=lws.exists or discovering)
+    return replace(lws, served_revision=snapshot.revision) if lws.is_up else lws
 
 
-def _unreadable(state: UpdateState, observation: Listed) -> _Result:
-    """Retry; after the last try fail if the update needs a list, otherwise continue."""
+def _apply_failed_list(state: UpdateState, observation: ListReturned) -> _Result:
+    """Retry; after the last attempt fail if the update needs a list, otherwise continue."""
     failures = state.failures + 1
-    if failures < TRIES:
+    if failures < MAX_ATTEMPTS:
         return replace(state, failures=failures, next_list=observation.at + PAUSE_SECONDS), ()
-    state = _after_list(replace(state, failures=0), observation.at)
-    must_wait = state.in_phases(Phase.WAITING) and state.in_phases(Phase.CHANGING)
+    state = _schedule_list(replace(state, failures=0), observation.at)
+    must_wait = state.find_in_phases(Phase.WAITING) and state.find_in_phases(Phase.CHANGING)
     if state.needs_list or must_wait:
         message = (
-            "replicas cannot change one after the other, because the cluster cannot be read: "
-            f"{observation.problem}. Let the program list LeaderWorkerSets, or use "
+            "cannot update replicas one at a time, because the cluster is unreadable: "
+            f"{observation.problem}. Allow the program to list LeaderWorkerSets, or use "
             "rollout.strategy AllAtOnce for this update (docs/rollout.md)"
         )
         return state, (Fail(message, None),)
     if state.stage is not Stage.RUNNING:
         return replace(state, stage=Stage.RUNNING), ()
-    state = state.with_each(state.in_phases(Phase.CHANGING, Phase.STARTING), phase=Phase.DONE)
-    return state, (Say(f"availability of replicas was not checked: {observation.problem}"),)
+    awaited = state.find_in_phases(Phase.CHANGING, Phase.STARTING)
+    state = state.with_changes(awaited, phase=Phase.DONE)
+    return state, (Warn(f"availability of replicas was not checked: {observation.problem}"),)
 
 
-def pause(quiet: float, *, rolling: bool = False) -> float:
-    """Return the seconds until the next list: more, the longer nothing has changed."""
-    least = ROLLING_PAUSE_SECONDS if rolling else PAUSE_SECONDS
-    return min(LONG_PAUSE_SECONDS, max(least, quiet * PAUSE_FRACTION))
+def compute_pause(quiet_seconds: float, *, rolling: bool = False) -> float:
+    """Return the seconds until the next list; the longer nothing has changed, the more."""
+    minimum = ROLLING_PAUSE_SECONDS if rolling else PAUSE_SECONDS
+    return min(MAX_PAUSE_SECONDS, max(minimum, quiet_seconds * PAUSE_FRACTION))
 
 
-def _after_list(state: UpdateState, at: float) -> UpdateState:
-    rolling = bool(state.in_phases(Phase.WAITING))
-    return replace(state, next_list=at + pause(at - state.changed_at, rolling=rolling))
+def _schedule_list(state: UpdateState, at: float) -> UpdateState:
+    rolling = bool(state.find_in_phases(Phase.WAITING))
+    return replace(state, next_list=at + compute_pause(at - state.changed_at, rolling=rolling))
 
 
-def _too_late(state: UpdateState, at: float) -> tuple[Fail, ...]:
-    awaited = [state.lws[name] for name in state.in_phases(Phase.CHANGING, Phase.STARTING)]
+def _fail_overdue(state: UpdateState, at: float) -> tuple[Fail, ...]:
+    awaited = [state.lws[name] for name in state.find_in_phases(Phase.CHANGING, Phase.STARTING)]
     if not any(at > lws.deadline for lws in awaited):
         return ()
-    late = [lws for lws in awaited if at + MARGIN_SECONDS > lws.deadline]
-    names = tuple(lws.step.name for lws in late)
+    overdue = [lws for lws in awaited if at + MARGIN_SECONDS > lws.deadline]
+    names = tuple(lws.step.name for lws in overdue)
     verb = "is" if len(names) == 1 else "are"
-    return (Fail(f"{listed(names)} {verb} not available {late[0].timeout_text}", names),)
+    return (Fail(f"{list_names(names)} {verb} not available {overdue[0].timeout_text}", names),)
 
 
-def _blocked_too_long(state: UpdateState, at: float) -> tuple[Fail, ...]:
+def _fail_blocked(state: UpdateState, at: float) -> tuple[Fail, ...]:
     if state.blocked_since is None:
         return ()
-    first = state.lws[state.in_phases(Phase.WAITING)[0]].step
-    if at - state.blocked_since <= _seconds(first.timeout):
+    first = state.lws[state.find_in_phases(Phase.WAITING)[0]].step
+    if at - state.blocked_since <= _parse_seconds(first.timeout):
         return ()
     names = tuple(name for name in state.lws if name in state.unavailable)
     verb = "is" if len(names) == 1 else "are"
     message = (
-        f"no replica of role {first.role} could be updated for {first.timeout} (rollout.timeout): "
-        f"{listed(names)} {verb} not available, and rollout.maxUnavailable is {first.limit}"
+        f"no replica of role {first.role} could be updated for {first.timeout} (rollout.timeout), "
+        f"because {list_names(names)} {verb} not available and rollout.maxUnavailable is "
+        f"{first.limit}"
     )
     return (Fail(message, names),)
 
@@ -506,9 +507,9 @@ def _has_failure(actions: Iterable[Action]) -> bool:
     return any(isinstance(action, Fail) for action in actions)
 
 
-def _order(state: UpdateState) -> list[LwsStep]:
+def _list_steps(state: UpdateState) -> list[LwsStep]:
     return [lws.step for lws in state.lws.values()]
 
 
-def _seconds(timeout: str) -> float:
+def _parse_seconds(timeout: str) -> float:
     return float(durations.seconds(timeout) or 0)

@@ -1,7 +1,7 @@
-"""The order of an update: which LeaderWorkerSets may change now.
+"""The order of an update.
 
-`update_order` lists the LeaderWorkerSets of a service in their order. `next_lws` returns those that
-may change now; `rollout/state_machine.py` calls it whenever something has changed.
+`order_update` lists the LeaderWorkerSets of a service in their order. `choose_next_lws` returns the
+ones that may change now; `rollout/state_machine.py` calls it after every observation.
 
 New LeaderWorkerSets do not disrupt running replicas. Required ones are created before any update,
 because restarting pods may need them to complete their gang. Optional ones are created after all
@@ -10,9 +10,9 @@ updates, because they might take the accelerators of a pod that restarts.
 Prefill and decode of two releases may reject each other's KV cache. An update that changes the pair
 revision therefore keeps prefill replicas of both revisions while decode changes (`_pair_stages`).
 
-With `rollout.level: Group` whole serving groups change, one after the other: all LeaderWorkerSets
-of a group together, and the next group when the required ones are available again. The other groups
-serve meanwhile, and prefill and decode of one group have the same revision.
+With `rollout.level: Group`, at most `rollout.maxUnavailable` serving groups change at a time: all
+LeaderWorkerSets of a group together, and the next group when the required ones are available again.
+So prefill and decode of a group always have the same revision.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fusioninfer_pulumi.api.rollout import (
     RolloutLevel,
     RolloutStrategy,
 )
-from fusioninfer_pulumi.kube.durations import times
+from fusioninfer_pulumi.kube.durations import multiply
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import gang_minima, required_replicas
 from fusioninfer_pulumi.topology.role_plan import (
@@ -44,18 +44,18 @@ class LwsStep:
     """The update of one LeaderWorkerSet.
 
     Attributes:
-        queue: LeaderWorkerSets of one queue share `limit`.
-        unit: What counts as one for `limit`: the LeaderWorkerSet, or its whole serving group.
-        limit: Units of the queue that may be unavailable at a time, None for all.
-        stage: It waits for lower stages: with `roleOrder: Sequential`, and where prefill and decode
-            change to another pair revision. Otherwise 0.
-        scope: LeaderWorkerSets with the same scope wait for each other's stages.
+        queue: LeaderWorkerSets with the same queue share one `limit`.
+        unit: Name of what `limit` counts: the LeaderWorkerSet or its serving group.
+        limit: How many units of the queue may be unavailable at a time, None for all.
+        stage: It changes after all lower stages of its scope. 0 unless `roleOrder` is `Sequential`
+            or prefill and decode change to another pair revision.
+        scope: The LeaderWorkerSets whose stages are ordered have the same scope.
         required: Whether the service needs it; optional ones run if there are enough accelerators.
-        frozen: Whether it keeps its pod template.
-        timeout: Timeout of its update: a replica's, times the replicas that restart in sequence.
-        partial: Whether some of its replicas may stay pending.
+        frozen: Whether `rollout.partition` keeps its pod template unchanged.
+        timeout: `rollout.timeout`, multiplied by the replicas that restart one after the other.
+        partial: Whether some of its replicas are optional and may stay pending.
         scaled_externally: Whether an autoscaler or another program sets its replicas.
-        whole: Whether it runs all replicas of its role.
+        whole: Whether it runs all replicas of its role (`layout: PerRole`).
     """
 
     name: str
@@ -79,13 +79,13 @@ class LwsStep:
         return self.required and self.rollout.strategy is RolloutStrategy.ROLLING
 
 
-def by_group(plan: ServicePlan) -> bool:
-    """Return whether the serving groups of a service change as a whole."""
+def is_group_rollout(plan: ServicePlan) -> bool:
+    """Return whether the service is updated one serving group after the other."""
     return plan.rollout.level is RolloutLevel.GROUP and plan.shape.groups is not None
 
 
-def group_rollout(plan: ServicePlan) -> RoleRollout:
-    """Return the rollout settings of serving groups, which count groups instead of replicas."""
+def resolve_group_rollout(plan: ServicePlan) -> RoleRollout:
+    """Return rollout settings whose numbers count serving groups instead of replicas."""
     rollout = plan.rollout
     limit = 1 if rollout.max_unavailable is None else rollout.max_unavailable
     return RoleRollout(
@@ -100,7 +100,7 @@ def group_rollout(plan: ServicePlan) -> RoleRollout:
 def count_required_ordinals(plan: ServicePlan, role: RolePlan) -> int:
     """Return how many replicas of a role, in each serving group, are required.
 
-    These are the lowest ordinals, which the scheduler places first.
+    The lowest ordinals are the required ones, because the scheduler places them first.
     """
     return min(required_replicas([role], gang_minima(plan.gang))[role.name], role.group_replicas)
 
@@ -108,12 +108,12 @@ def count_required_ordinals(plan: ServicePlan, role: RolePlan) -> int:
 def find_pair_changes(plan: ServicePlan, before: Mapping[str, tuple[str, str]]) -> dict[str, bool]:
     """Return whether each existing LeaderWorkerSet gets another pair revision, by name.
 
-    Empty where the pair revision is unknown. Also empty where replicas join or leave a gang: they
-    change together, because the gang waits for all of them.
+    LeaderWorkerSets whose new pair revision is unknown are left out. If replicas join or leave a
+    gang the result is empty: they change together, because the gang waits for all of them.
 
     Args:
         plan: The service after the update.
-        before: Pair revision and PodGroup of existing LeaderWorkerSets by name, both may be empty.
+        before: Pair revision and PodGroup of existing LeaderWorkerSets by name; both may be empty.
     """
     gang = "" if plan.gang is None else plan.gang.reference
     if any(reference != gang for _, reference in before.values()):
@@ -122,17 +122,17 @@ def find_pair_changes(plan: ServicePlan, before: Mapping[str, tuple[str, str]]) 
     return {name: pair != after[name] for name, (pair, _) in before.items() if after.get(name)}
 
 
-def update_order(
+def order_update(
     plan: ServicePlan, pair_changes: Mapping[str, bool] | None = None
 ) -> tuple[LwsStep, ...]:
     """Return the LeaderWorkerSets of a service in the order in which an update changes them.
 
-    Role by role, or with `level: Group` serving group by serving group, the highest first. In each
-    role the highest ordinal comes first, and required replicas come before optional ones.
-    `pair_changes` is the result of `find_pair_changes`.
+    Role by role; with `level: Group`, group by group from the highest index. In each role or group,
+    required replicas come before optional ones, and high ordinals before low ones. `pair_changes`
+    is the result of `find_pair_changes`.
     """
-    steps = [_step(plan, role, lws) for role in plan.roles for lws in reversed(role.lws)]
-    stages = _pair_stages(plan, steps, pair_changes or {})
+    steps = [_build_step(plan, role, lws) for role in plan.roles for lws in reversed(role.lws)]
+    stages = _assign_pair_stages(plan, steps, pair_changes or {})
     sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
     first = min((step.stage for step in steps if step.name in stages), default=0)
     steps = [
@@ -149,7 +149,7 @@ def update_order(
     groups = {lws.name: lws.group or 0 for role in plan.roles for lws in role.lws}
 
     def sort_key(step: LwsStep) -> tuple[int, ...]:
-        if by_group(plan):
+        if is_group_rollout(plan):
             return (-groups[step.name], not step.required, positions[step.role])
         return (positions[step.role], not step.required)
 
@@ -157,19 +157,19 @@ def update_order(
 
 
 def has_pair_stages(plan: ServicePlan, pair_changes: Mapping[str, bool]) -> bool:
-    """Return whether each decode pod finds a prefill pod of its pair revision during the update."""
-    return bool(_pair_stages(plan, update_order(plan), pair_changes))
+    """Return whether the order of the update keeps a prefill pod of each decode pod's revision."""
+    return bool(_assign_pair_stages(plan, order_update(plan), pair_changes))
 
 
-def _pair_stages(
+def _assign_pair_stages(
     plan: ServicePlan, steps: Sequence[LwsStep], pair_changes: Mapping[str, bool]
 ) -> dict[str, int]:
     """Return the stages in which prefill and decode change to another pair revision, by name.
 
-    Half of the prefill replicas change first, then decode, then the rest of prefill: each decode
-    pod then finds a prefill pod of its own revision at any time. Empty where no order has that
-    effect: with one prefill replica, with several replicas in one LeaderWorkerSet, and where
-    replicas do not wait for each other. Serving groups are pairs already.
+    Half of the prefill replicas change first, then decode, then the rest of prefill, so that each
+    decode pod always has a prefill pod of its own revision. No order achieves this with one prefill
+    replica, with several replicas in one LeaderWorkerSet, or if replicas do not wait for each
+    other. The result is then empty, as it is for serving groups, which are pairs already.
     """
     types = {role.name: role.component_type for role in plan.roles}
     prefill = [step for step in steps if types[step.role] is ComponentType.PREFILLER]
@@ -180,47 +180,47 @@ def _pair_stages(
     )
     if plan.shape.groups is not None or not decode or not rolling:
         return {}
-    kept = [step.name for step in prefill if step.frozen and step.name in pair_changes]
+    frozen = [step.name for step in prefill if step.frozen and step.name in pair_changes]
     old = [
         step.name
         for step in prefill
         if pair_changes.get(step.name) and step.required and not step.frozen
     ]
-    changed = {step.name for step in prefill if pair_changes.get(step.name) is False} - {*kept}
-    early = old[: len(old) // 2 or (1 if kept and not changed else 0)]
-    if not old or not (early or changed):
+    new = {step.name for step in prefill if pair_changes.get(step.name) is False} - {*frozen}
+    early = old[: len(old) // 2 or (1 if frozen and not new else 0)]
+    if not old or not (early or new):
         return {}
     stages = {step.name: 1 for step in decode} | {step.name: 0 for step in prefill}
     return stages | {name: 2 for name in old if name not in early}
 
 
-def _step(plan: ServicePlan, role: RolePlan, planned: LwsPlan) -> LwsStep:
+def _build_step(plan: ServicePlan, role: RolePlan, lws: LwsPlan) -> LwsStep:
     rollout, required = role.rollout, count_required_ordinals(plan, role)
-    whole, count = plan.shape.layout is Layout.PER_ROLE, len(planned.replicas)
-    grouped = by_group(plan)
-    ordinal = planned.replicas[0].index
+    whole, count = plan.shape.layout is Layout.PER_ROLE, len(lws.replicas)
+    grouped = is_group_rollout(plan)
+    ordinal = lws.replicas[0].index
     sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
-    unit = str(planned.group) if grouped else planned.name
+    unit = str(lws.group) if grouped else lws.name
     limit, timeout = rollout.parallel_limit, rollout.timeout
     frozen = ordinal < rollout.partition and not whole
     if whole and limit is not None:
-        # LeaderWorkerSet orders its own replicas; serving groups are updated one by one.
+        # The LeaderWorkerSet controller applies maxUnavailable to the replicas.
         limit = 1
     if whole and rollout.strategy is not RolloutStrategy.RECREATE:
-        # StatefulSets honour maxUnavailable only with the feature gate MaxUnavailableStatefulSet;
-        # without it the replicas restart in sequence, after those of the surge have started.
-        timeout = times(timeout, count + (rollout.max_surge > 0))
+        # Unless the feature gate MaxUnavailableStatefulSet is on, StatefulSets ignore
+        # maxUnavailable, and the replicas restart one after the other, all of them after the surge.
+        timeout = multiply(timeout, count + (rollout.max_surge > 0))
     if grouped:
-        group_settings = group_rollout(plan)
-        limit = group_settings.parallel_limit
-        frozen = (planned.group or 0) < group_settings.partition
+        group_rollout = resolve_group_rollout(plan)
+        limit = group_rollout.parallel_limit
+        frozen = (lws.group or 0) < group_rollout.partition
     return LwsStep(
-        name=planned.name,
+        name=lws.name,
         role=role.name,
         queue="" if grouped else role.name,
         unit=unit,
         limit=limit,
-        # `_pair_stages` divides the stage of a role into three.
+        # `_assign_pair_stages` divides the stage of a role into three.
         stage=3 * role.position if sequential else 0,
         scope=unit if grouped else "",
         required=required > 0 if whole else ordinal < required,
@@ -233,7 +233,7 @@ def _step(plan: ServicePlan, role: RolePlan, planned: LwsPlan) -> LwsStep:
     )
 
 
-def next_lws(
+def choose_next_lws(
     steps: Sequence[LwsStep],
     waiting: Collection[str],
     changing: Collection[str],
@@ -242,35 +242,34 @@ def next_lws(
     """Return the waiting LeaderWorkerSets that may change now, in their order.
 
     Required LeaderWorkerSets that are unavailable may always change: that makes no other replica
-    unavailable, and may repair a gang. Others may change while at most `limit` units of a queue are
-    unavailable, and when all lower stages are done.
-    Optional ones follow when all required ones of their role, or of their serving group, are
-    available again.
+    unavailable, and may repair a gang. Other required ones may change once all lower stages are
+    done, as long as at most `limit` units of the queue are unavailable. Optional ones may change
+    once all required ones of their role, or of their serving group, are available again.
 
     Args:
-        steps: The order.
-        waiting: LeaderWorkerSets that will change and have not begun.
-        changing: Those that have begun and are not available again.
+        steps: The LeaderWorkerSets in the order of the update.
+        waiting: LeaderWorkerSets that have yet to change.
+        changing: LeaderWorkerSets that have changed and are not available again.
         unavailable: All existing LeaderWorkerSets that are unavailable, for any reason.
     """
     down = {*unavailable, *changing}
     # Optional replicas may stay pending, so nothing waits for them.
-    busy = [s for s in steps if s.required and (s.name in waiting or s.name in changing)]
+    unfinished = [s for s in steps if s.required and (s.name in waiting or s.name in changing)]
     first_stage: dict[str, int] = {}
-    for step in busy:
+    for step in unfinished:
         first_stage[step.scope] = min(step.stage, first_stage.get(step.scope, step.stage))
-    needed = {_mates(step) for step in busy}
+    blocking = {_find_group_or_role(step) for step in unfinished}
     units: dict[str, set[str]] = {}
     for step in steps:
         if step.required and step.name in down:
             units.setdefault(step.queue, set()).add(step.unit)
     names = []
     for step in steps:
-        late = step.stage > first_stage.get(step.scope, step.stage)
-        if step.name not in waiting or (late and step.name not in unavailable):
+        is_later = step.stage > first_stage.get(step.scope, step.stage)
+        if step.name not in waiting or (is_later and step.name not in unavailable):
             continue
         if not step.required:
-            if _mates(step) not in needed:
+            if _find_group_or_role(step) not in blocking:
                 names.append(step.name)
             continue
         unavailable_units = units.setdefault(step.queue, set())
@@ -284,6 +283,6 @@ def next_lws(
     return names
 
 
-def _mates(step: LwsStep) -> tuple[str, str]:
-    """Describe what an optional LeaderWorkerSet waits for: its serving group, or its role."""
+def _find_group_or_role(step: LwsStep) -> tuple[str, str]:
+    """Identify what an optional LeaderWorkerSet waits for: its serving group or its role."""
     return ("", step.unit) if step.queue == "" else (step.queue, "")

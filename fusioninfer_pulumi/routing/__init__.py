@@ -1,1 +1,1 @@
-"""Endpoint picker, InferencePool, HTTPRoute and Gateway: what is planned, and the objects."""
+"""Plans and builds a service's endpoint picker, InferencePool, HTTPRoute and Gateway."""

@@ -29,7 +29,7 @@ class Endpoint:
     """Where clients send requests.
 
     Attributes:
-        host: Host name, which may be an Output; None where only the live Gateway has an address.
+        host: Host name, which may be an Output; None if only the live Gateway has an address.
     """
 
     scheme: str
@@ -37,27 +37,27 @@ class Endpoint:
     port: int | None
 
     def url(self, host: str) -> str:
-        """Return the URL with that host name or address."""
+        """Return the URL with this host name or address."""
         literal = f"[{host}]" if ":" in host else host
         return f"{self.scheme}://{literal}" + ("" if self.port is None else f":{self.port}")
 
     def url_of_gateway(self, status: Mapping[str, Any] | None) -> str:
-        """Return the URL with the first address of a live Gateway, empty while it has none."""
+        """Return the URL with the first address in a Gateway's status, empty while it has none."""
         addresses = (status or {}).get("addresses") or ()
         return self.url(str(addresses[0]["value"])) if addresses else ""
 
 
 def find_endpoint(router: Routing) -> Endpoint | None:
-    """Return the endpoint of a service, preferring listeners that terminate TLS.
+    """Return the endpoint of a service, if possible with TLS.
 
-    Its host is the route's first host name without a wildcard, else that of a listener, else the
-    address of the service's own Gateway. None for an external Gateway without any host name.
+    Its host is the route's first host name without a wildcard, else a listener's host name, else
+    the address of the service's own Gateway. None if there is none of these, or no route.
     """
     if router.route is None:
         return None
     hosts = router.route.hostnames or ()
     hostnames = [host for host in hosts if not _is_wildcard(host)]
-    reached = [
+    candidates = [
         (listener, parent)
         for parent in router.parents
         for listener in parent.listeners or ()
@@ -69,28 +69,30 @@ def find_endpoint(router: Routing) -> Endpoint | None:
             or any(hosts_overlap(listener["hostname"], host) for host in hosts)
         )
     ]
-    reached.sort(key=lambda reachable: reachable[0]["protocol"] != "HTTPS")
+    candidates.sort(key=lambda candidate: candidate[0]["protocol"] != "HTTPS")
     for host in hostnames:
-        for listener, _ in reached:
+        for listener, _ in candidates:
             if not listener.get("hostname") or hosts_overlap(listener["hostname"], host):
-                return _endpoint(listener["protocol"], listener["port"], host)
+                return _build_endpoint(listener["protocol"], listener["port"], host)
     if hostnames:
-        # No listener is known, but perhaps its port.
+        # No listener is known, but the parent references may have a port.
         ports = {parent.port for parent in router.parents}
         port = ports.pop() if len(ports) == 1 else None
-        return _endpoint("HTTPS" if port == _DEFAULT_PORTS["https"] else "HTTP", port, hostnames[0])
-    for listener, _ in reached:
-        named = listener.get("hostname")
-        if named and not _is_wildcard(named):
-            return _endpoint(listener["protocol"], listener["port"], named)
+        return _build_endpoint(
+            "HTTPS" if port == _DEFAULT_PORTS["https"] else "HTTP", port, hostnames[0]
+        )
+    for listener, _ in candidates:
+        hostname = listener.get("hostname")
+        if hostname and not _is_wildcard(hostname):
+            return _build_endpoint(listener["protocol"], listener["port"], hostname)
     if router.gateway is not None:
-        for listener, parent in reached:
+        for listener, parent in candidates:
             if parent.name == router.gateway.name:
-                return _endpoint(listener["protocol"], listener["port"], None)
+                return _build_endpoint(listener["protocol"], listener["port"], None)
     return None
 
 
-def _endpoint(protocol: str, port: int | None, host: Any) -> Endpoint:
+def _build_endpoint(protocol: str, port: int | None, host: Any) -> Endpoint:
     scheme = protocol.lower()
     return Endpoint(scheme, host, None if port == _DEFAULT_PORTS[scheme] else port)
 

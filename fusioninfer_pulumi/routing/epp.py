@@ -1,4 +1,4 @@
-"""The endpoint picker: plan, ConfigMap, Deployment and Service."""
+"""Plans the endpoint picker, and builds its ConfigMap, Deployment, Service and RBAC objects."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     CONFIG_KEY,
     GRPC_PORT,
     HEALTH_PORT,
+    LEADER_ELECTION,
     METRICS_PORT,
     EppRequest,
     build_epp_config,
@@ -23,6 +24,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     build_pairing_plugins,
     describe_strategy,
     dump_epp_config,
+    uses_sessions,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import LLM_D_API, EppFamily
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import (
@@ -34,7 +36,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_intent import (
 from fusioninfer_pulumi.engines.engine import LoadMetrics
 from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.containers import field_variable, overlay, restricted
+from fusioninfer_pulumi.kube.containers import field_variable, overlay, restricted_security_context
 from fusioninfer_pulumi.kube.object_metadata import (
     READ,
     Manifest,
@@ -51,22 +53,23 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 #: Names of the volumes of the endpoint picker's pod.
 CONFIG_VOLUME, CERTIFICATE_VOLUME = "plugins-config-volume", "certificate"
-#: The container's own namespace, expanded by Kubernetes: for namespaces that are Outputs.
+#: The container's own namespace, expanded by the kubelet; used if the namespace is an Output.
 OWN_NAMESPACE = "$(NAMESPACE)"
 
 #: `terminationGracePeriodSeconds` of the picker's pods, as in upstream's charts.
 _GRACE_SECONDS = 130
-#: At SIGTERM a picker rejects new requests, before gateways know of it, and ends the streams that
-#: are left after 30 s (controller-runtime). So a preStop sleep delays SIGTERM, and the picker
-#: serves until then. It is the sleep action of Kubernetes 1.30, because the image has no shell.
+#: At SIGTERM a picker rejects new requests, although gateways still send them, and closes open
+#: streams after 30 s (controller-runtime). So a preStop sleep delays SIGTERM, and the picker serves
+#: until then. It is the sleep action of Kubernetes 1.30, because the image has no shell.
 _PAUSE_SECONDS = 60
-#: The old endpoint picker serves until the new one is Ready: without a picker, gateways that fail
-#: closed answer no request. For a moment each knows half of the load, and the new one no prefixes.
-_HANDOVER = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-#: Several replicas elect a leader, and only the leader becomes Ready. In a rolling update the new
-#: pods would wait for the old leader to exit.
+#: The old endpoint picker serves until the new one is Ready, because gateways that fail closed
+#: reject all requests if there is none. While both serve, each knows half of the load, and the new
+#: one knows no prefixes yet.
+_ROLLING_UPDATE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+#: With leader election only the leader becomes Ready. In a rolling update the new pods would wait
+#: for the old leader to exit.
 _RECREATE = {"type": "Recreate"}
-#: No memory limit: its indexes grow with the traffic.
+#: There is no memory limit, because its indexes grow with the traffic.
 _REQUESTS = {"cpu": "500m", "memory": "1Gi"}
 
 
@@ -78,6 +81,7 @@ class EppPlan:
         name: Name of its Deployment, Service, ServiceAccount, Role and RoleBinding.
         image: Its image; may be an Output.
         request: Inputs of the generated configuration, None for a user's configuration.
+        config: Its EndpointPickerConfig as YAML.
         summary: Its strategy, in one sentence.
         env: Additional environment variables of its container.
     """
@@ -103,7 +107,8 @@ class EppPlan:
     def delays_sigterm(self) -> bool:
         """Whether the picker keeps serving for a while after its pod is deleted.
 
-        Not if the user configures its shutdown, or with several replicas: none could take over.
+        Not if the user configures its shutdown. Nor with leader election, because no other replica
+        becomes the leader before this one exits.
         """
         user_spec: Mapping[str, Any] = (self.args.template or {}).get("spec") or {}
         grace = user_spec.get("terminationGracePeriodSeconds", _GRACE_SECONDS)
@@ -111,21 +116,22 @@ class EppPlan:
             container.get("name") == PICKER_CONTAINER and "lifecycle" in container
             for container in user_spec.get("containers") or ()
         )
-        lasts = isinstance(grace, int) and grace > _PAUSE_SECONDS
-        return self.args.replicas == 1 and lasts and not is_explicit
+        is_long_enough = isinstance(grace, int) and grace > _PAUSE_SECONDS
+        return not self.elects_leader and is_long_enough and not is_explicit
+
+    @property
+    def elects_leader(self) -> bool:
+        """Whether only one of several replicas serves, and becomes Ready."""
+        return LEADER_ELECTION in self.arguments
 
     @property
     def pod_labels(self) -> dict[str, str]:
-        """Labels that select its pods and no others.
-
-        No serving pod carries them, and no selector of serving pods matches its pods: see
-        `labels.APP`.
-        """
+        """Labels that select its pods and no others; see `labels.APP`."""
         return {labels.APP: self.name, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
 
 
-def load_metrics(roles: Sequence[RolePlan]) -> LoadMetrics | None:
-    """Return the metrics of the engines' load, None if they are unknown or differ."""
+def find_load_metrics(roles: Sequence[RolePlan]) -> LoadMetrics | None:
+    """Return the names of the engines' load metrics, None if they are unknown or differ."""
     commands = [role.pods.command for role in roles]
     metrics = {command.engine.metrics if command.engine else None for command in commands}
     return metrics.pop() if len(metrics) == 1 else None
@@ -139,7 +145,7 @@ def plan_epp(
     intent: EppIntent,
     served: Sequence[RolePlan],
 ) -> tuple[EppPlan | None, list[Finding]]:
-    """Plan the endpoint picker of a router role; None, and why, if its image's family is unknown.
+    """Plan the endpoint picker of a router role; None with an error if the image is not supported.
 
     `served` are the roles whose pods it chooses from.
     """
@@ -150,16 +156,16 @@ def plan_epp(
     name, tracing = object_names.endpoint_picker(service), spec.tracing
     if tracing is not None and not tracing.picker:
         tracing = None
-    labelled = any(role.pods.pair_revision for role in served)
+    has_pair_revision = any(role.pods.pair_revision for role in served)
     affinity = choose_pair_affinity(
-        service, epp_args, intent, spec.groups, has_pair_revision=labelled
+        service, epp_args, intent, spec.groups, has_pair_revision=has_pair_revision
     )
     note = ""
     if spec.groups is None and not all(
         family.registers(plugin["type"]) for plugin in build_pairing_plugins(affinity)
     ):
         affinity, note = None, f"; {family.name} cannot prefer pods of one pair revision"
-    metrics = load_metrics(served)
+    metrics = find_load_metrics(served)
     request = None
     config, summary = args.endpoint_picker_config or "", "as its endpointPickerConfig says"
     if intent.strategy is not None:
@@ -172,16 +178,21 @@ def plan_epp(
             affinity=affinity,
             flow_control=intent.flow_control,
             engine_metrics=metrics,
+            service_levels=epp_args.service_levels,
+            session=epp_args.session,
         )
         config = dump_epp_config(build_epp_config(family, request))
         summary = describe_strategy(request) + note
+    keeps_state = request is None or request.keeps_state
     flags = build_epp_flags(
         family,
         epp_args,
         object_names.inference_pool(service),
         OWN_NAMESPACE if is_output(spec.namespace) else spec.namespace,
         metrics,
-        experimental=affinity is not None,
+        elects_leader=epp_args.replicas > 1
+        and (keeps_state if epp_args.leader_election is None else epp_args.leader_election),
+        experimental=affinity is not None or (request is not None and uses_sessions(request)),
         tracing=tracing is not None,
     )
     plan = EppPlan(
@@ -208,14 +219,14 @@ def config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
 def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Build the Deployment.
 
-    Of several replicas only the leader becomes Ready, so Pulumi does not wait for this Deployment.
+    Pulumi does not await it if it has several replicas, because only the leader becomes Ready.
     """
     built = metadata(meta, epp.name)
-    if epp.args.replicas > 1:
+    if epp.elects_leader:
         built["annotations"] = {**built.get("annotations", {}), labels.PULUMI_SKIP_AWAIT: "true"}
     spec = {
         "replicas": epp.args.replicas,
-        "strategy": _HANDOVER if epp.args.replicas == 1 else _RECREATE,
+        "strategy": _RECREATE if epp.elects_leader else _ROLLING_UPDATE,
         "selector": {"matchLabels": epp.pod_labels},
         "template": overlay(pod_template(epp), epp.args.template or {}),
     }
@@ -223,12 +234,12 @@ def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
 
 
 def pod_template(epp: EppPlan) -> Manifest:
-    """Return the generated pod template, without the user's overrides."""
+    """Return the generated pod template, before the user's is merged into it."""
     secret = epp.args.tls.secret_name
     volumes: list[Manifest] = [{"name": CONFIG_VOLUME, "configMap": {"name": epp.config_name}}]
     if secret is not None:
         volumes.append({"name": CERTIFICATE_VOLUME, "secret": {"secretName": secret}})
-    # The endpoint picker reads its configuration once, when it starts.
+    # The endpoint picker reads its configuration only at start, so a new checksum restarts it.
     checksum = hashlib.sha256(epp.config.encode()).hexdigest()
     return {
         "metadata": {
@@ -243,13 +254,13 @@ def pod_template(epp: EppPlan) -> Manifest:
                 "runAsNonRoot": True,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
-            "containers": [_container(epp)],
+            "containers": [_build_container(epp)],
             "volumes": volumes,
         },
     }
 
 
-def _container(epp: EppPlan) -> Manifest:
+def _build_container(epp: EppPlan) -> Manifest:
     ports: list[Manifest] = [
         {"name": "grpc", "containerPort": GRPC_PORT},
         {"name": "grpc-health", "containerPort": HEALTH_PORT},
@@ -266,7 +277,7 @@ def _container(epp: EppPlan) -> Manifest:
         "args": list(epp.arguments),
         "ports": ports,
         **({"lifecycle": pause} if epp.delays_sigterm else {}),
-        # The only gRPC health service names that work with and without leader election.
+        # Only these gRPC health services work both with and without leader election.
         "livenessProbe": {
             "grpc": {"port": HEALTH_PORT, "service": "liveness"},
             "initialDelaySeconds": 5,
@@ -282,41 +293,41 @@ def _container(epp: EppPlan) -> Manifest:
             *(dict(variable) for variable in epp.env),
         ],
         "resources": epp.args.resources or {"requests": _REQUESTS},
-        "securityContext": restricted(readOnlyRootFilesystem=True),
+        "securityContext": restricted_security_context(readOnlyRootFilesystem=True),
         "volumeMounts": mounts,
     }
 
 
 def epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
-    """Build the Service, with a metrics port unless metrics are Off, and a port for KV events.
+    """Build the Service, with ports for metrics and KV events if the picker has them.
 
-    The latter only if the picker receives KV events. `protocol` is the `appProtocol` that the
-    gateway requires.
+    `protocol` is the `appProtocol` that the gateway requires.
     """
     ports = [
-        {**_port("grpc-ext-proc", GRPC_PORT), "appProtocol": protocol},
-        _port("grpc-health", HEALTH_PORT),
+        {**_build_port("grpc-ext-proc", GRPC_PORT), "appProtocol": protocol},
+        _build_port("grpc-health", HEALTH_PORT),
     ]
     if epp.args.metrics is not MetricsMode.OFF:
-        ports.append(_port(object_names.EPP_METRICS_PORT, METRICS_PORT))
+        ports.append(_build_port(object_names.EPP_METRICS_PORT, METRICS_PORT))
     # Engines that publish their KV events to a picker reach it through its Service.
     events = find_event_port(epp.config)
     if events is not None and events not in [port["port"] for port in ports]:
-        ports.append(_port("kv-events", events))
+        ports.append(_build_port("kv-events", events))
     spec = {"type": "ClusterIP", "selector": epp.pod_labels, "ports": ports}
     return build_object("v1", "Service", metadata(meta, epp.name), spec=spec)
 
 
-def _port(name: str, number: int) -> Manifest:
+def _build_port(name: str, number: int) -> Manifest:
     return {"name": name, "port": number, "protocol": "TCP"}
 
 
 def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
-    """Build the ServiceAccount with read access to pools and pods.
+    """Build the ServiceAccount, Role and RoleBinding, and a ClusterRoleBinding for metrics.
 
-    With several replicas it may also write Leases and Events for leader election. The picker
-    authenticates readers of its metrics with a ClusterRoleBinding to `system:auth-delegator`, which
-    comes with Kubernetes and only allows creating TokenReviews and SubjectAccessReviews.
+    The Role has read access to pods, pools, objectives and rewrites and, with several replicas,
+    write access to Leases and Events for leader election. The ClusterRoleBinding lets the picker
+    authenticate readers of its metrics. Its role, `system:auth-delegator`, comes with Kubernetes
+    and only allows creating TokenReviews and SubjectAccessReviews.
     """
     groups = ["inference.networking.x-k8s.io"]
     if LLM_D_API in epp.family.api_versions:
@@ -327,7 +338,7 @@ def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
         (object_names.POOL_GROUP, ["inferencepools"], READ),
         *((group, objectives, READ) for group in groups),
     ]
-    if epp.args.replicas > 1:
+    if epp.elects_leader:
         verbs = (*READ, "create", "update", "patch", "delete")
         rules.append(("coordination.k8s.io", ["leases"], verbs))
         rules.append(("", ["events"], ("create", "patch")))

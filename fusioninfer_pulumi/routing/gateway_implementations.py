@@ -1,14 +1,13 @@
 """The Gateway of a service, and facts about the implementations that support InferencePools.
 
-The name of a GatewayClass does not identify its implementation, so users name it.
+Users name the implementation, because the name of a GatewayClass does not identify it.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import GatewayArgs
@@ -20,40 +19,40 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
 class SeveralPools(enum.Enum):
-    """What a gateway does with a rule that leads to several InferencePools.
+    """How a gateway handles a rule with several InferencePools as backends.
 
-    The Gateway API lets every rule have several backends, and the inference extension's conformance
-    test GatewayWeightedAcrossTwoInferencePools (v1.1.0 and later) asks it for pools.
+    The inference extension's conformance test GatewayWeightedAcrossTwoInferencePools (v1.1.0 and
+    later) requires weighted pools.
     """
 
     #: Passes the test: agentgateway 1.0.0, NGINX Gateway Fabric 2.3.0 (the extension's reports).
     SPLIT = "split"
-    #: Passes it too (1.30.1), but asks the endpoint picker of one pool for all requests of the
-    #: rule: pods of the others get requests in turn, and a pool without ready pods fails the whole
-    #: rule (istio#61594; fixed by istio#61601 of September 2026).
+    #: Passes the test (Istio 1.30.1), but sends all requests of the rule to the endpoint picker of
+    #: one pool. Pods of the other pools get requests in turn, and a pool without ready pods fails
+    #: the whole rule (istio#61594; fixed by istio#61601 of September 2026).
     ONE_EPP = "one picker"
-    #: Takes one pool in a rule (Envoy AI Gateway 1.1; envoyproxy/ai-gateway#2657 proposes it).
+    #: Accepts one pool in a rule (Envoy AI Gateway 1.1; envoyproxy/ai-gateway#2657 proposes more).
     NO = "no"
-    #: No report since the test exists.
+    #: No conformance report includes the test.
     UNTESTED = "untested"
-    #: The implementation is not named, or not known.
+    #: The implementation is unknown.
     UNKNOWN = "unknown"
 
 
-#: Builds the objects that a gateway needs besides the route, from the service's metadata, endpoint
-#: picker (None without one), the reference to its pool or Service, the port, and the roles behind.
+#: Builds the objects that a gateway needs in addition to the route, from the service's metadata,
+#: endpoint picker if any, the reference to its pool or Service, the port, and the served roles.
 Extras = Callable[
     [ServiceMeta, EppPlan | None, Mapping[str, Any], int, Sequence[RolePlan]], Iterator[Manifest]
 ]
 
 
-def _istio_extras(meta: ServiceMeta, epp: EppPlan | None, *_: object) -> Iterator[Manifest]:
-    """Return a DestinationRule, without which Istio speaks plain gRPC to the endpoint picker."""
+def _build_istio_extras(meta: ServiceMeta, epp: EppPlan | None, *_: object) -> Iterator[Manifest]:
+    """Build a DestinationRule; without it Istio does not use TLS to the endpoint picker."""
     if epp is None or not epp.args.tls.enabled:
         return
     host = epp.name
     if not is_output(meta.namespace):
-        # Istio takes a short name for one of the rule's own namespace, but advises against it.
+        # Istio completes a short name with the rule's namespace, but advises against short names.
         host = f"{host}.{meta.namespace}.svc.cluster.local"
     policy = {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}}
     spec = {"host": host, "trafficPolicy": policy}
@@ -61,20 +60,20 @@ def _istio_extras(meta: ServiceMeta, epp: EppPlan | None, *_: object) -> Iterato
     yield build_object("networking.istio.io/v1", "DestinationRule", named, spec=spec)
 
 
-# The load balancer's own limit is 30 s for a whole answer, which a stream exceeds; upstream's
-# chart has 300.
+# The load balancer's default is 30 s for a whole response, which a stream exceeds; upstream's chart
+# sets 300.
 _GKE_TIMEOUT_SECONDS = 3600
 _HEALTH_PATH = "/health"
 
 
-def _gke_extras(
+def _build_gke_extras(
     meta: ServiceMeta,
     _: EppPlan | None,
     backend: Mapping[str, Any],
     port: int,
     served: Sequence[RolePlan],
 ) -> Iterator[Manifest]:
-    """Return the policies with which GKE's load balancers check health and end long requests."""
+    """Build the policies that set the health check and the timeout of GKE's load balancers."""
     target = {key: backend.get(key, "") for key in ("group", "kind", "name")}
     engines = [role.pods.command.engine for role in served]
     paths = {_HEALTH_PATH if engine is None else engine.health_path for engine in engines}
@@ -88,8 +87,8 @@ def _gke_extras(
         yield build_object("networking.gke.io/v1", kind, named, spec=spec)
 
 
-#: Builds the NetworkPolicyPeers that match the proxies of a Gateway, of the Gateway's name and
-#: namespace and of the service's namespace.
+#: Builds the NetworkPolicyPeers that match a Gateway's proxies, from the Gateway's name and
+#: namespace and the service's namespace.
 Proxies = Callable[[str, Any, Any], Iterator[Manifest]]
 
 _GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
@@ -100,8 +99,10 @@ def namespace_peer(namespace: Any) -> Manifest:
     return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
 
 
-def _beside_gateway(name: str, namespace: Any, service_namespace: Any) -> Iterator[Manifest]:
-    """Yield the proxies in their Gateway's namespace, with its name in a label (GEP-1762)."""
+def _match_in_gateway_namespace(
+    name: str, namespace: Any, service_namespace: Any
+) -> Iterator[Manifest]:
+    """Yield a peer for proxies in the Gateway's namespace, labelled with its name (GEP-1762)."""
     if is_known_equal(namespace, service_namespace):
         # Other pods of the service's namespace must not get access.
         yield {"podSelector": {"matchLabels": {_GATEWAY_NAME: name}}}
@@ -109,25 +110,24 @@ def _beside_gateway(name: str, namespace: Any, service_namespace: Any) -> Iterat
         yield namespace_peer(namespace)
 
 
-def _envoy_gateway(name: str, namespace: Any, _service_namespace: Any) -> Iterator[Manifest]:
-    """Yield the proxies next to Envoy Gateway, or (`GatewayNamespace` mode) their Gateway."""
+def _match_envoy_gateway(name: str, namespace: Any, _service_namespace: Any) -> Iterator[Manifest]:
+    """Yield peers for proxies next to Envoy Gateway, or to the Gateway (`GatewayNamespace`)."""
     owner = "gateway.envoyproxy.io/owning-gateway-name"
     yield namespace_peer("envoy-gateway-system")
     yield {**namespace_peer(namespace), "podSelector": {"matchLabels": {owner: name}}}
 
 
-@dataclass(frozen=True)
-class Implementation:
+class Implementation(NamedTuple):
     """One gateway implementation.
 
     Attributes:
-        gateway_class: The GatewayClass that it is usually installed with.
-        route_timeouts: Whether it takes an HTTPRoute with timeouts.
-        several_pools: What it does with a rule that leads to several pools.
-        picker_protocol: `appProtocol` of the port of the endpoint picker's Service.
-        extras: Builds the objects it needs besides the route, None for none.
-        proxies: Where the proxies of a Gateway run, None where that is not known.
-        is_envoy_gateway: Whether its proxies have the metrics of Envoy Gateway's, or may have them.
+        gateway_class: Its usual GatewayClass.
+        route_timeouts: Whether it accepts an HTTPRoute with timeouts.
+        several_pools: How it handles a rule with several pools.
+        epp_protocol: `appProtocol` that it requires on the endpoint picker's Service.
+        extras: Builds the objects it needs in addition to the route, None for none.
+        proxies: Builds the peers that match its proxies, None if it is unknown where they run.
+        is_envoy_gateway: Whether its proxies have, or may have, the metrics of Envoy Gateway.
     """
 
     name: str
@@ -140,7 +140,7 @@ class Implementation:
     is_envoy_gateway: bool = False
 
 
-#: Used if the implementation is not named or not known. The class is that of KServe's documents.
+#: Used if the implementation is unknown. The class is the one in KServe's documentation.
 UNKNOWN = Implementation("", "eg", several_pools=SeveralPools.UNKNOWN, is_envoy_gateway=True)
 
 IMPLEMENTATIONS = {
@@ -148,32 +148,32 @@ IMPLEMENTATIONS = {
     for implementation in (
         Implementation(
             "envoy-ai-gateway",
-            # The class must be created: Envoy Gateway brings none.
+            # The user must create this class, because Envoy Gateway installs none.
             "envoy-ai-gateway",
             # internal/extensionserver/inferencepool.go of v1.1.0: TLS without verification (:206),
             # FailureModeAllow is always false (:314).
             several_pools=SeveralPools.NO,
-            proxies=_envoy_gateway,
+            proxies=_match_envoy_gateway,
             is_envoy_gateway=True,
         ),
-        # controller/pkg/agentgateway/plugins/inference_plugin.go: TLS INSECURE_ALL, always.
-        Implementation("agentgateway", "agentgateway", proxies=_beside_gateway),
+        # controller/pkg/agentgateway/plugins/inference_plugin.go: TLS is always INSECURE_ALL.
+        Implementation("agentgateway", "agentgateway", proxies=_match_in_gateway_namespace),
         Implementation(
             "istio",
             "istio",
             several_pools=SeveralPools.ONE_EPP,
-            extras=_istio_extras,
-            proxies=_beside_gateway,
+            extras=_build_istio_extras,
+            proxies=_match_in_gateway_namespace,
         ),
-        Implementation("nginx-gateway-fabric", "nginx", proxies=_beside_gateway),
+        Implementation("nginx-gateway-fabric", "nginx", proxies=_match_in_gateway_namespace),
         Implementation(
             "gke",
             "gke-l7-regional-external-managed",
-            # Load balancers reject the route; a GCPBackendPolicy has the timeout.
+            # The load balancers reject route timeouts; a GCPBackendPolicy sets one.
             route_timeouts=False,
             several_pools=SeveralPools.UNTESTED,
             epp_protocol="kubernetes.io/h2c",
-            extras=_gke_extras,
+            extras=_build_gke_extras,
         ),
     )
 }
@@ -183,17 +183,17 @@ GROUP = "gateway.networking.k8s.io"
 API_VERSION = f"{GROUP}/v1"
 
 _LISTENERS = ({"name": "http", "port": 80, "protocol": "HTTP"},)
-_PASSED_ON = ("addresses", "infrastructure", "allowed_listeners", "tls", "default_scope")
+# Fields that are copied to the Gateway's spec.
+_SPEC_FIELDS = ("addresses", "infrastructure", "allowed_listeners", "tls", "default_scope")
 
 
-@dataclass(frozen=True)
-class GatewayPlan:
-    """A Gateway that belongs to the service.
+class GatewayPlan(NamedTuple):
+    """The Gateway that is created for a service.
 
     Attributes:
         name: Its name.
-        annotations: Its own annotations; values may be Outputs.
-        spec: Its spec: class, listeners and the user's other fields.
+        annotations: The user's annotations; values may be Outputs.
+        spec: Its class, listeners and the user's other fields.
     """
 
     name: str
@@ -202,21 +202,21 @@ class GatewayPlan:
 
     @property
     def listeners(self) -> tuple[Mapping[str, Any], ...]:
-        """Its listeners."""
+        """The listeners in its spec."""
         return tuple(self.spec["listeners"])
 
 
 def find_implementation(args: RoleArgs) -> Implementation:
-    """Return what is known of the gateway's implementation; `UNKNOWN` where it is not named."""
+    """Return the gateway implementation of a router role, `UNKNOWN` if it names none."""
     named = args.gateway.implementation if args.gateway is not None else None
     return IMPLEMENTATIONS.get(named, UNKNOWN) if named is not None else UNKNOWN
 
 
 def plan_gateway(service: str, args: RoleArgs) -> GatewayPlan | None:
-    """Plan the service's own Gateway; None where the route attaches to existing ones.
+    """Plan the Gateway of a service; None if it uses existing Gateways or has none.
 
-    With `parentRefs`, `gateway: {implementation: ...}` describes those Gateways; with `routedBy`
-    or `refs`, the Gateways of the external route.
+    With `parentRefs`, `gateway: {implementation: ...}` only describes those Gateways. With
+    `routedBy` or `refs`, `gateway` describes the Gateways of the external route.
     """
     gateway = args.gateway
     if gateway is None or gateway.refs is not None or args.is_routed_externally:
@@ -229,7 +229,7 @@ def plan_gateway(service: str, args: RoleArgs) -> GatewayPlan | None:
         "gatewayClassName": gateway.gateway_class_name or default,
         "listeners": list(gateway.listeners or _LISTENERS),
     }
-    for field in _PASSED_ON:
+    for field in _SPEC_FIELDS:
         if getattr(gateway, field) is not None:
             spec[GatewayArgs.model_fields[field].alias or field] = getattr(gateway, field)
     return GatewayPlan(object_names.gateway(service), gateway.annotations, spec)

@@ -1,10 +1,9 @@
-"""The HTTPRoute, the Gateways that it attaches to, and the ReferenceGrants of both."""
+"""Plans and builds the HTTPRoute and the ReferenceGrants of a service."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import HttpRouteArgs
@@ -20,24 +19,24 @@ from fusioninfer_pulumi.routing.gateway_implementations import (
 )
 from fusioninfer_pulumi.routing.pool import is_pool, pool_reference
 
-_MEANT_AS_POOL = (
+# Kind and group of references that users write in place of a pool's.
+_WRONG_POOL_REFERENCES = (
     ("Service", ""),
     (object_names.POOL_KIND, ""),
     (object_names.POOL_KIND, "inference.networking.x-k8s.io"),
 )
-#: No time limit: a streamed answer may take minutes.
+#: No timeout, because a streamed response may take minutes.
 _NO_TIMEOUT = "0s"
 
 
-@dataclass(frozen=True)
-class ParentPlan:
+class ParentPlan(NamedTuple):
     """A Gateway that the route attaches to.
 
     Attributes:
-        at: Field that names it, for findings.
-        section: The one listener meant, None for any.
-        port: The listeners' port meant, None for any.
-        listeners: Its listeners, None where they are not known.
+        at: Field that references it, for findings.
+        section: Name of the only listener to attach to, None for any.
+        port: Port of the listeners to attach to, None for any.
+        listeners: Its listeners, None if unknown.
     """
 
     at: Location
@@ -48,14 +47,13 @@ class ParentPlan:
     listeners: tuple[Mapping[str, Any], ...] | None
 
 
-@dataclass(frozen=True)
-class RulePlan:
+class RulePlan(NamedTuple):
     """One rule of the route.
 
     Attributes:
-        defaulted: Whether the service's pool or Service becomes its only backend.
-        corrected: Indexes of its backends that become the service's pool.
-        request_timeout: Timeout that it gets, None to leave it as it is.
+        defaulted: Whether it has no backends, so that the library adds them.
+        corrected: Indexes of backends that are replaced with the service's pool.
+        request_timeout: Timeout to set, None for the user's.
     """
 
     spec: Mapping[str, Any]
@@ -70,20 +68,19 @@ class RulePlan:
 
     @property
     def matches(self) -> Sequence[Mapping[str, Any]]:
-        """Its conditions; an empty one takes every request."""
+        """Its conditions; an empty one matches every request."""
         return self.spec.get("matches") or ({},)
 
 
-@dataclass(frozen=True)
-class RoutePlan:
+class RoutePlan(NamedTuple):
     """The HTTPRoute.
 
     Attributes:
-        backend: Reference to what the service's pods are behind: its pool, or its Service.
-        parent_refs: References to Gateways, as they are written; None to write none.
+        backend: Reference to the service's pool or Service.
+        parent_refs: References to Gateways, None to omit the field.
         hostnames: Host names; each may be an Output.
-        split: Pools that share the requests of defaulted rules, the service's own first, each with
-            its percentage; none where the service's own gets all of them.
+        split: Pools that share the requests of defaulted rules, each with its percentage, the
+            service's own first. Empty if that gets all of them.
     """
 
     name: str
@@ -95,36 +92,39 @@ class RoutePlan:
     split: tuple[tuple[str, int], ...] = ()
 
     def leads_to(self, service: str) -> bool:
-        """Return whether a rule names the service's own Kubernetes Service, in its namespace."""
-        wanted = {"name": object_names.serving_service(service)}
-        return any(is_same_backend(ref, wanted) for rule in self.rules for ref in rule.backends)
+        """Return whether a backend of the user's is the service's own Kubernetes Service."""
+        target = {"name": object_names.serving_service(service)}
+        return any(is_same_backend(ref, target) for rule in self.rules for ref in rule.backends)
 
     @property
     def splits(self) -> bool:
-        """Whether other pools get a share of the requests of any rule."""
+        """Whether other pools get a share of the requests."""
         return bool(self.split) and any(rule.defaulted for rule in self.rules)
 
 
 def plan_parents(
     at: Location, namespace: Any, args: RoleArgs, gateway: GatewayPlan | None
 ) -> tuple[ParentPlan, ...]:
-    """Return the Gateways that the route names, else the service's own, else `gateway.refs`."""
+    """Return the Gateways in `parentRefs`, else the service's own, else those in `gateway.refs`."""
     plans = []
-    for field, ref, known in _parents(args, gateway):
+    for field, ref, known in _find_parents(args, gateway):
         if ref.get("kind", "Gateway") != "Gateway" or ref.get("group", GROUP) != GROUP:
             continue
-        where = ref.get("namespace", namespace)
-        named = gateway if gateway is not None and ref["name"] == gateway.name else None
-        listeners = named.listeners if named and is_known_equal(where, namespace) else known
+        parent_namespace = ref.get("namespace", namespace)
+        matched = gateway if gateway and ref["name"] == gateway.name else None
+        is_ours = matched is not None and is_known_equal(parent_namespace, namespace)
+        listeners = matched.listeners if matched and is_ours else known
         section, port = ref.get("sectionName"), ref.get("port")
-        plans.append(ParentPlan((*at, *field), ref["name"], where, section, port, listeners))
+        plans.append(
+            ParentPlan((*at, *field), ref["name"], parent_namespace, section, port, listeners)
+        )
     return tuple(plans)
 
 
-def _parents(
+def _find_parents(
     args: RoleArgs, gateway: GatewayPlan | None
 ) -> Iterator[tuple[Location, Mapping[str, Any], tuple[Mapping[str, Any], ...] | None]]:
-    """Return the field, the reference and the known listeners of each Gateway."""
+    """Yield the field, the reference and the known listeners of each Gateway."""
     explicit = args.httproute.parent_refs if args.httproute is not None else None
     if explicit:
         for index, parent in enumerate(explicit):
@@ -139,9 +139,9 @@ def _parents(
                 "sectionName": ref.section_name,
                 "port": ref.port,
             }
-            known = {key: value for key, value in fields.items() if value is not None}
+            reference = {key: value for key, value in fields.items() if value is not None}
             listeners = None if ref.listeners is None else tuple(ref.listeners)
-            yield ("gateway", "refs", index), known, listeners
+            yield ("gateway", "refs", index), reference, listeners
 
 
 def plan_route(
@@ -152,7 +152,7 @@ def plan_route(
     gateway: GatewayPlan | None,
     implementation: Implementation,
 ) -> RoutePlan | None:
-    """Plan the route; None where neither a route nor a Gateway is asked for, or it is external."""
+    """Plan the HTTPRoute; None if it is external, or the role has neither a route nor a Gateway."""
     if (args.httproute is None and args.gateway is None) or args.is_routed_externally:
         return None
     route = args.httproute or HttpRouteArgs()
@@ -163,10 +163,10 @@ def plan_route(
     return RoutePlan(
         name=object_names.http_route(service),
         backend=backend,
-        parent_refs=tuple(ref for _, ref, _ in _parents(args, gateway)) or None,
+        parent_refs=tuple(ref for _, ref, _ in _find_parents(args, gateway)) or None,
         hostnames=None if route.hostnames is None else tuple(route.hostnames),
         rules=tuple(
-            _rule_plan(backend, namespace, rule, implementation) for rule in route.rules or ({},)
+            _plan_rule(backend, namespace, rule, implementation) for rule in route.rules or ({},)
         ),
         use_default_gateways=route.use_default_gateways,
         split=((object_names.inference_pool(service), rest), *shares) if shares else (),
@@ -174,7 +174,7 @@ def plan_route(
 
 
 def compute_pool_shares(rules: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the largest percentage that any of an HTTPRoute's rules gives to each backend."""
+    """Return the largest percentage of requests that any rule of a route sends to each backend."""
     shares: dict[str, float] = {}
     for rule in rules:
         weights = {ref["name"]: ref.get("weight", 1) for ref in rule.get("backendRefs") or ()}
@@ -184,35 +184,35 @@ def compute_pool_shares(rules: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     return shares
 
 
-def _rule_plan(
+def _plan_rule(
     backend: Mapping[str, Any],
     namespace: Any,
     rule: Mapping[str, Any],
     implementation: Implementation,
 ) -> RulePlan:
     backends: Sequence[Mapping[str, Any]] = rule.get("backendRefs") or ()
-    # A redirect answers by itself, and the Gateway API allows it no backend.
+    # The Gateway API allows no backend in a rule that redirects.
     redirects = any(item.get("type") == "RequestRedirect" for item in rule.get("filters") or ())
     defaulted = not backends and not redirects
-    # Documents name the pool as a Service, or under a group where no gateway finds it.
+    # FusionInfer's design documents reference the pool as a Service, or in a group without it.
     corrected = frozenset(
         index
         for index, ref in enumerate(backends)
         if is_pool(backend)
         and ref["name"] == backend["name"]
         and is_known_equal(ref.get("namespace", namespace), namespace)
-        and (ref.get("kind", "Service"), ref.get("group") or "") in _MEANT_AS_POOL
+        and (ref.get("kind", "Service"), ref.get("group") or "") in _WRONG_POOL_REFERENCES
     )
-    leads_here = defaulted or any(
+    leads_to_pods = defaulted or any(
         index in corrected or is_same_backend(ref, backend) for index, ref in enumerate(backends)
     )
-    limited = "request" in (rule.get("timeouts") or {})
-    unlimited = leads_here and implementation.route_timeouts and not limited
-    return RulePlan(rule, defaulted, corrected, _NO_TIMEOUT if unlimited else None)
+    has_timeout = "request" in (rule.get("timeouts") or {})
+    sets_timeout = leads_to_pods and implementation.route_timeouts and not has_timeout
+    return RulePlan(rule, defaulted, corrected, _NO_TIMEOUT if sets_timeout else None)
 
 
 def is_same_backend(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two references in one namespace have the same target, on any port."""
+    """Return whether two references have the same target, apart from namespace and port."""
     defaults = {"group": "", "kind": "Service", "name": None}
     return all(one.get(key, value) == other.get(key, value) for key, value in defaults.items())
 
@@ -223,20 +223,20 @@ def http_route(meta: ServiceMeta, route: RoutePlan) -> Manifest:
         "parentRefs": None if route.parent_refs is None else list(route.parent_refs),
         "useDefaultGateways": route.use_default_gateways,
         "hostnames": None if route.hostnames is None else list(route.hostnames),
-        "rules": [_http_route_rule(rule, route) for rule in route.rules],
+        "rules": [_build_rule(rule, route) for rule in route.rules],
     }
     spec = {key: value for key, value in fields.items() if value is not None}
     return build_object(API_VERSION, "HTTPRoute", metadata(meta, route.name), spec=spec)
 
 
-def _http_route_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
+def _build_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
     built = dict(rule.spec)
     if rule.defaulted:
         shares = [{**pool_reference(name), "weight": weight} for name, weight in route.split]
         built["backendRefs"] = shares or [dict(route.backend)]
     elif rule.corrected:
         built["backendRefs"] = [
-            # Port and kind are of a Service.
+            # The user's port and kind are a Service's.
             {**route.backend, **{key: ref[key] for key in ("weight", "filters") if key in ref}}
             if index in rule.corrected
             else ref
@@ -248,15 +248,14 @@ def _http_route_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
     return built
 
 
-@dataclass(frozen=True)
-class GrantPlan:
+class GrantPlan(NamedTuple):
     """A reference into another namespace, which needs a ReferenceGrant there.
 
     Attributes:
-        at: Field that makes the reference, for findings.
-        namespace: Namespace that is referred to; may be an Output where it is the service's.
-        from_namespace: Namespace of what refers; may be an Output where it is the service's.
-        to_group: API group of what is referred to; empty for the core group.
+        at: Field with the reference, for findings.
+        namespace: Namespace of the target; an Output only if it is the service's.
+        from_namespace: Namespace of the referrer; an Output only if it is the service's.
+        to_group: API group of the target, empty for the core group.
     """
 
     at: Location
@@ -269,7 +268,7 @@ class GrantPlan:
     to_name: str
 
 
-def needed_grants(
+def plan_grants(
     backend: Mapping[str, Any],
     namespace: Any,
     at: Location,
@@ -277,11 +276,10 @@ def needed_grants(
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
 ) -> Iterator[GrantPlan]:
-    """Return the grants for references of the route and of the Gateway, and of external routes.
-
-    `backend` is what external routes have to lead to.
-    """
-    for field, owner, kind, origin, ref in _references(backend, namespace, args, route, gateway):
+    """Yield the grants for references of route, Gateway and external routes, to `backend`."""
+    for field, owner, kind, origin, ref in _find_references(
+        backend, namespace, args, route, gateway
+    ):
         target = ref.get("namespace", namespace)
         other = target if origin is namespace else origin
         if is_output(other) or is_known_equal(other, namespace):
@@ -298,14 +296,14 @@ def needed_grants(
         )
 
 
-def _references(
+def _find_references(
     backend: Mapping[str, Any],
     namespace: Any,
     args: RoleArgs,
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
 ) -> Iterator[tuple[Location, str, str, Any, Mapping[str, Any]]]:
-    """Yield each reference with its field, a name for its grant, and its kind and namespace."""
+    """Yield the field, the grant's name, the referrer's kind and namespace, and the reference."""
     for index, rule in enumerate(route.rules if route is not None else ()):
         assert route is not None
         at: Location = ("httproute", "rules", index)
@@ -329,7 +327,7 @@ def _references(
 
 
 def reference_grants(meta: ServiceMeta, grants: Sequence[GrantPlan]) -> Iterator[Manifest]:
-    """Build one ReferenceGrant for each namespace that is referred to, or from."""
+    """Build one ReferenceGrant for each name and namespace of the planned grants."""
     by_name: dict[tuple[str, str], list[GrantPlan]] = {}
     for grant in grants:
         by_name.setdefault((grant.namespace, grant.name), []).append(grant)

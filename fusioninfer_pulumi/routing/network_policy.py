@@ -1,7 +1,7 @@
-"""NetworkPolicies of the service's pods.
+"""NetworkPolicies for the pods of a service.
 
-A policy lists who may connect and excludes everyone else except the kubelet's probes. Egress is
-not restricted, and RDMA traffic bypasses NetworkPolicies.
+They list the peers that may connect; the kubelet's probes are always allowed. Egress is not
+restricted, and RDMA traffic bypasses NetworkPolicies.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ class NetworkPolicyPlan:
 
     Attributes:
         gateway: NetworkPolicyPeers that match the gateway's proxies.
-        metrics: NetworkPolicyPeers that read metrics.
+        metrics: NetworkPolicyPeers that match the readers of metrics.
     """
 
     gateway: tuple[Mapping[str, Any], ...]
     metrics: tuple[Mapping[str, Any], ...] = ()
 
 
-def proxy_peers(
+def find_proxy_peers(
     namespace: Any, parents: Sequence[ParentPlan], implementation: Implementation
 ) -> tuple[Manifest, ...]:
     """Return the peers that match the Gateways' proxies; `namespace` is the service's."""
     peers: list[Manifest] = []
     for parent in parents if implementation.proxies is not None else ():
         assert implementation.proxies is not None
-        # Their names and namespaces may repeat: one parent for each listener.
+        # A Gateway may occur several times, once for each listener.
         for peer in implementation.proxies(parent.name, parent.namespace, namespace):
             if peer not in peers:
                 peers.append(peer)
@@ -54,7 +54,7 @@ def proxy_peers(
 def plan_network_policies(
     args: NetworkPolicyArgs | None, proxies: tuple[Manifest, ...]
 ) -> NetworkPolicyPlan | None:
-    """Plan the policies; None without any. No proxies: it is not known where they run."""
+    """Plan the NetworkPolicies; None if they are disabled or the gateway's peers are unknown."""
     if args is None:
         return NetworkPolicyPlan(proxies) if proxies else None
     if args.gateway_namespace is not None:
@@ -73,16 +73,18 @@ def picker_network_policy(
     roles: Sequence[RolePlan],
 ) -> Manifest:
     """Build the policy for the endpoint picker's pods."""
-    ingress = [_ingress_rule(plan.gateway, GRPC_PORT, HEALTH_PORT)]
+    ingress = [_build_ingress_rule(plan.gateway, GRPC_PORT, HEALTH_PORT)]
     if plan.metrics and epp.args.metrics is not MetricsMode.OFF:
-        ingress.append(_ingress_rule(plan.metrics, METRICS_PORT))
+        ingress.append(_build_ingress_rule(plan.metrics, METRICS_PORT))
     events = find_event_port(epp.config)
     publishers = [role for role in roles if role.name in pool.roles]
     if events is not None and publishers:
-        # Engines publish the events of their KV cache to a picker that listens for them.
-        peers = [_pods(meta, role) for role in publishers]
-        ingress.append(_ingress_rule(peers, events))
-    return _policy(meta, object_names.epp_network_policy(meta.service), picker_pods(epp), ingress)
+        # The picker listens for the KV events that engines publish.
+        peers = [_select_pods(meta, role) for role in publishers]
+        ingress.append(_build_ingress_rule(peers, events))
+    return _build_policy(
+        meta, object_names.epp_network_policy(meta.service), build_picker_peer(epp), ingress
+    )
 
 
 def role_network_policies(
@@ -95,60 +97,60 @@ def role_network_policies(
 ) -> Iterator[Manifest]:
     """Build one policy for the pods of each role.
 
-    `served` are the names of the roles in the pool or behind the Service, to whose `ports` requests
-    come, `picker` selects the endpoint picker's pods.
+    `served` are the names of the roles in the pool or behind the Service, `ports` their ports for
+    requests, and `picker` the peer that matches the endpoint picker's pods.
     """
     decoders = [role for role in roles if role.component_type is ComponentType.DECODER]
     prefillers = [role for role in roles if role.component_type is ComponentType.PREFILLER]
-    paired = any(role.name in served for role in decoders)
+    serves_decode = any(role.name in served for role in decoders)
     for role in roles:
-        prefill = paired and role.component_type is ComponentType.PREFILLER
+        is_prefill = serves_decode and role.component_type is ComponentType.PREFILLER
         ingress = []
         if role.name in served:
-            # Prompts come to prefill pods from decode pods alone.
-            sources = [] if prefill else list(plan.gateway)
+            # Prefill pods get their prompts only from decode pods.
+            sources = [] if is_prefill else list(plan.gateway)
             if picker is not None:
                 # The endpoint picker reads the metrics of every pod of the pool.
                 sources.append(picker)
-            ingress.append(_ingress_rule(sources, *ports))
-            # It also subscribes to the events of each pod's KV cache.
+            ingress.append(_build_ingress_rule(sources, *ports))
+            # It also subscribes to the KV events of every pod.
             events = events_port(role.args)
             if events is not None and picker is not None:
-                ingress.append(_ingress_rule([picker], events))
+                ingress.append(_build_ingress_rule([picker], events))
         if plan.metrics:
-            ingress.append(_ingress_rule(plan.metrics, *role.pods.ports))
+            ingress.append(_build_ingress_rule(plan.metrics, *role.pods.ports))
         if role.nodes > 1:
-            # Leader and workers of a replica talk on ports that their engine chooses.
-            ingress.append({"from": [_pods(meta, role)]})
-        # Either side opens connections, on ports that the connector chooses: NIXL's decode pods
-        # read from prefill pods, SGLang's prefill pods write to decode pods.
-        if prefill:
-            ingress += [{"from": [_pods(meta, decoder)]} for decoder in decoders]
-        elif paired and role.component_type is ComponentType.DECODER:
-            ingress += [{"from": [_pods(meta, peer)]} for peer in prefillers]
+            # Leader and workers of a replica connect on ports that the engine chooses.
+            ingress.append({"from": [_select_pods(meta, role)]})
+        # Prefill and decode pods connect on ports that the connector chooses, in both directions:
+        # NIXL's decode pods read from prefill pods, SGLang's prefill pods write to decode pods.
+        if is_prefill:
+            ingress += [{"from": [_select_pods(meta, decoder)]} for decoder in decoders]
+        elif serves_decode and role.component_type is ComponentType.DECODER:
+            ingress += [{"from": [_select_pods(meta, peer)]} for peer in prefillers]
         name = object_names.role_network_policy(meta.service, role.name)
-        yield _policy(meta, name, _pods(meta, role), ingress)
+        yield _build_policy(meta, name, _select_pods(meta, role), ingress)
 
 
-def picker_pods(epp: EppPlan) -> Manifest:
+def build_picker_peer(epp: EppPlan) -> Manifest:
     """Return the NetworkPolicyPeer that matches the endpoint picker's pods."""
     return {"podSelector": {"matchLabels": epp.pod_labels}}
 
 
-def _policy(
+def _build_policy(
     meta: ServiceMeta, name: str, pods: Mapping[str, Any], ingress: list[Manifest]
 ) -> Manifest:
     spec = {**pods, "policyTypes": ["Ingress"], "ingress": ingress}
     return build_object("networking.k8s.io/v1", "NetworkPolicy", metadata(meta, name), spec=spec)
 
 
-def _ingress_rule(sources: Sequence[Mapping[str, Any]], *ports: int) -> Manifest:
+def _build_ingress_rule(sources: Sequence[Mapping[str, Any]], *ports: int) -> Manifest:
     return {
         "from": list(sources),
         "ports": [{"protocol": "TCP", "port": port} for port in ports],
     }
 
 
-def _pods(meta: ServiceMeta, role: RolePlan) -> Manifest:
+def _select_pods(meta: ServiceMeta, role: RolePlan) -> Manifest:
     selected = {labels.SERVICE: meta.service, labels.ROLE_NAME: role.name}
     return {"podSelector": {"matchLabels": selected}}

@@ -1,16 +1,15 @@
-"""What requests are sent to: the Service, or the InferencePool with its InferenceModelRewrite."""
+"""The backend of the route: the Service, or the InferencePool and the objects that refer to it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_config import GRPC_PORT
-from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily
+from fusioninfer_pulumi.endpoint_pickers.picker_families import LLM_D_V1_API, EppFamily
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
@@ -18,9 +17,9 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
 def service_reference(service: str, roles: Sequence[RolePlan], shape: ServiceShape) -> Manifest:
-    """Return the reference of a route to the Service.
+    """Return a route's reference to the Service.
 
-    Its port is that of the first role that receives requests; roles scaled to zero come last.
+    It has the port of the first role that receives requests; roles scaled to zero come last.
     """
     entries = [role for role in roles if role.component_type in shape.entry_types]
     running = [role for role in entries if role.replicas]
@@ -29,9 +28,9 @@ def service_reference(service: str, roles: Sequence[RolePlan], shape: ServiceSha
 
 
 def serving_service(meta: ServiceMeta, roles: Sequence[RolePlan], shape: ServiceShape) -> Manifest:
-    """Build the Service, which selects leaders only, and no prefill pods where decode is separate.
+    """Build the Service that routes lead to if there is no endpoint picker.
 
-    Routes without an endpoint picker lead to it.
+    It selects only leaders and, in a disaggregated service, only decode pods.
     """
     selector = {labels.SERVICE: meta.service, labels.LWS_WORKER_INDEX: "0"}
     types = shape.entry_types
@@ -45,17 +44,16 @@ def serving_service(meta: ServiceMeta, roles: Sequence[RolePlan], shape: Service
     return build_object("v1", "Service", named, spec=spec)
 
 
-@dataclass(frozen=True)
-class PoolPlan:
+class PoolPlan(NamedTuple):
     """The pods that the endpoint picker chooses from.
 
     Attributes:
-        selector: Labels of exactly the serving pods.
-        ports: Ports of each pod, of which the picker chooses one: one for each rank of an engine
-            whose ranks have their own.
-        roles: Names of the roles whose pods it holds.
-        protect: Whether Pulumi refuses to delete it; None for the component's own option.
-        retain: Whether it stays when the service goes; None for the component's own option.
+        selector: Labels of the serving pods and no others.
+        ports: Ports of each pod, of which the picker chooses one. There are several if the ranks of
+            an engine have separate ports.
+        roles: Names of the roles whose pods it contains.
+        protect: Pulumi's option `protect`, None for the component's.
+        retain: Pulumi's option `retainOnDelete`, None for the component's.
     """
 
     name: str
@@ -68,7 +66,7 @@ class PoolPlan:
 
     @property
     def ports_text(self) -> str:
-        """Its ports, as text."""
+        """Its ports, for messages."""
         first, last = self.ports[0], self.ports[-1]
         if first == last:
             return f"port {first}"
@@ -78,12 +76,12 @@ class PoolPlan:
         )
 
 
-def pooled_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset[ComponentType]:
+def choose_pool_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset[ComponentType]:
     """Return the component types whose leaders are in the pool.
 
-    All types if the endpoint picker pairs prefill with decode. Else the pool excludes prefill
-    pods, which return only one token. A selector cannot match one of two types, so the pool then
-    has decoders rather than workers.
+    These are all types if the endpoint picker pairs prefill with decode, or if there is only one.
+    Else the pool excludes prefill pods, because they return only one token. It then has either
+    decoders or workers, because a pool's selector cannot match several types.
     """
     types = frozenset(role.component_type for role in roles)
     if intent.pairs or ComponentType.PREFILLER not in types or len(types) == 1:
@@ -96,9 +94,8 @@ def pooled_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset[Comp
 def plan_pool(
     service: str, args: RoleArgs, served: Sequence[RolePlan], types: Collection[ComponentType]
 ) -> PoolPlan:
-    """Plan the pool of a router role, which holds the leaders of the served roles."""
-    # LeaderWorkerSet's label distinguishes leaders, which serve, from workers. No other pod has it
-    # together with the service's label.
+    """Plan the pool of a router role, which contains the leaders of the served roles."""
+    # LeaderWorkerSet's label tells serving leaders from workers. No other pod has both labels.
     selector = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"}
     if len(types) == 1:
         selector[labels.COMPONENT_TYPE] = next(iter(types)).value
@@ -133,60 +130,58 @@ def is_pool(ref: Mapping[str, Any]) -> bool:
 
 
 def pool_reference(name: str) -> Manifest:
-    """Return reference to an InferencePool, as a backend of a route or the target of a policy."""
+    """Return a reference to an InferencePool, for a backend of a route or a policy's target."""
     return {"group": object_names.POOL_GROUP, "kind": object_names.POOL_KIND, "name": name}
 
 
-@dataclass(frozen=True)
-class RewriteRule:
-    """One rule.
+class RewriteRule(NamedTuple):
+    """A rule that maps model names in requests to the models that answer them.
 
     Attributes:
-        models: Names in requests; none for all that no other rule has.
-        weights: Weights of the models that answer, each above 0.
+        models: Model names in requests; empty for all names without a rule.
+        weights: Weight of each model that answers, above 0.
     """
 
     models: tuple[str, ...]
     weights: Mapping[str, int]
 
-    def text(self) -> str:
+    def describe(self) -> str:
         """Return the rule as text."""
-        asked = ", ".join(self.models) or "any other model"
+        names = ", ".join(self.models) or "any other model"
         if len(self.weights) == 1:
-            return f"{asked} -> {next(iter(self.weights))}"
+            return f"{names} -> {next(iter(self.weights))}"
         total = sum(self.weights.values())
         shares = ", ".join(
             f"{name} {100 * part / total:.4g} %" for name, part in self.weights.items()
         )
-        return f"{asked} -> {shares}"
+        return f"{names} -> {shares}"
 
 
-@dataclass(frozen=True)
-class RewritePlan:
+class RewritePlan(NamedTuple):
     """The InferenceModelRewrite of a router.
 
     Attributes:
-        api_version: That of the kind that the endpoint picker watches.
-        rules: Its rules, that of a name before that of all names.
+        api_version: The apiVersion that the endpoint picker watches.
+        rules: Its rules; rules for all names come last.
     """
 
     name: str
     api_version: str
     rules: tuple[RewriteRule, ...]
 
-    def text(self) -> str:
-        """Return its rules as text."""
-        return "; ".join(rule.text() for rule in self.rules)
+    def describe(self) -> str:
+        """Return the rules as text."""
+        return "; ".join(rule.describe() for rule in self.rules)
 
 
 def plan_rewrites(service: str, args: RoleArgs, family: EppFamily) -> RewritePlan | None:
-    """Plan the rewrites of a router role; None where it has none, or its picker knows none."""
+    """Plan the rewrites of a router role; None if it has none or its picker supports none."""
     if not args.model_rewrites or family.rewrite_api is None:
         return None
     rules = [
         RewriteRule(
             tuple(rewrite.models or ()),
-            # The kind takes no weight of 0.
+            # InferenceModelRewrite rejects a weight of 0.
             {
                 target.model: 1 if target.weight is None else target.weight
                 for target in rewrite.targets
@@ -200,7 +195,7 @@ def plan_rewrites(service: str, args: RoleArgs, family: EppFamily) -> RewritePla
 
 
 def inference_model_rewrite(meta: ServiceMeta, plan: RewritePlan, pool: str) -> Manifest:
-    """Build the InferenceModelRewrite of the pool of that name."""
+    """Build the InferenceModelRewrite for a pool."""
     rules: list[Manifest] = []
     for rule in plan.rules:
         matches = [{"model": {"type": "Exact", "value": name}} for name in rule.models]
@@ -210,3 +205,17 @@ def inference_model_rewrite(meta: ServiceMeta, plan: RewritePlan, pool: str) -> 
     spec = {"poolRef": pool_reference(pool), "rules": rules}
     named = metadata(meta, plan.name)
     return build_object(plan.api_version, object_names.REWRITE_KIND, named, spec=spec)
+
+
+def inference_objectives(
+    meta: ServiceMeta, picker: EndpointPickerArgs, family: EppFamily, pool: str
+) -> Iterator[Manifest]:
+    """Build an InferenceObjective of the pool of that name for each service level."""
+    if picker.service_levels is None or family.objective_api is None:
+        return
+    version, ref = family.objective_api, pool_reference(pool)
+    pools = {"poolRefs": [ref]} if version == LLM_D_V1_API else {"poolRef": ref}
+    for level in picker.service_levels.levels:
+        named = metadata(meta, object_names.inference_objective(meta.service, level.name))
+        spec = {"priority": level.priority, **pools}
+        yield build_object(version, object_names.OBJECTIVE_KIND, named, spec=spec)

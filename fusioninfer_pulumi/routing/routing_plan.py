@@ -1,4 +1,4 @@
-"""Routing of a service with a router role: the plan and its objects."""
+"""Plans the routing of a service with a router role, and builds its objects."""
 
 from __future__ import annotations
 
@@ -34,28 +34,29 @@ from fusioninfer_pulumi.routing.http_route import (
     ParentPlan,
     RoutePlan,
     http_route,
-    needed_grants,
+    plan_grants,
     plan_parents,
     plan_route,
     reference_grants,
 )
 from fusioninfer_pulumi.routing.network_policy import (
     NetworkPolicyPlan,
+    build_picker_peer,
+    find_proxy_peers,
     picker_network_policy,
-    picker_pods,
     plan_network_policies,
-    proxy_peers,
     role_network_policies,
 )
 from fusioninfer_pulumi.routing.pool import (
     PoolPlan,
     RewritePlan,
+    choose_pool_types,
     inference_model_rewrite,
+    inference_objectives,
     inference_pool,
     plan_pool,
     plan_rewrites,
     pool_reference,
-    pooled_types,
     service_reference,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -63,7 +64,7 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 @dataclass(frozen=True)
 class PickerPlan:
-    """An endpoint picker, the pool that it chooses from, and the models that it rewrites."""
+    """An endpoint picker, the pool it chooses from, and the model names it rewrites."""
 
     epp: EppPlan
     pool: PoolPlan
@@ -72,21 +73,20 @@ class PickerPlan:
 
 @dataclass(frozen=True)
 class Routing:
-    """Routing of a service with a router role.
+    """The routing of a service with a router role.
 
     Attributes:
         service: Name of the service.
-        spec: Its spec.
+        spec: Spec of the service.
         position: Index of the router role in the spec.
-        served: The roles whose pods are in the pool, or behind the Service.
-        backend: Reference to the pool; without an endpoint picker to the Service, with its port.
-        gateway: The Gateway that belongs to the service, None where there is none.
+        served: The roles whose pods are in the pool or behind the Service.
+        backend: Reference to the pool or, without an endpoint picker, to the Service and its port.
+        gateway: The Gateway created for the service, None if there is none.
         parents: Gateways that the route attaches to.
-        route: The HTTPRoute, None where neither a route nor a Gateway is asked for.
-        grants: ReferenceGrants that are needed.
-        network_policy: Who reaches the pods, None where everybody does.
-        picker: What chooses the pod of a request; None where the route leads to the Service, or
-            where the endpoint picker cannot be planned.
+        route: The HTTPRoute created for the service, None if there is none.
+        grants: ReferenceGrants that the route and the Gateway need.
+        network_policy: Who may connect to the pods, None for everyone.
+        picker: The endpoint picker; None if it is invalid or the route leads to the Service.
     """
 
     service: str
@@ -120,17 +120,17 @@ class Routing:
 
     @property
     def routed_by(self) -> str | None:
-        """The service whose route leads to the pods, None where it is not another one's."""
+        """The other service whose route leads to the pods, None if there is none."""
         return None if self.args.httproute is None else self.args.httproute.routed_by
 
     @property
     def external_routes(self) -> tuple[HttpRouteRefArgs, ...]:
-        """HTTPRoutes that lead to the pods and belong to no service."""
+        """HTTPRoutes of the user that lead to the pods."""
         return () if self.args.httproute is None else tuple(self.args.httproute.refs or ())
 
     @property
     def is_routed(self) -> bool:
-        """Whether a route leads to the pods, according to the spec."""
+        """Whether the spec says that a route leads to the pods."""
         return self.route is not None or self.args.is_routed_externally
 
 
@@ -141,16 +141,13 @@ def plan_routing(
     roles: Sequence[RolePlan],
     intent: EppIntent,
 ) -> tuple[Routing, list[Finding]]:
-    """Plan the service's router role; `roles` are those that run pods.
-
-    The findings say why the endpoint picker cannot be planned.
-    """
+    """Plan the routing of a service; findings explain why its endpoint picker is missing."""
     router, namespace = shape.router, args.namespace
     assert router is not None
     position = args.roles.index(router)
     at: Location = ("roles", position)
     picks = router.picks_endpoints
-    types = pooled_types(roles, intent) if picks else shape.entry_types
+    types = choose_pool_types(roles, intent) if picks else shape.entry_types
     served = tuple(role for role in roles if role.component_type in types)
     backend = (
         pool_reference(object_names.inference_pool(service))
@@ -162,7 +159,7 @@ def plan_routing(
     parents = plan_parents(at, namespace, router, gateway)
     route = plan_route(service, backend, namespace, router, gateway, implementation)
     proxies = (
-        proxy_peers(namespace, parents, implementation)
+        find_proxy_peers(namespace, parents, implementation)
         if route is not None or router.is_routed_externally
         else ()
     )
@@ -183,7 +180,7 @@ def plan_routing(
         parents=parents,
         route=route,
         implementation=implementation,
-        grants=tuple(needed_grants(backend, namespace, at, router, route, gateway)),
+        grants=tuple(plan_grants(backend, namespace, at, router, route, gateway)),
         network_policy=plan_network_policies(router.network_policy, proxies),
         picker=picker,
     )
@@ -191,7 +188,7 @@ def plan_routing(
 
 
 def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
-    """Return the service's metadata with the labels of every object of its router role."""
+    """Return the service's metadata with the labels of the router role's objects."""
     own_labels = {
         labels.SERVICE: meta.service,
         labels.COMPONENT_TYPE: ComponentType.ROUTER.value,
@@ -203,10 +200,10 @@ def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
 def routing_objects(
     meta: ServiceMeta, routing: Routing, roles: Sequence[RolePlan]
 ) -> Iterator[Manifest]:
-    """Build the objects of a router role, but for the Service of one without an endpoint picker.
+    """Build the objects of a router role, except for `serving_service`.
 
-    The pool precedes the endpoint picker, which is Ready only once the pool exists; the route
-    follows everything that it leads to.
+    The pool comes before the endpoint picker, which is Ready only once the pool exists. The route
+    comes after everything it leads to.
     """
     meta, picker = router_meta(meta, routing.name), routing.picker
     epp = picker.epp if picker is not None else None
@@ -216,6 +213,7 @@ def routing_objects(
         yield inference_pool(meta, picker.pool, epp.name)
         if picker.rewrites is not None:
             yield inference_model_rewrite(meta, picker.rewrites, picker.pool.name)
+        yield from inference_objectives(meta, epp.args, epp.family, picker.pool.name)
         yield epp_deployment(meta, epp)
         yield epp_service(meta, epp, routing.implementation.epp_protocol)
     if routing.gateway is not None:
@@ -234,5 +232,5 @@ def routing_objects(
     if picker is not None:
         yield picker_network_policy(meta, policy, picker.epp, picker.pool, roles)
     served = [role.name for role in routing.served]
-    peer = picker_pods(epp) if epp is not None else None
+    peer = build_picker_peer(epp) if epp is not None else None
     yield from role_network_policies(meta, policy, roles, served, ports, peer)

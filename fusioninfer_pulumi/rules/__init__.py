@@ -1,1 +1,1 @@
-"""Texts and examples of rules, and the rules that users ignore."""
+"""Texts and examples of rules, and rules that several packages use."""

@@ -1,14 +1,13 @@
-"""All rules: their texts, and for each an input that violates it.
+"""Texts of all rules, each with an example input that violates it.
 
-They are data in `rule_examples` of each package, one file an area, and are read only to be shown:
-`rules ID`, `docs/rules.md`, SARIF, tests. An example's key is a manifest of `_bases.yaml`, whose
-fields it sets (null removes one); or `documents`, or `text`. A rule whose violation takes more than
-an input has a word there instead: `needs-cluster`.
+They are in `rule_examples` of each package, one YAML file for each area. Only `rules`, the
+documentation and tests read them. An example is a mapping with one key: the name of a manifest in
+`_bases.yaml` with the fields to set (null removes a field), `documents`, or `text`. If a manifest
+alone cannot violate the rule, the example is a word such as `needs-cluster`.
 """
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,21 +22,21 @@ from fusioninfer_pulumi.extras import plugin_packages
 from fusioninfer_pulumi.findings import Severity
 
 _CORE = "fusioninfer_pulumi"
-#: The C parser reads the files in a tenth of the time.
+#: The C parser is ten times faster.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PART = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
 
 
 @dataclass(frozen=True)
 class RuleEntry:
-    """A rule as users see it.
+    """The texts of a rule.
 
     Attributes:
-        severities: How severe its findings are; where it depends on the case, the usual one first.
-        title: What it checks.
-        remedy: What to do about a finding.
-        source: Evidence for the rule, if messages and docs do not name it.
-        example: An input that violates it; a word if that takes more than an input.
+        severities: Severities of its findings; the usual one is first.
+        title: The problem that it finds.
+        remedy: How to fix the problem.
+        source: Evidence for the rule, empty if messages or docs have it.
+        example: An input that violates it, or a word if a manifest alone cannot violate it.
     """
 
     id: str
@@ -51,19 +50,19 @@ class RuleEntry:
 
 @cache
 def all_rules() -> Mapping[str, RuleEntry]:
-    """Return all rules by id, sorted: those of the core and of installed plugins."""
+    """Return the rules of the core and of installed plugins, sorted by id."""
     specs = [find_spec(package) for package in (_CORE, *plugin_packages())]
     rules = [
-        _entry(rule, path.stem, fields)
+        _build_entry(rule, path.stem, fields)
         for spec in specs
         for folder in (spec and spec.submodule_search_locations) or ()
         for path in Path(folder).glob("rule_examples/[a-z]*.yaml")
-        for rule, fields in _parsed(path).items()
+        for rule, fields in _parse(path).items()
     ]
     return {rule.id: rule for rule in sorted(rules, key=lambda rule: rule.id)}
 
 
-def _entry(rule: str, area: str, fields: Mapping[str, Any]) -> RuleEntry:
+def _build_entry(rule: str, area: str, fields: Mapping[str, Any]) -> RuleEntry:
     severity = fields["severity"]
     levels = [severity] if isinstance(severity, str) else severity
     return RuleEntry(
@@ -78,56 +77,56 @@ def _entry(rule: str, area: str, fields: Mapping[str, Any]) -> RuleEntry:
 
 
 def documents(example: Mapping[str, Any]) -> list[Any]:
-    """Return the documents of an example, none if it is a text."""
+    """Return the documents of an example, none if it is a `text`."""
     ((base, value),) = example.items()
     if base == "text":
         return []
-    return list(value) if base == "documents" else [changed(base, value)]
+    return list(value) if base == "documents" else [change_base(base, value)]
 
 
 @cache
 def bases() -> Mapping[str, Any]:
-    """Return the manifests that examples change."""
-    manifests: dict[str, Any] = _parsed(Path(__file__).parents[1] / "rule_examples/_bases.yaml")
+    """Return the base manifests of examples."""
+    manifests: dict[str, Any] = _parse(Path(__file__).parents[1] / "rule_examples/_bases.yaml")
     return manifests
 
 
-def changed(base: str, fields: Mapping[str, Any]) -> Any:
-    """Set fields of a manifest; null removes one, the index after the last adds an item."""
-    # Aliases of YAML are one object in several places.
-    manifest = copy.deepcopy({key: _unshared(value) for key, value in bases()[base].items()})
+def change_base(base: str, fields: Mapping[str, Any]) -> Any:
+    """Set fields of a base; null removes a field, and the index after the last adds an item."""
+    # YAML aliases are one object in several places; each place gets a copy.
+    manifest = {key: _copy_unshared(value) for key, value in bases()[base].items()}
     for path, value in fields.items():
-        *parents, last = _location(path)
-        holder: Any = manifest
-        for part, following in zip(parents, [*parents[1:], last], strict=True):
-            if part not in (range(len(holder)) if isinstance(holder, list) else holder):
-                _set(holder, part, [] if isinstance(following, int) else {})
-            holder = holder[part]
+        *parents, last = _parse_path(path)
+        parent: Any = manifest
+        for part, next_part in zip(parents, [*parents[1:], last], strict=True):
+            if part not in (range(len(parent)) if isinstance(parent, list) else parent):
+                _set(parent, part, [] if isinstance(next_part, int) else {})
+            parent = parent[part]
         if value is None:
-            del holder[last]
+            del parent[last]
         else:
-            _set(holder, last, value)
+            _set(parent, last, value)
     return manifest
 
 
-def _parsed(path: Path) -> Any:
+def _parse(path: Path) -> Any:
     return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  # a safe one
 
 
-def _unshared(value: Any) -> Any:
+def _copy_unshared(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _unshared(item) for key, item in value.items()}
-    return [_unshared(item) for item in value] if isinstance(value, list) else value
+        return {key: _copy_unshared(item) for key, item in value.items()}
+    return [_copy_unshared(item) for item in value] if isinstance(value, list) else value
 
 
-def _set(holder: Any, part: str | int, value: Any) -> None:
-    if isinstance(holder, list) and part == len(holder):
-        holder.append(value)
+def _set(parent: Any, part: str | int, value: Any) -> None:
+    if isinstance(parent, list) and part == len(parent):
+        parent.append(value)
     else:
-        holder[part] = value
+        parent[part] = value
 
 
-def _location(path: str) -> list[str | int]:
+def _parse_path(path: str) -> list[str | int]:
     """Parse a path such as `roles[0].port`, relative to `spec`."""
     parts: list[str | int] = [
         int(index) if index.isdigit() else index or key for index, key in _PART.findall(path)

@@ -1,4 +1,4 @@
-"""Rules about the form of any input: models, schemas and pods hold them."""
+"""Rules that several packages use."""
 
 from fusioninfer_pulumi.findings import Rule
 

@@ -1,5 +1,4 @@
-"""Kubernetes' schemas of the rendered objects, and validation against them.
+"""JSON Schemas of the rendered Kubernetes kinds, and validation against them.
 
-`data` holds one file for each kind, written by `tools/schemas.py`; it is read when it is needed.
-`kind` loads them, `check` compares values with them and writes values as they want them.
+`tools/schemas.py` writes them to `generated/kubernetes`. They are loaded on first use.
 """

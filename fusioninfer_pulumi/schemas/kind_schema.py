@@ -1,4 +1,4 @@
-"""The schema of one kind, and of the parts of its objects."""
+"""The schema of a kind, and of parts of its objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Part(NamedTuple):
     path: Location = ()
 
     def below(self, *path: str | int) -> Part:
-        """A part of this part; 0 is any item of a list."""
+        """Return a part of this part; 0 stands for any item of a list."""
         return self._replace(path=(*self.path, *path))
 
 
@@ -47,7 +47,7 @@ DEVICE_CLAIM = Part("resource.k8s.io/v1", "ResourceClaimTemplate", ("spec", "spe
 
 
 class KindSchema:
-    """The schema of a kind: as a tree to walk, and compiled."""
+    """The schema of a kind, as a tree and compiled."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -60,20 +60,20 @@ class KindSchema:
 
     @functools.cached_property
     def validator(self) -> Any:
-        """The compiled schema, a `jsonschema_rs.Draft4Validator`: 1.0 is no integer to it."""
-        import jsonschema_rs  # noqa: PLC0415  # start-up time: not every program validates
+        """The compiled schema, a `jsonschema_rs.Draft4Validator`, which rejects 1.0 as integer."""
+        import jsonschema_rs  # noqa: PLC0415  # slow, and not every program validates
 
         return jsonschema_rs.Draft4Validator(self._text)
 
     def at(self, location: Location) -> Schema:
-        """The schema of a part; empty where there is none."""
+        """Return the schema of a part, empty if there is none."""
         schema = self.tree
         for key in location:
             schema = self.below(schema, key)
         return schema
 
     def below(self, schema: Schema, key: str | int) -> Schema:
-        """The schema of a field or an item; empty where there is none."""
+        """Return the schema of a field or an item, empty if there is none."""
         if isinstance(key, int):
             subschema = schema.get("items")
         else:
@@ -81,10 +81,10 @@ class KindSchema:
             if subschema is None:
                 patterns = next(iter(schema.get("patternProperties", {}).values()), None)
                 subschema = patterns or schema.get("additionalProperties")
-        return self.resolved(subschema) if isinstance(subschema, dict) else {}
+        return self.resolve(subschema) if isinstance(subschema, dict) else {}
 
-    def resolved(self, schema: Schema) -> Schema:
-        """The schema that a reference stands for."""
+    def resolve(self, schema: Schema) -> Schema:
+        """Return the schema that a `$ref` refers to, or the schema itself."""
         name = schema.get("$ref")
         if name is None:
             return schema
@@ -117,7 +117,7 @@ def pod_template_rules() -> KindSchema:
 
 @functools.cache
 def kind_schema(api_version: str, kind: str) -> KindSchema | None:
-    """Return the schema of a kind, None where there is none."""
+    """Return the schema of a kind, None if there is none."""
     file = _DATA / f"{api_version.replace('/', '_')}_{kind}.json.gz"
     if not file.is_file():
         return None
@@ -125,7 +125,7 @@ def kind_schema(api_version: str, kind: str) -> KindSchema | None:
 
 
 def part_schema(part: Part) -> KindSchema:
-    """Return the schema of the kind that a part belongs to; it has to be there."""
+    """Return the schema of the kind that a part belongs to; it must exist."""
     schema = kind_schema(part.api_version, part.kind)
     assert schema is not None, f"no schema of {part.kind}"
     return schema

@@ -1,7 +1,8 @@
 """Validates an object, or a part of one, against the schema of its kind.
 
 A `pulumi.Output` matches every schema, and so do values that are not JSON or nested too deep, which
-have other findings. Keys of items (`x-keys`) must be unique, because the API server merges by them.
+other checks report. Items with equal keys (`x-keys`) are errors, because the API server merges
+lists by them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from fusioninfer_pulumi.findings import (
     closest_name,
     error,
     format_path,
-    shown,
+    show,
     warning,
 )
 from fusioninfer_pulumi.kube import quantity
@@ -52,7 +53,7 @@ _TYPES = {
     "object": "a mapping",
     "string": "a string",
 }
-#: What the patterns of schemas describe.
+#: Descriptions of the patterns in schemas.
 _FORMATS = {
     "^[A-Za-z0-9!#$%&'*+\\-.^_\\x60|~]+$": "the name of an HTTP header",
     "^([0-9]{1,5}(h|m|s|ms)){1,4}$": "a duration such as 0s, 90s or 1h30m",
@@ -63,111 +64,112 @@ _FORMATS = {
         "a name (a-z 0-9 - .)",
 }  # fmt: skip
 _QUANTITY = "a Kubernetes quantity such as 8, 500m or 16Gi"
-#: Quantities are the only strings of schemas whose pattern begins with a sign.
+#: Start of the pattern of quantities; no other pattern in schemas starts with a sign.
 _QUANTITY_PATTERN = "^(\\+|-)?"
-#: Most keys that a message lists.
-_LISTED = 8
-#: Most levels of mappings and lists; deeper input is a finding.
+#: Messages list the allowed keys if there are at most this many.
+_MAX_LISTED_KEYS = 8
+#: Maximum nesting of mappings and lists.
 MAX_DEPTH = 100
 
 
 def normalize_part(value: Any, part: Part) -> Any:
     """Return a copy without fields that are null, and with fractional quantities as strings.
 
-    A pod may ask for `cpu: 0.5`. A LeaderWorkerSet takes integers and strings only, and rejects a
-    null, which in a pod is a field that is not set.
+    In pods, null means that a field is not set, and `cpu: 0.5` is valid. LeaderWorkerSets reject
+    both.
     """
     schema = part_schema(part)
-    return _normal(schema, schema.at(part.path), value)
+    return _normalize(schema, schema.at(part.path), value)
 
 
-def _normal(kind: KindSchema, schema: Schema, value: Any, depth: int = 0) -> Any:
+def _normalize(kind: KindSchema, schema: Schema, value: Any, depth: int = 0) -> Any:
     if depth == MAX_DEPTH:
         return value
     if isinstance(value, Mapping):
         fields = schema.get("properties")
         return {
-            key: _normal(kind, kind.below(schema, str(key)), item, depth + 1)
+            key: _normalize(kind, kind.below(schema, str(key)), item, depth + 1)
             for key, item in value.items()
             if item is not None or not fields or key not in fields
         }
     if isinstance(value, (list, tuple)):
         items = kind.below(schema, 0)
-        return [_normal(kind, items, item, depth + 1) for item in value]
+        return [_normalize(kind, items, item, depth + 1) for item in value]
     if isinstance(value, float) and schema.get("type") == ["integer", "string"]:
-        return _quantity(value)
+        return _normalize_quantity(value)
     return value
 
 
-def _quantity(value: float) -> Any:
+def _normalize_quantity(value: float) -> Any:
     if not math.isfinite(value):
-        return value  # reported as no JSON
+        return value  # not JSON, which another check reports
     return int(value) if value.is_integer() else str(value)
 
 
 def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
-    """Return findings about an object that violates the schema of its kind; none without a schema.
+    """Return violations of the schema of an object's kind, none if the kind has no schema.
 
     Locations are relative to the object.
     """
     schema = kind_schema(manifest["apiVersion"], manifest["kind"])
-    return [] if schema is None else _findings(schema, (), manifest)
+    return [] if schema is None else _check_value(schema, (), manifest)
 
 
 def pod_template_findings(template: Mapping[str, Any]) -> list[Finding]:
     """Return findings about single fields of a pod template that API validation rejects."""
-    return _findings(pod_template_rules(), (), _set_fields(template))
+    return _check_value(pod_template_rules(), (), _drop_unset(template))
 
 
-def _set_fields(value: Any) -> Any:
-    """A copy without fields that are null or empty, which are not set to API validation."""
+def _drop_unset(value: Any) -> Any:
+    """Return a copy without null and empty fields, which API validation treats as not set."""
     if isinstance(value, Mapping):
-        return {key: _set_fields(item) for key, item in value.items() if item not in (None, "")}
-    return [_set_fields(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {key: _drop_unset(item) for key, item in value.items() if item not in (None, "")}
+    return [_drop_unset(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def part_findings(at: Location, value: Any, part: Part) -> list[Finding]:
-    """Return findings about a part of an object that violates its schema, after normalization."""
-    problems = _findings(part_schema(part), part.path, normalize_part(value, part))
-    return [problem.at(*at, *problem.location[len(part.path) :]) for problem in problems]
+    """Return violations of the schema of a part of an object, after normalization."""
+    findings = _check_value(part_schema(part), part.path, normalize_part(value, part))
+    return [finding.at(*at, *finding.location[len(part.path) :]) for finding in findings]
 
 
-def _findings(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
+def _check_value(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
+    """Return violations by a value at a path of an object."""
     unknown: set[str] = set()
-    checked = _replace_unknown(value, unknown)
-    whole = checked
+    known_value = _replace_unknown(value, unknown)
+    whole_object = known_value
     for key in reversed(path):
-        whole = [whole] if isinstance(key, int) else {key: whole}
-    problems = [
+        whole_object = [whole_object] if isinstance(key, int) else {key: whole_object}
+    findings = [
         finding
-        for problem in schema.validator.iter_errors(whole)
-        if (at := _location(whole, problem.instance_path))[: len(path)] == path
+        for problem in schema.validator.iter_errors(whole_object)
+        if (at := _convert_path(whole_object, problem.instance_path))[: len(path)] == path
         and not (isinstance(problem.instance, str) and problem.instance in unknown)
         for finding in _convert_error(schema, problem, at, reduce(getitem, at[len(path) :], value))
     ]
     part = schema.at(path)
-    for at, node, part_value in schema.nodes(part, checked, path):
+    for at, node, part_value in schema.nodes(part, known_value, path):
         if "x-keys" in node and isinstance(part_value, list):
-            problems += _same_keys(schema, at, node, part_value, unknown)
+            findings += _check_keys(schema, at, node, part_value, unknown)
         elif isinstance(part_value, Mapping):
-            problems += _experimental(at, node, part_value)
-            problems += _oversized_quantities(schema, at, node, part_value)
-    return problems
+            findings += _warn_of_experimental_fields(at, node, part_value)
+            findings += _check_quantities(schema, at, node, part_value)
+    return findings
 
 
-def _oversized_quantities(
+def _check_quantities(
     schema: KindSchema, at: Location, part: Schema, mapping: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """Reject quantities that have the form of one and no meaning, such as a hundred digits."""
+    """Reject quantities that match the pattern but are absurd, such as a hundred digits."""
     for key, value in mapping.items():
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
             pattern = schema.below(part, key).get("pattern", "")
             if pattern.startswith(_QUANTITY_PATTERN) and quantity.is_absurd(value):
-                yield error(INVALID_FORMAT, (*at, key), f"must be {_QUANTITY}, got {shown(value)}")
+                yield error(INVALID_FORMAT, (*at, key), f"must be {_QUANTITY}, got {show(value)}")
 
 
 def _replace_unknown(value: Any, unknown: set[str], depth: int = 0) -> Any:
-    """Return a copy with a text in place of values that are unknown, not JSON, or too deep."""
+    """Return a copy with placeholders, added to `unknown`, for Outputs and invalid values."""
     if isinstance(value, Mapping) and depth < MAX_DEPTH:
         items = ((key, item) for key, item in value.items() if isinstance(key, str))
         return {key: _replace_unknown(item, unknown, depth + 1) for key, item in items}
@@ -185,8 +187,8 @@ def _replace_unknown(value: Any, unknown: set[str], depth: int = 0) -> Any:
     return f"\0{len(unknown) - 1}"
 
 
-def _location(value: Any, path: Sequence[str | int]) -> Location:
-    """A path of the library's, which writes keys such as "1" as numbers."""
+def _convert_path(value: Any, path: Sequence[str | int]) -> Location:
+    """Convert a path of jsonschema-rs, which has numbers for keys such as "1"."""
     at: list[str | int] = []
     for part in path:
         key = str(part) if isinstance(value, Mapping) else part
@@ -196,54 +198,53 @@ def _location(value: Any, path: Sequence[str | int]) -> Location:
 
 
 def _convert_error(schema: KindSchema, problem: Any, at: Location, value: Any) -> Iterator[Finding]:
-    """The findings of one error of the library's, about a value as the user wrote it."""
+    """Convert an error of jsonschema-rs; `value` is the user's value."""
     name, expected = problem.kind.name, problem.kind.value
     if name == "additionalProperties":
         for key in expected:
             if "patternProperties" in schema.at(at):
-                message = f"{shown(key)} is not a valid Kubernetes label or annotation key"
+                message = f"{show(key)} is not a valid Kubernetes label or annotation key"
                 yield error(INVALID_FORMAT, (*at, key), message)
             else:
-                yield _unknown_key((*at, key), schema.at(at))
+                yield _explain_unknown_key((*at, key), schema.at(at))
     elif name == "required":
-        wanted = schema.below(schema.at(at), expected)
-        kind = f": {_describe_type(schema, wanted)}" if wanted.get("type") else ""
+        missing = schema.below(schema.at(at), expected)
+        kind = f": {_describe_type(schema, missing)}" if missing.get("type") else ""
         yield error(FIELD_REQUIRED, (*at, expected), f"is required{kind}")
     elif name == "type":
-        # YAML reads unquoted numbers and words such as `true` as other types than strings.
-        scalar = isinstance(value, (bool, int, float)) and expected == ["string"]
-        hint = "; quote it in YAML" if scalar else ""
+        # YAML parses unquoted numbers and words such as `true` as other types.
+        is_unquoted = isinstance(value, (bool, int, float)) and expected == ["string"]
+        hint = "; quote it in YAML" if is_unquoted else ""
         kind = _describe_type(schema, schema.at(at))
-        yield error(WRONG_TYPE, at, f"must be {kind}, got {shown(value)}{hint}")
+        yield error(WRONG_TYPE, at, f"must be {kind}, got {show(value)}{hint}")
     elif name == "enum":
         allowed = ", ".join(str(word) for word in expected)
-        yield error(UNKNOWN_VALUE, at, f"must be one of {allowed}, got {shown(value)}")
+        yield error(UNKNOWN_VALUE, at, f"must be one of {allowed}, got {show(value)}")
     elif name == "pattern":
         kind = _describe_type(schema, schema.at(at))
         hint = f" that matches {expected}" if kind == "a string" else ""
-        yield error(INVALID_FORMAT, at, f"must be {kind}{hint}, got {shown(value)}")
+        yield error(INVALID_FORMAT, at, f"must be {kind}{hint}, got {show(value)}")
     elif name == "oneOf":
-        yield _sources_finding(at, schema.at(at), value)
+        yield _explain_one_of(at, schema.at(at), value)
     elif name in ("anyOf", "not"):
         rule = FIELD_REQUIRED if name == "anyOf" else SOURCES_NOT_ONE
         yield error(rule, at, schema.at(at)[f"x-{name}"])
     else:
-        yield _out_of_range(at, name, expected, value)
+        yield _explain_limit(at, name, expected, value)
 
 
-def _sources_finding(at: Location, part: Schema, value: Mapping[str, Any]) -> Finding:
-    """The finding of a mapping that has none or several of the fields of which it takes one."""
+def _explain_one_of(at: Location, part: Schema, value: Mapping[str, Any]) -> Finding:
+    """Return the error about a mapping that must have exactly one of several fields."""
     keys = [key for choice in part["oneOf"] for key in choice.get("required", ())]
-    present, what = [key for key in keys if key in value], part["x-oneOf"]
+    present, noun = [key for key in keys if key in value], part["x-oneOf"]
     if present:
-        message = f"takes one {what}, got {' and '.join(present)}; remove one of them"
+        message = f"takes one {noun}, got {' and '.join(present)}; remove one of them"
     else:
-        message = f"needs one {what}: {', '.join(keys)}"
+        message = f"needs one {noun}: {', '.join(keys)}"
     return error(SOURCES_NOT_ONE, at, message)
 
 
 def _describe_type(schema: KindSchema, part: Schema) -> str:
-    """What a value has to be, in words."""
     kinds, pattern = part.get("type"), part.get("pattern", "")
     if "x-format" in part:
         return str(part["x-format"])
@@ -258,36 +259,35 @@ def _describe_type(schema: KindSchema, part: Schema) -> str:
     return _TYPES.get(kinds or "", "a value")
 
 
-def _unknown_key(at: Location, parent: Schema) -> Finding:
+def _explain_unknown_key(at: Location, parent: Schema) -> Finding:
     key, known = str(at[-1]), sorted(parent.get("properties", ()))
-    meant = closest_name(key, known)
-    if meant is not None:
-        return error(UNKNOWN_KEY, at, f"unknown key, did you mean {meant}?")
-    listed = (
-        f"allowed: {', '.join(known)}" if len(known) <= _LISTED else "Kubernetes has no such field"
-    )
-    return error(UNKNOWN_KEY, at, f"unknown key; {listed}")
+    closest = closest_name(key, known)
+    if closest is not None:
+        return error(UNKNOWN_KEY, at, f"unknown key, did you mean {closest}?")
+    is_short = len(known) <= _MAX_LISTED_KEYS
+    hint = f"allowed: {', '.join(known)}" if is_short else "Kubernetes has no such field"
+    return error(UNKNOWN_KEY, at, f"unknown key; {hint}")
 
 
-def _out_of_range(at: Location, name: str, limit: Any, value: Any) -> Finding:
-    """The finding of a number, a text, a list or a mapping that is too small or too large."""
+def _explain_limit(at: Location, name: str, limit: Any, value: Any) -> Finding:
+    """Return the error about a number, text, list or mapping that is too small or too large."""
     if name in ("minimum", "maximum"):
         word = "least" if name == "minimum" else "most"
-        return error(OUT_OF_RANGE, at, f"must be at {word} {limit}, got {shown(value)}")
+        return error(OUT_OF_RANGE, at, f"must be at {word} {limit}, got {show(value)}")
     if name in ("minLength", "minItems", "minProperties"):
         if limit == 1:
             return error(FIELD_REQUIRED, at, "must not be empty")
         return error(OUT_OF_RANGE, at, f"must have at least {limit}, got {len(value)}")
     if name in ("maxLength", "maxItems", "maxProperties"):
-        counted = "characters" if name == "maxLength" else "items"
-        return error(OUT_OF_RANGE, at, f"must have at most {limit} {counted}, got {len(value)}")
-    return error(DUPLICATE_NAME, at, f"takes each value once, got {shown(value)}")
+        unit = "characters" if name == "maxLength" else "items"
+        return error(OUT_OF_RANGE, at, f"must have at most {limit} {unit}, got {len(value)}")
+    return error(DUPLICATE_NAME, at, f"must not repeat values, got {show(value)}")
 
 
-def _same_keys(
+def _check_keys(
     schema: KindSchema, at: Location, part: Schema, items: list[Any], unknown: set[str]
 ) -> Iterator[Finding]:
-    """Yield an error for each item whose keys are those of an earlier one."""
+    """Yield an error for each item with the same keys as an earlier one."""
     fields = schema.below(part, 0)
     first: dict[str, int] = {}
     for index, item in enumerate(items):
@@ -301,17 +301,19 @@ def _same_keys(
         before = first.setdefault(repr(keys), index)
         if before != index:
             values = " and ".join(
-                shown(value) if len(keys) == 1 else f"{key} {shown(value)}"
+                show(value) if len(keys) == 1 else f"{key} {show(value)}"
                 for key, value in keys.items()
             )
-            where = (*at, index, *keys) if len(keys) == 1 else (*at, index)
-            other = format_path((at[-1], before))
+            location = (*at, index, *keys) if len(keys) == 1 else (*at, index)
+            earlier = format_path((at[-1], before))
             verb = "is" if len(keys) == 1 else "are"
-            message = f"{values} {verb} in {other}, too; remove one of them"
-            yield error(DUPLICATE_NAME, where, message)
+            message = f"{values} {verb} in {earlier}, too; remove one of them"
+            yield error(DUPLICATE_NAME, location, message)
 
 
-def _experimental(at: Location, schema: Schema, value: Mapping[str, Any]) -> Iterator[Finding]:
+def _warn_of_experimental_fields(
+    at: Location, schema: Schema, value: Mapping[str, Any]
+) -> Iterator[Finding]:
     """Warn of fields that only the experimental channel of the Gateway API has."""
     fields = schema.get("properties", {})
     for key in value:

@@ -1,1 +1,1 @@
-"""LeaderWorkerSets and PodGroups of a service, and the capacity model."""
+"""A service's LeaderWorkerSets and PodGroups, and the capacity model."""

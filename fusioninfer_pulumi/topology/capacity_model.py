@@ -1,33 +1,32 @@
-"""How many replicas of each role run on a number of free accelerators.
+"""Computes how many replicas of each role run on a number of available accelerators.
 
-It models what Volcano v1.14.1 binds after several scheduling cycles, for one service alone in its
-queue. Only accelerators count: CPU, memory, affinity and taints are ignored. The scheduler's rules,
-with lines under ``pkg/scheduler`` of that version:
+It models what Volcano v1.14.1 has bound after several scheduling cycles, for one service alone in
+its queue. Only accelerators count; CPU, memory, affinity and taints are ignored. The scheduler's
+rules, with lines under ``pkg/scheduler`` of that version:
 
-* A replica is a subgroup and is placed as a whole or not at all: the first pod without a node
-  discards its statement (``actions/allocate/allocate.go:628-632,658-670``,
+* A replica is a subgroup and is placed as a whole or not at all: if one pod finds no node, the
+  statement is discarded (``actions/allocate/allocate.go:628-632,658-670``,
   ``api/job_info.go:926-930``). The literal form is one such unit of all pods (``job_info.go:923``).
-* The subgroups of the minimum come first: of each role the first ``minSubGroups`` in order
+* The subgroups of the minimum come first: the first ``minSubGroups`` of each role
   (``allocate.go:226-244``). Nothing is bound before all of them have a place (``309``, ``396``,
   ``plugins/gang/gang.go:177-183``); then they are committed together (``384-386``).
-* After that each commit takes one more subgroup, in the same order: pod priority (one for the
-  whole service here), then the replica index, then the policy's UID, whose text ends in
+* After that each commit adds one more subgroup, ordered by pod priority (the same for the whole
+  service here), then the replica index, then the policy's UID, whose text ends in
   ``{role}-{index}`` (``framework/session_plugins.go:635-658``, ``api/sub_job_info.go:202-214``).
   So replica 1 of every role precedes replica 2 of any role, and roles take turns by name.
-* A subgroup that does not fit is skipped in this cycle and the next one in order is tried, also a
-  smaller one of another role (``allocate.go:370-388``). Every cycle tries it again
-  (``buildAllocateContext``, ``149-192``), without success while no accelerators are released.
-* Pods outside every subgroup form one of size 1 that comes first among index 0 and is never part
-  of the minimum (``job_info.go:1239-1253``). Generated policies leave no pod outside.
+* A subgroup that does not fit is skipped in this cycle, and the next one is tried, even if it is a
+  smaller one of another role (``allocate.go:370-388``). Every cycle tries the skipped one again
+  (``buildAllocateContext``, ``149-192``), in vain unless accelerators are released.
+* Pods in no subgroup form one of size 1, which is the first with index 0 and never part of the
+  minimum (``job_info.go:1239-1253``). The library generates a policy for every pod.
 
-Where Kueue admits replicas (read and run: v0.15.2), each is a workload of its own: it is admitted
-as a whole while the quota of its queue covers it, and one that does not fit is passed over
-(``BestEffortFIFO``). Workloads of one second have no order. Kueue counts quota and no nodes: the
-model takes the accelerators of the pools for the quota, and is exact only where nodes hold pods
-without loss.
+If Kueue admits replicas (source and tests: v0.15.2), each replica is a workload. It is admitted as
+a whole if the quota of its queue covers it, and skipped otherwise (``BestEffortFIFO``). Workloads
+created in the same second have no order. Kueue knows quota and not nodes, so the model uses the
+pools' accelerators as the quota, and is exact only if nodes are multiples of every pod's size.
 
-The model assumes that all pods exist before the first one is bound. Roles that compete for the last
-accelerators while their pods are still being created get them in order of creation.
+The model assumes that all pods exist before the first one is bound. If roles compete for the last
+accelerators while their pods are still being created, they get them in order of creation.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ class GangForm(enum.Enum):
     NONE = "none"
     """No PodGroup: every pod is scheduled by itself."""
     REPLICA = "replica"
-    """Kueue: every replica is admitted as a whole, by itself."""
+    """No PodGroup: Kueue admits every replica by itself, as a whole."""
     LITERAL = "literal"
-    """``minTaskMember`` for every replica, ``minMember`` their sum: all or nothing."""
+    """``minMember`` is all pods: all or nothing."""
     SUBGROUP = "subgroup"
-    """One ``subGroupPolicy`` per role, named like the role, a replica being a subgroup."""
+    """A ``subGroupPolicy`` for each role, with its name; every replica is a subgroup."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class RoleDemand:
     Attributes:
         name: The role, which is also the name of its subgroup policy.
         replicas: Desired replicas; 0 for a role scaled to zero.
-        pod_sizes: Accelerators of each pod of one replica, the leader first; 0 for none.
+        pod_sizes: Accelerators of each pod of a replica, the leader first; 0 for none.
         minimum: Replicas that the gang needs; used only by ``GangForm.SUBGROUP``.
     """
 
@@ -71,7 +70,7 @@ class RoleDemand:
 
 @dataclass(frozen=True)
 class NodePool:
-    """Nodes of one size, all of their accelerators free."""
+    """Nodes of one size, with all accelerators available."""
 
     nodes: int
     accelerators: int
@@ -79,16 +78,16 @@ class NodePool:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What runs on some node pools.
+    """The replicas that run on some node pools.
 
     Attributes:
         gpus: All accelerators of the pools.
-        running: Replicas of each role with all their pods bound.
+        running: Replicas of each role whose pods are all bound.
         status: ``Full``, ``Partial`` or ``Blocked`` (nothing runs).
-        exact: Whether the scheduler reaches exactly this. If False, ``running`` is an upper bound
-            for each role, computed with the others at the gang's minimum: the roles may not reach
-            it together, and ``Full`` means that no bound excludes it.
-        groups: Serving groups of which at least the minimum runs, None without groups or gangs.
+        exact: Whether the scheduler reaches exactly this. If not, ``running`` has an upper bound
+            for each role, if the others only run the gang's minimum. The roles may not reach
+            their bounds together, and ``Full`` means that no bound excludes it.
+        groups: Serving groups that run at least their minimum, None without groups or gangs.
     """
 
     gpus: int
@@ -101,37 +100,38 @@ class Capacity:
 def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePool]) -> Capacity:
     """Return how many replicas of each role run on the pools.
 
-    Exact if all pods with accelerators form a gang and are interchangeable (one size, or each node
-    holds as many of the largest as of the smallest), or if the outcome does not depend on the nodes
-    that pods get; otherwise an upper bound for each role.
+    The result is exact if all pods with accelerators form a gang and are interchangeable (they have
+    one size, or each node holds as many of the largest as of the smallest), or if it does not
+    matter which nodes pods get. Otherwise it is an upper bound for each role.
     """
-    wanted = _wanted(roles, form)
-    units, nodes = _normalised(wanted, [(pool.nodes, pool.accelerators) for pool in pools])
+    demands = _apply_gang_form(roles, form)
+    units, nodes = _normalize_units(demands, [(pool.nodes, pool.accelerators) for pool in pools])
     if any(role.minimum > role.replicas for role in units):
         # The scheduler never finds such a job valid (job_info.go:1114-1128).
         running, exact = {role.name: 0 for role in units}, True
     elif form is GangForm.REPLICA:
-        running = _upper_bounds(units, nodes)
-        lost = any(pool.accelerators % size for pool in pools for size in _sizes(wanted))
+        running = _compute_upper_bounds(units, nodes)
+        has_remainder = any(pool.accelerators % size for pool in pools for size in _sizes(demands))
         complete = all(running[role.name] == role.replicas for role in units)
-        exact = (complete or not lost) and _fit_together(units, running, nodes)
+        exact = (complete or not has_remainder) and _can_fit_together(units, running, nodes)
     elif form is not GangForm.NONE and all(size == 1 for role in units for size in role.pod_sizes):
-        running, exact = _bound_in_order(units, sum(count * free for count, free in nodes)), True
+        available = sum(count * free for count, free in nodes)
+        running, exact = _fill_in_order(units, available), True
     else:
-        running = _upper_bounds(units, nodes)
-        exact = _outcome_is_certain(units, running, nodes, form)
+        running = _compute_upper_bounds(units, nodes)
+        exact = _is_outcome_certain(units, running, nodes, form)
     return Capacity(
         gpus=sum(pool.nodes * pool.accelerators for pool in pools),
         running=running,
-        status=_status(units, running, nodes),
+        status=_get_status(units, running, nodes),
         exact=exact,
     )
 
 
-def pools_for_gpus(gpus: int, largest_pod: int) -> tuple[NodePool, ...]:
-    """Return nodes of the largest pod's size that have this many accelerators in total.
+def build_pools(gpus: int, largest_pod: int) -> tuple[NodePool, ...]:
+    """Return nodes as large as the largest pod, with this many accelerators in total.
 
-    A remainder is one smaller node. `largest_pod` is 0 where no pod requests accelerators.
+    A remainder is one smaller node. `largest_pod` is 0 if no pod requests accelerators.
     """
     full, rest = divmod(gpus, largest_pod) if largest_pod > 0 else (0, gpus)
     pools = (NodePool(full, largest_pod), NodePool(1, rest))
@@ -141,27 +141,26 @@ def pools_for_gpus(gpus: int, largest_pod: int) -> tuple[NodePool, ...]:
 _Nodes = list[tuple[int, int]]  # (how many, accelerators of each)
 
 
-def _wanted(roles: Sequence[RoleDemand], form: GangForm) -> list[RoleDemand]:
-    """Return the roles with the minimum of their gang form, and only pods with accelerators."""
-    wanted = []
+def _apply_gang_form(roles: Sequence[RoleDemand], form: GangForm) -> list[RoleDemand]:
+    """Return the roles with the gang form's minimum, and without pods that need no accelerators."""
+    demands = []
     for role in roles:
         sizes = tuple(size for size in role.pod_sizes if size > 0) if role.replicas else ()
         minima = {GangForm.NONE: 0, GangForm.REPLICA: 0, GangForm.LITERAL: role.replicas}
         minimum = minima.get(form, role.minimum)
-        wanted.append(replace(role, pod_sizes=sizes, minimum=minimum))
-    return wanted
+        demands.append(replace(role, pod_sizes=sizes, minimum=minimum))
+    return demands
 
 
 def _sizes(roles: Sequence[RoleDemand]) -> set[int]:
     return {size for role in roles for size in role.pod_sizes}
 
 
-def _normalised(roles: list[RoleDemand], nodes: _Nodes) -> tuple[list[RoleDemand], _Nodes]:
-    """Return pods and nodes in the largest unit that does not change the result.
+def _normalize_units(roles: list[RoleDemand], nodes: _Nodes) -> tuple[list[RoleDemand], _Nodes]:
+    """Return pod and node sizes in the largest unit that does not change the result.
 
-    Pods only take multiples of the greatest common divisor of their sizes. If every node holds
-    exactly as many of the largest pods as of the smallest, it holds that many of any mixture, and
-    sizes do not matter.
+    That is the greatest common divisor of the pod sizes. But if every node holds exactly as many of
+    the largest pods as of the smallest, it holds that many of any mixture, so every pod is 1 unit.
     """
     sizes = _sizes(roles)
     if not sizes:
@@ -177,22 +176,22 @@ def _normalised(roles: list[RoleDemand], nodes: _Nodes) -> tuple[list[RoleDemand
     return units, [(count, free // unit) for count, free in nodes]
 
 
-def _bound_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
-    """Return the replicas that run for pods of size 1: the gang's minimum, then in order."""
+def _fill_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
+    """Return the replicas that run if all pods have size 1: the minimum, then others in order."""
     free -= sum(role.minimum * len(role.pod_sizes) for role in roles)
     if free < 0:
         return {role.name: 0 for role in roles}
     running = {role.name: role.replicas for role in roles}
 
-    def taken(index: int) -> int:
-        """Return the pods of all replicas below the index that run beyond the minimum."""
-        beyond = ((max(0, min(index, running[r.name]) - r.minimum), r.pod_sizes) for r in roles)
-        return sum(replicas * len(pods) for replicas, pods in beyond)
+    def count_optional_pods(index: int) -> int:
+        """Return the pods of the replicas between the minimum and this index."""
+        optional = ((max(0, min(index, running[r.name]) - r.minimum), r.pod_sizes) for r in roles)
+        return sum(replicas * len(pods) for replicas, pods in optional)
 
     last = max(running.values(), default=0)
-    while taken(last) > free:
-        index = bisect.bisect_right(range(last), free, key=taken) - 1
-        left = free - taken(index)
+    while count_optional_pods(last) > free:
+        index = bisect.bisect_right(range(last), free, key=count_optional_pods) - 1
+        left = free - count_optional_pods(index)
         for role in sorted(roles, key=lambda role: f"{role.name}-{index}"):
             if role.minimum <= index < running[role.name]:
                 if len(role.pod_sizes) <= left:
@@ -203,11 +202,11 @@ def _bound_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
     return running
 
 
-def _upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, int]:
-    """Return the most replicas of each role while the others have their minimum.
+def _compute_upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, int]:
+    """Return the most replicas of each role that can run if the others run only their minimum.
 
-    For each size, pods of at least this size need that many places, and that many accelerators on
-    nodes that can hold one of them.
+    For each pod size there are two limits for all pods of at least that size: the number of such
+    pods that the nodes can hold, and the accelerators of the nodes that can hold one.
     """
     bounds = {role.name: role.replicas for role in roles}
     for size in sorted(_sizes(roles)):
@@ -225,37 +224,37 @@ def _upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, int]:
     return bounds
 
 
-def _fit_together(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) -> bool:
-    """Return whether all roles reach their bounds whichever replica is admitted first.
+def _can_fit_together(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) -> bool:
+    """Return whether all roles reach their bounds, in whatever order replicas are admitted.
 
-    A replica that does not run does not fit next to those that run. If the bounds fit together,
-    one more replica of a role below its bound always fits.
+    If the bounds fit together, a role below its bound can always run one more replica.
     """
     if any(size != 1 for role in roles for size in role.pod_sizes):
-        return _outcome_is_certain(roles, running, nodes, GangForm.NONE)
-    taken = sum(running[role.name] * len(role.pod_sizes) for role in roles)
-    return taken <= sum(count * free for count, free in nodes)
+        return _is_outcome_certain(roles, running, nodes, GangForm.NONE)
+    needed = sum(running[role.name] * len(role.pod_sizes) for role in roles)
+    return needed <= sum(count * free for count, free in nodes)
 
 
-def _outcome_is_certain(
+def _is_outcome_certain(
     roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes, form: GangForm
 ) -> bool:
-    """Return whether the bounds are reached on whichever nodes the scheduler puts pods.
+    """Return whether roles reach their bounds wherever the scheduler puts pods.
 
-    A pod finds no node only if each node that is large enough has less than its size free. That
-    cannot happen if the other pods are too few to fill them.
+    A pod finds no node only if each node that is large enough has less than its size available.
+    That cannot happen if the other pods are too few to fill these nodes.
     """
     incomplete = any(
         len(role.pod_sizes) > 1 and running[role.name] < role.replicas for role in roles
     )
     if form is GangForm.NONE and incomplete and any(running[r.name] for r in roles if r.pod_sizes):
-        # Without a gang, pods of incomplete replicas hold accelerators.
+        # Pods of incomplete replicas occupy accelerators if no gang prevents it.
         return False
     total = sum(running[role.name] * sum(role.pod_sizes) for role in roles)
     for role in roles:
         if role.pod_sizes and running[role.name]:
-            # A node too small for the largest pod of a replica may be excluded for its smaller pods
-            # too: the scheduler caches misfits by task name (util/predicate_helper.go).
+            # A node that is too small for the largest pod of a replica may be excluded for its
+            # smaller pods too, because the scheduler caches that by task name
+            # (util/predicate_helper.go).
             largest = max(role.pod_sizes)
             filled = sum(count * max(0, free - largest + 1) for count, free in nodes)
             if total - min(role.pod_sizes) >= filled:
@@ -263,43 +262,42 @@ def _outcome_is_certain(
     return True
 
 
-def _status(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) -> str:
-    """Return `Full`, `Partial` or `Blocked`; a service of 0 replicas is `Full`."""
+def _get_status(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) -> str:
     if all(running[role.name] == role.replicas for role in roles):
         everything = [replace(role, minimum=role.replicas) for role in roles]
-        return "Full" if _upper_bounds(everything, nodes) == running else "Partial"
+        return "Full" if _compute_upper_bounds(everything, nodes) == running else "Partial"
     return "Partial" if any(running.values()) else "Blocked"
 
 
-def group_capacity(
+def compute_group_capacity(
     roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePool], groups: int | None
 ) -> Capacity:
-    """Return how many replicas of each role run over all serving groups, None for no groups.
+    """Return how many replicas of each role run in all serving groups; `groups` may be None.
 
-    Exact if all pods with accelerators have one size and roles do not compete for what the groups'
-    minima leave; otherwise an upper bound for each role.
+    The result is exact if all pods with accelerators have one size, and at most one role has
+    replicas beyond the groups' minima. Otherwise it is an upper bound for each role.
     """
     if groups is None or form in (GangForm.REPLICA, GangForm.NONE):
-        return capacity(_times(roles, groups or 1), form, pools)
+        return capacity(_multiply(roles, groups or 1), form, pools)
     if groups == 1:
         one = capacity(roles, form, pools)
         return replace(one, groups=int(one.status != "Blocked"))
-    whole = capacity(_times(roles, groups), GangForm.LITERAL, pools)
+    whole = capacity(_multiply(roles, groups), GangForm.LITERAL, pools)
     if whole.status == "Full" and whole.exact:
         return replace(whole, groups=groups)
-    least = roles if form is GangForm.LITERAL else [replace(r, replicas=r.minimum) for r in roles]
+    minima = roles if form is GangForm.LITERAL else [replace(r, replicas=r.minimum) for r in roles]
 
-    def blocked(count: int) -> bool:
-        return capacity(_times(least, count), GangForm.LITERAL, pools).status != "Full"
+    def is_blocked(count: int) -> bool:
+        return capacity(_multiply(minima, count), GangForm.LITERAL, pools).status != "Full"
 
-    started = bisect.bisect_left(range(1, groups + 1), x=True, key=blocked)
+    started = bisect.bisect_left(range(1, groups + 1), x=True, key=is_blocked)
     if started == 0:
         return replace(whole, running={r.name: 0 for r in roles}, status="Blocked", groups=0)
-    minimum = capacity(_times(least, started), GangForm.LITERAL, pools)
+    minimum = capacity(_multiply(minima, started), GangForm.LITERAL, pools)
     if form is GangForm.LITERAL:
         running, exact = {r.name: r.replicas * started for r in roles}, minimum.exact
     else:
-        running, exact = _with_extras(roles, pools, started, certain=minimum.exact)
+        running, exact = _add_optional(roles, pools, started, certain=minimum.exact)
     return Capacity(
         gpus=whole.gpus,
         running=running,
@@ -309,31 +307,33 @@ def group_capacity(
     )
 
 
-def _times(roles: Sequence[RoleDemand], groups: int) -> list[RoleDemand]:
+def _multiply(roles: Sequence[RoleDemand], groups: int) -> list[RoleDemand]:
     return [
         replace(role, replicas=role.replicas * groups, minimum=role.minimum * groups)
         for role in roles
     ]
 
 
-def _with_extras(
+def _add_optional(
     roles: Sequence[RoleDemand], pools: Sequence[NodePool], started: int, *, certain: bool
 ) -> tuple[dict[str, int], bool]:
-    """Return the replicas of each role with this many groups started, and if it is exact."""
+    """Return the replicas of each role in the started groups, and whether that is exact.
+
+    `certain` means that exactly so many groups start.
+    """
     if started == 1 and certain:
         one = capacity(roles, GangForm.SUBGROUP, pools)
         return dict(one.running), one.exact
     most = {role.name: 0 for role in roles}
     sure = certain
-    # With fewer groups more of one role may fit. With pods of one size, every group that fits
-    # starts.
+    # If fewer groups start, more replicas of one role may fit.
     for count in [started] if certain else range(1, started + 1):
         for role in roles:
             alone = [r if r is role else replace(r, replicas=r.minimum) for r in roles]
-            result = capacity(_times(alone, count), GangForm.SUBGROUP, pools)
+            result = capacity(_multiply(alone, count), GangForm.SUBGROUP, pools)
             most[role.name] = max(most[role.name], result.running[role.name])
             sure = sure and result.exact
     if certain and not sure:
-        return _with_extras(roles, pools, started, certain=False)
+        return _add_optional(roles, pools, started, certain=False)
     growing = [r for r in roles if most[r.name] > r.minimum * started and any(r.pod_sizes)]
     return most, sure and len(growing) <= 1

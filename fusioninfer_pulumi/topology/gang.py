@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.scheduling import (
@@ -27,13 +27,12 @@ NATIVE_GROUP = "scheduling.k8s.io"
 NATIVE_API_VERSION = f"{NATIVE_GROUP}/v1beta1"
 
 
-@dataclass(frozen=True)
-class SubGroup:
-    """The subgroups of one role in a gang that may run in part.
+class SubGroup(NamedTuple):
+    """The subgroups of one role, one for each replica.
 
     Attributes:
-        size: Pods in one replica, all of which start together.
-        minimum: Replicas that must be placed together with the rest of the minimum.
+        size: Pods in one replica, which are scheduled together.
+        minimum: Replicas in the gang's minimum.
         lowest: Whether these must be the replicas with the lowest ordinals.
     """
 
@@ -45,17 +44,19 @@ class SubGroup:
 
 @dataclass(frozen=True)
 class GangPlan:
-    """The pods that the scheduler places together: a service, or one of its serving groups.
+    """The gang of a service, or of one of its serving groups.
+
+    Its minimum are the replicas that the scheduler places all together or not at all.
 
     Attributes:
-        min_member: Pods that must be placed together.
-        partial: Whether the gang may start without some replicas; otherwise all-or-nothing.
-        tasks: Pods of each task `{role}-{replica}` in the literal, all-or-nothing form; else None.
-        sub_groups: Subgroups of the roles in the form that may run in part; else None.
+        min_member: Pods of the minimum.
+        partial: Whether the gang may start without some replicas.
+        tasks: Pods of each task `{role}-{replica}`; None if the gang has subgroups or is native.
+        sub_groups: Subgroups of each role, None if the gang has none.
         min_accelerators: Accelerators of the minimum.
         min_resources: Resource requests of the minimum, None to leave them out.
-        group: Index of the serving group, None where the service has no groups.
-        topology: Limits on the network distance between its pods, None without them.
+        group: Index of the serving group, None if the service has no serving groups.
+        topology: Limits on the network distance between its pods, None for no limits.
         native: Whether it is a Kubernetes PodGroup (`scheduling.k8s.io`), which only counts pods.
     """
 
@@ -72,7 +73,7 @@ class GangPlan:
 
     @property
     def reference(self) -> str:
-        """The name by which its pods refer to it."""
+        """The PodGroup that its pods name, in a form that tells Volcano's from Kubernetes' own."""
         return f"{NATIVE_GROUP}/{self.pod_group}" if self.native else self.pod_group
 
 
@@ -82,14 +83,13 @@ def plan_gangs(
     scheduling: SchedulingStrategyArgs,
     shape: ServiceShape,
 ) -> tuple[GangPlan, ...]:
-    """Return the gang of a service, or one for each of its serving groups.
+    """Return the gang of a service, or one gang for each of its serving groups.
 
-    Empty if the service needs no gang, or if the minimum contains no replica. Replicas of one
-    LeaderWorkerSet share their pod template and so their task: with layout PerRole only subgroups
-    separate them.
+    Empty if the service needs no gang or the minimum has no replica. With layout PerRole a gang has
+    subgroups, because the replicas of a LeaderWorkerSet share a pod template and so a task.
     """
     native = shape.is_native
-    # Kubernetes' PodGroup has no roles; checks reject the fields that need them.
+    # A Kubernetes PodGroup has no roles; checks reject the fields that need them.
     policy = GangPolicyArgs() if native else scheduling.gang_policy
     minima = required_replicas(roles, policy.min_role_replicas)
     members = sum(minima[role.name] * role.nodes for role in roles)
@@ -97,34 +97,34 @@ def plan_gangs(
         return ()
     partial = policy.min_role_replicas is not None
     topology = policy.network_topology
-    # Volcano identifies the replicas of a role only by subgroups.
-    by_replica = topology is not None and topology.role_policy is not None
+    # A topology limit for each replica needs subgroups too.
+    limits_replicas = topology is not None and topology.role_policy is not None
     lowest = policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
-    grouped = not native and (partial or by_replica or shape.layout is Layout.PER_ROLE)
+    uses_subgroups = not native and (partial or limits_replicas or shape.layout is Layout.PER_ROLE)
     whole = GangPlan(
         pod_group=object_names.pod_group(service),
         min_member=members,
         partial=partial,
-        # Tasks of different serving groups have the same names, each in its own PodGroup.
+        # Serving groups have the same task names, each group in its own PodGroup.
         tasks=None
-        if grouped or native
+        if uses_subgroups or native
         else {lws.task: role.nodes for role in roles for lws in role.lws},
-        # A role of optional replicas stays listed: each of its replicas still starts as a whole.
+        # A role with a minimum of 0 has subgroups too, so that each replica starts as a whole.
         sub_groups=tuple(
             SubGroup(
                 role.name,
                 role.nodes,
                 minima[role.name],
-                # A role without a minimum requires every replica, so ordinals do not matter.
+                # A role without a minimum needs every replica, so ordinals do not matter.
                 lowest=lowest and (policy.min_role_replicas or {}).get(role.name, 0) > 0,
             )
             for role in roles
             if role.replicas
         )
-        if grouped
+        if uses_subgroups
         else None,
         min_accelerators=sum(role.replica_accelerators * minima[role.name] for role in roles),
-        min_resources=_requests(roles, minima) if policy.min_resources else None,
+        min_resources=_sum_requests(roles, minima) if policy.min_resources else None,
         topology=topology,
         native=native,
     )
@@ -139,22 +139,19 @@ def plan_gangs(
 def required_replicas(
     roles: Sequence[RolePlan], minima: Mapping[str, int] | None
 ) -> dict[str, int]:
-    """Return the replicas of each role that a gang needs: all of them without a minimum."""
+    """Return the replicas of each role that a gang needs: its minimum, or all if it has none."""
     return {role.name: (minima or {}).get(role.name, role.group_replicas) for role in roles}
 
 
 def read_gang_reference(annotations: Any, pod_group: Any) -> str:
-    """Return the gang that the pods refer to, in the form of `GangPlan.reference`; empty for none.
-
-    `pod_group` is their `schedulingGroup.podGroupName`.
-    """
+    """Return the `GangPlan.reference` of pods with these annotations and this `podGroupName`."""
     if pod_group:
         return f"{NATIVE_GROUP}/{pod_group}"
     return str((annotations or {}).get(labels.GROUP_NAME) or "")
 
 
-def pod_group_reference(manifest: Any) -> str:
-    """Return the gang of a LeaderWorkerSet's pods, empty without one."""
+def read_pod_group_reference(manifest: Any) -> str:
+    """Return the gang of a LeaderWorkerSet's pods, empty for none."""
     template = at(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
     annotations = at(template, "metadata", "annotations")
     native = at(template, "spec", "schedulingGroup", "podGroupName")
@@ -162,27 +159,27 @@ def pod_group_reference(manifest: Any) -> str:
 
 
 def gang_minima(gang: GangPlan | None) -> dict[str, int] | None:
-    """Return the replicas of each role that a gang needs, None if it needs all or is None."""
+    """Return the replicas of each role that a gang needs; None if it has no subgroups."""
     if gang is None or gang.sub_groups is None:
         return None
     return {group.role: group.minimum for group in gang.sub_groups}
 
 
 def read_gang_minimum(pod_group: Mapping[str, Any]) -> int:
-    """Return the number of pods that one of our PodGroups schedules together."""
+    """Return the minimum number of pods of a PodGroup that the library generated."""
     spec = pod_group["spec"]
     policy = spec.get("schedulingPolicy")
     return int(spec["minMember"] if policy is None else policy["gang"]["minCount"])
 
 
-def gang_form(gang: GangPlan | None, *, queued: bool = False) -> GangForm:
-    """Return the form of a gang in the capacity model; `queued`: Kueue admits replicas."""
+def get_gang_form(gang: GangPlan | None, *, queued: bool = False) -> GangForm:
+    """Return the form of a gang in the capacity model; `queued` if Kueue admits the replicas."""
     if gang is None:
         return GangForm.REPLICA if queued else GangForm.NONE
     return GangForm.LITERAL if gang.sub_groups is None else GangForm.SUBGROUP
 
 
-def _requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str, str]:
+def _sum_requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str, str]:
     return total(
         (pod_requests(template), pods * minima[role.name])
         for role in roles
@@ -191,30 +188,30 @@ def _requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str,
     )
 
 
-def pod_group(meta: ServiceMeta, shape: ServiceShape, gang: GangPlan) -> dict[str, Any]:
+def build_pod_group(meta: ServiceMeta, shape: ServiceShape, gang: GangPlan) -> dict[str, Any]:
     """Build the PodGroup of a service, or of one of its serving groups.
 
-    It has the literal form (`minTaskMember`) or the form that may run in part (`subGroupPolicy`,
-    Volcano 1.14.1 and later); Volcano does not support both in one PodGroup. A Kubernetes
-    PodGroup only has a number of pods (`minCount`).
+    It has either tasks (`minTaskMember`) or subgroups (`subGroupPolicy`, Volcano 1.14.1 and later),
+    because Volcano does not support both in one PodGroup. A Kubernetes PodGroup only has a number
+    of pods (`minCount`).
     """
     replica_label = shape.layout.replica_label
     policies = (
         policy
         for group in gang.sub_groups or ()
-        for policy in _policies(meta, gang, group, replica_label)
+        for policy in _build_policies(meta, gang, group, replica_label)
     )
     fields = {
         "minMember": gang.min_member,
         "minTaskMember": None if gang.tasks is None else dict(gang.tasks),
         "subGroupPolicy": None if gang.sub_groups is None else list(policies),
-        "networkTopology": _network_topology(gang, "group_policy"),
+        "networkTopology": _dump_network_topology(gang, "group_policy"),
         "minResources": None if gang.min_resources is None else dict(gang.min_resources),
         "queue": shape.queue,
     }
     if gang.native:
         fields = {"schedulingPolicy": {"gang": {"minCount": gang.min_member}}}
-    # Kubernetes' scheduler places no gang whose priority differs from that of its pods.
+    # The Kubernetes scheduler rejects a gang whose priority differs from its pods'.
     fields["priorityClassName"] = shape.priority_class
     own_labels = {labels.SERVICE: meta.service}
     if gang.group is not None:
@@ -224,15 +221,15 @@ def pod_group(meta: ServiceMeta, shape: ServiceShape, gang: GangPlan) -> dict[st
     return build_object(version, KIND, metadata(meta, gang.pod_group, own_labels), spec=spec)
 
 
-def _network_topology(gang: GangPlan, field: str) -> dict[str, Any] | None:
+def _dump_network_topology(gang: GangPlan, field: str) -> dict[str, Any] | None:
     rule = None if gang.topology is None else getattr(gang.topology, field)
     return None if rule is None else rule.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _policies(
+def _build_policies(
     meta: ServiceMeta, gang: GangPlan, group: SubGroup, replica_label: str
 ) -> Iterator[dict[str, Any]]:
-    topology = _network_topology(gang, "role_policy")
+    topology = _dump_network_topology(gang, "role_policy")
     selector: dict[str, Any] = {
         "matchLabels": {labels.SERVICE: meta.service, labels.ROLE_NAME: group.role}
     }
@@ -240,7 +237,7 @@ def _policies(
         # Volcano orders roles by this name; the capacity model relies on it.
         "name": group.role,
         "labelSelector": selector,
-        # One subgroup for each replica; without a key all pods would be one subgroup.
+        # Each value of this label is a subgroup, so each replica is one.
         "matchLabelKeys": [replica_label],
         "subGroupSize": group.size,
         "minSubGroups": group.minimum,
@@ -251,8 +248,8 @@ def _policies(
         return
     # Volcano uses the first policy that matches a pod. Names of roles have no dots.
     ordinals = [str(ordinal) for ordinal in range(group.minimum)]
-    chosen = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
-    required = {**selector, "matchExpressions": [chosen]}
+    lowest = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
+    required = {**selector, "matchExpressions": [lowest]}
     yield {**whole, "name": f"{group.role}.required", "labelSelector": required}
-    # Roles without optional replicas are listed too: one more replica then changes no PodGroup.
+    # Even if all replicas are required, so that another replica does not change the PodGroup.
     yield {**whole, "minSubGroups": 0}

@@ -1,4 +1,4 @@
-"""LeaderWorkerSets (leaderworkerset.x-k8s.io/v1) of a service."""
+"""Builds the LeaderWorkerSets (leaderworkerset.x-k8s.io/v1) of a service."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ SUB_GROUP_TYPE = "subGroupPolicyType"
 DEFAULT_SUB_GROUP_TYPE = SubGroupPolicyType.LEADER_WORKER.value
 
 
-def leader_worker_sets(
+def build_leader_worker_sets(
     meta: ServiceMeta, shape: ServiceShape, roles: Iterable[RolePlan]
 ) -> Iterator[Manifest]:
     """Yield the LeaderWorkerSets of a service, role by role, in the order of the replicas."""
     for role in roles:
         for lws in role.lws:
-            yield _leader_worker_set(meta, shape, role, lws)
+            yield _build_leader_worker_set(meta, shape, role, lws)
 
 
-def _leader_worker_set(
+def _build_leader_worker_set(
     meta: ServiceMeta, shape: ServiceShape, role: RolePlan, planned: LwsPlan
 ) -> Manifest:
     queue = {} if shape.local_queue is None else {labels.KUEUE_QUEUE: shape.local_queue}
     own_labels = {
         **role_labels(meta, role.args),
-        **_lws_labels(planned, role.pods.revision),
+        **_build_lws_labels(planned, role.pods.revision),
         **queue,
     }
     if role.pods.pair_revision:
         own_labels[labels.PAIR_REVISION] = role.pods.pair_revision
     spec: dict[str, Any] = {
         "replicas": len(planned.replicas),
-        "leaderWorkerTemplate": _leader_worker_template(meta, shape, role, planned),
+        "leaderWorkerTemplate": _build_leader_worker_template(meta, shape, role, planned),
     }
     if planned.ordinal is None:
         rollout = role.rollout
@@ -64,36 +64,38 @@ def _leader_worker_set(
     return build_object(API_VERSION, KIND, metadata(meta, planned.name, own_labels), spec=spec)
 
 
-def _leader_worker_template(
+def _build_leader_worker_template(
     meta: ServiceMeta, shape: ServiceShape, role: RolePlan, planned: LwsPlan
 ) -> Manifest:
     built: Manifest = {"size": role.nodes}
-    policy = restart_policy(role)
+    policy = choose_restart_policy(role)
     if policy is not None:
         built["restartPolicy"] = policy.value
     if role.args.sub_group_policy is not None:
-        # The webhook adds this default: without it the stored object differs from the rendered one.
-        built["subGroupPolicy"] = completed(
+        # The webhook adds this default, and the stored object must equal the rendered one.
+        built["subGroupPolicy"] = with_default_type(
             role.args.sub_group_policy.model_dump(mode="json", by_alias=True)
         )
 
     if role.nodes > 1:
-        built["leaderTemplate"] = _for_lws(meta, shape, role.leader_template, role, planned)
+        built["leaderTemplate"] = _customize_template(
+            meta, shape, role.leader_template, role, planned
+        )
     # LeaderWorkerSet creates a group's only pod from the worker template.
-    built["workerTemplate"] = _for_lws(meta, shape, role.worker_template, role, planned)
+    built["workerTemplate"] = _customize_template(meta, shape, role.worker_template, role, planned)
     return built
 
 
-def _for_lws(
+def _customize_template(
     meta: ServiceMeta,
     shape: ServiceShape,
     template: Mapping[str, Any],
     role: RolePlan,
     planned: LwsPlan,
 ) -> Manifest:
-    """Return a role's template with the metadata of one LeaderWorkerSet's pods."""
+    """Return a role's pod template with the labels, annotations and gang of one LeaderWorkerSet."""
     metadata = template["metadata"]
-    pod_labels = {**metadata["labels"], **_lws_labels(planned, role.pods.revision)}
+    pod_labels = {**metadata["labels"], **_build_lws_labels(planned, role.pods.revision)}
     finished = {**metadata, "labels": pod_labels}
     spec = template["spec"]
     if "schedulingGroup" in spec:
@@ -107,32 +109,34 @@ def _for_lws(
     return {"metadata": finished, "spec": spec}
 
 
-def _lws_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
-    """Return labels by which the LeaderWorkerSets of a role, and their pods, differ."""
+def _build_lws_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
     index = {} if planned.ordinal is None else {labels.REPLICA_INDEX: str(planned.ordinal)}
     if planned.group is not None:
         index[labels.GROUP_INDEX] = str(planned.group)
     return {**index, labels.REVISION: revision}
 
 
-def restart_policy(role: RolePlan) -> RestartPolicy | None:
-    """Return the restart policy of a role's groups, None for LeaderWorkerSet's default.
+def choose_restart_policy(role: RolePlan) -> RestartPolicy | None:
+    """Return the restart policy of a role's replicas, None for LeaderWorkerSet's default.
 
-    A worker may fail before the leader's Ray head runs. Recreating the group for that would never
-    end, so a multi-node group is recreated only after it has started once.
+    A worker may fail before the leader's Ray head is up. To recreate the replica then would never
+    end, so a multi-node replica is recreated only after it has started once.
     """
     if role.args.restart_policy is not None:
         return role.args.restart_policy
     return RestartPolicy.RECREATE_GROUP_AFTER_START if role.nodes > 1 else None
 
 
-def completed(policy: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a policy as LeaderWorkerSet's webhook stores it: with its type."""
+def with_default_type(policy: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a subgroup policy as LeaderWorkerSet's webhook stores it, which adds a type."""
     explicit = {key: value for key, value in policy.items() if value is not None}
     return {**explicit, SUB_GROUP_TYPE: explicit.get(SUB_GROUP_TYPE) or DEFAULT_SUB_GROUP_TYPE}
 
 
 def is_same_policy(one: Any, other: Any) -> bool:
-    """Return whether two policies are equal after defaulting; None equals empty."""
-    first, second = (completed(e) if e and isinstance(e, Mapping) else e for e in (one, other))
+    """Return whether two subgroup policies are equal after defaulting; None equals empty."""
+    first, second = (
+        with_default_type(policy) if policy and isinstance(policy, Mapping) else policy
+        for policy in (one, other)
+    )
     return bool(first == second) if first and second else not first and not second

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.rollout import (
@@ -31,8 +31,8 @@ class ReplicaPlan:
     Attributes:
         index: Ordinal, from 0.
         name: Name of its LeaderWorkerSet; with layout PerRole, of its leader pod.
-        task: `{role}-{index}`, its Volcano task, if it has its own.
-        group: Serving group that it belongs to, None where the service has no groups.
+        task: `{role}-{index}`, its Volcano task with layout PerReplica.
+        group: Its serving group, None if the service has none.
     """
 
     index: int
@@ -41,16 +41,14 @@ class ReplicaPlan:
     group: int | None = None
 
 
-@dataclass(frozen=True)
-class LwsPlan:
+class LwsPlan(NamedTuple):
     """One LeaderWorkerSet of a role.
 
     Attributes:
-        task: Volcano task of its pods; where it runs all replicas of a role they share one, as
-            they share a template.
-        replicas: The replicas that it runs, in the order of LeaderWorkerSet's group index.
-        ordinal: Ordinal of its only replica; None where it runs all replicas of a role.
-        group: Serving group that it belongs to, None where the service has no groups.
+        task: Volcano task of its pods. All its replicas share one, because they share a template.
+        replicas: Its replicas, in the order of LeaderWorkerSet's group index.
+        ordinal: Ordinal of its only replica; None with layout PerRole.
+        group: Its serving group, None if the service has none.
     """
 
     name: str
@@ -60,15 +58,14 @@ class LwsPlan:
     group: int | None = None
 
 
-@dataclass(frozen=True)
-class RoleRollout:
+class RoleRollout(NamedTuple):
     """The rolling update settings of one role, with defaults.
 
     Attributes:
         max_unavailable: Replicas that the update may make unavailable.
         max_surge: Replicas that the update may start in addition to the existing ones.
-        partition: Replicas with lower ordinals keep their pod template.
-        timeout: How long the update of one replica may take.
+        partition: First ordinal to update; replicas with lower ordinals keep their pod template.
+        timeout: Duration that the update of one replica may take.
     """
 
     strategy: RolloutStrategy
@@ -79,7 +76,7 @@ class RoleRollout:
 
     @property
     def parallel_limit(self) -> int | None:
-        """How many required replicas may change at once; None for no limit."""
+        """Replicas that may be updated at once, None for no limit."""
         return self.max_unavailable if self.strategy is RolloutStrategy.ROLLING else None
 
 
@@ -89,15 +86,14 @@ class RolePlan:
 
     Attributes:
         position: Index of the role in the spec.
-        args: The role as the user wrote it.
-        pods: The pods of each of its replicas.
-        lws: The LeaderWorkerSets of all serving groups, group by group; none when the role is
-            scaled to zero.
+        args: The role after presets.
+        pods: The pods of one replica; all replicas have the same.
+        lws: The LeaderWorkerSets of all serving groups, group by group; none if the role is scaled
+            to zero.
         nodes: Pods in one replica.
         launcher: Launcher of multi-node replicas, None for single pods.
-        service_rollout: The service's `rollout` settings, which those of the role override.
-        scaled_externally: Whether an autoscaler sets the replicas of its only LeaderWorkerSet;
-            only with layout PerRole.
+        service_rollout: The service's `rollout`, which the role's `rollout` overrides.
+        scaled_externally: Whether an autoscaler sets the replicas.
     """
 
     position: int
@@ -111,42 +107,42 @@ class RolePlan:
 
     @cached_property
     def replicas(self) -> tuple[ReplicaPlan, ...]:
-        """The replicas of all LeaderWorkerSets, none when the role is scaled to zero."""
+        """The replicas of all LeaderWorkerSets, none if the role is scaled to zero."""
         return tuple(replica for lws in self.lws for replica in lws.replicas)
 
     @property
     def group_replicas(self) -> int:
-        """Replicas of this role in one serving group, or all of them without serving groups."""
+        """Replicas in one serving group, or all replicas if there are no serving groups."""
         return self.replicas[-1].index + 1 if self.replicas else 0
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The role's name."""
         return self.args.name
 
     @property
     def component_type(self) -> ComponentType:
-        """Its component type."""
+        """The role's component type."""
         return self.args.component_type
 
     @property
     def leader_template(self) -> Mapping[str, Any]:
-        """Finished pod template of the leaders, without what differs between LeaderWorkerSets."""
+        """Generated pod template of the leaders, before each LeaderWorkerSet adds its labels."""
         return self.pods.leader.template
 
     @property
     def worker_template(self) -> Mapping[str, Any]:
-        """Finished pod template of the workers, or of the single pod."""
+        """Generated pod template of the workers, or of the only pod of a replica."""
         return (self.pods.worker or self.pods.leader).template
 
     @cached_property
     def leader_accelerators(self) -> int:
-        """Accelerators that the leader asks for."""
+        """Accelerators that the leader requests."""
         return accelerators(self.leader_template)
 
     @cached_property
     def worker_accelerators(self) -> int:
-        """Accelerators that each worker asks for."""
+        """Accelerators that each worker requests."""
         return accelerators(self.worker_template) if self.nodes > 1 else 0
 
     @property
@@ -156,7 +152,7 @@ class RolePlan:
 
     @property
     def accelerators_per_pod(self) -> int:
-        """Accelerators of the largest pod."""
+        """Accelerators of the pod with the most of them."""
         return max(self.pod_sizes)
 
     @property
@@ -176,47 +172,46 @@ class RolePlan:
 
     @cached_property
     def rollout(self) -> RoleRollout:
-        """The role's rolling update settings, else the service's, else the defaults."""
-        strategy = self.rollout_setting("strategy") or RolloutStrategy.ROLLING
-        timeout = self.rollout_setting("timeout") or DEFAULT_TIMEOUT
+        """The rolling update settings: the role's, else the service's, else the defaults."""
+        strategy = self.get_rollout_field("strategy") or RolloutStrategy.ROLLING
+        timeout = self.get_rollout_field("timeout") or DEFAULT_TIMEOUT
         if self.service_rollout.level is RolloutLevel.GROUP:
-            # `maxUnavailable` counts groups, so all replicas of a group may change together.
+            # `maxUnavailable` counts groups, so all replicas of a group may be updated at once.
             return RoleRollout(strategy, max(self.group_replicas, 1), 0, 0, timeout)
-        limit = self.rollout_setting("max_unavailable")
-        # A LeaderWorkerSet with several replicas counts its own; those of one replica count
-        # together.
-        whole = self.lws and self.lws[0].ordinal is None
-        count = self.group_replicas if whole else len(self.replicas)
+        limit = self.get_rollout_field("max_unavailable")
+        # With layout PerRole, percentages are of one serving group, which is one LeaderWorkerSet.
+        is_per_role = self.lws and self.lws[0].ordinal is None
+        count = self.group_replicas if is_per_role else len(self.replicas)
         return RoleRollout(
             strategy,
             resolve_max_unavailable(1 if limit is None else limit, count),
-            # As LeaderWorkerSet, rounded up, at most all replicas.
-            min(resolve_share(self.rollout_setting("max_surge") or 0, count, math.ceil), count),
-            self.rollout_setting("partition") or 0,
+            # Rounded up, and at most all replicas, as in LeaderWorkerSet.
+            min(resolve_share(self.get_rollout_field("max_surge") or 0, count, math.ceil), count),
+            self.get_rollout_field("partition") or 0,
             timeout,
         )
 
-    def rollout_setting(self, field: str) -> Any:
-        """Return the role's value of a `rollout` field, else the service's; None for neither."""
+    def get_rollout_field(self, field: str) -> Any:
+        """Return a field of the role's `rollout`, else of the service's; None if neither has it."""
         value = None if self.args.rollout is None else getattr(self.args.rollout, field)
         return getattr(self.service_rollout, field) if value is None else value
 
     def locate_rollout_field(self, field: str) -> Location:
-        """Return the location of a `rollout` field that the user set, here or for the service."""
+        """Return where a `rollout` field is set: in the role, else in the service."""
         alias = RoleRolloutArgs.model_fields[field].alias or field
-        is_own = self.args.rollout is not None and getattr(self.args.rollout, field) is not None
-        return ("roles", self.position, "rollout", alias) if is_own else ("rollout", alias)
+        in_role = self.args.rollout is not None and getattr(self.args.rollout, field) is not None
+        return ("roles", self.position, "rollout", alias) if in_role else ("rollout", alias)
 
 
 def plan_role(ctx: Context, pods: RolePods, rollout: RolloutArgs) -> RolePlan:
-    """Plan the LeaderWorkerSets of a role, in each of the serving groups if there are some."""
+    """Plan the LeaderWorkerSets of a role, in every serving group."""
     groups = ctx.shape.groups
     indexes = [None] if groups is None else range(groups)
     return RolePlan(
         position=ctx.position,
         args=ctx.role,
         pods=pods,
-        lws=tuple(lws for group in indexes for lws in _lws(ctx, group)),
+        lws=tuple(lws for group in indexes for lws in _plan_lws(ctx, group)),
         nodes=ctx.nodes,
         launcher=ctx.launcher,
         service_rollout=rollout,
@@ -224,7 +219,7 @@ def plan_role(ctx: Context, pods: RolePods, rollout: RolloutArgs) -> RolePlan:
     )
 
 
-def _lws(ctx: Context, group: int | None) -> tuple[LwsPlan, ...]:
+def _plan_lws(ctx: Context, group: int | None) -> tuple[LwsPlan, ...]:
     service, role = ctx.meta.service, ctx.role
     replicas = tuple(
         ReplicaPlan(
@@ -246,12 +241,12 @@ def _lws(ctx: Context, group: int | None) -> tuple[LwsPlan, ...]:
 
 
 def resolve_max_unavailable(limit: int | str, replicas: int) -> int:
-    """Return a count, or a percentage of the replicas rounded down, at least 1."""
+    """Return a count as it is, or a percentage of the replicas, rounded down but at least 1."""
     return limit if isinstance(limit, int) else max(1, resolve_share(limit, replicas, math.floor))
 
 
 def resolve_share(part: int | str, replicas: int, rounding: Callable[[Fraction], int]) -> int:
-    """Return a count of replicas, or a percentage of them in whole numbers."""
+    """Return a count as it is, or a rounded percentage of the replicas."""
     if isinstance(part, int):
         return part
     return rounding(Fraction(replicas * int(part.removesuffix("%")), 100))

@@ -1,6 +1,6 @@
-"""What findings about a converted service say in the terms of the system that it comes from.
+"""Messages about converted services in terms of the source system, by rule id.
 
-By the id of the rule; for rules whose own message names a field that only our services have.
+They replace messages that name a field which the source system does not have.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ KSERVE = {
     ),
     "max-unavailable-zero": ("must be at least 1, got 0; no update could start; or set maxSurge"),
     "picker-family-unknown": (
-        "unknown release, so no configuration can be generated; use a tagged image of llm-d's "
-        "endpoint picker"
+        "is not a supported endpoint picker; remove the image to get KServe's default, or use "
+        "v0.9.0 or v0.10.0 of ghcr.io/llm-d/llm-d-router-endpoint-picker"
     ),
     "pods-per-replica-unknown": (
         "does not set the number of pods of a replica; set pipeline, or data with dataLocal"

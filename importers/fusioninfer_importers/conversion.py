@@ -1,8 +1,8 @@
-"""Builds services from documents of other systems, and reports what becomes of every field.
+"""Builds services from documents of other systems, and keeps track of every source field.
 
-A converter says for each field of a document what becomes of it: `copy` (as it is), `derive`
-(something else follows from it), `consume` (nothing more to do), or `unsupported`. A field that it
-says nothing about is an error when the conversion finishes: no field is dropped in silence.
+A converter handles each field of a document: `copy` (unchanged), `derive` (another value follows
+from it), `consume` (nothing to do), or `unsupported`. An unhandled field is an error when the
+conversion finishes, so that no field is dropped silently.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from fusioninfer_pulumi.plugins.importers import (
 
 
 def of_kind(documents: Iterable[SourceDocument], kind: str) -> list[SourceDocument]:
-    """The documents of a kind."""
+    """Return the documents of a kind."""
     return [document for document in documents if document.kind == kind]
 
 
@@ -61,65 +61,65 @@ class ConversionReport:
         self._builders: list[ServiceBuilder] = []
 
     def add_service(self, main: SourceDocument) -> ServiceBuilder:
-        """Starts the service that a document becomes."""
+        """Start the service that a document becomes."""
         builder = ServiceBuilder(self, main)
         self._builders.append(builder)
         return builder
 
     def consume(self, *fields: SourceField) -> None:
-        """Notes fields that need nothing more: their meaning is in the service already."""
+        """Mark fields as handled without a finding."""
         self._consumed.update(fields)
 
     def is_consumed(self, field: SourceField) -> bool:
-        """Whether a field itself was used or reported."""
+        """Return whether a field itself was used or reported."""
         return field in self._consumed
 
     def unsupported(self, at: SourceField, message: str, rule: Rule = FIELD_UNSUPPORTED) -> None:
-        """Reports a field that we have no counterpart for: an error unless losses are allowed.
+        """Report a field without a counterpart: an error unless losses are allowed.
 
         Args:
             at: The field.
-            message: Why not, and the nearest thing that we offer.
-            rule: Another rule, of which losses are allowed too.
+            message: The reason, and the closest feature that we support.
+            rule: A more specific rule, for which losses may be allowed as well.
         """
         make = warning if self.allow_lossy else error
         self.add(at, make(rule, at.location, f"cannot be carried over: {message}"))
 
     def invalid(self, at: SourceField, message: str) -> None:
-        """Reports a field that breaks a rule of its own system."""
+        """Report a field that breaks a rule of its own system."""
         self.error(FIELD_INVALID, at, message)
 
     def left_out(self, at: SourceField, message: str) -> None:
-        """Reports a field that is left out because it has no effect."""
+        """Report a field that is left out because it has no effect."""
         self.info(FIELD_LEFT_OUT, at, message)
 
     def translated(self, at: SourceField, message: str) -> None:
-        """Reports a field that becomes another one to the same effect."""
+        """Report a field that becomes another one to the same effect."""
         self.info(FIELD_TRANSLATED, at, message)
 
     def chosen(self, at: SourceField, message: str) -> None:
-        """Reports what an open setting becomes; `at` is where it would stand, and not consumed."""
+        """Report the choice for an unset field `at`, which is not consumed."""
         self._findings.append((at.document, info(DEFAULT_CHOSEN, at.location, message)))
 
     def error(self, rule: Rule, at: SourceField, message: str) -> None:
-        """Reports something wrong."""
+        """Report something wrong."""
         self.add(at, error(rule, at.location, message))
 
     def warning(self, rule: Rule, at: SourceField, message: str) -> None:
-        """Reports something legal that is probably wrong."""
+        """Report something legal that is probably wrong."""
         self.add(at, warning(rule, at.location, message))
 
     def info(self, rule: Rule, at: SourceField, message: str) -> None:
-        """Reports a choice worth knowing."""
+        """Report a choice worth knowing."""
         self.add(at, info(rule, at.location, message))
 
     def add(self, at: SourceField, finding: Finding) -> None:
-        """Adds a finding about a field, which is thereby consumed."""
+        """Add a finding about a field, and consume the field."""
         self._consumed.add(at)
         self._findings.append((at.document, finding))
 
     def finish(self) -> Conversion:
-        """Ends the conversion: every field that was not consumed is unsupported."""
+        """End the conversion: every field that was not consumed is unsupported."""
         for document in self.documents:
             self._report_unread(document)
         services = [builder.build() for builder in self._builders]
@@ -141,7 +141,7 @@ class ConversionReport:
                 self.unsupported(leaf, "is not supported; remove it")
 
     def _report_unused(self, used: Collection[Origin]) -> None:
-        """Warns of documents without any effect: infos are shown with services."""
+        """Warn of documents without any effect: infos are shown with services."""
         reported = {
             document
             for document, finding in self._findings
@@ -186,7 +186,7 @@ class ServiceBuilder:
     def add_role(
         self, at: SourceField, name: str | None = None, component_type: str | None = None
     ) -> Location:
-        """Adds a role that a field becomes; returns the role's path in our manifest."""
+        """Add a role that a field becomes; return the role's path in our manifest."""
         self.roles.append({})
         target: Location = ("spec", "roles", len(self.roles) - 1)
         self.set_origin(target, at)
@@ -196,20 +196,20 @@ class ServiceBuilder:
         return target
 
     def copy(self, target: Location, value: Any, at: SourceField) -> None:
-        """Sets a field of our manifest to the value that another field has."""
+        """Set a field of our manifest to the value that another field has."""
         self._set(target, value)
         self.set_origin(target, at, copied=True)
         self.report.consume(at)
 
     def copy_fields(self, target: Location, at: SourceField, *keys: str) -> None:
-        """Copies those fields below a field that are set."""
+        """Copy those fields below a field that are set."""
         for key in keys:
             field = at / key
             if field.value is not None:
                 self.copy((*target, key), field.value, field)
 
     def derive(self, target: Location, value: Any, at: SourceField, *more: SourceField) -> None:
-        """Sets a field of our manifest to a value that follows from other fields.
+        """Set a field of our manifest to a value that follows from other fields.
 
         Args:
             target: The field of our manifest.
@@ -222,7 +222,7 @@ class ServiceBuilder:
         self.report.consume(at, *more)
 
     def default(self, target: Location, value: Any, at: SourceField) -> None:
-        """Sets a field of our manifest to what the other system does by default.
+        """Set a field of our manifest to what the other system does by default.
 
         Args:
             target: The field of our manifest.
@@ -233,15 +233,15 @@ class ServiceBuilder:
         self.set_origin(target, at)
 
     def set_origin(self, target: Location, at: SourceField, *, copied: bool = False) -> None:
-        """Says which field findings about a field of our manifest name."""
+        """Set the source field of a field of our manifest, for findings."""
         self._origins[_location(target)] = FieldOrigin(at, copied)
 
     def add_source(self, document: SourceDocument) -> None:
-        """Notes that the service depends on a document, if only by what others override."""
+        """Record that the service depends on a document, even if others override its values."""
         self._sources.add(document.origin)
 
     def get(self, target: Location) -> Any:
-        """The value of a field of our manifest, None when it is not set."""
+        """Return the value of a field of our manifest, None if it is not set."""
         value: Any = self._manifest
         for part in target:
             try:
@@ -251,7 +251,7 @@ class ServiceBuilder:
         return value
 
     def remove(self, target: Location) -> SourceField:
-        """Removes a field of our manifest, and what is empty without it; returns its origin."""
+        """Remove a field of our manifest and parents that are then empty; return its origin."""
         parents: list[Any] = [self._manifest]
         for part in target[:-1]:
             # Values below may be those of the source document.
@@ -263,7 +263,7 @@ class ServiceBuilder:
         return self._origin(target)
 
     def _origin(self, target: Location) -> SourceField:
-        """The field that a field of our manifest follows from."""
+        """Return the field that a field of our manifest follows from."""
         location = _location(target)
         for end in range(len(location), 0, -1):
             origin = self._origins.get(location[:end])
@@ -273,7 +273,7 @@ class ServiceBuilder:
         return self.main.at()
 
     def build(self) -> ConvertedService:
-        """The service as it is now."""
+        """Return the service with the fields set so far."""
         origins = Origins(self.main.origin, dict(self._origins), frozenset(self._sources))
         return ConvertedService(self.main, self._manifest, origins)
 
@@ -295,5 +295,5 @@ class ServiceBuilder:
 
 
 def _location(target: Location) -> Location:
-    """Where findings say that a field of our manifest is."""
+    """Return the location of a field of our manifest in findings."""
     return target[1:] if target[:1] == ("spec",) and len(target) > 1 else target

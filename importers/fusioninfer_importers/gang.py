@@ -1,4 +1,4 @@
-"""What starts the pods of other systems together: nothing, Volcano, or Kueue."""
+"""The gang backend of converted services: none, Volcano or Kueue."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _TEMPLATES = ("template", "leaderTemplate", "workerTemplate")
 
 
 def convert_queue(builder: ServiceBuilder) -> bool:
-    """Makes the queue of Kueue's label that of the service; returns whether there is one.
+    """Use Kueue's queue label as the service's queue; return whether there is one.
 
-    The label may be the document's, or that of all its pods. It must not stay on pods: Kueue takes
-    them for jobs of their own then, and never opens the gates that it has put on them.
+    The label may be on the document or on all its pods. It must not stay on pods, because Kueue
+    would treat each pod as a job and never remove its scheduling gates.
     """
     of_service = builder.get(_SERVICE)
     of_pods = {place: builder.get(place) for place in _pods(builder)}
@@ -59,12 +59,12 @@ def convert_queue(builder: ServiceBuilder) -> bool:
 
 
 def _is_queue(value: Any) -> bool:
-    """Whether a label may be the name of a queue; what else it holds, our own rules refuse."""
+    """Return whether a label may be the name of a queue; our rules reject other values."""
     return (isinstance(value, str) and bool(value)) or is_output(value)
 
 
 def _pods(builder: ServiceBuilder) -> Iterator[Location]:
-    """Where the pod templates of the service have the label, or would have it."""
+    """Yield the location of the label in each pod template of the service."""
     for index, role in enumerate(builder.roles):
         for template in _TEMPLATES:
             if template in role:

@@ -52,7 +52,7 @@ Model = TypeVar("Model", bound=ImportedModel)
 def validate(
     report: ConversionReport, document: SourceDocument, model: type[Model]
 ) -> Model | None:
-    """Validates a document, and reports what is wrong with it.
+    """Validate a document, and reports what is wrong with it.
 
     Returns:
         The document without unknown keys, None when anything else is wrong with it.
@@ -78,7 +78,7 @@ def validate(
 def validated(
     report: ConversionReport, documents: Iterable[SourceDocument], kind: str, model: type[Model]
 ) -> Iterator[tuple[SourceDocument, Model]]:
-    """Yields the valid documents of a kind, and reports what is wrong with the others."""
+    """Yield the valid documents of a kind, and reports what is wrong with the others."""
     for document in of_kind(documents, kind):
         valid = validate(report, document, model)
         if valid is not None:

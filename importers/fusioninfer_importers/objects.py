@@ -1,4 +1,4 @@
-"""What the importers share about Kubernetes objects: their metadata, and references to pools."""
+"""Metadata of Kubernetes objects, and references to pools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fusioninfer_pulumi.plugins.importers import (
     SourceField,
     is_output,
     object_names,
-    shown,
+    show,
 )
 
 #: Fields of an object's metadata that no user writes, and who does.
@@ -60,7 +60,7 @@ class ImportedObject(ImportedModel):
 
 
 def copy_metadata(builder: ServiceBuilder, document: SourceDocument) -> None:
-    """Copies name, namespace, labels and annotations, and reports other metadata."""
+    """Copy name, namespace, labels and annotations, and reports other metadata."""
     at = document.at("metadata")
     builder.set_origin(("metadata",), at)
     for field in ("name", "namespace"):
@@ -76,7 +76,7 @@ def copy_metadata(builder: ServiceBuilder, document: SourceDocument) -> None:
 
 
 def report_other_metadata(report: ConversionReport, document: SourceDocument) -> None:
-    """Reports metadata that our services do not have, and the status."""
+    """Report metadata that our services do not have, and the status."""
     at = document.at("metadata")
     for field, value in document.metadata.items():
         if field in _WRITERS:
@@ -103,7 +103,7 @@ def consume_envelope(
     *,
     named: bool = False,
 ) -> None:
-    """Consumes kind and metadata of a document that belongs to another document's service.
+    """Consume kind and metadata of a document that belongs to another document's service.
 
     It does not become an object, so its labels and annotations are unsupported, except for labels
     whose keys start with `controllers`: the system's own controllers write them. `named` says that
@@ -123,20 +123,20 @@ def consume_envelope(
 
 
 def check_name(report: ConversionReport, document: SourceDocument) -> None:
-    """Reports a name or namespace that is no string."""
+    """Report a name or namespace that is no string."""
     for field in ("name", "namespace"):
         value = document.metadata.get(field)
         if value is not None and not isinstance(value, str) and not is_output(value):
             report.invalid(
                 document.at("metadata", field),
-                f"must be a string, got {shown(value)}",
+                f"must be a string, got {show(value)}",
             )
 
 
 def _report_labels(
     report: ConversionReport, document: SourceDocument, controllers: str | None = None
 ) -> None:
-    """Reports labels and annotations of a document that does not become an object."""
+    """Report labels and annotations of a document that does not become an object."""
     for field in ("labels", "annotations"):
         at = document.at("metadata", field)
         if not at.value:
@@ -152,7 +152,7 @@ def _report_labels(
 
 
 def pool_backend(service: Any) -> dict[str, Any]:
-    """The backendRef to a service's InferencePool, without a weight."""
+    """Return the backendRef to a service's InferencePool, without a weight."""
     return {
         "group": object_names.POOL_GROUP,
         "kind": object_names.POOL_KIND,

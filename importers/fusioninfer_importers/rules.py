@@ -1,4 +1,4 @@
-"""Rules that all importers share: findings of one sort have one rule, and the message says more."""
+"""Rules that all importers share."""
 
 from fusioninfer_pulumi.plugins.importers import Rule
 

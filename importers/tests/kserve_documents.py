@@ -71,13 +71,13 @@ def complete(fragment: Manifest) -> Manifest:
 
 def acceptable() -> dict[str, Manifest]:
     """The fragments, completed, but for the one that contradicts itself."""
-    made = {name: complete(each) for name, each in PAGE.items() if name != "several nodes"}
+    result = {name: complete(item) for name, item in PAGE.items() if name != "several nodes"}
     # The page's topic names a variable that it does not define.
     address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    events = copy.deepcopy(made["events"])
+    events = copy.deepcopy(result["events"])
     events["spec"]["template"]["containers"][0]["env"].insert(0, address)
-    made["events"] = events
-    return made
+    result["events"] = events
+    return result
 
 
 def edited() -> Manifest:
@@ -86,8 +86,8 @@ def edited() -> Manifest:
         "name": "storage-initializer",
         "resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "16Gi"}},
     }
-    made = complete({})
-    spec = made["spec"]
+    result = complete({})
+    spec = result["spec"]
     spec["template"] = {
         "containers": [
             {
@@ -106,7 +106,7 @@ def edited() -> Manifest:
             {
                 "group": "inference.networking.x-k8s.io",
                 "kind": "InferencePool",
-                "name": f"{made['metadata']['name']}-inference-pool",
+                "name": f"{result['metadata']['name']}-inference-pool",
             }
         ]
     }
@@ -115,4 +115,4 @@ def edited() -> Manifest:
         "gateway": {},
         "scheduler": {},
     }
-    return made
+    return result

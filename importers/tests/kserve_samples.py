@@ -86,5 +86,5 @@ def volumes(limit: str | None = "1Gi") -> list[Manifest]:
 
 def container(role: Manifest, block: str = "template") -> Manifest:
     """The first container of a role of ours."""
-    found: Manifest = role[block]["spec"]["containers"][0]
-    return found
+    findings: Manifest = role[block]["spec"]["containers"][0]
+    return findings

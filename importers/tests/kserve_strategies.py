@@ -75,7 +75,7 @@ def pods() -> st.SearchStrategy[Manifest]:
                 {"name": "KSERVE_INFER_ROCE", "value": "true"},
             )
         ),
-        unique_by=lambda each: each["name"],
+        unique_by=lambda value: value["name"],
     )
     main = st.fixed_dictionaries(
         {"name": st.just("main")},
@@ -102,7 +102,7 @@ def pods() -> st.SearchStrategy[Manifest]:
         "terminationMessagePath": "/x",
     }
     return st.fixed_dictionaries(
-        {"containers": main.map(lambda each: [each])},
+        {"containers": main.map(lambda item: [item])},
         optional={
             "nodeSelector": st.just({"pool": "a"}),
             "hostNetwork": st.booleans(),

@@ -279,10 +279,10 @@ def policies(draw: st.DrawFn) -> list[Manifest]:
         spec["homogeneousTarget"] = draw(one)
     elif kind == "several":
         spec["heterogeneousTarget"] = {"params": [{"cost": 1}]}
-    made = [{**head, "kind": "AutoscalingPolicy", "metadata": {"name": "p"}, "spec": spec}]
+    result = [{**head, "kind": "AutoscalingPolicy", "metadata": {"name": "p"}, "spec": spec}]
     if kind == "binding":
         bound = {"policyRef": {"name": "p"}, "homogeneousTarget": draw(one)}
-        made.append(
+        result.append(
             {**head, "kind": "AutoscalingPolicyBinding", "metadata": {"name": "b"}, "spec": bound}
         )
-    return made
+    return result

@@ -30,9 +30,9 @@ def template(*args: str, command: Any = None, **container: Any) -> Manifest:
     return {"spec": {"containers": [engine]}}
 
 
-def completed(given: Manifest, port: int = 8000, *, serves: bool = True) -> Manifest:
+def completed(fields: Manifest, port: int = 8000, *, serves: bool = True) -> Manifest:
     """A pod template with what Modelplane gives every pod."""
-    (engine,) = given["spec"]["containers"]
+    (engine,) = fields["spec"]["containers"]
     mount = {"name": "dshm", "mountPath": "/dev/shm"}  # a mount path
     probe = {
         "httpGet": {"path": "/health", "port": port},
@@ -107,10 +107,10 @@ def cache(name: str = "cache", clusters: Any = None, **hub: Any) -> Manifest:
 def model_service(*selected: Any, name: str = "chat") -> Manifest:
     """A ModelService for deployments: names, or whole entries of its endpoints."""
     entries = [
-        each
-        if isinstance(each, dict)
-        else {"selector": {"matchLabels": {"modelplane.ai/deployment": each}}}
-        for each in selected or ("md",)
+        item
+        if isinstance(item, dict)
+        else {"selector": {"matchLabels": {"modelplane.ai/deployment": item}}}
+        for item in selected or ("md",)
     ]
     return {
         "apiVersion": "modelplane.ai/v1alpha1",
@@ -132,10 +132,11 @@ def selecting(weight: Any = None, **labels: str) -> Manifest:
 
 def cached(*arguments: str, command: Any = None, **more: Any) -> Manifest:
     """A released deployment whose engine reads the ModelCache `cache`."""
-    own = template(command=command)
-    own["spec"]["containers"][0]["args"] = list(arguments)
+    user_template = template(command=command)
+    user_template["spec"]["containers"][0]["args"] = list(arguments)
     return released(
-        engine("main", member(template=own)), **{"modelCacheRef": {"name": "cache"}, **more}
+        engine("main", member(template=user_template)),
+        **{"modelCacheRef": {"name": "cache"}, **more},
     )
 
 

@@ -15,10 +15,10 @@ Manifest = dict[str, Any]
 
 def source(*documents: Any, allow_lossy: bool = False) -> Source:
     """Documents of one file, read and planned as the command line does."""
-    made = Source("f")
-    given = [(Origin("f", number), document) for number, document in enumerate(documents, start=1)]
-    plan_documents(made, load_documents(given, allow_lossy=allow_lossy))
-    return made
+    result = Source("f")
+    value = [(Origin("f", number), document) for number, document in enumerate(documents, start=1)]
+    plan_documents(result, load_documents(value, allow_lossy=allow_lossy))
+    return result
 
 
 def said(
@@ -26,7 +26,7 @@ def said(
 ) -> list[str]:
     """What is said about documents, `LABEL: FINDING`, of these severities."""
     read = source(*documents, allow_lossy=lossy)
-    return [f"{label}: {each}" for label, each in read.findings if each.severity in of]
+    return [f"{label}: {item}" for label, item in read.findings if item.severity in of]
 
 
 def problems(*documents: Any, lossy: bool = False) -> list[str]:
@@ -42,7 +42,7 @@ def warned(*documents: Any, lossy: bool = False) -> list[str]:
 def converted(*documents: Any, lossy: bool = False) -> list[Manifest]:
     """The services that are made of documents, which must be accepted."""
     read = source(*documents, allow_lossy=lossy)
-    refused = [str(each) for _, each in read.findings if each.severity is Severity.ERROR]
+    refused = [str(item) for _, item in read.findings if item.severity is Severity.ERROR]
     assert not refused, refused
     return [dict(document.manifest) for document in read.planned]
 
@@ -50,5 +50,5 @@ def converted(*documents: Any, lossy: bool = False) -> list[Manifest]:
 def spec(*documents: Any, lossy: bool = False) -> Manifest:
     """The spec of the one service that is made of documents."""
     (manifest,) = converted(*documents, lossy=lossy)
-    made: Manifest = manifest["spec"]
-    return made
+    result: Manifest = manifest["spec"]
+    return result

@@ -43,19 +43,19 @@ EXCEPTIONS = {
 
 def ours() -> set[str]:
     """Names of fields of our services that are no English words."""
-    found = set()
+    result = set()
 
     def walk(value: Any) -> None:
         if isinstance(value, dict):
-            found.update(value.get("properties", {}))
-            for each in value.values():
-                walk(each)
+            result.update(value.get("properties", {}))
+            for item in value.values():
+                walk(item)
         elif isinstance(value, list):
-            for each in value:
-                walk(each)
+            for item in value:
+                walk(item)
 
     walk(manifest_schema())
-    return {each for each in found if re.search("[A-Z]", each)} | _WORDS
+    return {finding for finding in result if re.search("[A-Z]", finding)} | _WORDS
 
 
 def theirs(system: str) -> set[str]:
@@ -71,9 +71,9 @@ def theirs(system: str) -> set[str]:
 
 
 def _models(base: type[ImportedModel]) -> Iterator[type[ImportedModel]]:
-    for each in base.__subclasses__():
-        yield each
-        yield from _models(each)
+    for subclass in base.__subclasses__():
+        yield subclass
+        yield from _models(subclass)
 
 
 def inputs(system: str) -> Iterator[list[Manifest]]:
@@ -130,20 +130,22 @@ SAMPLES: dict[str, list[list[Manifest]]] = {
 @pytest.mark.parametrize("system", SETS)
 def test_messages_name_no_field_that_only_ours_have(system: str) -> None:
     fields = ours() - theirs(system) - _KUBERNETES
-    told = {
+    expected = {
         (finding.rule, finding.message)
         for documents in inputs(system)
         for _, finding in source(*documents).findings
     }
-    assert len(told) > 20
-    found = {
-        message: named(message, fields, system) for rule, message in told if rule not in EXCEPTIONS
+    assert len(expected) > 20
+    result = {
+        message: named(message, fields, system)
+        for rule, message in expected
+        if rule not in EXCEPTIONS
     }
-    assert {message: names for message, names in found.items() if names} == {}
+    assert {message: names for message, names in result.items() if names} == {}
 
 
 @pytest.mark.parametrize(
-    ("documents", "told"),
+    ("documents", "expected"),
     [
         (
             SAMPLES["KServe"][0],
@@ -168,5 +170,5 @@ def test_messages_name_no_field_that_only_ours_have(system: str) -> None:
         ),
     ],
 )
-def test_messages_use_the_terms_of_the_system(documents: list[Manifest], told: str) -> None:
-    assert told in warned(*documents)
+def test_messages_use_the_terms_of_the_system(documents: list[Manifest], expected: str) -> None:
+    assert expected in warned(*documents)

@@ -65,17 +65,17 @@ SETS = {
 def test_the_program_declares_the_objects_of_the_manifests(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = tmp_path / "given.yaml"
-    given.write_text("\n---\n".join(map(json.dumps, SETS[name])))
-    assert main(["convert", "--output", "python", str(given)]) == 0
+    value = tmp_path / "given.yaml"
+    value.write_text("\n---\n".join(map(json.dumps, SETS[name])))
+    assert main(["convert", "--output", "python", str(value)]) == 0
     program = capsys.readouterr().out
     assert all(len(line.strip()) <= 100 for line in program.splitlines())
     project = tmp_path / "project"
     project.mkdir()
     (project / "__main__.py").write_text(program)
     (project / "Pulumi.yaml").write_text("name: app\nruntime: python\n")
-    assert main(["render", str(given)]) == 0
+    assert main(["render", str(value)]) == 0
     assert capsys.readouterr().out
-    status = main(["diff", str(given), str(project)])
-    told = capsys.readouterr()
-    assert (status, told.out) == (0, ""), told
+    status = main(["diff", str(value), str(project)])
+    expected = capsys.readouterr()
+    assert (status, expected.out) == (0, ""), expected

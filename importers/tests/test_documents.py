@@ -27,14 +27,14 @@ def test_the_documents_inputs_are_read_planned_and_rendered(name: str) -> None:
     assert problems(DOCUMENTS[name]) == []
     (plan,) = source(DOCUMENTS[name]).plans
     assert plan.total_pods == SIZES[name]
-    lws = [each for each in render(plan) if each["kind"] == "LeaderWorkerSet"]
+    lws = [item for item in render(plan) if item["kind"] == "LeaderWorkerSet"]
     assert len(lws) == SIZES[name]
 
 
 def test_the_gang_of_the_articles_sample_is_that_of_its_formula() -> None:
     """Two prefill and two decode replicas of one pod each (`1 + workerReplicas`)."""
     (plan,) = source(DOCUMENTS["kthena-model-serving-sample"]).plans
-    (gang,) = (each for each in render(plan) if each["kind"] == "PodGroup")
+    (gang,) = (item for item in render(plan) if item["kind"] == "PodGroup")
     assert gang["metadata"]["name"] == "sample-0"
     assert gang["spec"]["minMember"] == 4
 
@@ -50,26 +50,26 @@ def test_missing_prefill_decode_ratio_is_rejected() -> None:
 
 def objects(document: Manifest) -> dict[str, dict[str, Any]]:
     (plan,) = source(document).plans
-    return {each["kind"]: each for each in render(plan)}
+    return {item["kind"]: item for item in render(plan)}
 
 
 @pytest.mark.parametrize("name", ["managed gateway", "managed route", "referenced gateway"])
 def test_gateways_and_routes_are_rendered(name: str) -> None:
-    made = objects(complete(PAGE[name]))
+    result = objects(complete(PAGE[name]))
     # None of them has a scheduler: KServe leads these routes to a Service, whatever the page shows.
-    assert made["Service"]["spec"]["ports"][0]["port"] == 8000
-    assert "InferencePool" not in made
+    assert result["Service"]["spec"]["ports"][0]["port"] == 8000
+    assert "InferencePool" not in result
     if name == "managed gateway":
         # The page shows a Gateway of class eg; KServe's controller makes none.
-        assert "Gateway" not in made
-        assert made["HTTPRoute"]["spec"]["parentRefs"] == [
+        assert "Gateway" not in result
+        assert result["HTTPRoute"]["spec"]["parentRefs"] == [
             {"name": "kserve-ingress-gateway", "namespace": "kserve"}
         ]
     if name == "referenced gateway":
-        (parent,) = made["HTTPRoute"]["spec"]["parentRefs"]
+        (parent,) = result["HTTPRoute"]["spec"]["parentRefs"]
         assert (parent["name"], parent["namespace"]) == ("my-custom-gateway", "istio-system")
     if name == "managed route":
-        (backend,) = made["HTTPRoute"]["spec"]["rules"][0]["backendRefs"]
+        (backend,) = result["HTTPRoute"]["spec"]["rules"][0]["backendRefs"]
         assert (backend["kind"], backend["name"]) == ("Service", "llama-3-8b")
 
 
@@ -83,8 +83,8 @@ def test_the_transfer_of_the_cache_becomes_an_argument() -> None:
 
 def test_the_events_name_a_variable_that_the_page_does_not_define() -> None:
     document = complete(PAGE["events"])
-    (told,) = problems(document)
-    assert told.startswith("f: template.containers[0].env[0].value: names POD_IP, which the ")
+    (finding,) = problems(document)
+    assert finding.startswith("f: template.containers[0].env[0].value: names POD_IP, which the ")
     (role,) = spec(acceptable()["events"])["roles"]
     flag, value = role["template"]["spec"]["containers"][0]["args"][3:]
     assert (flag, "kv@$(POD_IP)@model" in value) == ("--kv-events-config", True)

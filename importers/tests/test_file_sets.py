@@ -54,7 +54,7 @@ SETS: dict[str, list[Manifest]] = {
 @pytest.mark.parametrize("name", SETS)
 def test_a_folder_is_read_like_one_file(run: Run, name: str) -> None:
     write("one.yaml", *SETS[name])
-    files = [write(f"set/{index}.yaml", each) for index, each in enumerate(reversed(SETS[name]))]
+    files = [write(f"set/{index}.yaml", item) for index, item in enumerate(reversed(SETS[name]))]
     for command in ("render", "convert"):
         status, wanted, _ = run(command, "one.yaml")
         assert status == 0
@@ -70,9 +70,9 @@ def test_a_folder_is_read_like_one_file(run: Run, name: str) -> None:
 def test_findings_name_the_file_of_the_folder(run: Run) -> None:
     write("set/a.yaml", modelplane_samples.cached("--served-model-name=m"))
     write("set/b.yaml", samples.service(), modelplane_samples.cache(sizeGiB=0))
-    told = "set/b.yaml: huggingFace.sizeGiB: must be at least 1, got 0"
+    expected = "set/b.yaml: huggingFace.sizeGiB: must be at least 1, got 0"
     for command in ("render", "check", "plan", "convert"):
-        assert run(command, "set") == (2, "", [told])
+        assert run(command, "set") == (2, "", [expected])
     with pytest.raises(InvalidServiceError, match=r"set/b.yaml#2: huggingFace.sizeGiB"):
         load("set")
 
@@ -86,8 +86,8 @@ def test_what_is_no_manifest_of_a_service_is_left_out(run: Run) -> None:
     Path("set/README.md").write_text("kind: [")
     Path("set/empty.yaml").write_text("# nothing\n")
     left = "is not an InferenceService and is ignored; apply it separately"
-    told = [f"set/a.yml: warning: kind: Namespace {left}"]
-    assert run("render", "set") == (0, run("render", "one.yaml")[1], told)
+    expected = [f"set/a.yml: warning: kind: Namespace {left}"]
+    assert run("render", "set") == (0, run("render", "one.yaml")[1], expected)
     assert run("check", "set", "--strict")[0] == 2
     with pytest.warns(UserWarning, match="Namespace is not an InferenceService"):
         assert len(load("set")) == 1
@@ -99,17 +99,17 @@ def test_what_a_platform_consists_of_is_left_out(run: Run) -> None:
     cluster = {**NAMESPACE, "apiVersion": "modelplane.ai/v1alpha1", "kind": "InferenceCluster"}
     write("set/a.yaml", modelplane_samples.released())
     write("set/b.yaml", cluster)
-    left = "is of Modelplane's platform and has no effect on a service; ignored"
-    told = f"set/b.yaml: warning: kind: InferenceCluster {left}"
+    left = "configures Modelplane, not a service; ignored"
+    expected = f"set/b.yaml: warning: kind: InferenceCluster {left}"
     assert run("check", "set")[0] == 0
-    assert told in run("check", "set")[2]
+    assert expected in run("check", "set")[2]
     assert run("check", "set/a.yaml", "set/b.yaml")[0] == 2
     write("set/b.yaml", {**cluster, "kind": "ModelEndpoints"})
     assert "ModelEndpoints is not an InferenceService and is ignored" in run("check", "set")[2][-1]
 
 
 @pytest.mark.parametrize(
-    ("documents", "told"),
+    ("documents", "expected"),
     [
         ([{"a": 1}], ["set: contains no service manifest"]),
         ([INVENTORY], ["set: contains no service manifest"]),
@@ -123,10 +123,10 @@ def test_what_a_platform_consists_of_is_left_out(run: Run) -> None:
         ),
     ],
 )
-def test_folder_without_services_is_rejected(run: Run, documents: Any, told: list[str]) -> None:
+def test_folder_without_services_is_rejected(run: Run, documents: Any, expected: list[str]) -> None:
     write("set/a.yaml", *documents)
-    status, out, said = run("render", "set")
-    assert (status, out, said[: len(told)]) == (2, "", told)
+    status, out, messages = run("render", "set")
+    assert (status, out, messages[: len(expected)]) == (2, "", expected)
     with pytest.raises(InvalidServiceError):
         load("set")
 
@@ -136,9 +136,9 @@ def test_a_folder_may_hold_files_that_cannot_be_read(run: Run) -> None:
     Path("set/b.yaml").write_bytes(b"\xff\xfe")
     Path("set/c.yaml").write_text("a: [1\n")
     Path("set/d.yaml").symlink_to("nowhere")  # no file: left out, as kubectl does
-    status, _, said = run("check", "set")
+    status, _, messages = run("check", "set")
     assert status == 2
-    assert [each.split(": ")[:2] for each in said] == [
+    assert [message.split(": ")[:2] for message in messages] == [
         ["set/b.yaml", "not YAML"],
         ["set/c.yaml", "not YAML"],
     ]
@@ -157,8 +157,8 @@ def test_stacks_that_are_checked_in_one_call_do_not_see_each_other(run: Run) -> 
     deployment = modelplane_samples.cached("--served-model-name=m")
     write("dev/a.yaml", deployment, modelplane_samples.cache())
     write("prod/a.yaml", deployment)
-    (told,) = run("check", "dev", "prod")[2]
-    assert told.startswith("prod/a.yaml: template.spec.modelCacheRef: cannot be carried over")
+    (expected,) = run("check", "dev", "prod")[2]
+    assert expected.startswith("prod/a.yaml: template.spec.modelCacheRef: cannot be carried over")
     # Where no two documents have one name, there is one stack.
     write("prod/a.yaml", {**deployment, "metadata": {"name": "other"}})
     assert run("check", "dev", "prod")[0] == 0
@@ -168,8 +168,8 @@ def test_the_folder_of_a_project_is_one(run: Run) -> None:
     write("set/a.yaml", samples.service())
     write("set/Pulumi.yaml", {"name": "p", "runtime": "nodejs"})
     assert "set: Pulumi.yaml: runtime" in run("render", "set")[2][0]
-    (told,) = run("render", "set", "set/a.yaml")[2]
-    assert told.startswith("set: Pulumi.yaml: runtime")
+    (expected,) = run("render", "set", "set/a.yaml")[2]
+    assert expected.startswith("set: Pulumi.yaml: runtime")
     # A program may read the manifests that stand beside it.
     assert len(load("set")) == 1
 
@@ -191,15 +191,15 @@ KINDS = (
 
 @pytest.mark.parametrize("document", [config(replicas=2), route(rule("srv"))])
 def test_convert_names_the_kinds_that_it_reads(document: Manifest, run: Run) -> None:
-    status, printed, said = run("convert", "--allow-lossy", write("f.yaml", document))
+    status, printed, messages = run("convert", "--allow-lossy", write("f.yaml", document))
     assert (status, printed) == (2, "")
-    assert said[-1] == f"f.yaml: {KINDS}"
+    assert messages[-1] == f"f.yaml: {KINDS}"
 
 
 def test_kserves_older_kind_is_not_taken_for_ours(run: Run) -> None:
-    status, printed, said = run("convert", write("f.yaml", OLD))
+    status, printed, messages = run("convert", write("f.yaml", OLD))
     assert (status, printed) == (2, "")
-    (line,) = said
+    (line,) = messages
     assert line == (
         "f.yaml: kind: InferenceService (serving.kserve.io/v1beta1) is not an InferenceService or "
         "one of the kinds of KServe, Kthena, Modelplane; remove it and apply it separately, or "

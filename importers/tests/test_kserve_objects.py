@@ -19,17 +19,17 @@ CASES = read(Path(__file__).with_name("kserve_objects.yaml"))
 
 def objects(case: Manifest) -> list[Manifest]:
     """The objects of a case's service."""
-    given = copy.deepcopy(case)  # aliases of YAML are one object
-    (service,) = converted(llm(metadata=given.get("metadata"), **given.get("spec", {})))
+    value = copy.deepcopy(case)  # aliases of YAML are one object
+    (service,) = converted(llm(metadata=value.get("metadata"), **value.get("spec", {})))
     return list(rendered(service))
 
 
 def held(item: Manifest, path: str) -> Manifest:
     """The mapping at a path of an object, empty where there is none."""
-    found: Any = item
+    result: Any = item
     for key in path.split(".") if path else ():
-        found = found.get(key) or {}
-    mapping: Manifest = found
+        result = result.get(key) or {}
+    mapping: Manifest = result
     return mapping
 
 
@@ -41,41 +41,41 @@ def templates(lws: Manifest) -> list[Manifest]:
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_objects_have_the_values_of_kserve(case: Manifest) -> None:
-    made = objects(case)
-    lws = of_kind(made, "LeaderWorkerSet")
+    built = objects(case)
+    lws = of_kind(built, "LeaderWorkerSet")
     places = {
         "sets": lws,
         "pods": [template for lws in lws for template in templates(lws)],
         "main": [pod["spec"]["containers"][0] for lws in lws for pod in templates(lws)],
-        "picker pods": [each["spec"]["template"] for each in of_kind(made, "Deployment")],
+        "picker pods": [entry["spec"]["template"] for entry in of_kind(built, "Deployment")],
     }
     checked = 0
     for place, items in places.items():
         for path, expected in case.get(place, {}).items():
             for item in items:
                 checked += 1
-                found = held(item, path)
-                assert {key: found.get(key) for key in expected} == expected
+                result = held(item, path)
+                assert {key: result.get(key) for key in expected} == expected
     if "picker" in case:
         checked += 1
-        (text,) = (each["data"]["config.yaml"] for each in of_kind(made, "ConfigMap"))
+        (text,) = (entry["data"]["config.yaml"] for entry in of_kind(built, "ConfigMap"))
         assert yaml.safe_load(text) == case["picker"]
     if "picker port" in case:
         checked += 1
         (service,) = (
-            each for each in of_kind(made, "Service") if "epp" in each["metadata"]["name"]
+            entry for entry in of_kind(built, "Service") if "epp" in entry["metadata"]["name"]
         )
         assert case["picker port"] in [port["port"] for port in service["spec"]["ports"]]
         (endpoint,) = [
-            each["value"]
+            entry["value"]
             for template in places["pods"]
-            for each in template["spec"]["containers"][0]["env"]
-            if each["name"] == "EVENTS"
+            for entry in template["spec"]["containers"][0]["env"]
+            if entry["name"] == "EVENTS"
         ]
         assert endpoint == f"tcp://{service['metadata']['name']}:{case['picker port']}"
     if "scaled" in case:
         checked += 1
-        (scaler,) = of_kind(made, "ScaledObject")
-        found = {key: scaler["spec"].get(key) for key in case["scaled"]}
-        assert found == case["scaled"]
+        (scaler,) = of_kind(built, "ScaledObject")
+        result = {key: scaler["spec"].get(key) for key in case["scaled"]}
+        assert result == case["scaled"]
     assert checked

@@ -27,8 +27,8 @@ RANKS = {"data": 2, "dataLocal": 1}
 
 def template(*documents: Manifest, block: str = "template") -> Manifest:
     """The first pod template of the one service."""
-    found: Manifest = spec(*documents)["roles"][0][block]["spec"]
-    return found
+    findings: Manifest = spec(*documents)["roles"][0][block]["spec"]
+    return findings
 
 
 def add_volumes(*listed: Any, **main: Any) -> Manifest:
@@ -37,8 +37,8 @@ def add_volumes(*listed: Any, **main: Any) -> Manifest:
 
 def test_memory_to_share_may_be_made_larger() -> None:
     larger = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}
-    made = template(llm(template=add_volumes(larger)))
-    assert made["volumes"] == volumes("16Gi")
+    result = template(llm(template=add_volumes(larger)))
+    assert result["volumes"] == volumes("16Gi")
     only_size = {"name": "dshm", "emptyDir": {"sizeLimit": "4Gi"}}
     below = config("base", template={"volumes": [larger]})
     above = llm(template=add_volumes(only_size), baseRefs=[{"name": "base"}])
@@ -62,14 +62,14 @@ def test_replicas_of_several_pods_have_more(
 
 
 def test_user_mounts_take_precedence_over_the_preset() -> None:
-    own = [{"name": "mine", "mountPath": "/models/"}, {"name": "mine", "mountPath": "/data"}]
+    fields = [{"name": "mine", "mountPath": "/models/"}, {"name": "mine", "mountPath": "/data"}]
     claim = {"name": "mine", "persistentVolumeClaim": {"claimName": "c"}}
     env = [{"name": "HOME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
-    made = template(llm(template=add_volumes(claim, volumeMounts=own, env=env)))
-    (main,) = made["containers"]
-    assert main["volumeMounts"] == [*PRESET["volumeMounts"][:3], *own]
+    result = template(llm(template=add_volumes(claim, volumeMounts=fields, env=env)))
+    (main,) = result["containers"]
+    assert main["volumeMounts"] == [*PRESET["volumeMounts"][:3], *fields]
     assert main["env"] == [PRESET["env"][1], *env]
-    assert made["volumes"] == [*volumes(), claim]
+    assert result["volumes"] == [*volumes(), claim]
 
 
 def test_a_volume_of_the_presets_may_be_used_and_have_another_source() -> None:
@@ -78,10 +78,12 @@ def test_a_volume_of_the_presets_may_be_used_and_have_another_source() -> None:
     claim = {"name": "model-cache", "persistentVolumeClaim": {"claimName": "c"}}
     document = llm(template=add_volumes(claim))
     assert template(document)["volumes"] == [*volumes()[:3], claim]
-    told = "f: info: template.volumes[0]: replaces the emptyDir of KServe's presets with "
-    assert any(each.startswith(told) for each in said(document))
-    (told,) = problems(llm(template=pod(volumeMounts=[{"name": "tls-certs", "mountPath": "/t"}])))
-    assert told.startswith(
+    finding = "f: info: template.volumes[0]: replaces the emptyDir of KServe's presets with "
+    assert any(message.startswith(finding) for message in said(document))
+    (finding,) = problems(
+        llm(template=pod(volumeMounts=[{"name": "tls-certs", "mountPath": "/t"}]))
+    )
+    assert finding.startswith(
         'f: template.containers[0].volumeMounts[0].name: the pod has no volume "tls-certs"; it has '
     )
 
@@ -122,8 +124,8 @@ def test_an_offloaded_cache_gets_the_room_that_it_takes() -> None:
 def test_probes_are_those_of_the_presets_where_the_user_leaves_them(
     main: Manifest, probes: Manifest
 ) -> None:
-    (made,) = template(llm(template=pod(**main)))["containers"]
-    assert {key: value for key, value in made.items() if key.endswith("Probe")} == probes
+    (result,) = template(llm(template=pod(**main)))["containers"]
+    assert {key: value for key, value in result.items() if key.endswith("Probe")} == probes
 
 
 def test_a_decode_pods_probe_follows_its_engine_behind_the_sidecar() -> None:
@@ -133,12 +135,12 @@ def test_a_decode_pods_probe_follows_its_engine_behind_the_sidecar() -> None:
         template=pod(env=env), prefill={"template": pod(env=env)}, router={"scheduler": {}}
     )
     ports = {
-        each["metadata"]["labels"]["fusioninfer.io/component-type"]: pods["containers"][0][
+        manifest["metadata"]["labels"]["fusioninfer.io/component-type"]: pods["containers"][0][
             "livenessProbe"
         ]["httpGet"]["port"]
-        for each in rendered(*converted(document))
-        if each["kind"] == "LeaderWorkerSet"
-        for pods in [each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]]
+        for manifest in rendered(*converted(document))
+        if manifest["kind"] == "LeaderWorkerSet"
+        for pods in [manifest["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]]
     }
     assert ports == {"prefiller": 8000, "decoder": 8001}
 
@@ -158,13 +160,15 @@ def initialized(*listed: Manifest, **more: Any) -> Manifest:
 def test_fields_of_the_storage_initializer_are_those_of_the_fetcher() -> None:
     other = {"name": "mine", "image": "i"}
     document = initialized(INITIALIZER, other)
-    made = spec(document)
+    result = spec(document)
     wanted = {key: value for key, value in copy.deepcopy(INITIALIZER).items() if key != "name"}
     wanted["resources"]["requests"] = {"cpu": "100m", "memory": "100Mi"}
-    assert made["model"]["fetcher"] == wanted
-    assert made["roles"][0]["template"]["spec"]["initContainers"] == [other]
+    assert result["model"]["fetcher"] == wanted
+    assert result["roles"][0]["template"]["spec"]["initContainers"] == [other]
     (pods,) = [
-        each for each in rendered(*converted(document)) if "leaderWorkerTemplate" in each["spec"]
+        manifest
+        for manifest in rendered(*converted(document))
+        if "leaderWorkerTemplate" in manifest["spec"]
     ]
     (_, fetcher) = pods["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["initContainers"]
     assert {key: fetcher[key] for key in wanted} == wanted
@@ -182,7 +186,7 @@ def test_the_pods_of_a_service_have_one_fetcher() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "expected"),
     [
         (
             {"volumeMounts": []},
@@ -191,9 +195,11 @@ def test_the_pods_of_a_service_have_one_fetcher() -> None:
         ({"args": ["x"]}, "f: info: template.initContainers[0].args: KServe's controller overwri"),
     ],
 )
-def test_other_fields_of_the_storage_initializer(more: Manifest, told: str) -> None:
+def test_other_fields_of_the_storage_initializer(more: Manifest, expected: str) -> None:
     document = initialized({**INITIALIZER, **more})
-    assert any(each.replace("f: error: ", "f: ").startswith(told) for each in said(document))
+    assert any(
+        message.replace("f: error: ", "f: ").startswith(expected) for message in said(document)
+    )
 
 
 def test_where_nothing_is_fetched_it_is_a_container_like_any_other() -> None:
@@ -207,7 +213,9 @@ def test_only_adapters_are_downloaded_next_to_a_volume_or_image(uri: str) -> Non
     only_env = {"name": "storage-initializer", "env": [{"name": "A", "value": "b"}]}
     document = initialized(only_env, model={"uri": uri, "name": "m"})
     assert "initContainers" not in template(document)
-    assert any("ignored, as in KServe: models in volumes and " in each for each in said(document))
+    assert any(
+        "ignored, as in KServe: models in volumes and " in message for message in said(document)
+    )
     adapted = {"uri": uri, "name": "m", "lora": {"adapters": [{"name": "a", "uri": "hf://a/b"}]}}
     fetching = initialized(only_env, model=adapted)
     assert spec(fetching)["model"]["fetcher"] == {"env": only_env["env"]}
@@ -221,7 +229,7 @@ def additional(value: str) -> Manifest:
 
 
 @pytest.mark.parametrize(
-    ("given", "args"),
+    ("fields", "args"),
     [
         ({"env": [{"name": "VLLM_ADDITIONAL_ARGS", "value": "--a 1 --b 'x y'"}]}, "--a|1|--b|x y"),
         ({"args": ["--a", "1"]}, "--a|1"),
@@ -242,10 +250,10 @@ def additional(value: str) -> Manifest:
         ),
     ],
 )
-def test_arguments_that_the_presets_script_appends(given: Manifest, args: str) -> None:
-    (role,) = spec(llm(template=pod(**given)))["roles"]
+def test_arguments_that_the_presets_script_appends(fields: Manifest, args: str) -> None:
+    (role,) = spec(llm(template=pod(**fields)))["roles"]
     assert container(role)["args"] == [*served(), *args.split("|")]
-    names = [each["name"] for each in container(role).get("env", [])]
+    names = [item["name"] for item in container(role).get("env", [])]
     assert "VLLM_ADDITIONAL_ARGS" not in names
 
 
@@ -299,7 +307,7 @@ def test_the_kubelet_knows_variables_in_their_order() -> None:
         f"f: template.containers[0].env[0].value: {PROGRAM}"
     ]
     document = llm(template=pod(env=[additional("--a $POD_IP"), POD_IP]))
-    assert any("the kubelet expands its variables, even i" in each for each in said(document))
+    assert any("the kubelet expands its variables, even i" in message for message in said(document))
 
 
 @pytest.mark.parametrize(
@@ -323,28 +331,30 @@ def test_engines_without_a_transfer_compute_prompts_again() -> None:
     assert prefill["kvTransfer"] == decode["kvTransfer"] == {"enabled": False}
     for place in ("prefill", "spec"):
         assert any(
-            f"f: warning: {place}: " in each
+            f"f: warning: {place}: " in message
             and "no KV transfer is configured; unless the "
             "engines transfer the KV cache themselves, "
             "decode computes every prompt again"
-            in each
-            for each in said(document)
+            in message
+            for message in said(document)
         )
     (lws, _) = [
-        each for each in rendered(*converted(document)) if "leaderWorkerTemplate" in each["spec"]
+        manifest
+        for manifest in rendered(*converted(document))
+        if "leaderWorkerTemplate" in manifest["spec"]
     ]
     (main,) = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
-    assert not any("kv-transfer" in each for each in main.get("args", ()))
+    assert not any("kv-transfer" in item for item in main.get("args", ()))
 
 
 def test_other_programs_end_as_the_presets_say() -> None:
-    made = template(llm(template=pod(command=["/app/simulator"])))
-    assert made["terminationGracePeriodSeconds"] == 60
+    result = template(llm(template=pod(command=["/app/simulator"])))
+    assert result["terminationGracePeriodSeconds"] == 60
     sleep = {"preStop": {"exec": {"command": ["/bin/sleep", "15"]}}}
-    assert made["containers"][0]["lifecycle"] == sleep
-    own = {"preStop": {"sleep": {"seconds": 3}}}
-    made = template(llm(template=pod(command=["/app/simulator"], lifecycle=own)))
-    assert made["containers"][0]["lifecycle"] == own
+    assert result["containers"][0]["lifecycle"] == sleep
+    fields = {"preStop": {"sleep": {"seconds": 3}}}
+    result = template(llm(template=pod(command=["/app/simulator"], lifecycle=fields)))
+    assert result["containers"][0]["lifecycle"] == fields
     # Engines that we know end by the service's own setting.
     assert "lifecycle" not in template(llm())["containers"][0]
 
@@ -363,9 +373,9 @@ def decoder(document: Manifest) -> Manifest:
 
 def test_the_sidecar_accepts_addresses_of_its_pool_alone() -> None:
     (leader,) = (
-        made
-        for made in rendered(*converted(pair()))
-        if made["kind"] == "LeaderWorkerSet" and "decode" in made["metadata"]["name"]
+        manifest
+        for manifest in rendered(*converted(pair()))
+        if manifest["kind"] == "LeaderWorkerSet" and "decode" in manifest["metadata"]["name"]
     )
     (sidecar,) = leader["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["initContainers"][
         -1:
@@ -410,8 +420,12 @@ def test_nothing_is_added_to_a_complete_command() -> None:
     (role,) = spec(document)["roles"]
     assert "parallelism" not in role
     assert role["multinode"] == {"nodeCount": 2, "launcher": "none"}
-    (made,) = (made for made in rendered(*converted(document)) if made["kind"] == "LeaderWorkerSet")
-    pods = made["spec"]["leaderWorkerTemplate"]
+    (item,) = (
+        manifest
+        for manifest in rendered(*converted(document))
+        if manifest["kind"] == "LeaderWorkerSet"
+    )
+    pods = item["spec"]["leaderWorkerTemplate"]
     for block in ("leaderTemplate", "workerTemplate"):
         container = pods[block]["spec"]["containers"][0]
         assert (container["command"], container["args"]) == (
@@ -426,11 +440,15 @@ def test_a_model_that_the_pods_mount_is_not_downloaded() -> None:
         volumeMounts=[{"name": "weights", "mountPath": "/mnt/models/"}],
     )
     document = llm(template=weights, storageInitializer={"enabled": False})
-    made = spec(document)
-    assert "model" not in made
-    (role,) = made["roles"]
+    result = spec(document)
+    assert "model" not in result
+    (role,) = result["roles"]
     assert container(role)["args"] == ["/mnt/models", *served()]
-    pods = [each for each in rendered(*converted(document)) if each["kind"] == "LeaderWorkerSet"]
+    pods = [
+        manifest
+        for manifest in rendered(*converted(document))
+        if manifest["kind"] == "LeaderWorkerSet"
+    ]
     assert "initContainers" not in pods[0]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
     assert any("model.uri: not downloaded; the pods mount th" in line for line in said(document))
     # Without the mount the engine downloads it, as before.
@@ -448,7 +466,7 @@ def test_pods_of_kserve_are_a_gang_only_if_they_ask_for_volcano() -> None:
     ranks = llm(template=pod(), worker=pod(), parallelism=RANKS)
     for document in (pair(), ranks):
         assert alone.items() <= spec(document).items()
-        assert "PodGroup" not in {made["kind"] for made in rendered(*converted(document))}
+        assert "PodGroup" not in {manifest["kind"] for manifest in rendered(*converted(document))}
         assert any(
             line.startswith("f: info: template.schedulerName: not set: pods are placed one by one")
             for line in said(document)
@@ -457,6 +475,6 @@ def test_pods_of_kserve_are_a_gang_only_if_they_ask_for_volcano() -> None:
     for document in (pair(**volcano), llm(template=pod(), worker={**pod(), **volcano},
                                           parallelism=RANKS)):  # fmt: skip
         assert "schedulingStrategy" not in spec(document)
-        assert "PodGroup" in {made["kind"] for made in rendered(*converted(document))}
+        assert "PodGroup" in {manifest["kind"] for manifest in rendered(*converted(document))}
     # A single pod is no gang anyway.
     assert "schedulingStrategy" not in spec(llm())

@@ -15,14 +15,14 @@ KSERVE_GATEWAY = {"name": "kserve-ingress-gateway", "namespace": "kserve"}
 
 
 def router(*documents: Manifest) -> Manifest:
-    (found,) = (role for role in spec(*documents)["roles"] if role["componentType"] == "router")
-    return dict(found)
+    (item,) = (role for role in spec(*documents)["roles"] if role["componentType"] == "router")
+    return dict(item)
 
 
 def test_a_managed_route_has_kserves_paths() -> None:
-    made = router(llm(router=ROUTER, metadata={"namespace": "team"}))
-    assert made["gateway"] == {"refs": [KSERVE_GATEWAY]}
-    first, *_, last = made["httproute"]["rules"][:5]
+    result = router(llm(router=ROUTER, metadata={"namespace": "team"}))
+    assert result["gateway"] == {"refs": [KSERVE_GATEWAY]}
+    first, *_, last = result["httproute"]["rules"][:5]
     assert first["matches"] == [
         {"path": {"type": "PathPrefix", "value": "/team/llm/v1/completions"}}
     ]
@@ -37,8 +37,8 @@ def test_managed_route_is_reached_by_the_qualified_model_name() -> None:
     prefix = "publishers/default/models/qwen"
     assert (paths[0], paths[-1]) == (f"/{prefix}/v1/completions", f"/{prefix}")
     header = {"type": "Exact", "name": "X-Gateway-Model-Name", "value": prefix}
-    endpoints, others = rules[5:]
-    assert others["matches"] == [{"headers": [header]}]
+    endpoints, other_items = rules[5:]
+    assert other_items["matches"] == [{"headers": [header]}]
     assert endpoints["matches"][0] == {
         "path": {"type": "Exact", "value": "/v1/completions"},
         "headers": [header],
@@ -71,27 +71,27 @@ def test_route_spec_attaches_to_the_gateway_that_kserve_uses(
     rules = [{"matches": [{"path": {"value": "/"}}]}]
     parents = {"parentRefs": block["parents"]} if "parents" in block else {}
     more = {"gateway": block["gateway"]} if "gateway" in block else {}
-    made = router(llm(router={"route": {"http": {"spec": {"rules": rules, **parents}}}, **more}))
-    assert made.get("gateway") == gateway
-    assert made["httproute"].get("parentRefs") == (None if gateway else PARENTS)
+    result = router(llm(router={"route": {"http": {"spec": {"rules": rules, **parents}}}, **more}))
+    assert result.get("gateway") == gateway
+    assert result["httproute"].get("parentRefs") == (None if gateway else PARENTS)
 
 
 def test_gateway_references_and_user_route_are_copied() -> None:
     refs = [{"name": "my-custom-gateway", "namespace": "istio-system"}]
-    own = {"hostnames": ["llm.example.com"], "rules": [{"matches": [{"path": {"value": "/"}}]}]}
-    made = router(
-        llm(router={**ROUTER, "route": {"http": {"spec": own}}, "gateway": {"refs": refs}})
+    fields = {"hostnames": ["llm.example.com"], "rules": [{"matches": [{"path": {"value": "/"}}]}]}
+    result = router(
+        llm(router={**ROUTER, "route": {"http": {"spec": fields}}, "gateway": {"refs": refs}})
     )
-    assert (made["gateway"], made["httproute"]) == ({"refs": refs}, own)
+    assert (result["gateway"], result["httproute"]) == ({"refs": refs}, fields)
 
 
 def test_references_to_routes() -> None:
     document = llm(router={"route": {"http": {"refs": [{"name": "r"}]}}, "scheduler": {}})
-    made = router(document)
-    assert made["httproute"] == {"refs": [{"name": "r"}]}
-    assert "gateway" not in made
-    (told,) = (each for each in warned(document) if "router.route.http.refs: " in each)
-    assert told.endswith(
+    result = router(document)
+    assert result["httproute"] == {"refs": [{"name": "r"}]}
+    assert "gateway" not in result
+    (expected,) = (item for item in warned(document) if "router.route.http.refs: " in item)
+    assert expected.endswith(
         "set the route's backendRefs to InferencePool llm-pool, or no request arrives"
     )
 
@@ -105,9 +105,9 @@ def grouped(name: str, weight: int | None, model: str = "m") -> Manifest:
 
 def shared_rules(*documents: Manifest) -> dict[str, list[Any]]:
     """The services whose route has rules of several pools, with path and shares of the first."""
-    found = {}
-    for made in converted(*documents):
-        *_, route = made["spec"]["roles"]
+    result = {}
+    for built in converted(*documents):
+        *_, route = built["spec"]["roles"]
         rules = [
             rule
             for rule in route["httproute"]["rules"]
@@ -116,8 +116,8 @@ def shared_rules(*documents: Manifest) -> dict[str, list[Any]]:
         if rules:
             refs = {ref["name"]: ref["weight"] for ref in rules[0]["backendRefs"]}
             paths = [rule["matches"][0]["path"]["value"] for rule in rules]
-            found[made["metadata"]["name"]] = [paths[0], paths[-1], refs]
-    return found
+            result[built["metadata"]["name"]] = [paths[0], paths[-1], refs]
+    return result
 
 
 def test_a_group_shares_its_address_by_weight() -> None:
@@ -130,16 +130,16 @@ def test_a_group_shares_its_address_by_weight() -> None:
             {"base-pool": 90, "next-pool": 10, "off-pool": 0},
         ]
     }
-    told = "\n".join(said(*documents))
-    assert f"requests to {prefix}: base 90, next 10, off 0" in told
-    assert told.count("the route of base splits requests to") == 2
+    expected = "\n".join(said(*documents))
+    assert f"requests to {prefix}: base 90, next 10, off 0" in expected
+    assert expected.count("the route of base splits requests to") == 2
 
 
 def test_a_group_shares_among_services_of_the_same_names_only() -> None:
     documents = grouped("base", 90), grouped("other", 10, model="n")
-    made = shared_rules(*documents)
-    assert made["base"][2] == {"base-pool": 90}
-    assert made["other"][0].startswith("/publishers/default/models/n/")
+    result = shared_rules(*documents)
+    assert result["base"][2] == {"base-pool": 90}
+    assert result["other"][0].startswith("/publishers/default/models/n/")
     assert any(
         "other of group chat serves other model names than m" in line for line in said(*documents)
     )
@@ -176,7 +176,7 @@ LONG = "a-service-with-a-name-that-is-very-very-long"
 
 
 @pytest.mark.parametrize(
-    ("given", "ours"),
+    ("fields", "ours"),
     [
         ({"group": "inference.networking.k8s.io", "kind": "InferencePool",
           "name": "llm-inference-pool", "port": 8000, "weight": 1}, {**POOL, "weight": 1}),
@@ -191,33 +191,35 @@ LONG = "a-service-with-a-name-that-is-very-very-long"
         ({"kind": "InferencePool", "name": "other-inference-pool"}, {**POOL, "name": "other-pool"}),
     ],
 )  # fmt: skip
-def test_backends_of_kserve_become_our_pool(given: Manifest, ours: Manifest) -> None:
-    mirrored = {key: value for key, value in given.items() if key != "weight"}
+def test_backends_of_kserve_become_our_pool(fields: Manifest, ours: Manifest) -> None:
+    mirrored = {key: value for key, value in fields.items() if key != "weight"}
     mirror = {"type": "RequestMirror", "requestMirror": {"backendRef": mirrored}}
-    own = {"rules": [{"backendRefs": [given], "filters": [mirror]}]}
+    overrides = {"rules": [{"backendRefs": [fields], "filters": [mirror]}]}
     name = LONG if LONG in ours["name"] else "llm"
-    document = llm(name, router={**ROUTER, "route": {"http": {"spec": own}}})
+    document = llm(name, router={**ROUTER, "route": {"http": {"spec": overrides}}})
     documents = (document, llm("other", router=ROUTER))
-    (made, _) = converted(*documents)
-    (rule,) = made["spec"]["roles"][-1]["httproute"]["rules"]
+    (item, _) = converted(*documents)
+    (rule,) = item["spec"]["roles"][-1]["httproute"]["rules"]
     assert rule["backendRefs"] == [ours]
     pool = {key: value for key, value in ours.items() if key != "weight"}
     assert rule["filters"][0]["requestMirror"]["backendRef"] == pool
-    told = "f: info: router.route.http.spec.rules[0].backendRefs[0]: KServe's "
-    assert any(each.startswith(told) for each in said(*documents))
-    assert not any("requests fail unless it exists already" in each for each in warned(*documents))
+    expected = "f: info: router.route.http.spec.rules[0].backendRefs[0]: KServe's "
+    assert any(message.startswith(expected) for message in said(*documents))
+    assert not any(
+        "requests fail unless it exists already" in entry for entry in warned(*documents)
+    )
 
 
 @pytest.mark.parametrize(
-    "given",
+    "fields",
     [
         {"group": "inference.networking.k8s.io", "kind": "InferencePool",
          "name": "llm-inference-pool", "weight": 2},
         {"name": "llm-kserve-workload-svc", "port": 8000, "weight": 2},
     ],
 )  # fmt: skip
-def test_backends_of_kserve_become_our_service_without_a_scheduler(given: Manifest) -> None:
-    route = {"http": {"spec": {"rules": [{"backendRefs": [given]}]}}}
+def test_backends_of_kserve_become_our_service_without_a_scheduler(fields: Manifest) -> None:
+    route = {"http": {"spec": {"rules": [{"backendRefs": [fields]}]}}}
     (rule,) = router(llm(router={"route": route}))["httproute"]["rules"]
     assert rule["backendRefs"] == [{**BEHIND, "weight": 2}]
 
@@ -225,20 +227,22 @@ def test_backends_of_kserve_become_our_service_without_a_scheduler(given: Manife
 def test_members_of_a_group_have_the_backends_of_their_schedulers() -> None:
     members = [grouped("llm", 9), grouped("next", 1)]
     del members[0]["spec"]["router"]["scheduler"]
-    made, _ = (dict(each) for each in converted(*members))
-    rules = made["spec"]["roles"][-1]["httproute"]["rules"]
+    item, _ = (dict(entry) for entry in converted(*members))
+    rules = item["spec"]["roles"][-1]["httproute"]["rules"]
     shared = [rule["backendRefs"] for rule in rules if "weight" in str(rule)]
     pool = {**POOL, "name": "next-pool", "weight": 1}
     assert shared[0] == [{**BEHIND, "weight": 9}, pool]
 
 
 def test_user_route_has_no_timeout() -> None:
-    own = {"rules": [{"backendRefs": [{"kind": "InferencePool", "name": "llm-inference-pool"}]}]}
+    fields = {"rules": [{"backendRefs": [{"kind": "InferencePool", "name": "llm-inference-pool"}]}]}
     (rule,) = [
         rule
-        for each in rendered(*converted(llm(router={**ROUTER, "route": {"http": {"spec": own}}})))
-        if each["kind"] == "HTTPRoute"
-        for rule in each["spec"]["rules"]
+        for manifest in rendered(
+            *converted(llm(router={**ROUTER, "route": {"http": {"spec": fields}}}))
+        )
+        if manifest["kind"] == "HTTPRoute"
+        for rule in manifest["spec"]["rules"]
     ]
     assert (rule["backendRefs"], rule["timeouts"]) == ([POOL], {"request": "0s"})
 
@@ -254,8 +258,8 @@ def test_user_route_has_no_timeout() -> None:
     ],
 )
 def test_backends_that_do_not_exist_are_reported(ref: Manifest) -> None:
-    own = {"rules": [{"backendRefs": [ref]}]}
-    documents = (llm(router={**ROUTER, "route": {"http": {"spec": own}}}), llm("bare"))
+    fields = {"rules": [{"backendRefs": [ref]}]}
+    documents = (llm(router={**ROUTER, "route": {"http": {"spec": fields}}}), llm("bare"))
     assert (
         "f: warning: router.route.http.spec.rules[0].backendRefs[0].name: this input creates no "
         f"{ref.get('kind', 'Service')} {ref['name']}; requests fail unless it exists already"
@@ -268,7 +272,7 @@ def test_without_a_gateway_the_route_attaches_where_kserves_do(gateway: Manifest
     assert router(document)["gateway"] == {"refs": [KSERVE_GATEWAY]}
     based = llm(baseRefs=[{"name": "base"}]), config(router=document["spec"]["router"])
     assert router(*based)["gateway"] == {"refs": [KSERVE_GATEWAY]}
-    assert "Gateway" not in {made["kind"] for made in rendered(*converted(document))}
+    assert "Gateway" not in {manifest["kind"] for manifest in rendered(*converted(document))}
     cause = "names no refs" if gateway.get("gateway") == {} else "not set"
     assert (
         f"f: info: router.gateway: {cause}; the route attaches to kserve/kserve-ingress-gateway"
@@ -278,11 +282,13 @@ def test_without_a_gateway_the_route_attaches_where_kserves_do(gateway: Manifest
 @pytest.mark.parametrize("form", ["mapping", "text"])
 def test_the_pickers_own_configuration(form: str) -> None:
     plugins = {"plugins": [{"type": "queue-scorer"}]}
-    given: Any = plugins if form == "mapping" else "plugins:\n- type: queue-scorer\n"
-    made = router(llm(router={**ROUTER, "scheduler": {"config": {"inline": given}, "replicas": 2}}))
-    assert made["endpointPickerConfig"] == "plugins:\n- type: queue-scorer\n"
-    assert made["endpointPicker"]["replicas"] == 2
-    assert "scorers" not in made
+    value: Any = plugins if form == "mapping" else "plugins:\n- type: queue-scorer\n"
+    result = router(
+        llm(router={**ROUTER, "scheduler": {"config": {"inline": value}, "replicas": 2}})
+    )
+    assert result["endpointPickerConfig"] == "plugins:\n- type: queue-scorer\n"
+    assert result["endpointPicker"]["replicas"] == 2
+    assert "scorers" not in result
 
 
 def test_the_pickers_pods() -> None:
@@ -293,8 +299,10 @@ def test_the_pickers_pods() -> None:
              "env": [{"name": "A", "value": "b"}], "resources": {"limits": {"cpu": "1"}}},
         ],
     }  # fmt: skip
-    made = router(llm(router={**ROUTER, "scheduler": {"template": template, "labels": {"x": "y"}}}))
-    assert made["endpointPicker"] == {
+    result = router(
+        llm(router={**ROUTER, "scheduler": {"template": template, "labels": {"x": "y"}}})
+    )
+    assert result["endpointPicker"] == {
         "image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0",
         "resources": {
             "limits": {"cpu": "1", "memory": "16Gi"},
@@ -311,13 +319,13 @@ def test_the_pickers_pods() -> None:
 
 
 def test_flags_of_kserves_presets_follow_from_the_service() -> None:
-    given = ["--pool-name", "llm-inference-pool", "--grpc-port=9002", "--v", "4",
+    value = ["--pool-name", "llm-inference-pool", "--grpc-port=9002", "--v", "4",
              "--cert-path", "/var/run/kserve/tls"]  # fmt: skip
-    main = {"name": "main", "args": given}
+    main = {"name": "main", "args": value}
     document = llm(router={"route": {}, "scheduler": {"template": {"containers": [main]}}})
     assert router(document)["endpointPicker"]["args"] == ["--v", "4"]
-    told = [each for each in said(document) if "ignored" in each]
-    assert [each.split(": ")[2] for each in told] == [
+    expected = [message for message in said(document) if "ignored" in message]
+    assert [item.split(": ")[2] for item in expected] == [
         f"router.scheduler.template.containers[0].args[{index}]" for index in (0, 2, 5)
     ]
 
@@ -368,9 +376,9 @@ SCHEDULER_PRESET: Manifest = {
 def test_plugin_with_an_address_needs_no_tokenizer() -> None:
     plugin = {"type": "token-producer", "parameters": {"vllm": {"url": "http://t:8000"}}}
     inline = {"plugins": [plugin]}
-    made = router(llm(router={**ROUTER, "scheduler": {"config": {"inline": inline}}}))
-    assert "template" not in made["endpointPicker"]
-    assert yaml.safe_load(made["endpointPickerConfig"])["plugins"] == [plugin]
+    result = router(llm(router={**ROUTER, "scheduler": {"config": {"inline": inline}}}))
+    assert "template" not in result["endpointPicker"]
+    assert yaml.safe_load(result["endpointPickerConfig"])["plugins"] == [plugin]
 
 
 @pytest.mark.parametrize(
@@ -394,8 +402,8 @@ def test_tokenizer_that_cannot_be_deployed_is_rejected(
 ) -> None:
     inline = {"plugins": [{"type": "token-producer"}]}
     parts = {**ROUTER, "scheduler": {"config": {"inline": inline}, **scheduler}}
-    found = problems(llm(model={"uri": uri, "name": "m"}, router=parts))
-    assert len([finding for finding in found if message in finding]) == 1, found
+    findings = problems(llm(model={"uri": uri, "name": "m"}, router=parts))
+    assert len([finding for finding in findings if message in finding]) == 1, findings
 
 
 def test_pool_of_the_older_preset_is_accepted() -> None:
@@ -411,8 +419,8 @@ def test_pool_of_the_older_preset_is_accepted() -> None:
 def test_scheduler_preset_is_accepted_as_a_config() -> None:
     name = "kserve-config-llm-scheduler"
     service = llm(router={"route": {}}, baseRefs=[{"name": name}])
-    made = router(service, config(name, router={"scheduler": SCHEDULER_PRESET}))
-    picker = made["endpointPicker"]
+    result = router(service, config(name, router={"scheduler": SCHEDULER_PRESET}))
+    picker = result["endpointPicker"]
     assert picker["args"] == ["--v", "4"]
     assert "tls-certs" not in str(picker)
 
@@ -420,9 +428,9 @@ def test_scheduler_preset_is_accepted_as_a_config() -> None:
 def test_a_configuration_among_the_flags_is_the_pickers() -> None:
     main = {"name": "main", "args": ["--v=4", "--config-text", TEXT]}
     scheduler: Manifest = {"template": {"containers": [main]}}
-    made = router(llm(router={"route": {}, "scheduler": scheduler}))
-    assert made["endpointPickerConfig"] == TEXT
-    assert made["endpointPicker"]["args"] == ["--v=4"]
+    result = router(llm(router={"route": {}, "scheduler": scheduler}))
+    assert result["endpointPickerConfig"] == TEXT
+    assert result["endpointPicker"]["args"] == ["--v=4"]
     other = "plugins: []\n"
     both = {**scheduler, "config": {"inline": other}}
     assert router(llm(router={"route": {}, "scheduler": both}))["endpointPickerConfig"] == other
@@ -437,8 +445,8 @@ def config_map(name: str = "picker", metadata: Any = None, **data: str) -> Manif
 
 
 def referring(**reference: Any) -> Manifest:
-    given = {"name": "picker", **reference}
-    return llm(router={"route": {}, "scheduler": {"config": {"ref": given}}})
+    value = {"name": "picker", **reference}
+    return llm(router={"route": {}, "scheduler": {"config": {"ref": value}}})
 
 
 @pytest.mark.parametrize(
@@ -447,9 +455,9 @@ def referring(**reference: Any) -> Manifest:
      ({"key": "epp", "optional": False}, {"epp": TEXT})],
 )  # fmt: skip
 def test_a_config_map_of_the_input_is_read(reference: Manifest, data: dict[str, str]) -> None:
-    made = router(referring(**reference), config_map(**data))
-    assert made["endpointPickerConfig"] == TEXT
-    assert "scorers" not in made
+    result = router(referring(**reference), config_map(**data))
+    assert result["endpointPickerConfig"] == TEXT
+    assert "scorers" not in result
 
 
 def test_a_config_may_refer_to_it_too() -> None:
@@ -462,8 +470,8 @@ def test_shared_ones_are_looked_for_where_kserve_is_installed() -> None:
     shared = config_map("config-scheduler-x", metadata={"namespace": "kserve"}, epp=TEXT)
     document = referring(name="config-scheduler-x")
     assert router(document, shared)["endpointPickerConfig"] == TEXT
-    own = config_map("config-scheduler-x", epp="plugins: []\n")
-    assert router(document, shared, own)["endpointPickerConfig"] == "plugins: []\n"
+    user_config_map = config_map("config-scheduler-x", epp="plugins: []\n")
+    assert router(document, shared, user_config_map)["endpointPickerConfig"] == "plugins: []\n"
     # A config of that namespace names one of the service's.
     base = config("base", router={"scheduler": {"config": {"ref": {"name": "picker"}}}})
     base["metadata"]["namespace"] = "kserve"
@@ -473,8 +481,10 @@ def test_shared_ones_are_looked_for_where_kserve_is_installed() -> None:
 
 def test_unused_keys_of_a_config_map_are_reported() -> None:
     labelled = config_map(metadata={"labels": {"a": "b"}}, epp=TEXT, other="x")
-    told = [each for each in said(referring(), labelled) if each.startswith("f#2: info")]
-    assert told == [
+    expected = [
+        message for message in said(referring(), labelled) if message.startswith("f#2: info")
+    ]
+    assert expected == [
         f"f#2: info: {field}: is not referenced by the scheduler's config.ref; ignored"
         for field in ("metadata.labels.a", "data.other")
     ]
@@ -509,8 +519,8 @@ def test_further_picker_flags_are_copied() -> None:
         template = {"containers": [{"name": "main", **main}]}
         return llm(router={"route": {}, "scheduler": {"template": template}})
 
-    made = router(with_main(args=["--drain-timeout", "30s"]))
-    assert made["endpointPicker"]["args"] == ["--drain-timeout", "30s"]
+    result = router(with_main(args=["--drain-timeout", "30s"]))
+    assert result["endpointPicker"]["args"] == ["--drain-timeout", "30s"]
     assert any(
         problem.startswith("f: router.scheduler.template.containers[0].args")
         for problem in problems(with_main(args=["--pool-name", "mine"]))
@@ -526,8 +536,8 @@ def test_further_picker_flags_are_copied() -> None:
 def test_without_a_scheduler_a_service_spreads_requests() -> None:
     document = llm(router={"route": {}})
     assert router(document)["endpointPicker"] == {"enabled": False}
-    told = "f: info: router.scheduler: not set; a Service distributes requ"
-    assert any(line.startswith(told) for line in said(document))
+    expected = "f: info: router.scheduler: not set; a Service distributes requ"
+    assert any(line.startswith(expected) for line in said(document))
     assert problems(llm(router={})) == []
     objects = rendered(*converted(document))
     assert {manifest["kind"] for manifest in objects} == {"LeaderWorkerSet", "Service", "HTTPRoute"}

@@ -302,12 +302,26 @@ def test_variant_autoscaler_with_keda_needs_the_address_of_prometheus() -> None:
     assert "only autoscaling-wva-controller-config is read" in warning
 
 
-def test_variant_autoscaler_of_prefill_and_decode_has_one_cost() -> None:
+def test_variant_autoscalers_of_prefill_and_decode_have_their_own_costs() -> None:
     costs = [{"maxReplicas": 3, "wva": {"hpa": {}, "variantCost": cost}} for cost in ("5", "9")]
     document = llm(
         scaling=costs[0], prefill={"scaling": costs[1], "template": pod()}, router=ROUTER
     )
-    found = [problem for problem in problems(document) if "variant-cost is the same" in problem]
+    scalers = of_kind(rendered(*converted(document)), "HorizontalPodAutoscaler")
+    assert {
+        scaler["metadata"]["labels"]["fusioninfer.io/role-name"]: scaler["metadata"]["annotations"][
+            "llm-d.ai/variant-cost"
+        ]
+        for scaler in scalers
+    } == {"decode": "5", "prefill": "9"}
+
+
+def test_accelerator_of_variant_autoscalers_is_one_for_a_service() -> None:
+    label = "inference.optimization/acceleratorName"
+    scaling = {"maxReplicas": 3, "wva": {"hpa": {}}}
+    prefill = {"scaling": scaling, "labels": {label: "H100"}, "template": pod()}
+    document = llm(scaling=scaling, labels={label: "A100"}, prefill=prefill, router=ROUTER)
+    found = [line for line in problems(document) if f"{label} is the same for all" in line]
     assert len(found) == 1
 
 

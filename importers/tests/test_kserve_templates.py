@@ -20,7 +20,7 @@ SCOPE = Scope(
 
 
 @pytest.mark.parametrize(
-    ("text", "made"),
+    ("text", "result"),
     [
         ("{{ .Spec.Model.Name }}", "m"),
         ("a/{{- .ObjectMeta.Name -}} b", "a/svcb"),
@@ -41,8 +41,8 @@ SCOPE = Scope(
         ("{{ shutdownTimeout .Spec.Template 15 }}", "40"),
     ],
 )  # fmt: skip
-def test_templates_evaluate_as_in_kserve(text: str, made: str) -> None:
-    assert evaluate(text, SCOPE) == made
+def test_templates_evaluate_as_in_kserve(text: str, result: str) -> None:
+    assert evaluate(text, SCOPE) == result
 
 
 @pytest.mark.parametrize(
@@ -81,36 +81,36 @@ def served(*args: str, **more: object) -> Manifest:
 def test_arguments_for_certificates_are_left_out() -> None:
     document = served("--port", "8000", TLS % "--ssl-certfile", TLS % "/tls.crt")
     assert container(spec(document)["roles"][0])["args"] == ["--port", "8000"]
-    assert sum("its Go template is empty beca" in each for each in said(document)) == 2
+    assert sum("its Go template is empty beca" in message for message in said(document)) == 2
 
 
 def test_names_of_kserves_objects_are_those_of_ours() -> None:
     word = "tcp://{{ ChildName .ObjectMeta.Name `-epp-service` }}:5557"
     document = served("--zmq-endpoint", word, "{{ ChildName .ObjectMeta.Name `-inference-pool` }}")
-    made = container(spec(document)["roles"][0])["args"]
-    assert made == ["--zmq-endpoint", "tcp://llm-epp:5557", "llm-pool"]
+    args = container(spec(document)["roles"][0])["args"]
+    assert args == ["--zmq-endpoint", "tcp://llm-epp:5557", "llm-pool"]
 
 
 def test_what_is_left_out_takes_its_flag_along() -> None:
     variable = {"name": "A", "value": LOST}
     unnamed = {"name": LOST, "value": "x"}
     document = served("--a", LOST, "--b", "1", f"--c={LOST}", "--d", env=[variable, unnamed])
-    told = problems(document)
+    findings = problems(document)
     places = ("env[0].value", "env[1].name", "args[1]", "args[4]")
-    assert [each.split(": ")[1] for each in told] == [
+    assert [item.split(": ")[1] for item in findings] == [
         f"template.containers[0].{place}" for place in sorted(places)
     ]
-    assert all("KServe's llm-kserve-prefill does not exist here" in each for each in told)
-    made = container(spec(document, lossy=True)["roles"][0])
-    assert made["args"] == ["--b", "1", "--d"]
-    assert "A" not in {each["name"] for each in made["env"]}
+    assert all("KServe's llm-kserve-prefill does not exist here" in item for item in findings)
+    result = container(spec(document, lossy=True)["roles"][0])
+    assert result["args"] == ["--b", "1", "--d"]
+    assert "A" not in {item["name"] for item in result["env"]}
 
 
 def test_of_additional_arguments_only_those_are_left_out() -> None:
     value = f"--a '{LOST}' --b 'x y' --c '{{\"d\": \"{LOST} e\"}}' --f {{{{ .Name }}}}"
     document = llm(template=pod(env=[{"name": "VLLM_ADDITIONAL_ARGS", "value": value}]))
-    made = container(spec(document, lossy=True)["roles"][0])
-    assert made["args"][3:] == ["--b", "x y", "--f", "llm"]
+    result = container(spec(document, lossy=True)["roles"][0])
+    assert result["args"][3:] == ["--b", "x y", "--f", "llm"]
 
 
 def test_a_script_is_never_left_out() -> None:
@@ -134,7 +134,7 @@ def test_a_volume_without_its_secret_is_left_out_with_its_mounts() -> None:
     )
     volumes = [{"name": "tls", "secret": {"secretName": name}}, {"name": "d", "emptyDir": {}}]
     document = llm(template={**main, "volumes": volumes})
-    made = spec(document)["roles"][0]["template"]["spec"]
-    assert "tls" not in {volume["name"] for volume in made["volumes"]}
-    assert "/tls" not in {mount["mountPath"] for mount in made["containers"][0]["volumeMounts"]}
-    assert "/d" in {mount["mountPath"] for mount in made["containers"][0]["volumeMounts"]}
+    result = spec(document)["roles"][0]["template"]["spec"]
+    assert "tls" not in {volume["name"] for volume in result["volumes"]}
+    assert "/tls" not in {mount["mountPath"] for mount in result["containers"][0]["volumeMounts"]}
+    assert "/d" in {mount["mountPath"] for mount in result["containers"][0]["volumeMounts"]}

@@ -30,14 +30,14 @@ MODEL = {"name": "X-Gateway-Model-Name", "value": "m"}
 
 def router(*documents: Manifest, lossy: bool = False) -> Manifest:
     """The router of the one service that is made of documents."""
-    made: Manifest = spec(*documents, lossy=lossy)["roles"][-1]
-    assert made.pop("componentType") == made.pop("name") == "router"
-    return made
+    result: Manifest = spec(*documents, lossy=lossy)["roles"][-1]
+    assert result.pop("componentType") == result.pop("name") == "router"
+    return result
 
 
 def rules(*documents: Manifest, lossy: bool = False) -> list[Manifest]:
-    made: list[Manifest] = router(*documents, lossy=lossy)["httproute"]["rules"]
-    return made
+    result: list[Manifest] = router(*documents, lossy=lossy)["httproute"]["rules"]
+    return result
 
 
 #: Kthena's default configuration scores by least-request, kv-cache, least-latency and prefix-cache.
@@ -45,8 +45,8 @@ SCORERS = {"prefix-cache": 1, "kv-cache": 1, "queue": 1}
 
 
 def test_a_server_without_a_route_is_a_router_that_asks_for_one() -> None:
-    made = spec(serving(), server(workloadPort={"port": 8000}))["roles"]
-    assert [each.get("port") for each in made] == [8000, None]
+    roles = spec(serving(), server(workloadPort={"port": 8000}))["roles"]
+    assert [item.get("port") for item in roles] == [8000, None]
     assert router(serving(), server()) == {"scorers": SCORERS}
     assert (
         "f#2: warning: spec: no route leads to these pods; pass the ModelRoute of this "
@@ -62,8 +62,8 @@ def test_advice_names_kthenas_own_documents() -> None:
     no_gateway = warned(serving(), server(), route())
     assert any(
         "the route has no Gateway and receives no requests; set parentRefs of the "
-        "ModelRoute" in each
-        for each in no_gateway
+        "ModelRoute" in item
+        for item in no_gateway
     ), no_gateway
     assert problems(serving(*PAIR), server()) == []
     lost = warned(serving(*PAIR), server())
@@ -85,8 +85,10 @@ def test_a_route_matches_the_header_with_the_model() -> None:
         "f#3: warning: modelName: matched by the header X-Gateway-Model-Name, which the "
         "gateway must set from the request body (body-based routing)"
     ) in warned(*documents)
-    (made,) = [each for each in render(source(*documents).plans[0]) if each["kind"] == "HTTPRoute"]
-    assert made["spec"]["rules"][0]["backendRefs"][0]["name"] == "ms-pool"
+    (item,) = [
+        element for element in render(source(*documents).plans[0]) if element["kind"] == "HTTPRoute"
+    ]
+    assert item["spec"]["rules"][0]["backendRefs"][0]["name"] == "ms-pool"
 
 
 @pytest.mark.parametrize(
@@ -128,15 +130,15 @@ def test_a_route_matches_the_header_with_the_model() -> None:
     ],
 )
 def test_conditions_become_matches(match: Manifest, expected: Manifest) -> None:
-    (made,) = rules(serving(), server(), route(rule(modelMatch=match)))
-    assert made == {"matches": [expected]}
+    (result,) = rules(serving(), server(), route(rule(modelMatch=match)))
+    assert result == {"matches": [expected]}
 
 
 def test_a_search_becomes_a_full_match_and_is_reported() -> None:
     documents = serving(), server(), route(rule(modelMatch={"uri": {"regex": "chat"}}))
-    (told,) = [each for each in said(*documents) if "rules[0].modelMatch.uri" in each]
-    assert told.startswith("f#3: info: ")
-    assert ": converted to .*(?:chat).*, because" in told
+    (expected,) = [message for message in said(*documents) if "rules[0].modelMatch.uri" in message]
+    assert expected.startswith("f#3: info: ")
+    assert ": converted to .*(?:chat).*, because" in expected
 
 
 PIECES = st.lists(
@@ -160,27 +162,31 @@ def test_gateways_match_the_whole_text_where_kthena_searches(
 
 
 def test_adapters_are_matched_as_models_and_preferred_where_they_are_loaded() -> None:
-    made = router(serving(), server(), route(modelName=None, loraAdapters=["a", "b"]))
-    assert made["strategy"] == "lora-affinity"
-    assert made["scorers"] == {**SCORERS, "lora": 1}
-    assert made["httproute"]["rules"] == [
-        {"matches": [{"headers": [{**MODEL, "value": each}]} for each in ("a", "b")]}
+    result = router(serving(), server(), route(modelName=None, loraAdapters=["a", "b"]))
+    assert result["strategy"] == "lora-affinity"
+    assert result["scorers"] == {**SCORERS, "lora": 1}
+    assert result["httproute"]["rules"] == [
+        {"matches": [{"headers": [{**MODEL, "value": item}]} for item in ("a", "b")]}
     ]
 
 
 def test_adapters_that_no_rule_asks_for_are_named() -> None:
     one = route(rule(modelMatch={"body": {"model": "a"}}), modelName=None, loraAdapters=["a", "b"])
-    told = [each for each in said(serving(), server(), one) if "loraAdapters: no rule" in each]
-    assert told == ["f#3: info: loraAdapters: no rule that leads to a service asks for b; ignored"]
+    expected = [
+        message for message in said(serving(), server(), one) if "loraAdapters: no rule" in message
+    ]
+    assert expected == [
+        "f#3: info: loraAdapters: no rule that leads to a service asks for b; ignored"
+    ]
 
 
 def test_timeout_is_left_out_and_retries_are_kept() -> None:
     policy = {"timeout": "10s", "retry": {"attempts": 2, "retryInterval": "100ms"}}
     documents = serving(), server(trafficPolicy=policy), route()
-    (made,) = rules(*documents)
-    assert "timeouts" not in made
-    assert made["retry"] == {"attempts": 2, "backoff": "100ms"}
-    assert [each.split(": ")[2] for each in warned(*documents) if each.startswith("f#2")] == [
+    (result,) = rules(*documents)
+    assert "timeouts" not in result
+    assert result["retry"] == {"attempts": 2, "backoff": "100ms"}
+    assert [item.split(": ")[2] for item in warned(*documents) if item.startswith("f#2")] == [
         "trafficPolicy.timeout",
         "trafficPolicy.retry",
         "trafficPolicy.retry",  # a field of the Gateway API's experimental channel
@@ -202,42 +208,44 @@ def test_prefill_and_decode_are_those_that_the_server_selects() -> None:
         "prefillLabels": {"kind": "P"},
         "decodeLabels": {"kind": "D"},
     }
-    made = spec(named, server(pdGroup=group, kvConnector={"type": "nixl"}))["roles"]
-    assert [each["componentType"] for each in made] == ["prefiller", "decoder", "router"]
-    assert made[0]["kvTransfer"] == {"connector": "NixlConnector"}
-    assert made[1]["kvTransfer"] == {
+    roles = spec(named, server(pdGroup=group, kvConnector={"type": "nixl"}))["roles"]
+    assert [item["componentType"] for item in roles] == ["prefiller", "decoder", "router"]
+    assert roles[0]["kvTransfer"] == {"connector": "NixlConnector"}
+    assert roles[1]["kvTransfer"] == {
         "connector": "NixlConnector",
         "sidecar": {"connector": "nixlv2"},
     }
 
 
 def test_a_value_that_is_called_like_a_connector_is_no_setting() -> None:
-    own = entry()
-    own["spec"]["containers"][0]["args"] += ["--chat-template", "x-kv-transfer-config"]
-    pair = serving(role("prefill", replicas=1, entryTemplate=own), role("decode", replicas=1))
-    made = spec(pair, server(model=None, kvConnector={"type": "nixl"}))
-    assert made["roles"][0]["kvTransfer"] == {"connector": "NixlConnector"}
+    user_entry = entry()
+    user_entry["spec"]["containers"][0]["args"] += ["--chat-template", "x-kv-transfer-config"]
+    pair = serving(
+        role("prefill", replicas=1, entryTemplate=user_entry), role("decode", replicas=1)
+    )
+    result = spec(pair, server(model=None, kvConnector={"type": "nixl"}))
+    assert result["roles"][0]["kvTransfer"] == {"connector": "NixlConnector"}
 
 
 def test_a_rule_needs_a_weight_above_0() -> None:
     zero = route(rule({"modelServerName": "srv", "weight": 0}))
-    (told,) = problems(serving(), server(), zero)
-    assert told == ("f#3: rules[0].targetModels: needs at least one weight above 0")
+    (finding,) = problems(serving(), server(), zero)
+    assert finding == ("f#3: rules[0].targetModels: needs at least one weight above 0")
 
 
 def test_an_engines_own_connector_is_left_alone() -> None:
-    own = entry()
-    own["spec"]["containers"][0]["args"] += [
+    user_entry = entry()
+    user_entry["spec"]["containers"][0]["args"] += [
         "--kv-transfer-config",
         '{"kv_connector":"X","kv_role":"kv_both"}',
     ]
     pair = serving(
-        role("prefill", entryTemplate=own, replicas=1),
-        role("decode", entryTemplate=own, replicas=1),
+        role("prefill", entryTemplate=user_entry, replicas=1),
+        role("decode", entryTemplate=user_entry, replicas=1),
     )
-    made = spec(pair, server(kvConnector={"type": "mooncake"}))["roles"]
-    assert made[0]["kvTransfer"] == {}
-    assert made[1]["kvTransfer"] == {"sidecar": {"connector": "mooncake"}}
+    roles = spec(pair, server(kvConnector={"type": "mooncake"}))["roles"]
+    assert roles[0]["kvTransfer"] == {}
+    assert roles[1]["kvTransfer"] == {"sidecar": {"connector": "mooncake"}}
 
 
 def test_a_route_may_ask_for_any_name_of_the_engine() -> None:
@@ -262,7 +270,7 @@ def test_another_order_of_rules_is_a_warning() -> None:
         "f#3: warning: rules[1]: comes after the less specific rules[0]; HTTPRoute prefers the "
         "more specific rule, Kthena the first match"
     ) in warned(serving(), server(), route(rule(), later))
-    assert not any("less specific" in each for each in warned(
+    assert not any("less specific" in item for item in warned(
         serving(), server(), route(later, rule())))  # fmt: skip
 
 
@@ -280,7 +288,7 @@ def pool(name: str, weight: int) -> Manifest:
 def test_weights_are_shares_of_the_route_of_the_largest() -> None:
     canary = route(rule(*SHARES), parentRefs=GATEWAY)
     documents = serving(), OTHER, server(), server("new", {"v": "2"}), canary
-    first, second = (each["spec"]["roles"][-1]["httproute"] for each in converted(*documents))
+    first, second = (item["spec"]["roles"][-1]["httproute"] for item in converted(*documents))
     assert first == {"routedBy": "v2"}
     backends = [pool("ms-pool", 30), pool("v2-pool", 70)]
     matches = [{"headers": [MODEL]}]
@@ -288,14 +296,14 @@ def test_weights_are_shares_of_the_route_of_the_largest() -> None:
         "rules": [{"matches": matches, "backendRefs": backends}],
         "parentRefs": GATEWAY,
     }
-    (told,) = [each for each in warned(*documents) if "InferencePools" in each]
-    assert told.startswith("f#5: warning: rules[0].targetModels: name several InferencePools")
+    (expected,) = [item for item in warned(*documents) if "InferencePools" in item]
+    assert expected.startswith("f#5: warning: rules[0].targetModels: name several InferencePools")
 
 
 def test_target_keeps_its_own_rule() -> None:
     canary = route(rule(*SHARES), rule({"modelServerName": "srv"}))
     documents = serving(), OTHER, server(), server("new", {"v": "2"}), canary
-    first, second = (each["spec"]["roles"][-1]["httproute"] for each in converted(*documents))
+    first, second = (item["spec"]["roles"][-1]["httproute"] for item in converted(*documents))
     assert first["rules"] == [{"matches": [{"headers": [MODEL]}]}]
     assert "routedBy" not in first
     assert len(second["rules"]) == 1
@@ -341,12 +349,12 @@ def test_decode_engine_behind_an_entrypoint_leaves_its_port(
         {"name": "runtime", "image": "r", "ports": [{"containerPort": 8001}]},
     ]}  # fmt: skip
     roles = [role(name, entryTemplate={"spec": pod}) for name in ("prefill", "decode")]
-    made = converted(serving(*roles), server(kvConnector=connector), route())
-    prefill, decode, _ = made[0]["spec"]["roles"]
+    result = converted(serving(*roles), server(kvConnector=connector), route())
+    prefill, decode, _ = result[0]["spec"]["roles"]
     assert prefill["template"]["spec"]["containers"][0]["args"] == args
     assert decode["template"]["spec"]["containers"][0]["args"] == moved
     assert decode["kvTransfer"]["enginePort"] == 8002
-    (*_, lws) = of_kind(rendered(made[0]), "LeaderWorkerSet")
+    (*_, lws) = of_kind(rendered(result[0]), "LeaderWorkerSet")
     pod = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
     (engine,) = [item for item in pod["containers"] if item["name"] == "engine"]
     assert engine["ports"] == [{"containerPort": 8002}]
@@ -358,8 +366,8 @@ def test_decode_engine_of_a_script_keeps_its_port_and_is_rejected() -> None:
     container = {"name": "engine", "image": "team/own:1", "ports": [{"containerPort": 8000}]}
     pod = {"containers": [{**container, "command": ["bash", "-c", "./decode.sh"]}]}
     roles = [role(name, entryTemplate={"spec": pod}) for name in ("prefill", "decode")]
-    found = problems(serving(*roles), server(), route())
-    assert any("cannot be read to change its port" in problem for problem in found)
+    findings = problems(serving(*roles), server(), route())
+    assert any("cannot be read to change its port" in problem for problem in findings)
 
 
 ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
@@ -526,9 +534,9 @@ def _deployment(name: str = "mock", **spec: Any) -> Manifest:
 
 def test_a_deployment_behind_a_server_is_a_service() -> None:
     documents = _deployment(), server(labels={"app": "mock"}), route(parentRefs=GATEWAY)
-    (made,) = converted(*documents)
-    assert made["metadata"]["name"] == "mock"
-    worker, picker = made["spec"]["roles"]
+    (item,) = converted(*documents)
+    assert item["metadata"]["name"] == "mock"
+    worker, picker = item["spec"]["roles"]
     assert worker == {
         "name": "server",
         "componentType": "worker",
@@ -537,14 +545,14 @@ def test_a_deployment_behind_a_server_is_a_service() -> None:
         "port": 8000,
     }
     assert picker["httproute"]["parentRefs"] == GATEWAY
-    made_of = source(*documents).rendered()
-    (pool,) = [each for each in made_of if each["kind"] == "InferencePool"]
-    (one, *_) = [each for each in made_of if each["kind"] == "LeaderWorkerSet"]
+    made_of = source(*documents).render()
+    (pool,) = [element for element in made_of if element["kind"] == "InferencePool"]
+    (one, *_) = [element for element in made_of if element["kind"] == "LeaderWorkerSet"]
     labels = one["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["labels"]
     selected = dict(pool["spec"]["selector"]["matchLabels"])
     selected.pop("leaderworkerset.sigs.k8s.io/worker-index")  # of LeaderWorkerSet itself
     assert selected.items() <= labels.items()
-    assert not [each for each in made_of if each["kind"] == "PodGroup"]
+    assert not [element for element in made_of if element["kind"] == "PodGroup"]
 
 
 def test_a_deployment_is_read_where_a_server_selects_it_only() -> None:
@@ -562,4 +570,4 @@ def test_a_deployment_is_read_where_a_server_selects_it_only() -> None:
         )
     ]
     unread = problems(_deployment(minReadySeconds=5), server(labels={"app": "mock"}))
-    assert [each for each in unread if each.startswith("f: minReadySeconds: ")], unread
+    assert [item for item in unread if item.startswith("f: minReadySeconds: ")], unread

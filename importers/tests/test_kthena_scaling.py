@@ -56,18 +56,18 @@ def test_a_metric_of_pods_is_one_of_the_autoscaler() -> None:
     objects = render(source(*documents).plans[0])
     (hpa,) = [manifest for manifest in objects if manifest["kind"] == "HorizontalPodAutoscaler"]
     assert hpa["spec"]["scaleTargetRef"]["kind"] == "LeaderWorkerSet"
-    assert any("asks custom.metrics.k8s.io for waiting" in each for each in warned(*documents))
+    assert any("asks custom.metrics.k8s.io for waiting" in item for item in warned(*documents))
 
 
 def test_names_of_series_are_those_of_the_source() -> None:
     source_of_pods = {"waiting": {"pod": {"name": "vllm:waiting", "uri": "/m", "port": 9000}}}
-    found = one(disaggregatedTarget=target(metricSources=source_of_pods))
-    assert found["metrics"] == [{"name": "vllm:waiting", "target": "5"}]
+    result = one(disaggregatedTarget=target(metricSources=source_of_pods))
+    assert result["metrics"] == [{"name": "vllm:waiting", "target": "5"}]
 
 
 def test_queries_are_for_keda() -> None:
-    found = one(disaggregatedTarget=target(metricSources={"waiting": {"prometheus": PROMETHEUS}}))
-    assert found == {
+    result = one(disaggregatedTarget=target(metricSources={"waiting": {"prometheus": PROMETHEUS}}))
+    assert result == {
         "engine": "KEDA",
         "prometheus": PROMETHEUS["serverURL"],
         "metrics": [{"query": PROMETHEUS["query"], "target": "5"}],
@@ -77,21 +77,21 @@ def test_queries_are_for_keda() -> None:
 
 
 def test_metrics_of_a_role_stand_for_those_of_the_policy() -> None:
-    own = [{"name": "own", "targetValue": "500m"}]
-    found = one(disaggregatedTarget=target(metrics=own), metrics=None)
-    assert found["metrics"] == [{"name": "own", "target": "500m"}]
+    fields = [{"name": "own", "targetValue": "500m"}]
+    result = one(disaggregatedTarget=target(metrics=fields), metrics=None)
+    assert result["metrics"] == [{"name": "own", "target": "500m"}]
 
 
 def test_bindings_of_older_releases_name_the_role() -> None:
     old = policy(disaggregatedTarget=None, metrics=[{"metricName": "waiting", "targetValue": 5}])
     sub = group("server", metricEndpoint={"uri": "/metrics", "port": 8000})
     bound = binding(homogeneousTarget=sub)
-    found = scaling(serving(role(replicas=2)), old, bound)
-    assert found == {**WAITING, **BOUNDS, "behavior": DEFAULTS}
+    result = scaling(serving(role(replicas=2)), old, bound)
+    assert result == {**WAITING, **BOUNDS, "behavior": DEFAULTS}
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("fields", "expected"),
     [
         ({"stabilizationWindow": "2m"}, (120, [("Pods", 1, 15), ("Percent", 100, 15)], "Max")),
         (
@@ -103,8 +103,8 @@ def test_bindings_of_older_releases_name_the_role() -> None:
         ({"instances": 0, "percent": 0}, (0, None, "Disabled")),
     ],
 )
-def test_the_pace_is_that_of_the_policy(given: Manifest, expected: Any) -> None:
-    found = one(behavior={"scaleUp": {"stablePolicy": given}})["behavior"]
+def test_the_pace_is_that_of_the_policy(fields: Manifest, expected: Any) -> None:
+    behavior = one(behavior={"scaleUp": {"stablePolicy": fields}})["behavior"]
     window, policies, select = expected
     wanted: Manifest = {"stabilizationWindowSeconds": window, "selectPolicy": select}
     if policies is not None:
@@ -112,24 +112,24 @@ def test_the_pace_is_that_of_the_policy(given: Manifest, expected: Any) -> None:
             {"type": kind, "value": value, "periodSeconds": period}
             for kind, value, period in policies
         ]
-    assert found["scaleUp"] == wanted
-    assert found["scaleDown"] == DEFAULTS["scaleDown"]
+    assert behavior["scaleUp"] == wanted
+    assert behavior["scaleDown"] == DEFAULTS["scaleDown"]
 
 
 def test_a_tolerance_other_than_the_default_is_a_warning() -> None:
     assert one(tolerancePercent=10)["behavior"] == DEFAULTS
-    found = one(tolerancePercent=5)["behavior"]
-    assert [found[each]["tolerance"] for each in ("scaleUp", "scaleDown")] == ["50m", "50m"]
+    behavior = one(tolerancePercent=5)["behavior"]
+    assert [behavior[item]["tolerance"] for item in ("scaleUp", "scaleDown")] == ["50m", "50m"]
     documents = serving(role(replicas=2)), policy(tolerancePercent=5)
-    assert any("tolerancePercent: 5 needs Kubernetes 1.35" in each for each in warned(*documents))
+    assert any("tolerancePercent: 5 needs Kubernetes 1.35" in item for item in warned(*documents))
 
 
 @pytest.mark.parametrize(("replicas", "start"), [(0, 1), (9, 4), (3, None), (None, None)])
 def test_a_role_starts_within_its_bounds(replicas: int | None, start: int | None) -> None:
     documents = serving(role(replicas=replicas)), policy()
     assert spec(*documents)["roles"][0].get("replicas") == (start or replicas)
-    told = any("server starts with" in each for each in said(*documents))
-    assert told == (start is not None)
+    expected = any("server starts with" in message for message in said(*documents))
+    assert expected == (start is not None)
 
 
 @pytest.mark.parametrize(
@@ -147,16 +147,16 @@ def test_the_gang_needs_what_scaling_leaves(least: dict[str, int], gang: Manifes
     queried = {"metricSources": {"waiting": {"prometheus": PROMETHEUS}}, "maxReplicas": 4}
     roles = {name: {"minReplicas": count, **queried} for name, count in least.items()}
     document = serving(*(role(name, replicas=2) for name in least))
-    made = spec(document, policy(disaggregatedTarget=scaled(roles)))
-    assert made["schedulingStrategy"]["gangPolicy"] == gang
+    result = spec(document, policy(disaggregatedTarget=scaled(roles)))
+    assert result["schedulingStrategy"]["gangPolicy"] == gang
 
 
 def test_a_role_of_a_fixed_size_needs_no_autoscaler() -> None:
     fixed = scaled({"server": {"minReplicas": 3, "maxReplicas": 3}})
     documents = serving(), policy(metrics=None, disaggregatedTarget=fixed)
-    made = spec(*documents)["roles"][0]
-    assert made["replicas"] == 3
-    assert "autoscaling" not in made
+    roles = spec(*documents)["roles"][0]
+    assert roles["replicas"] == 3
+    assert "autoscaling" not in roles
 
 
 PAIR = serving(role("prefill", replicas=1), role("decode", replicas=2))
@@ -177,13 +177,13 @@ def test_a_ratio_is_checked_and_gangs_have_a_minimum(
     ratio = dict(zip(("numeratorRole", "denominatorRole"), roles, strict=True))
     ratio |= dict(zip(("minRatio", "maxRatio"), bounds, strict=True))
     documents = PAIR, policy(disaggregatedTarget=scaled(ROLES, ratioConstraint=ratio))
-    made = spec(*documents)
-    assert made["prefillDecodeRatio"] == expected
-    gang = made["schedulingStrategy"]["gangPolicy"]["minRoleReplicas"]
+    result = spec(*documents)
+    assert result["prefillDecodeRatio"] == expected
+    gang = result["schedulingStrategy"]["gangPolicy"]["minRoleReplicas"]
     assert gang == {"prefill": 1, "decode": 2}
     assert any(
-        "checked only at preview; the autoscalers of the two roles are independent" in each
-        for each in warned(*documents)
+        "checked only at preview; the autoscalers of the two roles are independent" in item
+        for item in warned(*documents)
     )
 
 
@@ -232,18 +232,18 @@ ROLE = "f#2: disaggregatedTarget.roles.server"
     ],
 )  # fmt: skip
 def test_unsupported_scaling_is_rejected(documents: list[Manifest], wanted: str) -> None:
-    found = problems(serving(), *documents)
-    assert len(found) == 1, found
-    assert wanted in found[0]
+    findings = problems(serving(), *documents)
+    assert len(findings) == 1, findings
+    assert wanted in findings[0]
 
 
 def test_a_policy_without_a_target_is_left_out() -> None:
-    told = said(serving(), policy(disaggregatedTarget=None))
-    assert any("f#2: warning: spec: has no target, and no Autosca" in each for each in told)
+    findings = said(serving(), policy(disaggregatedTarget=None))
+    assert any("f#2: warning: spec: has no target, and no Autosca" in item for item in findings)
 
 
 def test_pods_of_one_role_may_be_named() -> None:
     labels = {"modelserving.volcano.sh/role": "server", "modelserving.volcano.sh/name": "ms"}
     pods = {"waiting": {"pod": {"labelSelector": {"matchLabels": labels}}}}
-    found = one(disaggregatedTarget=target(metricSources=pods))
-    assert found["metrics"] == WAITING["metrics"]
+    result = one(disaggregatedTarget=target(metricSources=pods))
+    assert result["metrics"] == WAITING["metrics"]

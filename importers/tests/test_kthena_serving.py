@@ -26,8 +26,8 @@ def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
         schedulerName="volcano",
         replicas=1,
     )
-    made = spec(sample)
-    assert made["schedulingStrategy"] == {
+    result = spec(sample)
+    assert result["schedulingStrategy"] == {
         "schedulerName": "volcano",
         "gangPolicy": {
             "minRoleReplicas": {"prefill": 2, "decode": 2},
@@ -35,7 +35,9 @@ def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
             "minResources": True,
         },
     }
-    assert [(each["name"], each["componentType"], each["replicas"]) for each in made["roles"]] == [
+    assert [
+        (item["name"], item["componentType"], item["replicas"]) for item in result["roles"]
+    ] == [
         ("prefill", "prefiller", 4),
         ("decode", "decoder", 4),
     ]
@@ -73,7 +75,7 @@ def test_scheduling(document: Manifest, expected: Manifest) -> None:
 @pytest.mark.parametrize(
     ("group", "expected"),
     [
-        ({}, {"minMember": 4, "minTaskMember": {f"server-{each}": 1 for each in range(4)}}),
+        ({}, {"minMember": 4, "minTaskMember": {f"server-{item}": 1 for item in range(4)}}),
         ({"gangPolicy": {"minRoleReplicas": {"server": 2}}}, {"minMember": 2}),
         (
             {"networkTopology": {"groupPolicy": {"highestTierAllowed": 2}}},
@@ -83,10 +85,10 @@ def test_scheduling(document: Manifest, expected: Manifest) -> None:
 )
 def test_single_pods_are_a_gang_too(group: Manifest, expected: Manifest) -> None:
     (plan,) = source(serving(role(replicas=4), group=group, replicas=2)).plans
-    made = [each for each in render(plan) if each["kind"] == "PodGroup"]
-    assert [each["metadata"]["name"] for each in made] == ["ms-0", "ms-1"]
-    for each in made:
-        assert expected.items() <= each["spec"].items()
+    result = [element for element in render(plan) if element["kind"] == "PodGroup"]
+    assert [element["metadata"]["name"] for element in result] == ["ms-0", "ms-1"]
+    for item in result:
+        assert expected.items() <= item["spec"].items()
 
 
 def test_a_group_that_needs_no_replica_of_single_pods_is_no_gang() -> None:
@@ -105,22 +107,22 @@ def test_network_topology_is_that_of_groups_and_of_roles() -> None:
     }
     document = serving(role(workerReplicas=1, workerTemplate=entry()), group={
         "networkTopology": topology})  # fmt: skip
-    made = spec(document)["schedulingStrategy"]["gangPolicy"]
-    assert made == {"networkTopology": topology, "mode": "On", "minResources": True}
+    gang_policy = spec(document)["schedulingStrategy"]["gangPolicy"]
+    assert gang_policy == {"networkTopology": topology, "mode": "On", "minResources": True}
     named = serving(group={"networkTopology": {"rolePolicy": {"highestTierName": "rack"}}})
     assert (
         "f: template.networkTopology.rolePolicy.highestTierName: cannot be carried over: is not "
         "supported; use highestTierAllowed"
     ) in problems(named)
     empty = serving(group={"networkTopology": {}})
-    told = "has no effect: set groupPolicy or rolePolicy"
-    assert f"f: warning: template.networkTopology: {told}" in said(empty)
+    expected = "has no effect: set groupPolicy or rolePolicy"
+    assert f"f: warning: template.networkTopology: {expected}" in said(empty)
 
 
 def test_entry_and_worker_templates_become_leader_and_worker() -> None:
     worker = entry("ray")
-    (made,) = spec(serving(role(workerReplicas=3, workerTemplate=worker)))["roles"]
-    assert made == {
+    (result,) = spec(serving(role(workerReplicas=3, workerTemplate=worker)))["roles"]
+    assert result == {
         "name": "server",
         "componentType": "worker",
         "multinode": {"nodeCount": 4, "launcher": "none"},
@@ -133,8 +135,8 @@ def test_entry_and_worker_templates_become_leader_and_worker() -> None:
 def test_single_pods_get_kthenas_variables_where_they_ask_for_them() -> None:
     template = entry()
     template["spec"]["containers"][0]["args"] = ["--host", "$(ENTRY_ADDRESS)"]
-    asked, other = spec(serving(role(entryTemplate=template), role("other")))["roles"]
-    assert asked["environment"] == "Kthena"
+    requests, other = spec(serving(role(entryTemplate=template), role("other")))["roles"]
+    assert requests["environment"] == "Kthena"
     assert "environment" not in other
 
 
@@ -156,8 +158,8 @@ def _index(name: str, label: str) -> Manifest:
 
 def test_variables_have_the_values_of_kthenas_labels() -> None:
     template = _variables("name", "role", "group-name", "role-id")
-    (made,) = spec(serving(role("405b", entryTemplate=template)))["roles"]
-    assert made["template"]["spec"]["containers"][0]["env"] == [
+    (result,) = spec(serving(role("405b", entryTemplate=template)))["roles"]
+    assert result["template"]["spec"]["containers"][0]["env"] == [
         _index("FUSIONINFER_GROUP_INDEX", "fusioninfer.io/group-index"),
         _index("FUSIONINFER_REPLICA_INDEX", "fusioninfer.io/replica-index"),
         {"name": "NAME", "value": "ms"},
@@ -166,8 +168,8 @@ def test_variables_have_the_values_of_kthenas_labels() -> None:
         {"name": "ROLE-ID", "value": "405b-$(FUSIONINFER_REPLICA_INDEX)"},
     ]
     scaled = serving(role(entryTemplate=_variables("role-id")))
-    (made,) = spec(scaled, policy(), lossy=True)["roles"]
-    assert made["template"]["spec"]["containers"][0]["env"][0] == _index(
+    (result,) = spec(scaled, policy(), lossy=True)["roles"]
+    assert result["template"]["spec"]["containers"][0]["env"][0] == _index(
         "FUSIONINFER_REPLICA_INDEX", "leaderworkerset.sigs.k8s.io/group-index"
     )
 
@@ -181,17 +183,21 @@ def test_variables_that_kthena_sets_are_not_the_templates() -> None:
     at = "f: {}template.roles[0].entryTemplate.spec.containers[0].env"
     assert problems(document)[0].startswith(f"{at.format('')}[2].value:")
     env.pop()
-    (made,) = spec(document)["roles"]
-    assert made["environment"] == "Kthena"
-    assert made["template"]["spec"]["containers"][0]["env"] == [{"name": "ROLE", "value": "server"}]
-    assert any(each.startswith(f"{at.format('info: ')}[0]: Kthena's") for each in said(document))
+    (result,) = spec(document)["roles"]
+    assert result["environment"] == "Kthena"
+    assert result["template"]["spec"]["containers"][0]["env"] == [
+        {"name": "ROLE", "value": "server"}
+    ]
+    assert any(
+        message.startswith(f"{at.format('info: ')}[0]: Kthena's") for message in said(document)
+    )
 
 
 def test_findings_about_variables_keep_their_place() -> None:
     template = _variables("role-id")
     template["spec"]["containers"][0]["env"].append({"name": "A", "value": 1})
-    (found,) = problems(serving(role(entryTemplate=template)))
-    assert found.startswith("f: template.roles[0].entryTemplate.spec.containers[0].env[1].value:")
+    (finding,) = problems(serving(role(entryTemplate=template)))
+    assert finding.startswith("f: template.roles[0].entryTemplate.spec.containers[0].env[1].value:")
 
 
 @pytest.mark.parametrize("replicas", [None, 1, 3])
@@ -199,12 +205,12 @@ def test_serving_groups_are_written_so_that_names_are_kthenas(replicas: Any) -> 
     document = serving(replicas=replicas)
     assert spec(document)["groups"] == (replicas or 1)
     (plan,) = source(document).plans
-    lws = [each["metadata"]["name"] for each in render(plan) if each["kind"] == "LeaderWorkerSet"]
+    lws = [item["metadata"]["name"] for item in render(plan) if item["kind"] == "LeaderWorkerSet"]
     assert lws == [f"ms-{group}-server-0" for group in range(replicas or 1)]
 
 
 def test_kthenas_labels_in_selectors_become_ours() -> None:
-    given = {
+    value = {
         "labelSelector": {
             "matchLabels": {"modelserving.volcano.sh/name": "ms"},
             "matchExpressions": [
@@ -216,11 +222,13 @@ def test_kthenas_labels_in_selectors_become_ours() -> None:
         "topologyKey": "zone",
         "whenUnsatisfiable": "DoNotSchedule",
     }
-    template = entry(topologySpreadConstraints=[given])
+    template = entry(topologySpreadConstraints=[value])
     document = serving(role(entryTemplate=template))
-    (made,) = spec(document)["roles"][0]["template"]["spec"]["topologySpreadConstraints"]
-    assert made == {
-        **given,
+    (topology_spread_constraint,) = spec(document)["roles"][0]["template"]["spec"][
+        "topologySpreadConstraints"
+    ]
+    assert topology_spread_constraint == {
+        **value,
         "labelSelector": {
             "matchLabels": {"fusioninfer.io/service": "ms"},
             "matchExpressions": [
@@ -248,13 +256,13 @@ def test_kthenas_labels_in_selectors_become_ours() -> None:
     ],
 )
 def test_labels_with_values_of_kthenas_own_are_unsupported(selector: Manifest, at: str) -> None:
-    told = (
+    expected = (
         f"f: template.roles[0].entryTemplate.spec.affinity.{at}: cannot be carried over: pods "
         "have no label"
     )
     # The schema refuses such an affinity besides.
-    found = problems(serving(role(entryTemplate=entry(affinity=selector))))
-    assert [each for each in found if each.startswith(told)]
+    findings = problems(serving(role(entryTemplate=entry(affinity=selector))))
+    assert [finding for finding in findings if finding.startswith(expected)]
 
 
 @pytest.mark.parametrize(
@@ -277,9 +285,9 @@ def test_role_updates_keep_their_pace(partition: Any, expected: int) -> None:
         role(replicas=3, partition=partition, maxUnavailable="10%"),
         rolloutStrategy={"type": "RoleRollingUpdate"},
     )
-    made = spec(document)
-    assert made["rollout"] == {"level": "Role"}
-    assert made["roles"][0]["rollout"] == {"maxUnavailable": "10%", "partition": expected}
+    result = spec(document)
+    assert result["rollout"] == {"level": "Role"}
+    assert result["roles"][0]["rollout"] == {"maxUnavailable": "10%", "partition": expected}
 
 
 GROUPS = "ServingGroupRollingUpdate"
@@ -305,13 +313,13 @@ GROUPS = "ServingGroupRollingUpdate"
 )
 def test_updates_of_whole_groups(replicas: int, strategy: Any, expected: Any) -> None:
     more = {} if strategy is None else {"rolloutStrategy": strategy}
-    made = spec(serving(replicas=replicas, **more))
-    assert made.get("rollout") == (None if expected is None else {"level": "Group", **expected})
+    result = spec(serving(replicas=replicas, **more))
+    assert result.get("rollout") == (None if expected is None else {"level": "Group", **expected})
 
 
 def test_no_recovery_is_no_restart_policy() -> None:
-    made = spec(serving(*PAIR, recoveryPolicy="None"))
-    assert [each["restartPolicy"] for each in made["roles"]] == ["None", "None"]
+    result = spec(serving(*PAIR, recoveryPolicy="None"))
+    assert [item["restartPolicy"] for item in result["roles"]] == ["None", "None"]
 
 
 @pytest.mark.parametrize(
@@ -319,8 +327,8 @@ def test_no_recovery_is_no_restart_policy() -> None:
     [({}, {}), ({"rollingUpdateConfiguration": {}}, {}), (None, {"labels": {}, "annotations": {}})],
 )
 def test_what_is_empty_is_as_good_as_left_out(rollout: Any, metadata: Manifest) -> None:
-    given = {} if rollout is None else {"rolloutStrategy": rollout}
-    assert spec(serving(metadata=metadata, **given)) == spec(serving())
+    value = {} if rollout is None else {"rolloutStrategy": rollout}
+    assert spec(serving(metadata=metadata, **value)) == spec(serving())
 
 
 @pytest.mark.parametrize(

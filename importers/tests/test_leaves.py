@@ -40,7 +40,7 @@ def leaves(value: Any, at: Path = ()) -> Iterator[Path]:
 def silent(
     documents: Sequence[Manifest],
     others: Mapping[str, Sequence[Any]],
-    beside: Sequence[Manifest] = (),
+    other: Sequence[Manifest] = (),
 ) -> list[str]:
     """Leaves that may be changed without anybody noticing.
 
@@ -52,27 +52,27 @@ def silent(
     Returns:
         Those of which a change neither changes a service nor is named by a finding.
     """
-    read = _read([*documents, *beside])
-    found = []
+    read = _read([*documents, *other])
+    result = []
     for number, document in enumerate(documents):
         for path in leaves(document):
             if path[0] in ("apiVersion", "kind") or _named(read, number, path):
                 continue
-            changed = copy.deepcopy([*documents, *beside])
+            changed = copy.deepcopy([*documents, *other])
             _change(changed[number], path, others)
             again = _read(changed)
             if not _named(again, number, path) and _made(again) == _made(read):
-                found.append(f"{number}: {format_path(path)}")
-    return found
+                result.append(f"{number}: {format_path(path)}")
+    return result
 
 
 def _read(documents: Sequence[Manifest]) -> list[LoadedDocument]:
-    given = [(Origin(str(number)), document) for number, document in enumerate(documents)]
-    return load_documents(copy.deepcopy(given), allow_lossy=True)
+    value = [(Origin(str(number)), document) for number, document in enumerate(documents)]
+    return load_documents(copy.deepcopy(value), allow_lossy=True)
 
 
 def _made(read: Sequence[LoadedDocument]) -> list[Any]:
-    return [each.manifest for each in read if each.manifest is not None]
+    return [item.manifest for item in read if item.manifest is not None]
 
 
 def _named(read: Sequence[LoadedDocument], number: int, path: Path) -> bool:
@@ -84,8 +84,8 @@ def _named(read: Sequence[LoadedDocument], number: int, path: Path) -> bool:
     below = (f"{format_path(relative)}.", f"{format_path(relative)}[")
     return any(
         origin.file == str(number) and (finding.path in above or finding.path.startswith(below))
-        for each in read
-        for origin, finding in each.remarks
+        for item in read
+        for origin, finding in item.remarks
     )
 
 
@@ -95,7 +95,7 @@ def _change(document: Manifest, path: Path, others: Mapping[str, Sequence[Any]])
         holder = holder[part]
     value, last = holder[path[-1]], path[-1]
     holder[last] = next(
-        (each for each in others.get(str(last), ()) if each != value), _another(value)
+        (other for other in others.get(str(last), ()) if other != value), _another(value)
     )
 
 
@@ -174,8 +174,8 @@ def test_every_leaf_of_kthenas_routing_is_in_a_service_or_named(
     # With the other target, weights are shares.
     name = "modelserving.volcano.sh/name"
     other = [kthena_samples.serving(name="two"), kthena_samples.server("other", {name: "two"})]
-    beside = [serving, *(other if known else ())]
-    assert silent([server, route], kthena_strategies.OTHERS, beside) == []
+    neighbor = [serving, *(other if known else ())]
+    assert silent([server, route], kthena_strategies.OTHERS, neighbor) == []
 
 
 @quickly

@@ -30,14 +30,14 @@ def listed(*items: Any, **more: Any) -> Manifest:
 def made_of_a_booster(document: Manifest) -> Manifest:
     """A document as it is in the cluster where Kthena's controller made it of a ModelBooster."""
     owner = {"kind": "ModelBooster", "name": "b", "uid": "u", "controller": True}
-    held = {"labels": {"workload.serving.volcano.sh/model-name": "b"}, "ownerReferences": [owner],
+    kept = {"labels": {"workload.serving.volcano.sh/model-name": "b"}, "ownerReferences": [owner],
             "uid": "v", "generation": 1}  # fmt: skip
-    return {**document, "metadata": {**document["metadata"], **held}, "status": {}}
+    return {**document, "metadata": {**document["metadata"], **kept}, "status": {}}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_objects_of_a_model_booster_are_imported_from_kubectl_output() -> None:
-    documents = [made_of_a_booster(each) for each in (serving(), server(), route())]
+    documents = [made_of_a_booster(item) for item in (serving(), server(), route())]
     (args,) = loads(json.dumps(listed(*documents)))
     assert (args.name, len(args.roles)) == ("ms", 2)
 
@@ -50,11 +50,11 @@ def test_items_of_a_list_are_documents_with_names_of_their_own(
         tmp_path, listed(samples.service(), wrong), listed(serving(plugins=[{"name": "p"}]))
     )
     assert main(["check", path]) == 2
-    told = [line.split(": ")[:2] for line in capsys.readouterr().err.splitlines()]
+    expected = [line.split(": ")[:2] for line in capsys.readouterr().err.splitlines()]
     lines = Path(path).read_text(encoding="utf-8").splitlines()
-    at = [lines[int(place.rpartition(":")[2]) - 1].split()[0] for place, _ in told]
+    at = [lines[int(place.rpartition(":")[2]) - 1].split()[0] for place, _ in expected]
     assert at in (["replicas:", "plugins:"], ["replicas:", "-"])
-    assert [field for _, field in told] == ["roles[0].replicas", "plugins[0]"]
+    assert [field for _, field in expected] == ["roles[0].replicas", "plugins[0]"]
     (args,) = load(listed(samples.service()))
     assert args.name == "svc"
     assert load(write(tmp_path, listed(samples.service()))) == [args]
@@ -62,16 +62,16 @@ def test_items_of_a_list_are_documents_with_names_of_their_own(
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "expected"),
     [
-        (listed(), "items: is empty: no manifest in it"),
+        (listed(), "items: must not be empty"),
         (listed(items={}), "items: must be a list, got {}"),
         (listed(serving(), apiVersion="v2"), 'apiVersion: must be v1 for kind List, got "v2"'),
         (listed(listed(serving())), '#items[0]: kind: must be InferenceService, got "List"'),
     ],
 )
-def test_a_list_that_is_none(document: Manifest, told: str, tmp_path: Path) -> None:
+def test_a_list_that_is_none(document: Manifest, expected: str, tmp_path: Path) -> None:
     for source_of in (document, write(tmp_path, document)):
         with pytest.raises(InvalidServiceError) as refused:
             load(source_of)
-        assert told in str(refused.value)
+        assert expected in str(refused.value)

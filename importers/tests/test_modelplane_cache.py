@@ -27,22 +27,22 @@ HERE = "template.spec.modelCacheRef"
 
 def objects(kind: str, *documents: Manifest) -> list[Manifest]:
     (plan,) = source(*documents).plans
-    return [each for each in render(plan) if each["kind"] == kind]
+    return [item for item in render(plan) if item["kind"] == kind]
 
 
 def pod(*documents: Manifest) -> Manifest:
-    (made,) = objects("LeaderWorkerSet", *documents)
-    found: Manifest = made["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
-    return found
+    (item,) = objects("LeaderWorkerSet", *documents)
+    findings: Manifest = item["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    return findings
 
 
 def test_a_cache_becomes_the_model() -> None:
     token = {"name": "hub", "key": "token"}
-    made = spec(
+    result = spec(
         cached("--model=/mnt/models", "--served-model-name=m"),
         cache(revision="v1", authSecret=token),
     )
-    assert made["model"] == {
+    assert result["model"] == {
         "uri": "hf://org/model@v1",
         "tokenSecret": token,
         "mountPath": "/mnt/models",
@@ -79,10 +79,10 @@ ARGUMENTS: list[tuple[Manifest, Manifest]] = [
 def test_engines_find_the_model_where_their_arguments_say(
     document: Manifest, changed: Manifest
 ) -> None:
-    given = document["spec"]["template"]["spec"]["engines"][0]["members"][0]["template"]
+    value = document["spec"]["template"]["spec"]["engines"][0]["members"][0]["template"]
     (container,) = pod(document, cache())["containers"]
     for key in ("command", "args"):
-        before = given["spec"]["containers"][0].get(key)
+        before = value["spec"]["containers"][0].get(key)
         assert (container.get(key) or None) == changed.get(key, before or None)
     _, mount = container["volumeMounts"]
     (job,) = objects("Job", document, cache())
@@ -94,24 +94,30 @@ def test_engines_find_the_model_where_their_arguments_say(
 
 def test_every_pod_of_every_engine_mounts_it() -> None:
     args = ["--model=/mnt/models", "--served-model-name=m"]
-    own = template()
-    own["spec"]["containers"][0]["args"] = args
-    gang = engine("gang", member("Leader", template=own), member("Worker", template=own))
-    document = released(gang, engine("a", member(template=own)), modelCacheRef={"name": "cache"})
-    for made in objects("LeaderWorkerSet", document, cache()):
-        templates = made["spec"]["leaderWorkerTemplate"]
+    user_template = template()
+    user_template["spec"]["containers"][0]["args"] = args
+    gang = engine(
+        "gang", member("Leader", template=user_template), member("Worker", template=user_template)
+    )
+    document = released(
+        gang, engine("a", member(template=user_template)), modelCacheRef={"name": "cache"}
+    )
+    for item in objects("LeaderWorkerSet", document, cache()):
+        templates = item["spec"]["leaderWorkerTemplate"]
         for key in {"leaderTemplate", "workerTemplate"} & set(templates):
             (container,) = templates[key]["spec"]["containers"]
             assert container["volumeMounts"][-1]["mountPath"] == "/mnt/models"
 
 
 def test_every_shape_of_a_deployment_may_refer_to_a_cache() -> None:
-    own = template()
-    own["spec"]["containers"][0]["args"] = ["--served-model-name=m"]
+    user_template = template()
+    user_template["spec"]["containers"][0]["args"] = ["--served-model-name=m"]
     reference = {"modelCacheRef": {"name": "cache"}}
     shapes = [
-        proposed(workers=workers(template=own), prefill=None, routing=None, **reference),
-        deployment({"replicas": 1, "engines": [engine("e", member(template=own))], **reference}),
+        proposed(workers=workers(template=user_template), prefill=None, routing=None, **reference),
+        deployment(
+            {"replicas": 1, "engines": [engine("e", member(template=user_template))], **reference}
+        ),
         cached("--served-model-name=m"),
     ]
     models = [spec(shape, cache())["model"] for shape in shapes]
@@ -218,13 +224,13 @@ def test_the_choice_among_clusters_becomes_an_annotation(
     (manifest,) = converted(*documents)
     assert manifest["metadata"]["annotations"] == expected
     (plan, *_) = source(*documents).plans
-    assert all(expected.items() <= each["metadata"]["annotations"].items() for each in render(plan))
+    assert all(expected.items() <= item["metadata"]["annotations"].items() for item in render(plan))
 
 
 def test_the_choice_among_clusters_is_reported() -> None:
     chosen = paired(clusterSelector={"matchLabels": {"a": "b"}}, tolerations=[{"key": "k"}])
-    found = [each for each in said(chosen) if "cluster" in each]
-    assert found == [
+    result = [message for message in said(chosen) if "cluster" in message]
+    assert result == [
         (
             "f: info: template.spec.clusterSelector: becomes an annotation; the cluster is that "
             "of the Pulumi provider or kubectl context, and must be one of these"

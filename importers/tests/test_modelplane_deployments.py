@@ -43,8 +43,8 @@ def refused(document: Manifest) -> list[str]:
 
 def test_the_documents_deployment() -> None:
     """Completed where the document says `...`: an image, sizes of the model, no node selector."""
-    made = spec(proposed(model={}))
-    assert made == {
+    result = spec(proposed(model={}))
+    assert result == {
         "roles": [
             {
                 "name": "prefill",
@@ -76,15 +76,15 @@ def test_the_documents_deployment_has_no_name() -> None:
 
 
 def test_engines_become_roles_and_members_their_pods() -> None:
-    own = {"name": "HOST", "value": "$(MODELPLANE_LEADER_ADDRESS)"}
-    leader = member("Leader", nodeSelector=None, template=template(command=["a"], env=[own]))
+    fields = {"name": "HOST", "value": "$(MODELPLANE_LEADER_ADDRESS)"}
+    leader = member("Leader", nodeSelector=None, template=template(command=["a"], env=[fields]))
     worker = member("Worker", worker={"nodes": 3}, template=template(command=["b"]))
-    made = spec(released(engine("big", leader, worker, copies=2), engine("small")), lossy=True)
-    big, small = made["roles"]
+    result = spec(released(engine("big", leader, worker, copies=2), engine("small")), lossy=True)
+    big, small = result["roles"]
     assert (big["name"], big["replicas"]) == ("big", 2)
     assert big["multinode"] == {"nodeCount": 4, "launcher": "none"}
     (container,) = big["leaderTemplate"]["spec"]["containers"]
-    assert (container["command"], container["env"]) == (["a"], [*GANG_ENV, own])
+    assert (container["command"], container["env"]) == (["a"], [*GANG_ENV, fields])
     assert big["workerTemplate"]["spec"]["containers"][0]["env"] == GANG_ENV
     assert small == {
         "name": "small",
@@ -97,23 +97,26 @@ def test_engines_become_roles_and_members_their_pods() -> None:
 def test_pods_get_memory_to_share_and_whoever_serves_a_probe() -> None:
     leader = member("Leader", template=template("--port=9000"))
     worker = member("Worker", template=template())
-    (made,) = spec(released(engine("e", leader, worker)))["roles"]
+    (role,) = spec(released(engine("e", leader, worker)))["roles"]
     for key, wanted in (
         ("leaderTemplate", completed(template("--port=9000"), 9000)),
         ("workerTemplate", completed(template(), serves=False)),
     ):
         (container,) = wanted["spec"]["containers"]
         container["env"] = GANG_ENV
-        assert made[key] == wanted
-    own = completed(template(readinessProbe={"tcpSocket": {"port": 8000}}))
-    own["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8000}}
-    assert spec(released(engine("e", member(template=own))))["roles"][0]["template"] == own
+        assert role[key] == wanted
+    user_completed = completed(template(readinessProbe={"tcpSocket": {"port": 8000}}))
+    user_completed["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8000}}
+    assert (
+        spec(released(engine("e", member(template=user_completed))))["roles"][0]["template"]
+        == user_completed
+    )
 
 
 def test_a_prompt_that_is_short_of_the_cache_goes_to_no_prefill_pod() -> None:
     """As in Modelplane's picker: from 16 tokens without a cached prefix on."""
     read = source(paired(), allow_lossy=True)
-    (config,) = [each for each in read.rendered() if each["kind"] == "ConfigMap"]
+    (config,) = [manifest for manifest in read.render() if manifest["kind"] == "ConfigMap"]
     (text,) = config["data"].values()
     plugins = {
         plugin["type"]: plugin.get("parameters") for plugin in yaml.safe_load(text)["plugins"]
@@ -124,24 +127,24 @@ def test_a_prompt_that_is_short_of_the_cache_goes_to_no_prefill_pod() -> None:
 
 def test_pools_are_not_pinned() -> None:
     assert any(
-        "f: info: template.spec.engines: pods are not pinned to a node pool (m" in each
-        for each in said(released())
+        "f: info: template.spec.engines: pods are not pinned to a node pool (m" in message
+        for message in said(released())
     )
 
 
 @pytest.mark.parametrize("metadata", [{"labels": 7}, {"labels": [7]}, {"labels": {7: 7}}])
 def test_labels_that_are_none_are_a_clear_error(metadata: Any) -> None:
     wrong = {**template(), "metadata": metadata}
-    (found, *_) = refused(proposed(workers=workers(template=wrong)))
-    assert found.startswith("f: workers.template.metadata.labels")
+    (finding, *_) = refused(proposed(workers=workers(template=wrong)))
+    assert finding.startswith("f: workers.template.metadata.labels")
 
 
 def test_devices_become_claims() -> None:
     assert spec(released())["roles"][0]["resourceClaims"] == [CLAIM]
     gang = released(engine("e", member("Leader"), member("Worker")))
     assert spec(gang)["roles"][0]["resourceClaims"] == [CLAIM]
-    made = spec(proposed(nodeSelector=GPU, prefill={"workers": workers(), "nodeSelector": GPU}))
-    assert [role.get("resourceClaims") for role in made["roles"]] == [[CLAIM], [CLAIM], None]
+    result = spec(proposed(nodeSelector=GPU, prefill={"workers": workers(), "nodeSelector": GPU}))
+    assert [role.get("resourceClaims") for role in result["roles"]] == [[CLAIM], [CLAIM], None]
     assert not any("Volcano" in line for line in warned(gang))
 
 
@@ -217,15 +220,15 @@ def test_copies_that_are_not_stated_are_a_guess_worth_knowing() -> None:
 
 
 def test_instances_are_serving_groups() -> None:
-    made = spec(released(engine(copies=2), replicas=3), lossy=True)
-    assert (made["groups"], made["roles"][0]["replicas"]) == (3, 2)
+    result = spec(released(engine(copies=2), replicas=3), lossy=True)
+    assert (result["groups"], result["roles"][0]["replicas"]) == (3, 2)
     early = deployment({"replicas": 3, "engines": [engine(copies=2)]})
-    assert spec(early, lossy=True) == made
+    assert spec(early, lossy=True) == result
     assert spec(paired(replicas=2), lossy=True)["groups"] == 2
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("fields", "expected"),
     [
         ({}, {}),
         (
@@ -251,8 +254,8 @@ def test_instances_are_serving_groups() -> None:
         ),
     ],
 )
-def test_routing_becomes_the_endpoint_picker(given: Any, expected: Manifest) -> None:
-    routing = {"template": {"spec": {"containers": [{"name": "epp", **given}]}}}
+def test_routing_becomes_the_endpoint_picker(fields: Any, expected: Manifest) -> None:
+    routing = {"template": {"spec": {"containers": [{"name": "epp", **fields}]}}}
     assert spec(proposed(routing=routing))["roles"][2] == {
         "name": "router",
         "componentType": "router",
@@ -262,22 +265,22 @@ def test_routing_becomes_the_endpoint_picker(given: Any, expected: Manifest) -> 
 
 def test_sizes_become_parallelism_unless_there_is_a_command() -> None:
     topology = {"tensor": 8, "pipeline": 2}
-    (made,) = spec(proposed(prefill=None, routing=None, workers=workers(topology=topology)))[
+    (role,) = spec(proposed(prefill=None, routing=None, workers=workers(topology=topology)))[
         "roles"
     ]
-    assert made["parallelism"] == topology
-    assert "multinode" not in made
+    assert role["parallelism"] == topology
+    assert "multinode" not in role
     alone = workers(topology=topology, template=template(command=["./start.sh"]))
-    (made,) = spec(proposed(prefill=None, routing=None, workers=alone))["roles"]
-    assert "parallelism" not in made
-    assert made["multinode"] == {"nodeCount": 2, "launcher": "none"}
+    (role,) = spec(proposed(prefill=None, routing=None, workers=alone))["roles"]
+    assert "parallelism" not in role
+    assert role["multinode"] == {"nodeCount": 2, "launcher": "none"}
 
 
 def test_labels_of_the_template_are_those_of_the_service() -> None:
     labels = {"team": "a"}
     template = {"metadata": {"labels": labels}, "spec": {"engines": [engine()]}}
-    (made,) = converted(deployment({"replicas": 1, "template": template}))
-    assert made["metadata"]["labels"] == labels
+    (item,) = converted(deployment({"replicas": 1, "template": template}))
+    assert item["metadata"]["labels"] == labels
 
 
 DEVICES = "cannot be carried over: all members of a role must have the same claims"
@@ -388,4 +391,4 @@ def test_unsupported_fields_of_deployments_are_errors_or_warnings(
     assert any(problem.startswith(expected) for problem in problems(document))
     assert problems(document, lossy=True) == []
     warned = expected.replace("f: ", "f: warning: ", 1)
-    assert any(each.startswith(warned) for each in said(document, lossy=True))
+    assert any(message.startswith(warned) for message in said(document, lossy=True))

@@ -43,28 +43,30 @@ def labelled(name: str, replicas: int = 1, **labels: str) -> Manifest:
 
 def routers(*documents: Manifest, lossy: bool = False) -> dict[str, Any]:
     """The router of each service, without what tells that it is one; None without a router."""
-    found = {}
+    result = {}
     for manifest in converted(*documents, lossy=lossy):
         roles = [role for role in manifest["spec"]["roles"] if role["componentType"] == "router"]
         assert len(roles) <= 1
-        found[manifest["metadata"]["name"]] = roles[0]["httproute"] if roles else None
-    return found
+        result[manifest["metadata"]["name"]] = roles[0]["httproute"] if roles else None
+    return result
 
 
 def test_a_model_service_becomes_the_route_of_its_deployment() -> None:
     documents = released(), model_service()
-    (made,) = converted(*documents)
-    assert made["spec"]["roles"][-1] == {
+    (item,) = converted(*documents)
+    assert item["spec"]["roles"][-1] == {
         "name": "router",
         "componentType": "router",
         "scorers": {"prefix-cache": 2, "queue": 1},
         "httproute": {"rules": [RULE], "parentRefs": [GATEWAY]},
     }
     (plan,) = source(*documents).plans
-    (route,) = [each for each in render(plan) if each["kind"] == "HTTPRoute"]
+    (route,) = [entry for entry in render(plan) if entry["kind"] == "HTTPRoute"]
     assert route["spec"]["parentRefs"] == [GATEWAY]
     assert [ref["name"] for ref in route["spec"]["rules"][0]["backendRefs"]] == ["md-pool"]
-    assert any("f#2: info: endpoints: not set; the route a" in each for each in said(*documents))
+    assert any(
+        "f#2: info: endpoints: not set; the route a" in message for message in said(*documents)
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,14 +80,14 @@ def test_a_model_service_becomes_the_route_of_its_deployment() -> None:
     ],
 )
 def test_prefill_and_decode_have_their_router_already(document: Manifest, picker: Manifest) -> None:
-    (made,) = converted(document, model_service())
-    assert made["spec"]["roles"][2] == {
+    (item,) = converted(document, model_service())
+    assert item["spec"]["roles"][2] == {
         "name": "router",
         "componentType": "router",
         **picker,
         "httproute": {"rules": [RULE], "parentRefs": [GATEWAY]},
     }
-    assert not [each for each in warned(document, model_service()) if "route" in each]
+    assert not [entry for entry in warned(document, model_service()) if "route" in entry]
 
 
 def test_every_shape_is_selected_by_its_name() -> None:
@@ -94,15 +96,15 @@ def test_every_shape_is_selected_by_its_name() -> None:
 
 
 def test_a_deployment_may_have_several_addresses() -> None:
-    made = routers(released(), model_service(), model_service(name="also"))["md"]
-    values = [rule["matches"][0]["path"]["value"] for rule in made["rules"]]
+    md = routers(released(), model_service(), model_service(name="also"))["md"]
+    values = [rule["matches"][0]["path"]["value"] for rule in md["rules"]]
     assert values == ["/default/chat", "/default/also"]
 
 
 def test_endpoints_are_selected_by_the_labels_of_the_template() -> None:
     documents = [labelled("a", tier="prod"), labelled("b", tier="test")]
-    made = routers(*documents, model_service(selecting(tier="prod")))
-    assert (made["a"]["rules"], made["b"]) == ([RULE], None)
+    result = routers(*documents, model_service(selecting(tier="prod")))
+    assert (result["a"]["rules"], result["b"]) == ([RULE], None)
     both = selecting(tier="prod", deployment="b")
     assert problems(*documents, model_service(both))[0].startswith(
         "f#3: endpoints[0]: cannot be carried over: selects no ModelDeployment"
@@ -137,26 +139,26 @@ def test_requests_are_split_as_the_weights_say(
     entries: tuple[Any, ...], weights: dict[str, int]
 ) -> None:
     documents = [labelled("a", 3, tier="x"), labelled("b", 1, tier="x"), labelled("c", 1)]
-    made = routers(*documents, model_service(*entries))
-    (main,) = [name for name, each in made.items() if each and "rules" in each]
+    result = routers(*documents, model_service(*entries))
+    (main,) = [name for name, entry in result.items() if entry and "rules" in entry]
     assert f"{main}-pool" == max(weights, key=lambda name: weights[name])
-    (rule,) = made[main]["rules"]
+    (rule,) = result[main]["rules"]
     assert {ref["name"]: ref["weight"] for ref in rule["backendRefs"]} == weights
-    others = {name: each for name, each in made.items() if name != main}
-    for name, each in others.items():
-        assert each == ({"routedBy": main} if f"{name}-pool" in weights else None)
+    other_items = {name: entry for name, entry in result.items() if name != main}
+    for name, item in other_items.items():
+        assert item == ({"routedBy": main} if f"{name}-pool" in weights else None)
 
 
 def test_service_behind_another_route_may_have_its_own_route() -> None:
     documents = [named("a"), named("b"), model_service("a", "b"), model_service("b", name="b")]
-    made = routers(*documents)
-    assert [len(each["rules"]) for each in made.values()] == [1, 1]
-    assert "routedBy" not in made["b"]
+    result = routers(*documents)
+    assert [len(item["rules"]) for item in result.values()] == [1, 1]
+    assert "routedBy" not in result["b"]
 
 
 def test_a_cluster_of_its_endpoints_is_that_of_the_service() -> None:
-    (made,) = converted(released(), model_service(selecting(deployment="md", cluster="east")))
-    assert made["metadata"]["annotations"] == {
+    (item,) = converted(released(), model_service(selecting(deployment="md", cluster="east")))
+    assert item["metadata"]["annotations"] == {
         "fusioninfer.io/cluster-selector": "modelplane.ai/cluster=east"
     }
 

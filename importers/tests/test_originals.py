@@ -33,11 +33,11 @@ def missing(theirs: Any, ours: Any, at: str = "") -> Iterator[str]:
             yield from missing(value, ours.get(key), f"{at}.{key}")
     elif isinstance(theirs, list) and theirs and isinstance(theirs[0], Mapping):
         for number, entry in enumerate(theirs):
-            held = ours if isinstance(ours, list) else []
-            named = [each for each in held if "name" in entry and each["name"] == entry["name"]]
+            kept = ours if isinstance(ours, list) else []
+            named = [item for item in kept if "name" in entry and item["name"] == entry["name"]]
             if named:
                 yield from missing(entry, named[0], f"{at}[{entry['name']}]")
-            elif not any(not list(missing(entry, each)) for each in held):
+            elif not any(not list(missing(entry, item)) for item in kept):
                 yield f"{at}[{number}]: {entry!r} is not in {ours!r}"
     elif theirs != ours:
         yield f"{at}: {ours!r}, theirs {theirs!r}"
@@ -46,20 +46,23 @@ def missing(theirs: Any, ours: Any, at: str = "") -> Iterator[str]:
 @pytest.mark.parametrize("case", CASES)
 def test_objects_have_the_values_of_the_original_controllers(case: dict[str, Any]) -> None:
     read = source(*case["documents"])
-    made = read.rendered()
-    assert made, [str(each) for _, each in read.findings]
+    built = read.render()
+    assert built, [str(item) for _, item in read.findings]
     for wanted in case["objects"]:
-        found = [
-            each
-            for each in made
-            if each["kind"] == wanted["kind"]
-            and wanted.get("name") in (None, each["metadata"]["name"])
+        result = [
+            item
+            for item in built
+            if item["kind"] == wanted["kind"]
+            and wanted.get("name") in (None, item["metadata"]["name"])
         ]
         if wanted.get("absent"):
-            assert not found
+            assert not result
             continue
-        assert found, (wanted["kind"], [(each["kind"], each["metadata"]["name"]) for each in made])
-        (place, *_) = found
+        assert result, (
+            wanted["kind"],
+            [(item["kind"], item["metadata"]["name"]) for item in built],
+        )
+        (place, *_) = result
         if wanted["at"] == ["data", "config"]:
             (text,) = place["data"].values()
             place = {"data": {"config": yaml.safe_load(text)}}
@@ -75,7 +78,9 @@ def test_worker_next_to_prefill_and_decode_joins_the_gang_unless_optional() -> N
     worker = {**document["spec"]["roles"][1], "name": "w", "componentType": "worker"}
     del worker["kvTransfer"]
     document["spec"]["roles"].append(worker)
-    (group,) = [each for each in source(document).rendered() if each["kind"] == "PodGroup"]
+    (group,) = [
+        manifest for manifest in source(document).render() if manifest["kind"] == "PodGroup"
+    ]
     assert group["spec"]["minTaskMember"] == {
         f"{role}-{replica}": 1
         for role, replicas in (("prefill", 1), ("decode", 2), ("w", 2))
@@ -83,5 +88,7 @@ def test_worker_next_to_prefill_and_decode_joins_the_gang_unless_optional() -> N
     }
     optional = {"gangPolicy": {"minRoleReplicas": {"w": 0}}}
     document["spec"]["schedulingStrategy"] = optional
-    (group,) = [each for each in source(document).rendered() if each["kind"] == "PodGroup"]
+    (group,) = [
+        manifest for manifest in source(document).render() if manifest["kind"] == "PodGroup"
+    ]
     assert group["spec"]["minMember"] == 3  # the pair's pods

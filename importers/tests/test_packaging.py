@@ -26,8 +26,8 @@ def test_importers_do_not_import_each_other() -> None:
     for path in FILES:
         system, *inside = path.relative_to(PACKAGE).parts
         modules = {module.split(".")[1] for module in imported(path, "fusioninfer_importers.")}
-        if inside and (others := modules & (SYSTEMS - {system})):
-            offenders[str(path)] = others
+        if inside and (other_items := modules & (SYSTEMS - {system})):
+            offenders[str(path)] = other_items
     assert offenders == {}
 
 
@@ -54,8 +54,8 @@ def test_a_foreign_manifest_without_the_package_names_the_command(
     importers.cache_clear()
     assert str(refused.value) == str(in_folder.value).replace(f"{tmp_path}/", f"{source.parent}/")
     assert str(refused.value).endswith(
-        'apiVersion: "workload.serving.volcano.sh/v1alpha1" is read by an importer that is not '
-        'installed: pip install "git+https://github.com/fusioninfer/fusioninfer-pulumi'
+        'apiVersion: "workload.serving.volcano.sh/v1alpha1" needs an importer that is not '
+        'installed; run pip install "git+https://github.com/fusioninfer/fusioninfer-pulumi'
         '#subdirectory=importers" [importer-missing]'
     )
 

@@ -36,7 +36,7 @@ def labelled(document: Manifest, value: str = "team") -> Manifest:
 
 def pod_labels(manifest: Manifest) -> list[Manifest]:
     """Labels of all pod templates of a service."""
-    blocks = [each["spec"]["leaderWorkerTemplate"] for each in sets(manifest)]
+    blocks = [item["spec"]["leaderWorkerTemplate"] for item in sets(manifest)]
     return [
         block[key]["metadata"]["labels"]
         for block in blocks
@@ -55,7 +55,7 @@ def test_each_system_keeps_what_starts_its_pods(system: str, kinds: int) -> None
     """Kthena creates PodGroups of Volcano; the others place pods one by one."""
     (manifest,) = converted(SOURCES[system])
     assert len(of_kind(rendered(manifest), "PodGroup")) == kinds
-    assert not any(QUEUE in each["metadata"]["labels"] for each in sets(manifest))
+    assert not any(QUEUE in item["metadata"]["labels"] for item in sets(manifest))
 
 
 @pytest.mark.parametrize("system", SOURCES)
@@ -67,10 +67,10 @@ def test_a_queue_of_kueues_is_that_of_the_service(system: str) -> None:
     assert strategy.pop("schedulerName", None) == ("volcano" if system == "Kthena" else None)
     assert strategy == KUEUE
     assert manifest["metadata"]["labels"] == {"team": "a"}
-    assert {each["metadata"]["labels"][QUEUE] for each in sets(manifest)} == {"team"}
-    others = [each for each in rendered(manifest) if each["kind"] != "LeaderWorkerSet"]
-    assert not any(QUEUE in each["metadata"]["labels"] for each in others)
-    assert not any(QUEUE in each for each in pod_labels(manifest))
+    assert {item["metadata"]["labels"][QUEUE] for item in sets(manifest)} == {"team"}
+    other_items = [item for item in rendered(manifest) if item["kind"] != "LeaderWorkerSet"]
+    assert not any(QUEUE in other["metadata"]["labels"] for other in other_items)
+    assert not any(QUEUE in pod_label for pod_label in pod_labels(manifest))
     assert of_kind(rendered(manifest), "PodGroup") == []
     assert (
         f"f: info: metadata.labels[{QUEUE}]: Kueue admits each replica as a whole from the "
@@ -117,7 +117,7 @@ def test_a_label_of_all_pods_is_the_queue_of_the_service(documents: list[Manifes
     (manifest,) = converted(*documents)
     assert manifest["spec"]["schedulingStrategy"]["gangPolicy"] == {"backend": "Kueue"}
     assert manifest["spec"]["schedulingStrategy"]["queue"] == "team"
-    assert not any(QUEUE in each for each in pod_labels(manifest))
+    assert not any(QUEUE in pod_label for pod_label in pod_labels(manifest))
     assert documents == before
     assert any(
         f"labels[{QUEUE}]: Kueue admits each replica as a whole from the LocalQueue team" in line
@@ -133,14 +133,16 @@ def test_label_on_the_pods_of_one_role_is_rejected() -> None:
 
 def test_a_service_waits_in_one_queue() -> None:
     other = labelled(kserve.llm(labels={QUEUE: "other"}))
-    told = "conflicts with the LocalQueue team; a service has one queue"
-    assert problems(other) == [f"f: labels[{QUEUE}]: cannot be carried over: {told}"]
+    expected = "conflicts with the LocalQueue team; a service has one queue"
+    assert problems(other) == [f"f: labels[{QUEUE}]: cannot be carried over: {expected}"]
     assert spec(other, lossy=True)["schedulingStrategy"] == KUEUE
     volcano = labelled(kthena.serving())
     key = "scheduling.volcano.sh/queue-name"
     volcano["metadata"]["annotations"] = {key: "research"}
-    told = "conflicts with Kueue's queue team; a service has one queue"
-    assert problems(volcano) == [f"f: metadata.annotations[{key}]: cannot be carried over: {told}"]
+    expected = "conflicts with Kueue's queue team; a service has one queue"
+    assert problems(volcano) == [
+        f"f: metadata.annotations[{key}]: cannot be carried over: {expected}"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -153,8 +155,8 @@ def test_a_service_waits_in_one_queue() -> None:
 )
 def test_gang_settings_are_rejected_with_kueue(group: Manifest, field: str) -> None:
     document = labelled(kthena.serving(group=group))
-    told = f"Kueue admits each replica separately; remove it, or the label {QUEUE}"
-    assert problems(document) == [f"f: template.{field}: cannot be carried over: {told}"]
+    expected = f"Kueue admits each replica separately; remove it, or the label {QUEUE}"
+    assert problems(document) == [f"f: template.{field}: cannot be carried over: {expected}"]
     assert spec(document, lossy=True)["schedulingStrategy"]["gangPolicy"] == {"backend": "Kueue"}
 
 

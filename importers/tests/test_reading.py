@@ -119,9 +119,9 @@ def test_converting_our_own_manifest_is_the_identity(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = main(["convert", str(path)])
-    told = capsys.readouterr().out
+    expected = capsys.readouterr().out
     if status == 0:
-        assert list(yaml.safe_load_all(told)) == list(yaml.safe_load_all(path.read_text()))
+        assert list(yaml.safe_load_all(expected)) == list(yaml.safe_load_all(path.read_text()))
     assert main(["render", str(path)]) == status
 
 
@@ -148,14 +148,14 @@ def test_convert_refuses_what_render_refuses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path, LOSSY)
-    told = []
+    expected = []
     for command in ("convert", "render", "plan", "check"):
         assert main([command, path]) == 2
         captured = capsys.readouterr()
         assert not captured.out
-        told.append(without_rules(captured.err))
-    assert len(set(told)) == 1
-    assert told[0].startswith(f"{path}: plugins[0]: cannot be carried over: ")
+        expected.append(without_rules(captured.err))
+    assert len(set(expected)) == 1
+    assert expected[0].startswith(f"{path}: plugins[0]: cannot be carried over: ")
     for command in ("convert", "render", "plan", "check"):
         assert main([command, path, "--allow-lossy"]) == 0
         assert f"{path}: warning: plugins[0]: " in without_rules(capsys.readouterr().err)
@@ -182,7 +182,7 @@ def test_what_the_cluster_wrote_into_an_exported_document_is_left_out() -> None:
     )
     exported["status"] = {"replicas": 1}
     assert problems(exported) == []
-    assert [each for each in said(exported) if "ignored" in each] == [
+    assert [message for message in said(exported) if "ignored" in message] == [
         "f: info: metadata.uid: set by the API server; ignored",
         "f: info: metadata.ownerReferences: set by controllers; ignored",
         "f: info: metadata.finalizers: set by controllers; ignored",
@@ -210,7 +210,7 @@ def test_a_field_without_a_counterpart_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("documents", "told"),
+    ("documents", "expected"),
     [
         ((serving(), route(rules=[])), "spec: has no rules; ignored"),
         ((serving(), policy(disaggregatedTarget=None)), "spec: has no target, and no Autosca"),
@@ -225,11 +225,11 @@ def test_a_field_without_a_counterpart_is_named() -> None:
     ],
 )
 def test_a_document_without_effect_is_a_warning(
-    documents: Sequence[Any], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    documents: Sequence[Any], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path, *documents)
     assert main(["check", path]) == 0
-    assert f"warning: {told}" in capsys.readouterr().err
+    assert f"warning: {expected}" in capsys.readouterr().err
     assert main(["plan", "--strict", path]) == 2
 
 

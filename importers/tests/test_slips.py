@@ -115,15 +115,15 @@ REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], Any, str]] = {
 def test_a_wrong_value_is_one_line(slip: str) -> None:
     documents, at, value, line = REFUSED[slip]
     refused = problems(*changed(documents, at, value))
-    assert [each for each in refused if each.startswith(line.partition(": must")[0])] == [line]
+    assert [item for item in refused if item.startswith(line.partition(": must")[0])] == [line]
 
 
 def told(documents: Any) -> list[str]:
     """Everything that is said of documents; what is not refused is rendered."""
     read = source(*documents)
     if not read.has(Severity.ERROR):
-        read.rendered()
-    return [str(each) for _, each in read.findings]
+        read.render()
+    return [str(item) for _, item in read.findings]
 
 
 @given(documents=st.sampled_from(list(SETS.values())).flatmap(mutants))

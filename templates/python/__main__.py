@@ -1,4 +1,4 @@
-"""Deploys a large language model."""
+"""Deploy a large language model."""
 
 import pulumi
 from service import service_args

@@ -1,4 +1,4 @@
-"""Tests the planned objects without Pulumi and a cluster: run `pytest`."""
+"""Test the planned objects with `pytest`, without Pulumi and without a cluster."""
 
 from service import service_args
 

@@ -16,7 +16,7 @@ from samples import (
 )
 
 from fusioninfer_pulumi.api import ComponentType, InferenceServiceArgs, RoleArgs
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, shown
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, show
 from fusioninfer_pulumi.loading import load, loads
 from fusioninfer_pulumi.loading.validate import plan_document, validate_document
 from fusioninfer_pulumi.presets.model_service import model_service
@@ -145,14 +145,14 @@ ESCAPED = "x\\n::error::injected \\x1b[31m"
 
 
 def test_finding_escapes_control_characters() -> None:
-    told = Finding("lines", Severity.ERROR, ("a", COMMAND), f"got {COMMAND}")
-    assert (str(told), told.message) == (f"a[{ESCAPED}]: got {ESCAPED}", f"got {ESCAPED}")
+    expected = Finding("lines", Severity.ERROR, ("a", COMMAND), f"got {COMMAND}")
+    assert (str(expected), expected.message) == (f"a[{ESCAPED}]: got {ESCAPED}", f"got {ESCAPED}")
     refused = str(InvalidServiceError([Finding("lines", Severity.ERROR, (), COMMAND)], COMMAND))
     assert refused == f"{ESCAPED}: {ESCAPED} [lines]"
 
 
 def test_lone_surrogate_is_escaped() -> None:
-    assert shown("\ud800") == '"\\ud800"'
+    assert show("\ud800") == '"\\ud800"'
 
 
 @pytest.mark.parametrize(

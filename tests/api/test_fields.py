@@ -105,7 +105,7 @@ Make = Callable[..., Any]
 
 
 def test_outputs_are_kept_in_rendered_objects(output: Make) -> None:
-    image, value, note, host, own, space = (output(text) for text in "abcdef")
+    image, value, note, host, fields, space = (output(text) for text in "abcdef")
     secret = output("hidden", secret=True)
     serving = container(
         image=image,
@@ -115,20 +115,20 @@ def test_outputs_are_kept_in_rendered_objects(output: Make) -> None:
     )
     manifest = service(
         role(template=pod(serving, metadata={"annotations": {"note": note}}, hostname=host)),
-        metadata={"namespace": space, "annotations": {"own": own}},
+        metadata={"namespace": space, "annotations": {"own": fields}},
     )
     assert problems(manifest) == []
     workload, entry = rendered(manifest)
     template = workload["spec"]["leaderWorkerTemplate"]["workerTemplate"]
     (built,) = template["spec"]["containers"]
     assert built["image"] is image
-    assert [each["value"] for each in built["env"]] == [value, secret]
+    assert [item["value"] for item in built["env"]] == [value, secret]
     assert built["args"][1] == "--thing"
     assert is_output(built["args"][0])
     assert template["metadata"]["annotations"]["note"] is note
     assert template["spec"]["hostname"] is host
     assert workload["metadata"]["namespace"] is entry["metadata"]["namespace"] is space
-    assert workload["metadata"]["annotations"] == {"own": own}
+    assert workload["metadata"]["annotations"] == {"own": fields}
 
 
 def test_revision_does_not_depend_on_values_of_outputs(
@@ -256,7 +256,7 @@ def test_mutated_service_is_rejected_or_renders(manifest: Any, seed: int) -> Non
         try:
             (args,) = load(broken)
             (plan,) = add_collision_findings([plan_service(args)])
-            assert all(can_be_written(each) for each in render(plan))
+            assert all(can_be_written(item) for item in render(plan))
         except InvalidServiceError as refused:
             assert_told(refused.findings)
         # The rest of a refused document can be planned.

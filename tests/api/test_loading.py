@@ -51,10 +51,10 @@ def refusal(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "is empty: no InferenceService in it"),
-        ("# nothing but a comment\n", "is empty: no InferenceService in it"),
-        ("---\n---\n", "is empty: no InferenceService in it"),
-        ("null", "is empty: no InferenceService in it"),
+        ("", "is empty; expected an InferenceService"),
+        ("# nothing but a comment\n", "is empty; expected an InferenceService"),
+        ("---\n---\n", "is empty; expected an InferenceService"),
+        ("null", "is empty; expected an InferenceService"),
         ("just text", 'must be a mapping, got "just text"'),
         ("[", "not YAML: line 2, column 1: did not find expected node content"),
         ("a: b: c", "not YAML: line 1, column 5: mapping values are not allowed in this context"),
@@ -68,8 +68,8 @@ def refusal(text: str) -> str:
         ("a: !!set {b, c}", "line 1, column 4: unsupported tag 'tag:yaml.org,2002:set'"),
         ("a: !!timestamp 2024-01-01", ("line 1, column 4: unsupported tag "
          "'tag:yaml.org,2002:timestamp'")),
-        ("a: !!bool maybe", "not YAML: a value does not fit its tag"),
-        ("a: !!int ''", "not YAML: a value does not fit its tag"),
+        ("a: !!bool maybe", "not YAML: a value does not match its tag"),
+        ("a: !!int ''", "not YAML: a value does not match its tag"),
         ("a: !!int x", "not YAML: invalid literal for int() with base 10: 'x'"),
         ("? [a]\n: b", "line 1, column 3: a key must be a plain string"),
         ("{a: 1, a: 2}", 'line 1, column 8: key "a" is duplicated'),
@@ -123,10 +123,10 @@ def test_absurd_texts_are_rejected_in_bounded_time_and_memory() -> None:
     )
     after = os.times()
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    peak = said.pop("megabytes")
-    assert said.pop("endless file") == "/dev/zero: larger than 16 MiB"
-    assert said == {name: expected for name, (_, expected) in absurd_texts().items()}
+    messages = json.loads(done.stdout)
+    peak = messages.pop("megabytes")
+    assert messages.pop("endless file") == "/dev/zero: larger than 16 MiB"
+    assert messages == {name: expected for name, (_, expected) in absurd_texts().items()}
     assert peak < MEGABYTES
     # The processor's time: how busy the machine is says nothing about the text.
     assert after.children_user - before.children_user < 30
@@ -142,12 +142,12 @@ def _peak() -> int:
 def _main() -> None:
     limit = 4 * MEGABYTES * 1024 * 1024
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    said: dict[str, Any] = {name: refusal(text) for name, (text, _) in absurd_texts().items()}
+    messages: dict[str, Any] = {name: refusal(text) for name, (text, _) in absurd_texts().items()}
     with pytest.raises(InvalidServiceError) as caught:
         load("/dev/zero")
-    said["endless file"] = without_rules(str(caught.value))
-    said["megabytes"] = _peak()
-    sys.stdout.write(json.dumps(said))
+    messages["endless file"] = without_rules(str(caught.value))
+    messages["megabytes"] = _peak()
+    sys.stdout.write(json.dumps(messages))
 
 
 def test_alias_bomb_in_template_is_rejected_before_validation() -> None:
@@ -179,7 +179,7 @@ def test_error_names_file_and_document(tmp_path: Path) -> None:
     path = tmp_path / "two.yaml"
     path.write_text(f"{TEXT}---\nkind: Pod\n")
     read = load_texts([parse(Text("two.yaml", path.read_text()))])
-    assert [str(each.origin) for each in read] == ["two.yaml", "two.yaml#2"]
+    assert [str(item.origin) for item in read] == ["two.yaml", "two.yaml#2"]
     with pytest.raises(InvalidServiceError) as caught:
         load(path)
     assert str(caught.value).startswith(f"{path}#2: apiVersion: is required")

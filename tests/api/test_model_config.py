@@ -19,9 +19,9 @@ from fusioninfer_pulumi.loading import load
 def folder(tmp_path: Path) -> Path:
     """A folder of manifests; beside it a config that is none of its."""
     (tmp_path / "config.json").write_text('{"secret": true}', encoding="utf-8")
-    made = tmp_path / "services"
-    made.mkdir()
-    return made
+    result = tmp_path / "services"
+    result.mkdir()
+    return result
 
 
 def manifest(folder: Path, config: str) -> Path:
@@ -84,10 +84,10 @@ def binary(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "make", "says"),
     [
-        ("/dev/zero", no_file, "must be a path from the folder of the manifest"),
-        ("../config.json", no_file, "is not below the folder of the manifest"),
-        ("c.json", link_out, "is not below the folder of the manifest"),
-        ("c.json", device, "is not below the folder of the manifest"),
+        ("/dev/zero", no_file, "must be a path relative to the manifest's folder"),
+        ("../config.json", no_file, "is outside the manifest's folder"),
+        ("c.json", link_out, "is outside the manifest's folder"),
+        ("c.json", device, "is outside the manifest's folder"),
         ("c.json", link_to_itself, "cannot be read"),
         ("c.json", pipe, "is not a regular file"),
         ("c.json", a_folder, ""),

@@ -18,15 +18,15 @@ SCHEMAS = fields_schema(InferenceServiceArgs)
 
 def marked(schema: Any) -> bool:
     if isinstance(schema, dict):
-        return OUTPUT_MARK in schema or any(marked(each) for each in schema.values())
-    return isinstance(schema, list) and any(marked(each) for each in schema)
+        return OUTPUT_MARK in schema or any(marked(item) for item in schema.values())
+    return isinstance(schema, list) and any(marked(item) for item in schema)
 
 
 MARKED = {
     f"{name}.{field}"
     for name, schema in SCHEMAS.items()
-    for field, held in schema.get("properties", {}).items()
-    if marked(held)
+    for field, kept in schema.get("properties", {}).items()
+    if marked(kept)
 }
 
 
@@ -58,18 +58,18 @@ def offloaded(name: Any) -> Any:
 
 
 def monitored(name: Any) -> Any:
-    made = router(endpointPicker={"metrics": "Authenticated"})
-    made["spec"]["roles"][1]["template"] = template(
+    result = router(endpointPicker={"metrics": "Authenticated"})
+    result["spec"]["roles"][1]["template"] = template(
         container(ports=[{"name": "http", "containerPort": 8000}])
     )
-    made["spec"]["monitoring"] = {"pickerToken": {"name": name}}
-    return made
+    result["spec"]["monitoring"] = {"pickerToken": {"name": name}}
+    return result
 
 
 def paired(image: Any) -> Any:
-    made = prefill_decode({"kvTransfer": {}}, {"kvTransfer": {"sidecar": {"image": image}}})
-    made["spec"]["roles"].append({"name": "router", "componentType": "router"})
-    return made
+    result = prefill_decode({"kvTransfer": {}}, {"kvTransfer": {"sidecar": {"image": image}}})
+    result["spec"]["roles"].append({"name": "router", "componentType": "router"})
+    return result
 
 
 CASES: dict[str, Callable[[Any], Any]] = {
@@ -80,6 +80,16 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "InferenceServiceArgs.podAnnotations": lambda out: service(role(), podAnnotations={"a": out}),
     "RoleArgs.podLabels": lambda out: service(role(podLabels={"a": out})),
     "RoleArgs.podAnnotations": lambda out: service(role(podAnnotations={"a": out})),
+    "AutoscalingArgs.annotations": lambda out: service(
+        role(
+            autoscaling={
+                "maxReplicas": 2,
+                "metrics": [{"name": "queue", "target": 5}],
+                "annotations": {"a": out},
+            }
+        ),
+        layout="PerRole",
+    ),
     "SchedulingStrategyArgs.queue": lambda out: prefill_decode(schedulingStrategy={"queue": out}),
     "SecretKeyArgs.name": lambda out: model(tokenSecret={"name": out}),
     "S3Args.secretName": lambda out: model("s3://b/k", s3={"secretName": out}),
@@ -150,11 +160,11 @@ POD: dict[str, Callable[[Any], Any]] = {
 
 def leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
-        for each in value.values():
-            yield from leaves(each)
+        for item in value.values():
+            yield from leaves(item)
     elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from leaves(each)
+        for item in value:
+            yield from leaves(item)
     else:
         yield value
 
@@ -171,10 +181,10 @@ def test_every_field_that_accepts_outputs_has_a_case() -> None:
 @pytest.mark.parametrize("where", [*CASES, *POD])
 def test_output_reaches_the_objects_unchanged(where: str, output: Any) -> None:
     later = output("known-later")
-    refused, held = objects((CASES | POD)[where](later))
+    refused, kept = objects((CASES | POD)[where](later))
     assert refused == []
-    assert (later in held) == (where not in NOWHERE)
-    texts = [each for each in held if isinstance(each, str)]
+    assert (later in kept) == (where not in NOWHERE)
+    texts = [item for item in kept if isinstance(item, str)]
     assert not [text for text in texts if "Output" in text or "0x" in text]
 
 

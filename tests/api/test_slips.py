@@ -24,8 +24,8 @@ def test_services_of_full_pods_are_valid(name: str) -> None:
 @given(service=st.sampled_from(list(SERVICES.values())).flatmap(mutants))
 @examples(3)
 def test_typo_is_rejected_with_a_readable_error_or_renders(service: Manifest) -> None:
-    assert_told(told := refusal(service))
-    assert told or can_be_written(list(rendered(service)))
+    assert_told(expected := refusal(service))
+    assert expected or can_be_written(list(rendered(service)))
 
 
 def refusal(service: Manifest) -> InvalidServiceError | None:

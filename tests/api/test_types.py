@@ -31,9 +31,9 @@ SCHEMA = jsonschema.Draft202012Validator(manifest_schema())
 
 
 def models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    for each in base.__subclasses__():
-        yield each
-        yield from models(each)
+    for subclass in base.__subclasses__():
+        yield subclass
+        yield from models(subclass)
 
 
 #: Types with a validator of their own, which says itself what is allowed.
@@ -46,17 +46,17 @@ def patterns(schema: Any) -> Iterator[str]:
             yield schema["pattern"]
         schema = list(schema.values())
     if isinstance(schema, list):
-        for each in schema:
-            yield from patterns(each)
+        for item in schema:
+            yield from patterns(item)
 
 
 def test_every_format_has_a_description() -> None:
     _, schema = models_json_schema([(model, "validation") for model in models(SpecModel)])
-    found = set(patterns(schema))
-    for told in TELL_THEMSELVES:
-        found -= set(patterns(TypeAdapter(told).json_schema()))
-    assert len(found) > 10
-    assert found <= set(_DESCRIPTIONS)
+    findings = set(patterns(schema))
+    for tell_themselve in TELL_THEMSELVES:
+        findings -= set(patterns(TypeAdapter(tell_themselve).json_schema()))
+    assert len(findings) > 10
+    assert findings <= set(_DESCRIPTIONS)
 
 
 BYTES, QUANTITY = TypeAdapter(Bytes), TypeAdapter(Quantity)

@@ -19,8 +19,8 @@ AT = "roles[0].template.spec"
 
 def findings(manifest: Any, *objects: Any, registered: Any = (), **cluster: Any) -> list[Any]:
     api = FakeCluster(NAMESPACE, *objects, **cluster)
-    (found,) = check_named_objects(api, [plan_of(manifest)], "default", registered)
-    return list(found)
+    (check_named_item,) = check_named_objects(api, [plan_of(manifest)], "default", registered)
+    return list(check_named_item)
 
 
 def secret_env(**more: Any) -> Any:
@@ -70,11 +70,11 @@ KUEUE = {"queue": "x", "gangPolicy": {"backend": "Kueue"}}
     ],
 )  # fmt: skip
 def test_missing_object_is_one_warning_at_its_field(manifest: Any, field: str, kind: str) -> None:
-    (found,) = findings(manifest)
-    assert (found.severity, found.path) == (Severity.WARNING, field)
+    (finding,) = findings(manifest)
+    assert (finding.severity, finding.path) == (Severity.WARNING, field)
     where = "the cluster" if kind in CLUSTER_WIDE else "namespace default"
-    assert found.message == f"{where} has no {kind} x: create it, or correct the name"
-    assert found.rule == "named-object-missing"
+    assert finding.message == f"{where} has no {kind} x: create it, or correct the name"
+    assert finding.rule == "named-object-missing"
     api = next(api for api, named in REFERENCES if named == kind)
     version = next(known for known in KINDS if known == api or known.startswith(f"{api}/"))
     there = stored(version, kind, "x", "" if kind in CLUSTER_WIDE else "default")
@@ -86,9 +86,9 @@ def test_missing_object_is_one_warning_at_its_field(manifest: Any, field: str, k
 
 def test_missing_device_class_is_an_error() -> None:
     manifest = service(role(template=template(container(gpus=None)), resourceClaims=[CLAIM]))
-    (found,) = findings(manifest)
-    assert found.severity is Severity.ERROR
-    assert found.message == "the cluster has no DeviceClass x: create it, or correct the name"
+    (finding,) = findings(manifest)
+    assert finding.severity is Severity.ERROR
+    assert finding.message == "the cluster has no DeviceClass x: create it, or correct the name"
 
 
 def test_each_missing_object_is_reported_once() -> None:

@@ -134,8 +134,8 @@ EVERYTHING = plan("every", GATEWAY, nodes=2, scheduling=MINIMUM)
 )
 def test_needed_kinds_follow_from_rendered_objects(service: Any, kinds: list[str]) -> None:
     assert sorted(kind for _, kind in find_product_needs([service])) == kinds
-    found = findings(service, at=cluster(more=[("scheduling.k8s.io/v1beta1", "PodGroup")]))
-    assert all("GenericWorkload" in text for text in found)
+    messages = findings(service, at=cluster(more=[("scheduling.k8s.io/v1beta1", "PodGroup")]))
+    assert all("GenericWorkload" in text for text in messages)
 
 
 def test_every_custom_kind_of_rendered_objects_has_a_product() -> None:
@@ -217,9 +217,9 @@ NATIVE_SERVED = {"more": [("scheduling.k8s.io/v1beta1", "PodGroup")]}
 def test_missing_product_names_its_installation(
     service: Any, changed: Any, expected: list[str]
 ) -> None:
-    found = findings(service, at=cluster(**changed))
-    assert len(found) == len(expected), found
-    assert all(part in text for part, text in zip(expected, found, strict=True)), found
+    messages = findings(service, at=cluster(**changed))
+    assert len(messages) == len(expected), messages
+    assert all(part in text for part, text in zip(expected, messages, strict=True)), messages
 
 
 @pytest.mark.parametrize(
@@ -237,8 +237,8 @@ def test_dry_run_finds_unknown_field(field: str, words: str, expected: str) -> N
     def reject(manifest: Any) -> Any:
         return (500, {"message": message}) if manifest["kind"] == field else None
 
-    (found,) = findings(EVERYTHING, at=cluster(reject=reject))
-    assert expected in found
+    (finding,) = findings(EVERYTHING, at=cluster(reject=reject))
+    assert expected in finding
 
 
 @pytest.mark.parametrize(
@@ -247,24 +247,24 @@ def test_dry_run_finds_unknown_field(field: str, words: str, expected: str) -> N
         ({"volumes": [{"name": "w", "image": {"reference": "m:1"}}]}, "v1.30.9",
          "Image volumes: v1.30.9 does not have them; qwen needs Kubernetes v1.35.0 or later"),
         ({"volumes": [{"name": "w", "image": {"reference": "m:1"}}]}, "v1.34.1",
-         "warning: Image volumes: need the feature gate ImageVolume in v1.34.1"),
+         "warning: Image volumes: need the feature gate ImageVolume, which is off"),
         ({"volumes": [{"name": "w", "image": {"reference": "m:1"}}]}, "v1.35.4", None),
         ({}, "v1.34.9", None),
-        ({}, "v1.35.0", "warning: Kubernetes: v1.35.0 does not replace what is broken"),
-        ({}, "v1.35.3", "warning: Kubernetes: v1.35.3 does not replace what is broken"),
+        ({}, "v1.35.0", "warning: Kubernetes: v1.35.0 does not replace broken pods"),
+        ({}, "v1.35.3", "warning: Kubernetes: v1.35.3 does not replace broken pods"),
     ],
 )  # fmt: skip
 def test_feature_needs_release_of_kubernetes(pod: Any, release: str, expected: str | None) -> None:
-    found = findings(plan(pod=pod), at=cluster(version=release))
-    assert len(found) == (expected is not None), found
-    assert expected is None or found[0].startswith(expected)
+    messages = findings(plan(pod=pod), at=cluster(version=release))
+    assert len(messages) == (expected is not None), messages
+    assert expected is None or messages[0].startswith(expected)
 
 
 def test_feature_of_autoscaler() -> None:
     behavior = {"scaleUp": {"tolerance": "50m"}}
     scaled = plan(autoscaling={"maxReplicas": 3, "metrics": [METRIC], "behavior": behavior})
-    (found,) = findings(scaled, at=cluster(version="v1.34.0"))
-    assert found.startswith("warning: Tolerances of autoscalers: need the feature gate HPAConfig")
+    (finding,) = findings(scaled, at=cluster(version="v1.34.0"))
+    assert finding.startswith("warning: Tolerances of autoscalers: need the feature gate HPAConfig")
 
 
 @pytest.mark.parametrize(
@@ -281,22 +281,22 @@ def test_feature_of_autoscaler() -> None:
 def test_gang_provider_of_manager_is_reported(texts: list[str], expected: str | None) -> None:
     maps = [configuration("lws", "lws.x-k8s.io", text) for text in texts]
     at = cluster(objects=[manager("lws", "lws:v0.9.0"), *maps])
-    found = findings(plan(nodes=2), at=at, LeaderWorkerSet="lws")
-    assert len(found) == (expected is not None), found
-    assert expected is None or expected in found[0]
+    messages = findings(plan(nodes=2), at=at, LeaderWorkerSet="lws")
+    assert len(messages) == (expected is not None), messages
+    assert expected is None or expected in messages[0]
 
 
 def test_kueue_without_leader_worker_sets_is_reported() -> None:
     other = configuration("k", "kueue.x-k8s.io", "integrations: {frameworks: [batch/job]}")
     at = cluster(objects=[other, manager("k", "kueue:v0.15.2")])
-    (found,) = findings(plan(nodes=2, scheduling=QUEUED), at=at, Kueue="k")
-    assert "Kueue does not manage LeaderWorkerSets here" in found
+    (finding,) = findings(plan(nodes=2, scheduling=QUEUED), at=at, Kueue="k")
+    assert "Kueue does not manage LeaderWorkerSets here" in finding
     assert "backend: Kueue" not in str(
         findings(plan(nodes=2), at=cluster(objects=[other], without=[VOLCANO]), Kueue="k")
     )
     at = cluster(objects=[manager("none", "kueue:v0.15.2")])
-    (found,) = findings(plan(nodes=2, scheduling=QUEUED), at=at, Kueue="none")
-    assert found.startswith("warning: Kueue: its configuration was not found in namespace none")
+    (finding,) = findings(plan(nodes=2, scheduling=QUEUED), at=at, Kueue="none")
+    assert finding.startswith("warning: Kueue: its configuration was not found in namespace none")
 
 
 def test_missing_object_and_quota_name_the_service() -> None:
@@ -311,17 +311,17 @@ def test_missing_object_and_quota_name_the_service() -> None:
 
 
 def test_all_problems_are_reported_at_once() -> None:
-    found = findings(EVERYTHING, at=FakeCluster(without={api for api in KINDS if "." in api}))
-    errors = [text for text in found if not text.startswith("warning")]
+    messages = findings(EVERYTHING, at=FakeCluster(without={api for api in KINDS if "." in api}))
+    errors = [text for text in messages if not text.startswith("warning")]
     assert len(errors) == 6
     assert all("every" in text for text in errors)
 
 
 def test_denied_read_is_a_warning() -> None:
     at = cluster(denied=["customresourcedefinitions", "deployments", "configmaps"])
-    found = findings(plan(nodes=2), at=at)
-    assert all(text.startswith("warning: ") for text in found)
-    assert "warning: not checked: deployments in lws-system: 403 Forbidden" in found
+    messages = findings(plan(nodes=2), at=at)
+    assert all(text.startswith("warning: ") for text in messages)
+    assert "warning: not checked: deployments in lws-system: 403 Forbidden" in messages
 
 
 def test_findings_have_rules() -> None:
@@ -360,5 +360,5 @@ def test_release_of_a_tag(text: str, release: Any) -> None:
 
 def test_every_product_has_an_installation() -> None:
     for row in PRODUCTS:
-        assert row.wanted.rpartition(": ")[2]
+        assert row.requirement.rpartition(": ")[2]
         assert row.least is None or format_release(row.last or row.least).startswith("v")

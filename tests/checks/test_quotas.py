@@ -57,8 +57,8 @@ def pod(service: str, gpus: str, phase: str = "Running") -> Any:
 def messages(plans: Any, *objects: Any, **cluster: Any) -> list[list[str]]:
     """The messages about each service."""
     findings = check_quotas(FakeCluster(*objects, **cluster), plans)
-    assert {item.severity for found in findings for item in found} <= {Severity.WARNING}
-    return [[finding.message for finding in found] for found in findings]
+    assert {item.severity for result in findings for item in result} <= {Severity.WARNING}
+    return [[finding.message for finding in result] for result in findings]
 
 
 def test_services_of_a_namespace_are_added_up() -> None:

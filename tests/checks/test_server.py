@@ -18,7 +18,7 @@ from fusioninfer_pulumi.checks.server_dry_run import (
     findings_of_answers,
     list_dry_run_objects,
     next_request,
-    parsed,
+    parse_field,
 )
 from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.kube.dry_run import Answer
@@ -49,8 +49,8 @@ def check(
 ) -> list[Finding]:
     """Return the findings of a service, without kinds that the fake does not have."""
     api: Any = FakeApi(refuse)
-    (found,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
-    return [finding for finding in found if finding.rule != "kind-not-installed"]
+    (item,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
+    return [finding for finding in item if finding.rule != "kind-not-installed"]
 
 
 def of_kind(kind: str, status: Manifest) -> Callable[[Manifest], Reply | None]:
@@ -130,8 +130,8 @@ def test_rejected_worker_is_reported_at_its_template() -> None:
         its = manifest["metadata"]["name"] == "svc-inference-0-0-3"
         return (422, RECORDED["unsupported"]) if its else None
 
-    found = check(LEADING, worker)
-    assert [finding.path for finding in found] == ["roles[0].workerTemplate.spec.containers[0]"]
+    findings = check(LEADING, worker)
+    assert [finding.path for finding in findings] == ["roles[0].workerTemplate.spec.containers[0]"]
 
 
 def test_same_cause_is_reported_once() -> None:
@@ -145,9 +145,9 @@ def test_same_cause_is_reported_once() -> None:
         at = below.get(manifest["kind"], "") + cause["field"]
         return 422, {**status, "details": {"causes": [{**cause, "field": at}]}}
 
-    (found,) = check(pod(container(imagePullPolicy="Always")), refuse)
-    assert found.path == "roles[0].template.spec.containers[0].imagePullPolicy"
-    assert "rejects LeaderWorkerSet svc-inference-0" in found.message
+    (finding,) = check(pod(container(imagePullPolicy="Always")), refuse)
+    assert finding.path == "roles[0].template.spec.containers[0].imagePullPolicy"
+    assert "rejects LeaderWorkerSet svc-inference-0" in finding.message
 
 
 @pytest.mark.parametrize(
@@ -166,10 +166,10 @@ def test_missing_reference_is_a_warning(name: str, field: str) -> None:
         )
     )
     (all_found,) = check_on_api_server(api, [plan_of(pod(**{field: "absent"}))], seconds=30)
-    (found,) = [finding for finding in all_found if finding.rule == "api-server-refuses"]
-    assert found.severity is Severity.WARNING
-    assert found.path == f"roles[0].template.spec.{field}"
-    assert "forbidden" not in found.message
+    (findings,) = [finding for finding in all_found if finding.rule == "api-server-refuses"]
+    assert findings.severity is Severity.WARNING
+    assert findings.path == f"roles[0].template.spec.{field}"
+    assert "forbidden" not in findings.message
     # Judged without it.
     assert [field in item["spec"] for item in api.of_kind("Pod")] == [True, False]
 
@@ -201,16 +201,16 @@ def test_missing_namespace_falls_back_to_default() -> None:
         lambda manifest: (404, status) if manifest["metadata"]["namespace"] == "absent" else None
     )
     (all_found,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
-    (found,) = [finding for finding in all_found if finding.rule != "kind-not-installed"]
-    assert (found.rule, found.severity) == ("api-server-not-asked", Severity.INFO)
-    assert found.path == "metadata.namespace"
+    (findings,) = [finding for finding in all_found if finding.rule != "kind-not-installed"]
+    assert (findings.rule, findings.severity) == ("api-server-not-asked", Severity.INFO)
+    assert findings.path == "metadata.namespace"
     assert {item["metadata"]["namespace"] for item in api.sent} == {"absent", "default"}
 
 
 def test_missing_kind_is_a_warning() -> None:
     api: Any = FakeApi()
-    (found,) = check_on_api_server(api, [plan_of(routed())], seconds=30)
-    pools = [finding for finding in found if "InferencePool" in finding.message]
+    (item,) = check_on_api_server(api, [plan_of(routed())], seconds=30)
+    pools = [finding for finding in item if "InferencePool" in finding.message]
     assert [(pool.rule, pool.severity) for pool in pools] == [
         ("kind-not-installed", Severity.WARNING)
     ]
@@ -259,9 +259,9 @@ TWICE = {
 def test_rejected_field_is_an_error_at_the_users_field(
     manifest: Manifest, kind: str, status: Manifest, field: str, message: str
 ) -> None:
-    (found,) = check(manifest, of_kind(kind, status))
-    assert (found.rule, found.severity, found.path) == (REFUSES, Severity.ERROR, field)
-    assert message in found.message
+    (finding,) = check(manifest, of_kind(kind, status))
+    assert (finding.rule, finding.severity, finding.path) == (REFUSES, Severity.ERROR, field)
+    assert message in finding.message
 
 
 @pytest.mark.parametrize(
@@ -282,16 +282,16 @@ def test_rejected_field_is_an_error_at_the_users_field(
     ],
 )  # fmt: skip
 def test_answer_is_one_finding(kind: str, status: Manifest, expected: tuple[str, ...]) -> None:
-    (found,) = check(service(), of_kind(kind, status))
-    assert (found.severity.value, found.rule, found.path) == expected
+    (finding,) = check(service(), of_kind(kind, status))
+    assert (finding.severity.value, finding.rule, finding.path) == expected
 
 
 def test_late_answers_are_counted() -> None:
     plan = plan_of(service())
     results = [(manifest, None) for manifest in list_dry_run_objects(plan)]
-    (found,) = findings_of_answers(plan, results, 10.0)
-    assert found.rule == "api-server-not-asked"
-    assert found.message == f"{len(results)} of {len(results)} objects got no answer within 10 s"
+    (finding,) = findings_of_answers(plan, results, 10.0)
+    assert finding.rule == "api-server-not-asked"
+    assert finding.message == f"{len(results)} of {len(results)} objects got no answer within 10 s"
 
 
 def test_final_answers_have_no_next_request() -> None:
@@ -299,7 +299,7 @@ def test_final_answers_have_no_next_request() -> None:
     for answer in (
         Answer(201),
         Answer(422, "no"),
-        Answer(404, "no", about="namespaces"),
+        Answer(404, "no", kind="namespaces"),
         Answer(403, "error looking up service account"),
     ):
         assert next_request(manifest, answer) is None
@@ -320,7 +320,7 @@ def test_final_answers_have_no_next_request() -> None:
     ],
 )
 def test_server_field_is_parsed(field: str, location: tuple[str | int, ...]) -> None:
-    assert parsed(field) == location
+    assert parse_field(field) == location
 
 
 def test_unknown_values_are_replaced_by_stand_ins() -> None:
@@ -333,6 +333,6 @@ def test_unknown_values_are_replaced_by_stand_ins() -> None:
     cause = {"field": "spec.containers[0].image", "message": 'Invalid value: "unknown"'}
     status = {"code": 422, "message": "no", "details": {"causes": [cause]}}
     api: Any = FakeApi(of_pods(status))
-    (found,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
-    assert [finding for finding in found if finding.rule == "api-server-refuses"] == []
+    (findings,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
+    assert [finding for finding in findings if finding.rule == "api-server-refuses"] == []
     assert {item["spec"]["containers"][0]["image"] for item in api.of_kind("Pod")} == {"unknown"}

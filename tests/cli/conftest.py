@@ -63,9 +63,9 @@ def run(tmp_path: Path) -> Callable[..., Recording]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    made = Folder(tmp_path)
-    made.write("Pulumi.yaml", PROJECT)
-    return made
+    result = Folder(tmp_path)
+    result.write("Pulumi.yaml", PROJECT)
+    return result
 
 
 @pytest.fixture

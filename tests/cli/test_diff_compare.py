@@ -146,10 +146,10 @@ def whole(replicas: int, **more: Any) -> Manifest:
 
 
 def ganged() -> Manifest:
-    made = lws(template=pods())
-    template = made["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    result = lws(template=pods())
+    template = result["spec"]["leaderWorkerTemplate"]["workerTemplate"]
     template["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "qwen"}
-    return made
+    return result
 
 
 def unlabelled(**spec: Any) -> Manifest:
@@ -158,8 +158,8 @@ def unlabelled(**spec: Any) -> Manifest:
 
 
 def elsewhere(**spec: Any) -> Manifest:
-    made = lws(**spec)
-    return {**made, "metadata": {**made["metadata"], "namespace": "models"}}
+    result = lws(**spec)
+    return {**result, "metadata": {**result["metadata"], "namespace": "models"}}
 
 
 def gang(least: int, tasks: bool = True) -> Manifest:
@@ -261,22 +261,22 @@ SCALER = object_of(
         ([claim("100Gi")], [claim("50Gi")],
          "error: a claim cannot shrink: the API server rejects x 100Gi -> 50Gi"),
         ([claim("50Gi")], [claim("100Gi")], None),
-        ([pool(8000)], [pool(9000)], "InferencePool x: target port 8000 -> 9000 in one step, "),
-        ([lws(), SCALER], [lws()], "HorizontalPodAutoscaler x removed: the role's replicas may"),
+        ([pool(8000)], [pool(9000)], "InferencePool x: target port 8000 -> 9000 changes at once, "),
+        ([lws(), SCALER], [lws()], "HorizontalPodAutoscaler x removed: the role may"),
         ([lws(), SCALER], [], None),
     ],
 )  # fmt: skip
 def test_effect_on_live_objects_is_noted(
     old: list[Manifest], new: list[Manifest], note: str | None
 ) -> None:
-    effects = ("cannot shrink", "target port", "may fall")
+    effects = ("cannot shrink", "target port", "may scale down")
     notes = [text for text in compare(old, new).notes if any(part in text for part in effects)]
     assert len(notes) == (note is not None), notes
     assert note is None or notes[0].startswith(note)
 
 
 @pytest.mark.parametrize(("old", "new", "notes"), NOTES)
-def test_notes(old: list[Manifest], new: list[Manifest], notes: list[str]) -> None:
+def test_diff_prints_notes(old: list[Manifest], new: list[Manifest], notes: list[str]) -> None:
     assert list(compare(old, new).notes) == notes
 
 
@@ -286,7 +286,7 @@ def test_replicas_of_absurd_counts_are_not_listed() -> None:
     assert "decode-3..decode-9999" in to_text(difference)
 
 
-def test_totals() -> None:
+def test_diff_prints_totals() -> None:
     gpus = {"resources": {"limits": {"nvidia.com/gpu": 4}}}
     (totals,) = compare([lws(**IMAGE)], [whole(4, template=pods(vllm=gpus))]).totals
     assert (totals.pods, totals.accelerators) == (Pair(2, 8), Pair(0, 32))

@@ -20,8 +20,8 @@ NEW = ["--model", "m"]
 
 
 def objects(release: str, args: list[str], *, replicas: int = 1, **more: Any) -> list[Any]:
-    made = container(gpus=1, image=VLLM + release, args=args)
-    (args_,) = load(service(role(template=template(made), replicas=replicas), **more))
+    result = container(gpus=1, image=VLLM + release, args=args)
+    (args_,) = load(service(role(template=template(result), replicas=replicas), **more))
     return list(render(plan_service(args_)))
 
 
@@ -151,4 +151,4 @@ def test_mixed_revisions_of_prefill_and_decode_have_a_verdict(
 
     old, new = (pair(*side) for side in zip(releases, policies, (0, 1), strict=True))
     lines = [note for note in notes(old, new) if "mixed" in note]
-    assert lines == [f"mixed revisions, {each} {SOURCE}".format(*releases) for each in expected]
+    assert lines == [f"mixed revisions, {item} {SOURCE}".format(*releases) for item in expected]

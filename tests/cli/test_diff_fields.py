@@ -55,7 +55,9 @@ def test_objects_are_matched_by_identity() -> None:
         ({"a.b/c": {"d": 1}}, {"a.b/c": {"d": 2}}, [("[a.b/c].d", 1, 2, "changed")]),
     ],
 )
-def test_field_changes(old: Manifest, new: Manifest, expected: list[tuple[Any, ...]]) -> None:
+def test_changed_fields_are_listed(
+    old: Manifest, new: Manifest, expected: list[tuple[Any, ...]]
+) -> None:
     base = {"kind": "K", "metadata": {"name": "n"}}
     actual = [change.fields for change in compare([{**base, **old}], [{**base, **new}]).objects]
     assert actual == (

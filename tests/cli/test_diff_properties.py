@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from fusioninfer_pulumi.cli.diff import Difference, compare, to_json, to_markdown
-from fusioninfer_pulumi.cli.diff.manifests import is_equal, plain
+from fusioninfer_pulumi.cli.diff.manifests import is_equal, to_plain
 
 SWAPPED = {"added": "removed", "removed": "added", "changed": "changed", "replaced": "replaced"}
 
@@ -138,7 +138,7 @@ def test_any_two_lists_compare_and_swap(
 def test_difference_exists_exactly_if_values_differ(old: Any, new: Any) -> None:
     one, other = ({"kind": "X", "metadata": {"name": "x"}, "spec": spec} for spec in (old, new))
     difference = compare([one], [other])
-    if is_equal(plain(old), plain(new)):
+    if is_equal(to_plain(old), to_plain(new)):
         assert not difference
     else:
         (change,) = difference.objects

@@ -51,7 +51,7 @@ def text(old: Manifest, new: Manifest) -> list[str]:
                 "        f",
             ],
         ),
-        ("a\n", "a", ["    data.k:", "        only the ends of lines differ"]),
+        ("a\n", "a", ["    data.k:", "        only line endings differ"]),
     ],
 )
 def test_values_are_shown(old: Any, new: Any, lines: list[str]) -> None:

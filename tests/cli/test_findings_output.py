@@ -13,7 +13,7 @@ import pytest
 import yaml
 from samples import container, listening, role, service, template
 
-from fusioninfer_pulumi.cli.finding_formats import Lines
+from fusioninfer_pulumi.cli.finding_formats import LineFinder
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import Origin
 from fusioninfer_pulumi.rules.catalog import all_rules
@@ -165,7 +165,7 @@ def test_findings_have_lines(
     origin: Origin, location: tuple[str | int, ...], line: int | None
 ) -> None:
     text = "kind: A\nspec:\n  roles:\n  - name: a\n---\nkind: B\nmetadata: {}\n"
-    assert Lines({"f": text}).place(origin, location) == replace(origin, line=line)
+    assert LineFinder({"f": text}).add_line(origin, location) == replace(origin, line=line)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_messages_name_a_document(origin: Origin, text: str) -> None:
 
 def test_lines_of_a_list() -> None:
     text = "kind: List\nitems:\n- kind: A\n  spec:\n    roles: []\n- kind: B\n"
-    assert Lines({"f": text}).place(Origin("f", item=0), ("roles",)).line == 5
+    assert LineFinder({"f": text}).add_line(Origin("f", item=0), ("roles",)).line == 5
 
 
 @pytest.mark.parametrize("rule", ["accelerators-too-few", "invalid-yaml", "program-failed"])
@@ -213,7 +213,16 @@ def test_all_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_unknown_rule_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "accelerators-to-few"]) == 2
-    assert "did you mean accelerators-too-few?" in capsys.readouterr().err
+    assert "did you mean accelerators-too-few" in capsys.readouterr().err
+
+
+def test_unknown_ignored_rule_is_a_usage_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", written(tmp_path, WARNED), "--ignore", "serving-ports-difer"]) == 2
+    error = capsys.readouterr().err
+    assert f"no rule 'serving-ports-difer'; did you mean {RULE}" in error
+    assert f"[{RULE}]" not in error
 
 
 def test_rules_are_listed_one_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ import yaml
 
 from fusioninfer_pulumi import InferenceServiceArgs, model_service, plan_service, render
 from fusioninfer_pulumi.cli import installation
-from fusioninfer_pulumi.cli.installation import installed_from
+from fusioninfer_pulumi.cli.installation import read_installation
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.new_project import LANGUAGES, TEMPLATE
 
@@ -105,7 +105,7 @@ def test_existing_files_are_not_overwritten(
     assert capsys.readouterr().out.splitlines()[0] == "qwen3-8b/Pulumi.yaml"
     before = (tmp_path / "qwen3-8b" / "service.py").read_text(encoding="utf-8")
     assert main(["init", "Qwen/Qwen3-8B", "--accelerator", "L4"]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert (tmp_path / "qwen3-8b" / "service.py").read_text(encoding="utf-8") == before
 
 
@@ -116,7 +116,7 @@ def test_dangling_link_is_not_written_through(
     (tmp_path / "chat" / "service.py").symlink_to(tmp_path / "outside")
     words = ["init", *ONE[:1], "--accelerator", "H100", "--directory", str(tmp_path / "chat")]
     assert main(words) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert not (tmp_path / "outside").exists()
 
 
@@ -220,7 +220,7 @@ def test_project_installs_what_is_installed(
 
     monkeypatch.setattr(installation, "distribution", distribution)
     monkeypatch.setattr(installation, "RELEASE_TAG", tag)
-    source = installed_from()
+    source = read_installation()
     assert [line for line in source.requirements if not line.startswith("#")] == expected
     scripts = {"name": "fusioninfer", "path": sysconfig.get_path("scripts")}
     plugin: dict[str, Any] = {"plugins": {"providers": [scripts]}}
@@ -237,4 +237,4 @@ def test_plugin_of_a_repository_behind_ssh_is_the_installed_one(
     monkeypatch.setattr(
         installation, "distribution", lambda _: SimpleNamespace(read_text=lambda _: text)
     )
-    assert list(installed_from().plugin) == ["plugins"]
+    assert list(read_installation().plugin) == ["plugins"]

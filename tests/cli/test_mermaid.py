@@ -59,7 +59,7 @@ def test_service_is_drawn_from_its_clients_to_its_replicas() -> None:
     ]
 
 
-def test_prompts_go_to_prefill_pods_and_their_kv_cache_comes_back() -> None:
+def test_chart_shows_prefill_and_kv_transfer() -> None:
     drawn = mermaid([PlanView(plan_service(load(PAIR)[0]))]).splitlines()
     assert '  subgraph role0["prefill-servers (prefiller): 2 replicas"]' in drawn
     assert [line.strip() for line in drawn if "role" in line and ">" in line.split('"')[0]] == [

@@ -90,9 +90,9 @@ def test_no_message_and_no_stream_holds_a_secret(
         token.apply(tell)
         """
     )
-    told = capfd.readouterr().err
-    assert "hunter2" not in told
-    assert {"printed <secret>", "error <secret>", "informed <secret>"} <= set(told.splitlines())
+    expected = capfd.readouterr().err
+    assert "hunter2" not in expected
+    assert {"printed <secret>", "error <secret>", "informed <secret>"} <= set(expected.splitlines())
     assert messages(recording) == ("warned <secret>", "error: failed <secret>")
 
 

@@ -75,7 +75,7 @@ def test_child_processes_of_a_program_are_killed(folder: Folder, end: str) -> No
         "import pathlib\n"
         "from fusioninfer_pulumi.cli.program import ProgramError, run_program\n"
         "try:\n"
-        f"    run_program(pathlib.Path({str(folder.root)!r}), limit=40)\n"
+        f"    run_program(pathlib.Path({str(folder.root)!r}), timeout=40)\n"
         "except ProgramError as problem:\n"
         "    print(problem)\n"
     )

@@ -138,7 +138,7 @@ def test_program_that_does_not_end_prints_where_its_threads_are(
 ) -> None:
     program, place = WAITING[way]
     with pytest.raises(ProgramError, match="did not end within 1 s") as caught:
-        run_program(project(tmp_path / "one", program), limit=1)
+        run_program(project(tmp_path / "one", program), timeout=1)
     assert [finding.rule for finding in caught.value.findings] == ["program-ended"]
     assert place in capfd.readouterr().err
 

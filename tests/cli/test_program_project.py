@@ -11,8 +11,8 @@ from fusioninfer_pulumi.cli.program import ProgramError, run_program
 from fusioninfer_pulumi.cli.read_sources import is_project
 
 UNREADABLE = (
-    "but only Python and YAML programs can be read; run `pulumi preview`, or put the service into "
-    "a manifest or a YAML program"
+    "but only Python and YAML programs are supported; run `pulumi preview`, or write the service "
+    "as a manifest or a YAML program"
 )
 
 

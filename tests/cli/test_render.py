@@ -205,7 +205,7 @@ def test_stack_option_without_a_project_is_rejected(
     assert main([command, *sources, "--stack", "prod"]) == 2
     shown = capsys.readouterr()
     printed = (
-        f"{partial}: --stack has no effect: only a Pulumi project has stacks "
+        f"{partial}: --stack has no effect, because no source is a Pulumi project "
         "[option-out-of-place]\n"
     )
     assert (shown.out, shown.err[-len(printed) :]) == ("", printed)

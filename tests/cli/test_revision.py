@@ -66,13 +66,13 @@ def test_source_missing_in_the_revision_is_added(
 def test_change_may_fix_an_invalid_base(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    beside = MANIFEST.replace("name: chat", "name: more")
-    (repository / "more.yaml").write_text(beside)
+    other = MANIFEST.replace("name: chat", "name: more")
+    (repository / "more.yaml").write_text(other)
     (repository / "chat.yaml").write_text(MANIFEST + "  rollout: {maxUnavailable: 0}\n")
     git(repository, "add", ".")
     git(repository, "commit", "-q", "-m", "two")
     (repository / "chat.yaml").write_text(MANIFEST)
-    (repository / "more.yaml").write_text(beside.replace("replicas: 2", "replicas: 3"))
+    (repository / "more.yaml").write_text(other.replace("replicas: 2", "replicas: 3"))
 
     # Not even a strict job is about the state that is repaired.
     assert main(["diff", "--strict", "--base", "HEAD", "."]) == 1
@@ -195,10 +195,10 @@ def test_repository_is_not_changed(repository: Path) -> None:
     (repository / "chat.yaml").write_text(MANIFEST.replace("replicas: 2", "replicas: 3"))
     git(repository, "add", "chat.yaml")
     (repository / "chat.yaml").write_text(MANIFEST.replace("replicas: 2", "replicas: 4"))
-    asked = ["git", "status", "--porcelain=v2"]
-    before = subprocess.run(asked, check=True, capture_output=True).stdout
+    requests = ["git", "status", "--porcelain=v2"]
+    before = subprocess.run(requests, check=True, capture_output=True).stdout
 
     assert main(["diff", "--base", "HEAD", "chat.yaml"]) == 1
 
-    assert subprocess.run(asked, check=True, capture_output=True).stdout == before
+    assert subprocess.run(requests, check=True, capture_output=True).stdout == before
     assert (repository / "chat.yaml").read_text() == MANIFEST.replace("replicas: 2", "replicas: 4")

@@ -73,7 +73,7 @@ def test_link_out_of_the_repository_is_rejected(
 
     assert main(["diff", "--base", "HEAD", source]) == 2
 
-    assert "out.yaml is a link that leads out of the repository" in capsys.readouterr().err
+    assert "out.yaml is a link to a path outside the repository" in capsys.readouterr().err
 
 
 def test_circular_links_are_ignored(repository: Path) -> None:

@@ -46,8 +46,8 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 UNKNOWN_KEY = good(replcas=2)
 
 BAD: dict[str, tuple[str | bytes, list[str]]] = {
-    "empty": ("", ["F: is empty: no InferenceService in it"]),
-    "only a comment": ("# nothing\n---\n", ["F: is empty: no InferenceService in it"]),
+    "empty": ("", ["F: is empty; expected an InferenceService"]),
+    "only a comment": ("# nothing\n---\n", ["F: is empty; expected an InferenceService"]),
     "binary": (b"\x7fELF\x02\x01\xff\xfe", ["F: not YAML: not UTF-8 text"]),
     "UTF-16": (good().encode("utf-16"), ["F: not YAML: not UTF-8 text"]),
     "not YAML": ("a: [1\n", ["F: not YAML: line 2, column 1: "]),

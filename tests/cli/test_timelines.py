@@ -8,7 +8,7 @@ import pytest
 from samples import container, plan_of, role, service, template
 
 from fusioninfer_pulumi.cli.diff import compare
-from fusioninfer_pulumi.cli.diff.timelines import ServiceTimeline, timelines
+from fusioninfer_pulumi.cli.diff.timelines import ServiceTimeline, simulate_updates
 from fusioninfer_pulumi.plan.service_objects import render
 
 Manifest = dict[str, Any]
@@ -22,7 +22,7 @@ def serving(tag: str = "v0.11.0", replicas: int = 2, gpus: int = 2, **more: Any)
 
 def between(old: Manifest, new: Manifest) -> ServiceTimeline:
     plans = plan_of(old), plan_of(new)
-    (update,) = timelines(*(list(render(plan)) for plan in plans), ([plans[0]], [plans[1]]))
+    (update,) = simulate_updates(*(list(render(plan)) for plan in plans), ([plans[0]], [plans[1]]))
     return update
 
 
@@ -89,7 +89,7 @@ def test_autoscaled_role_keeps_its_live_replicas() -> None:
         for item in render(old)
     ]
     new = plan_of(service(serving("v0.12.0", **scaling)))
-    (update,) = timelines(live, list(render(new)), ([old], [new]))
+    (update,) = simulate_updates(live, list(render(new)), ([old], [new]))
     assert columns(update) == [("", "", "5", "10"), ("a", "", "4", "10"), ("", "", "5", "10")]
 
 
@@ -101,7 +101,7 @@ def test_autoscaled_role_keeps_its_live_replicas() -> None:
             service(serving()),
             "the old source has no replicas",
         ),
-        (service(serving()), service(serving(replicas=0)), "it has no replicas"),
+        (service(serving()), service(serving(replicas=0)), "the service has no replicas"),
         (service(serving()), service(serving(), layout="PerRole"), "`pulumi up` rejects it: "),
         (service(serving()), service(serving(replicas=401)), "more than 400 LeaderWorkerSets"),
     ],
@@ -157,9 +157,9 @@ def test_change_that_kueue_rejects_is_not_played(
 def test_duplicate_service_has_no_timeline() -> None:
     plan = plan_of(service(serving()))
     objects = list(render(plan))
-    (update,) = timelines([*objects, *objects], objects, ([plan, plan], [plan]))
+    (update,) = simulate_updates([*objects, *objects], objects, ([plan, plan], [plan]))
     assert "several times in a source" in update.missing
-    updates = timelines(objects, [*objects, *objects], ([plan], [plan, plan]))
+    updates = simulate_updates(objects, [*objects, *objects], ([plan], [plan, plan]))
     assert ["several times" in update.missing for update in updates] == [True, True]
 
 
@@ -171,6 +171,6 @@ def test_optional_replicas_are_listed() -> None:
         service(serving("v0.12.0", replicas=4, **more), **gang),
     )
     assert list(update.notes) == [
-        ("The update does not wait for a-3..a-1, and does not count them as ready.")
+        ("The update does not wait for a-3..a-1; the table does not count them as ready.")
     ]
     assert [row[0] for row in columns(update)] == ["", "a-0", "a-3..a-1", ""]

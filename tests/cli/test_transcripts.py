@@ -280,13 +280,13 @@ def test_transcript(
             Path(path).unlink()
     (tmp_path / "empty").mkdir()
     lay_out(case.files)
-    told = "\n".join(
+    messages = "\n".join(
         transcript(command, monkeypatch, terminal=case.terminal) for command in case.commands
     )
     expected = FOLDER / f"{name}.txt"
     if regenerate:
-        expected.write_text(told, encoding="utf-8")
-    assert told == expected.read_text(encoding="utf-8")
+        expected.write_text(messages, encoding="utf-8")
+    assert messages == expected.read_text(encoding="utf-8")
 
 
 def test_no_transcript_is_left_over() -> None:

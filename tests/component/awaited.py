@@ -23,5 +23,5 @@ def awaited(level: str = "Serving", **fields: Any) -> Any:
 
 def deployed(engine: Any, level: str = "Serving", **fields: Any) -> Any:
     """What a program registers that deploys it."""
-    given = awaited(level, **fields)
-    return engine.run(lambda: InferenceService("svc", given) and None)
+    value = awaited(level, **fields)
+    return engine.run(lambda: InferenceService("svc", value) and None)

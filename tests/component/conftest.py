@@ -55,24 +55,26 @@ class Deployment:
 
     @property
     def keys(self) -> list[tuple[str, str]]:
-        return [each.key for each in self.registered]
+        return [item.key for item in self.registered]
 
     def __getitem__(self, name: str) -> Registered:
         """The only resource of a logical name that is no component."""
-        (found,) = [
-            each for each in self.registered if each.request.name == name and each.request.custom
+        (item,) = [
+            entry
+            for entry in self.registered
+            if entry.request.name == name and entry.request.custom
         ]
-        return found
+        return item
 
     @property
     def component(self) -> Registered:
-        (found,) = [each for each in self.registered if not each.request.custom]
-        return found
+        (item,) = [entry for entry in self.registered if not entry.request.custom]
+        return item
 
     @property
     def children(self) -> list[Registered]:
         """What the program made."""
-        return [each for each in self.registered if each.request.custom]
+        return [item for item in self.registered if item.request.custom]
 
 
 def _shown(value: Any) -> Any:
@@ -166,7 +168,7 @@ def _run(
     program: Callable[[], Any],
     preview: bool,
 ) -> None:
-    told = SimpleNamespace(
+    expected = SimpleNamespace(
         debug=lambda _text: None,
         info=deployment.logged.append,
         warning=lambda text: deployment.logged.append(f"warning: {text}"),
@@ -174,14 +176,14 @@ def _run(
     )
 
     async def main() -> None:
-        logger: Any = told
+        logger: Any = expected
         pulumi.runtime.set_mocks(
             engine, project="app", stack="dev", preview=preview, logger=logger, monitor=monitor
         )
         await stack.run_pulumi_func(body)
         # Messages and the root stack's own registration are tasks that nobody awaits.
-        while others := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.gather(*others)
+        while other_items := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.gather(*other_items)
         for name, value in deployment.made.items() if isinstance(deployment.made, Mapping) else ():
             output = pulumi.Output.from_input(value)
             known = await output.is_known()

@@ -121,8 +121,8 @@ class Stack:
         outputs |= {urn: item["outputs"] for urn, item in before.items() if "$" not in urn}
         try:
             deployment = self.engine.run(program, preview=preview)
-            found = {} if preview else dict(deployment.outputs)
-            outputs = {f"{COMPONENT}::{urn.rpartition('::')[2]}": found[urn] for urn in found}
+            result = {} if preview else dict(deployment.outputs)
+            outputs = {f"{COMPONENT}::{urn.rpartition('::')[2]}": result[urn] for urn in result}
         finally:
             self.note(services, outputs)
         self.logged = deployment.logged

@@ -32,7 +32,7 @@ def live(**more: Any) -> dict[str, Any]:
         "svc-gateway": {"status": {"conditions": [ACCEPTED, PROGRAMMED]}},
         "svc-pool": whole,
         "svc-httproute": whole,
-        **{f"svc-{name}": each for name, each in more.items()},
+        **{f"svc-{name}": item for name, item in more.items()},
     }
 
 
@@ -80,7 +80,7 @@ def test_all_parents_must_accept_route() -> None:
     parents = [{"name": "a", "sectionName": "x"}, {"name": "a", "sectionName": "y"}]
     fields = {"httproute": {**ROUTE, "parentRefs": parents}, "gateway": None}
     one = judged(at("a", ACCEPTED, RESOLVED, sectionName="x"))
-    both = judged(*(at("a", ACCEPTED, RESOLVED, sectionName=each) for each in "xy"))
+    both = judged(*(at("a", ACCEPTED, RESOLVED, sectionName=item) for item in "xy"))
     pool = judged(at("a", ACCEPTED, RESOLVED))
     assert missing({"svc-pool": pool, "svc-httproute": both}, **fields) is None
     assert missing({"svc-pool": pool, "svc-httproute": one}, **fields) == (
@@ -99,7 +99,10 @@ def test_all_parents_must_accept_route() -> None:
 )
 def test_awaited_kinds_by_level(level: str, kinds: set[str]) -> None:
     plan = plan_of(awaited(level))
-    assert {each["kind"] for each in list_awaited_manifests(plan, render(plan))} == kinds
+    assert {
+        list_awaited_manifest["kind"]
+        for list_awaited_manifest in list_awaited_manifests(plan, render(plan))
+    } == kinds
 
 
 def test_service_without_route_awaits_no_gateway() -> None:
@@ -134,7 +137,7 @@ def test_progress_line_shows_counts_and_reason() -> None:
     ready = {
         "status": {"readyReplicas": 1, "conditions": [{"type": "Available", "status": "True"}]}
     }
-    found = {"svc-inference-0": ready}
-    line = format_progress(plan, found, "svc-inference-1", "ImagePullBackOff", 185)
+    result = {"svc-inference-0": ready}
+    line = format_progress(plan, result, "svc-inference-1", "ImagePullBackOff", 185)
     assert line == "inference 1/2 available; inference-1: ImagePullBackOff, 3 m"
-    assert format_progress(plan, found, "svc-inference-1", "", 5) == "inference 1/2 available"
+    assert format_progress(plan, result, "svc-inference-1", "", 5) == "inference 1/2 available"

@@ -30,7 +30,7 @@ def test_transformation_can_import_every_object(engine: Any, story: Story, numbe
     options = pulumi.ResourceOptions(transformations=[existing])
     done = engine.run(lambda: InferenceService("app", story(number), options) and None)
     assert done.children
-    for each in done.children:
-        metadata = each.inputs["metadata"]
-        assert each.request.importId == f"{metadata['namespace']}/{metadata['name']}"
+    for child in done.children:
+        metadata = child.inputs["metadata"]
+        assert child.request.importId == f"{metadata['namespace']}/{metadata['name']}"
     assert not done.component.request.importId

@@ -52,7 +52,7 @@ MANIFEST = {
 
 def inputs(engine: Any, args: Any, name: str = "svc") -> Any:
     deployment = engine.run(lambda: InferenceService(name, args) and None)
-    return {each.request.name + each.request.type: each.inputs for each in deployment.children}
+    return {child.request.name + child.request.type: child.inputs for child in deployment.children}
 
 
 def refusal(engine: Any, args: Any, name: str = "svc") -> list[str]:
@@ -85,20 +85,21 @@ def refusal(engine: Any, args: Any, name: str = "svc") -> list[str]:
     ids=["snake", "camel", "spec", "blocks", "manifest", "name", "model", "validated", "loaded"],
 )
 def test_all_argument_forms_register_same_objects(engine: Any, args: Any) -> None:
-    found = inputs(engine, args)
-    assert found == inputs(engine, load(MANIFEST)[0])
-    assert len(found) == 3
+    result = inputs(engine, args)
+    assert result == inputs(engine, load(MANIFEST)[0])
+    assert len(result) == 3
 
 
 def test_kubernetes_name_defaults_to_logical_name(engine: Any) -> None:
-    assert {each["metadata"]["name"] for each in inputs(engine, SNAKE, "app").values()} == {
+    assert {item["metadata"]["name"] for item in inputs(engine, SNAKE, "app").values()} == {
         "app",
         "app-inference-0",
         "app-inference-1",
     }
-    stated = inputs(engine, {**SNAKE, "name": "other"}, "app")
-    assert {key.partition("kubernetes")[0]: each["metadata"]["name"] for key, each in stated.items()
-            } == {
+    explicit = inputs(engine, {**SNAKE, "name": "other"}, "app")
+    assert {
+        key.partition("kubernetes")[0]: item["metadata"]["name"] for key, item in explicit.items()
+    } == {
         "app": "other",
         "app-inference-0": "other-inference-0",
         "app-inference-1": "other-inference-1",
@@ -202,9 +203,9 @@ def test_plan_errors_are_raised(engine: Any) -> None:
 
 
 def test_mapping_of_caller_is_not_modified(engine: Any) -> None:
-    given = copy.deepcopy(MANIFEST)
-    inputs(engine, given)
-    assert given == MANIFEST
+    value = copy.deepcopy(MANIFEST)
+    inputs(engine, value)
+    assert value == MANIFEST
 
 
 def test_rejected_service_has_no_traceback_and_names_the_rule(engine: Any) -> None:

@@ -20,9 +20,9 @@ def test_lws_depend_on_sidecar_service_account(engine: Any) -> None:
     manifest = pair(decode_role=more)
     deployment = engine.run(lambda: InferenceService("svc", manifest))
     rights = {
-        each.request.type.rpartition(":")[2]: each.urn
-        for each in deployment.children
-        if each.request.name == "svc-sidecar"
+        child.request.type.rpartition(":")[2]: child.urn
+        for child in deployment.children
+        if child.request.name == "svc-sidecar"
     }
     assert set(rights) == {"ServiceAccount", "Role", "RoleBinding"}
     needed = {rights["ServiceAccount"], rights["RoleBinding"]}
@@ -43,13 +43,13 @@ def test_sidecar_image_may_be_output(engine: Any) -> None:
 def spec(**cache: Any) -> dict[str, Any]:
     pod = template(container(args=None))
     model = {"uri": "hf://Qwen/Qwen3-8B", "cache": {**cache, "job": JOB, "warmUp": True}}
-    made: dict[str, Any] = service(role(template=pod), model=model)["spec"]
-    return made
+    result: dict[str, Any] = service(role(template=pod), model=model)["spec"]
+    return result
 
 
 def test_lws_depend_on_warm_up_job_and_job_on_claim(engine: Any) -> None:
-    made = engine.run(lambda: InferenceService("app", spec(storage={"size": "1Gi"})))
-    by_type = {each.request.type.rpartition(":")[2]: each for each in made.children}
+    result = engine.run(lambda: InferenceService("app", spec(storage={"size": "1Gi"})))
+    by_type = {child.request.type.rpartition(":")[2]: child for child in result.children}
     claim, job, lws = (by_type[kind] for kind in
                         ("PersistentVolumeClaim", "Job", "LeaderWorkerSet"))  # fmt: skip
     assert claim.urn in job.request.dependencies
@@ -64,17 +64,17 @@ def test_lws_depend_on_warm_up_job_and_job_on_claim(engine: Any) -> None:
     assert job.request.name.startswith("app-model-")
 
 
-def test_an_existing_claim_is_not_registered(engine: Any) -> None:
-    made = engine.run(lambda: InferenceService("app", spec(claimName="shared")))
-    kinds = [each.request.type.rpartition(":")[2] for each in made.children]
+def test_existing_claim_is_not_registered(engine: Any) -> None:
+    result = engine.run(lambda: InferenceService("app", spec(claimName="shared")))
+    kinds = [child.request.type.rpartition(":")[2] for child in result.children]
     assert sorted(kinds) == ["Job", "LeaderWorkerSet", "Service"]
 
 
 def deployed(engine: Any, *, scaled: bool) -> Any:
-    own = container(ports=[{"name": "http", "containerPort": 8000}])
+    user_container = container(ports=[{"name": "http", "containerPort": 8000}])
     more = {"autoscaling": AUTOSCALING} if scaled else {}
-    made = role(template=template(own), **more)
-    manifest = service(made, layout="PerRole", disruptionBudget={}, monitoring={})
+    result = role(template=template(user_container), **more)
+    manifest = service(result, layout="PerRole", disruptionBudget={}, monitoring={})
     return engine.run(lambda: InferenceService("svc", manifest) and None)
 
 
@@ -91,6 +91,6 @@ def test_logical_names_are_unique(engine: Any) -> None:
 def test_replicas_of_autoscaled_role_are_ignored(engine: Any) -> None:
     for scaled in (True, False):
         registered = deployed(engine, scaled=scaled).registered
-        (made,) = [each for each in registered if each.request.type == SET]
-        assert ("spec.replicas" in list(made.request.ignoreChanges)) == scaled
-        assert made.inputs["spec"]["replicas"] == 1
+        (item,) = [entry for entry in registered if entry.request.type == SET]
+        assert ("spec.replicas" in list(item.request.ignoreChanges)) == scaled
+        assert item.inputs["spec"]["replicas"] == 1

@@ -44,7 +44,7 @@ KILLED = {"exitCode": 137, "reason": "OOMKilled"}
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("findings", "messages"),
     [
         (pod(conditions=[{"type": "Ready", "status": "True"}]), None),
         (pod(phase="Pending"), "phase Pending, not ready"),
@@ -69,8 +69,8 @@ KILLED = {"exitCode": 137, "reason": "OOMKilled"}
          "not scheduled, SchedulingGated: a gate"),
     ],
 )  # fmt: skip
-def test_pod_problem_by_status(found: Any, said: str | None) -> None:
-    assert describe_pod_problem(found, []) == said
+def test_pod_problem_by_status(findings: Any, messages: str | None) -> None:
+    assert describe_pod_problem(findings, []) == messages
 
 
 def event(message: str, *, kind: str = "Pod", name: str = "svc-inference-0-0", at: str = "") -> Any:
@@ -80,8 +80,8 @@ def event(message: str, *, kind: str = "Pod", name: str = "svc-inference-0-0", a
 
 
 def test_pod_problem_has_two_latest_distinct_events() -> None:
-    told = {"old": "1", "new": "3", "mid": "2"}
-    events = [event(text, at=at) for text, at in told.items()]
+    expected = {"old": "1", "new": "3", "mid": "2"}
+    events = [event(text, at=at) for text, at in expected.items()]
     events += [event("new", at="2"), event("other", name="b")]
     assert describe_pod_problem(pod(phase="Pending"), events) == "Why: new; Why: mid"
 
@@ -89,15 +89,15 @@ def test_pod_problem_has_two_latest_distinct_events() -> None:
 def test_pods_with_same_reason_share_a_line() -> None:
     pods = [pod(f"svc-inference-0-{index}", phase="Pending") for index in range(4)]
     pods.append(pod("svc-inference-1-0", phase="Failed"))
-    said = explain_lws([SET], Snapshot(pods))
-    assert said == ["pod svc-inference-0-0 and 3 more: phase Pending, not ready"]
+    messages = explain_lws([SET], Snapshot(pods))
+    assert messages == ["pod svc-inference-0-0 and 3 more: phase Pending, not ready"]
 
 
 def test_lws_without_pods_shows_controller_events() -> None:
-    made = [event("denied", kind="StatefulSet", name="svc-inference-0-1"),
+    result = [event("denied", kind="StatefulSet", name="svc-inference-0-1"),
             event("other", kind="StatefulSet", name="svc-inference-0-x"),
             event("crash", kind="LeaderWorkerSet", name=SET)]  # fmt: skip
-    assert explain_lws([SET], Snapshot(events=made)) == [
+    assert explain_lws([SET], Snapshot(events=result)) == [
         f"LeaderWorkerSet {SET}: Why: crash",
         "StatefulSet svc-inference-0-1: Why: denied",
     ]

@@ -40,8 +40,8 @@ def test_watch_keeps_reasons_of_deleted_pods(
 ) -> None:
     taken = []
 
-    def changing(*given: Any, **more: Any) -> Any:
-        assert given == ("v1", "Pod", "models")
+    def changing(*fields: Any, **more: Any) -> Any:
+        assert fields == ("v1", "Pod", "models")
         assert more == {"labelSelector": "fusioninfer.io/service=svc", "seconds": 9.0}
         for change in changes:
             taken.append(change)
@@ -51,8 +51,8 @@ def test_watch_keeps_reasons_of_deleted_pods(
     monkeypatch.setattr(diagnosis, "KubernetesApi", lambda *_: api)
 
     def watched(enough: Callable[[Snapshot], bool]) -> list[Any]:
-        given = ("models", "svc", Snapshot([NEW]), enough, 9.0)
-        return list(diagnosis.watch_service(None, None, *given).pods)
+        value = ("models", "svc", Snapshot([NEW]), enough, 9.0)
+        return list(diagnosis.watch_service(None, None, *value).pods)
 
     assert watched(lambda _: False) == left
     assert taken == changes

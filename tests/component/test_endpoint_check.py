@@ -29,11 +29,11 @@ from fusioninfer_pulumi.component.endpoint_check import (
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The endpoints that were asked, as if the program ran on an engine."""
-    found: list[str] = []
+    findings: list[str] = []
 
     async def answer(url: str, seconds: float) -> None:
         assert 0 < seconds <= 600
-        found.append(url)
+        findings.append(url)
         if "silent" in url:
             raise NotReadyError("HTTP status 503")
 
@@ -43,24 +43,24 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(Children, "deadline", deadline)
     monkeypatch.setattr(endpoint_check, "has_engine", lambda: True)
     monkeypatch.setattr(endpoint_check, "wait_until_ready", answer)
-    return found
+    return findings
 
 
-def test_endpoint_is_probed_at_level_serving(engine: Any, asked: list[str]) -> None:
+def test_endpoint_is_probed_at_level_serving(engine: Any, requests: list[str]) -> None:
     deployed(engine, httproute=ROUTE, gateway=None)
-    assert asked == ["http://svc.example.com"]
+    assert requests == ["http://svc.example.com"]
 
 
 @pytest.mark.parametrize("level", ["None", "Scheduled", "Available"])
-def test_other_levels_do_not_probe(engine: Any, asked: list[str], level: str) -> None:
+def test_other_levels_do_not_probe(engine: Any, requests: list[str], level: str) -> None:
     deployed(engine, level)
-    assert asked == []
+    assert requests == []
 
 
-def test_preview_does_not_probe(engine: Any, asked: list[str]) -> None:
-    given = awaited(httproute=ROUTE)
-    engine.run(lambda: InferenceService("svc", given) and None, preview=True)
-    assert asked == []
+def test_preview_does_not_probe(engine: Any, requests: list[str]) -> None:
+    value = awaited(httproute=ROUTE)
+    engine.run(lambda: InferenceService("svc", value) and None, preview=True)
+    assert requests == []
 
 
 def test_mocks_do_not_probe(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,13 +68,13 @@ def test_mocks_do_not_probe(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     deployed(engine, httproute=ROUTE, gateway=None)
 
 
-def test_unknown_address_is_logged(engine: Any, asked: list[str]) -> None:
+def test_unknown_address_is_logged(engine: Any, requests: list[str]) -> None:
     without = deployed(engine, httproute={**ROUTE, "hostnames": []}, gateway=None)
     assert "the endpoint was not checked: its address is unknown here" in (without.logged)
-    assert asked == []
+    assert requests == []
 
 
-def test_unready_endpoint_fails_the_program(engine: Any, asked: list[str]) -> None:
+def test_unready_endpoint_fails_the_program(engine: Any, requests: list[str]) -> None:
     route = {**ROUTE, "hostnames": ["silent.example.com"]}
     with pytest.raises(
         pulumi.RunError, match=r"svc: http://silent\.example\.com/v1/models is not ready"
@@ -110,7 +110,7 @@ NOT_YET, AWAY = NotReadyError("HTTP status 503"), UnreachableError("its name is 
 
 
 @pytest.mark.parametrize(
-    ("url", "outcomes", "said"),
+    ("url", "outcomes", "messages"),
     [
         ("http://a.example", (None,), None),
         ("http://a.example", (NOT_YET, NOT_YET, None), None),
@@ -123,12 +123,12 @@ NOT_YET, AWAY = NotReadyError("HTTP status 503"), UnreachableError("its name is 
     ],
 )
 @pytest.mark.usefixtures("_own_clock")
-def test_probe_outcomes_until_ready(url: str, outcomes: Any, said: str | None) -> None:
+def test_probe_outcomes_until_ready(url: str, outcomes: Any, messages: str | None) -> None:
     waiting = wait_until_ready(url, 600, send=probes(*outcomes), grace=60, pause=5)
-    if said is None:
+    if messages is None:
         asyncio.run(waiting)
         return
-    with pytest.raises(UnreachableError, match=said):
+    with pytest.raises(UnreachableError, match=messages):
         asyncio.run(waiting)
 
 
@@ -162,7 +162,7 @@ def server() -> Iterator[tuple[int, dict[str, tuple[int, str]]]]:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "said"),
+    ("status", "body", "messages"),
     [
         (200, '{"data": []}', None),
         (401, "", None),  # whoever asks for credentials is there
@@ -174,13 +174,15 @@ def server() -> Iterator[tuple[int, dict[str, tuple[int, str]]]]:
         (200, '["x"]', "not a list of models"),
     ],
 )
-def test_probe_judges_http_response(server: Any, status: int, body: str, said: str | None) -> None:
+def test_probe_judges_http_response(
+    server: Any, status: int, body: str, messages: str | None
+) -> None:
     port, answers = server
     answers["now"] = (status, body)
-    if said is None:
+    if messages is None:
         probe(f"http://127.0.0.1:{port}")
         return
-    with pytest.raises(NotReadyError, match=said):
+    with pytest.raises(NotReadyError, match=messages):
         probe(f"http://127.0.0.1:{port}")
 
 

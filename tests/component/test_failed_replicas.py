@@ -40,7 +40,7 @@ def pod(state: Any = None, name: str = "svc-inference-1-0", **status: Any) -> di
 
 
 @pytest.mark.parametrize(
-    ("found", "why"),
+    ("findings", "why"),
     [
         (pod({"state": BACKOFF}), UNPULLABLE),
         (pod({"state": CRASH}), CRASHED),
@@ -61,8 +61,8 @@ def pod(state: Any = None, name: str = "svc-inference-1-0", **status: Any) -> di
         (pod(conditions=[{"type": "PodScheduled", "status": "False"}]), None),
     ],
 )  # fmt: skip
-def test_pod_failure_by_status(found: Any, why: str | None) -> None:
-    assert pods.describe_pod_failure(found) == why
+def test_pod_failure_by_status(findings: Any, why: str | None) -> None:
+    assert pods.describe_pod_failure(findings) == why
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
@@ -70,7 +70,7 @@ def test_failures_of_recorded_pods(path: Path) -> None:
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
     seen = Snapshot(**case["seen"])
     # That of the set: the pods have the template that it has.
-    revision = next((each["metadata"]["labels"][REVISION] for each in seen.pods), None)
+    revision = next((item["metadata"]["labels"][REVISION] for item in seen.pods), None)
     fails = find_failed_lws({SET: revision}, seen)
     assert bool(fails) == (path.stem in ("crashing", "evicted", "unpullable"))
 
@@ -82,12 +82,12 @@ def test_failures_of_recorded_pods(path: Path) -> None:
 def test_terminating_pods_of_old_revision_are_ignored(
     revision: str, *, going: bool, counts: bool
 ) -> None:
-    found = pod({"state": CRASH}, name=f"{SET}-0")
-    found["metadata"]["labels"][REVISION] = revision
+    result = pod({"state": CRASH}, name=f"{SET}-0")
+    result["metadata"]["labels"][REVISION] = revision
     if going:
-        found["metadata"]["deletionTimestamp"] = "now"
-    assert bool(find_failed_lws({SET: "new"}, Snapshot([found]))) is counts
-    assert bool(find_failed_lws({SET: None}, Snapshot([found]))) is not going
+        result["metadata"]["deletionTimestamp"] = "now"
+    assert bool(find_failed_lws({SET: "new"}, Snapshot([result]))) is counts
+    assert bool(find_failed_lws({SET: None}, Snapshot([result]))) is not going
 
 
 @pytest.fixture
@@ -95,20 +95,20 @@ def status(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Return the status of three replicas, one of which is down, and the log."""
     engine.live = {f"svc-inference-{index}": READY for index in (0, 2)}
     engine.live["svc-inference-1"] = ROLLING
-    asked: list[Any] = []
+    requests: list[Any] = []
 
     async def kubeconfig(_: Any) -> tuple[None, None]:
         return None, None
 
-    def run(found: Any = None, *, preview: bool = False) -> tuple[Any, list[str], int]:
+    def run(findings: Any = None, *, preview: bool = False) -> tuple[Any, list[str], int]:
         def pods_of(*where: Any) -> Snapshot:
             assert where == (None, None, "default", "svc")
-            asked.append(where)
-            if isinstance(found, Exception):
-                raise found
-            if isinstance(found, float):
-                time.sleep(found)
-            return Snapshot([found])
+            requests.append(where)
+            if isinstance(findings, Exception):
+                raise findings
+            if isinstance(findings, float):
+                time.sleep(findings)
+            return Snapshot([findings])
 
         monkeypatch.setattr(diagnosis, "reads_cluster", lambda: not pulumi.runtime.is_dry_run())
         monkeypatch.setattr(diagnosis, "read_pods", pods_of)
@@ -119,35 +119,35 @@ def status(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
             return {"status": InferenceService("svc", manifest).status}
 
         deployment = engine.run(program, preview=preview)
-        return deployment.exports["status"], deployment.logged, len(asked)
+        return deployment.exports["status"], deployment.logged, len(requests)
 
     return run
 
 
-def failed(told: Any) -> tuple[str, str]:
-    condition = told["conditions"][-1]
+def failed(expected: Any) -> tuple[str, str]:
+    condition = expected["conditions"][-1]
     assert condition["type"] == "Failed"
     return condition["status"], condition["message"]
 
 
 def test_pod_failure_sets_status(status: Any) -> None:
-    told, logged, asked = status(pod({"state": BACKOFF}))
-    assert told["components"]["inference"]["phase"] == "Failed"
-    assert told["components"]["inference"]["readyReplicas"] == 2
-    assert failed(told) == ("True", f"svc-inference-1: pod svc-inference-1-0: {UNPULLABLE}")
-    assert (logged, asked) == ([], 1)
+    expected, logged, requests = status(pod({"state": BACKOFF}))
+    assert expected["components"]["inference"]["phase"] == "Failed"
+    assert expected["components"]["inference"]["readyReplicas"] == 2
+    assert failed(expected) == ("True", f"svc-inference-1: pod svc-inference-1-0: {UNPULLABLE}")
+    assert (logged, requests) == ([], 1)
 
 
 def test_starting_pods_are_no_failure(status: Any) -> None:
-    told, logged, asked = status(pod({"state": {"running": {}}}))
-    assert told["components"]["inference"]["phase"] == "Deploying"
-    assert failed(told)[0] == "False"
-    assert (logged, asked) == ([], 1)
+    expected, logged, requests = status(pod({"state": {"running": {}}}))
+    assert expected["components"]["inference"]["phase"] == "Deploying"
+    assert failed(expected)[0] == "False"
+    assert (logged, requests) == ([], 1)
 
 
 def test_pods_of_available_lws_are_ignored(status: Any) -> None:
-    told, *_ = status(pod({"state": BACKOFF}, name="svc-inference-0-0"))
-    assert failed(told)[0] == "False"
+    expected, *_ = status(pod({"state": BACKOFF}, name="svc-inference-0-0"))
+    assert failed(expected)[0] == "False"
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ def test_unreadable_cluster_leaves_status_unchanged(
     status: Any, monkeypatch: pytest.MonkeyPatch, problem: Any, why: str
 ) -> None:
     monkeypatch.setattr(diagnosis, "_READ_SECONDS", 0.01 if problem == 0.05 else 5.0)
-    told, logged, _ = status(problem)
-    assert told["components"]["inference"]["phase"] == "Deploying"
+    expected, logged, _ = status(problem)
+    assert expected["components"]["inference"]["phase"] == "Deploying"
     assert logged == [f"failures of replicas were not read: {why}"]
 
 

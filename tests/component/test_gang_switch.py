@@ -60,7 +60,7 @@ SERVICE = "rollout.strategy: Rolling would never end: "
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         # The gang comes with a role of several nodes, with a mode, with nodes, with a decoder.
         (service(small()), service(small(), BIG), [SERVICE + "small"]),
@@ -109,12 +109,14 @@ SERVICE = "rollout.strategy: Rolling would never end: "
         (service(*pair(2, 2), **needs(prefill=1, decode=1)), service(*pair(2, 2, "2")), []),
     ],
 )  # fmt: skip
-def test_joins_with_layout_per_replica(engine: Any, old: Any, new: Any, told: list[str]) -> None:
-    changed(engine, old, new, *told)
+def test_joins_with_layout_per_replica(
+    engine: Any, old: Any, new: Any, expected: list[str]
+) -> None:
+    changed(engine, old, new, *expected)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         (service(*pair(2, None)), service(*pair(rollout={"partition": 1})),
          ["roles[0].rollout.partition: excludes replicas that the gang needs: svc-prefill-0",
@@ -141,12 +143,12 @@ def test_joins_with_layout_per_replica(engine: Any, old: Any, new: Any, told: li
          ["rollout.partition: ", SERVICE + "serve"]),
     ],
 )  # fmt: skip
-def test_joins_below_partition(engine: Any, old: Any, new: Any, told: list[str]) -> None:
-    changed(engine, old, new, *told)
+def test_joins_below_partition(engine: Any, old: Any, new: Any, expected: list[str]) -> None:
+    changed(engine, old, new, *expected)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         (small(), small(), [SERVICE + "small"]),
         (small(), small(**AT_ONCE), [ROLE + "small"]),
@@ -160,12 +162,12 @@ def test_joins_below_partition(engine: Any, old: Any, new: Any, told: list[str])
         (small(0), small(3), []),
     ],
 )
-def test_joins_with_layout_per_role(engine: Any, old: Any, new: Any, told: list[str]) -> None:
-    changed(engine, service(old, **PER_ROLE), service(new, BIG, **PER_ROLE), *told)
+def test_joins_with_layout_per_role(engine: Any, old: Any, new: Any, expected: list[str]) -> None:
+    changed(engine, service(old, **PER_ROLE), service(new, BIG, **PER_ROLE), *expected)
 
 
 @pytest.mark.parametrize(
-    ("replicas", "surge", "minimum", "told"),
+    ("replicas", "surge", "minimum", "expected"),
     [
         (1, 0, 2, []),
         (1, 0, 3, [SERVICE + "small"]),
@@ -176,12 +178,15 @@ def test_joins_with_layout_per_role(engine: Any, old: Any, new: Any, told: list[
     ],
 )
 def test_surge_replicas_join_gang(
-    engine: Any, replicas: int, surge: int, minimum: int, told: list[str]
+    engine: Any, replicas: int, surge: int, minimum: int, expected: list[str]
 ) -> None:
     new = small(3, rollout={"maxSurge": surge})
     more = needs(small=minimum, big=1)
     changed(
-        engine, service(small(replicas), **PER_ROLE), service(new, BIG, **PER_ROLE, **more), *told
+        engine,
+        service(small(replicas), **PER_ROLE),
+        service(new, BIG, **PER_ROLE, **more),
+        *expected,
     )
 
 
@@ -195,7 +200,7 @@ def test_same_service_in_two_clusters_is_compared_separately() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rollout", "told"),
+    ("rollout", "expected"),
     [
         ({}, [SERVICE + "small"]),
         # All sets of a group go down together, and each group is a gang of its own.
@@ -204,22 +209,24 @@ def test_same_service_in_two_clusters_is_compared_separately() -> None:
     ],
 )
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
-def test_joins_of_serving_groups(engine: Any, rollout: Any, told: list[str], layout: str) -> None:
+def test_joins_of_serving_groups(
+    engine: Any, rollout: Any, expected: list[str], layout: str
+) -> None:
     old, new = (
         service(small(2), *more, groups=2, layout=layout, rollout=rollout) for more in ([], [BIG])
     )
-    if layout == "PerRole" and not told:
-        told = [SERVICE + "small"]
+    if layout == "PerRole" and not expected:
+        expected = [SERVICE + "small"]
     if layout == "PerRole" and "partition" in rollout:
-        told = [*told, SERVICE + "small"]
-    changed(engine, old, new, *told)
+        expected = [*expected, SERVICE + "small"]
+    changed(engine, old, new, *expected)
 
 
 def test_unknown_stack_state_is_accepted(engine: Any) -> None:
     old, new = service(small()), service(small(), BIG)
     engine.state = state_of(old)
-    for each in engine.state.values():
-        del each["outputs"]["spec"]
+    for item in engine.state.values():
+        del item["outputs"]["spec"]
     assert made(engine, new)
     engine.state = None
     assert made(engine, new)

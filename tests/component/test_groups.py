@@ -18,46 +18,46 @@ def grouped(groups: int, **spec: Any) -> Manifest:
 
 
 def run(engine: Any, manifest: Manifest) -> Any:
-    made: dict[str, Any] = {}
+    built: dict[str, Any] = {}
 
     def program() -> dict[str, Any]:
         service = InferenceService("app", manifest)
-        made["service"] = service
+        built["service"] = service
         return {"status": service.status}
 
-    found = engine.run(program)
-    found.made = made["service"]
-    return found
+    result = engine.run(program)
+    result.made = built["service"]
+    return result
 
 
-def after(found: Any, name: str) -> set[str]:
+def after(findings: Any, name: str) -> set[str]:
     """Logical names of the objects that a set depends on."""
-    urns = {each.urn: each.request.name for each in found.registered}
-    return {urns[urn] for urn in found[name].request.dependencies}
+    urns = {item.urn: item.request.name for item in findings.registered}
+    return {urns[urn] for urn in findings[name].request.dependencies}
 
 
 def test_serving_groups_have_own_objects(engine: Any) -> None:
-    found = run(engine, grouped(2, wait={"level": "Scheduled"}))
+    result = run(engine, grouped(2, wait={"level": "Scheduled"}))
     lws = [f"app-{group}-{role}-0" for group in (0, 1) for role in ("prefill", "decode")]
-    assert {name for kind, name in found.keys if kind == POD_GROUP} == {"app-0", "app-1"}
-    assert sorted(name for kind, name in found.keys if kind == LWS) == sorted(lws)
-    service = found.made
+    assert {name for kind, name in result.keys if kind == POD_GROUP} == {"app-0", "app-1"}
+    assert sorted(name for kind, name in result.keys if kind == LWS) == sorted(lws)
+    service = result.made
     assert service.pod_group is None
     assert list(service.pod_groups) == ["svc-0", "svc-1"]
     assert set(service.leader_worker_sets) == {name.replace("app", "svc", 1) for name in lws}
 
 
 def test_lws_depends_only_on_pod_group_of_its_group(engine: Any) -> None:
-    found = run(engine, grouped(2))
-    assert after(found, "app-0-prefill-0") & {"app-0", "app-1"} == {"app-0"}
-    assert after(found, "app-1-decode-0") & {"app-0", "app-1"} == {"app-1"}
+    result = run(engine, grouped(2))
+    assert after(result, "app-0-prefill-0") & {"app-0", "app-1"} == {"app-0"}
+    assert after(result, "app-1-decode-0") & {"app-0", "app-1"} == {"app-1"}
 
 
 def test_groups_below_partition_ignore_template_changes(engine: Any) -> None:
-    found = run(engine, grouped(2, rollout={"level": "Group", "partition": 1}))
+    result = run(engine, grouped(2, rollout={"level": "Group", "partition": 1}))
     for role in ("prefill", "decode"):
-        assert "spec" in found[f"app-0-{role}-0"].request.ignoreChanges
-        assert "spec" not in found[f"app-1-{role}-0"].request.ignoreChanges
+        assert "spec" in result[f"app-0-{role}-0"].request.ignoreChanges
+        assert "spec" not in result[f"app-1-{role}-0"].request.ignoreChanges
 
 
 def test_status_lists_serving_groups(engine: Any) -> None:
@@ -66,6 +66,6 @@ def test_status_lists_serving_groups(engine: Any) -> None:
         engine.live[f"svc-1-{role}-0"] = {"status": {"readyReplicas": 1, "conditions": [ready]}}
     engine.live["svc-0"] = {"status": {"phase": "Inqueue"}}
     status = run(engine, grouped(2)).exports["status"]
-    assert [each["active"] for each in status["groups"].values()] == [False, True]
+    assert [group["active"] for group in status["groups"].values()] == [False, True]
     assert status["groups"]["0"]["message"] == "the PodGroup is Inqueue"
     assert status["conditions"][1]["reason"] == "Partial"

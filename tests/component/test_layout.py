@@ -12,7 +12,7 @@ from samples import nodes, plan_of, prefill_decode, role, service
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
 from fusioninfer_pulumi.component.children import lws_options
 from fusioninfer_pulumi.component.status import service_status
-from fusioninfer_pulumi.rollout.update_order import update_order
+from fusioninfer_pulumi.rollout.update_order import order_update
 
 PER_ROLE = {"layout": "PerRole"}
 
@@ -35,15 +35,15 @@ def made(engine: Any, manifest: Any, name: str = "svc") -> Any:
 
 
 def test_role_has_one_lws(engine: Any) -> None:
-    found = made(engine, prefill_decode({"replicas": 2}, **PER_ROLE))
-    assert sorted(each.key for each in found.children if each.request.type == LWS) == [
+    result = made(engine, prefill_decode({"replicas": 2}, **PER_ROLE))
+    assert sorted(child.key for child in result.children if child.request.type == LWS) == [
         (LWS, "svc-decode"), (LWS, "svc-prefill"),
     ]  # fmt: skip
 
 
 def test_timeout_is_multiplied_by_replicas() -> None:
     manifest = service(role(replicas=4), rollout={"timeout": "10m"}, **PER_ROLE)
-    (step,) = update_order(plan_of(manifest))
+    (step,) = order_update(plan_of(manifest))
     assert step.timeout == "2400s"
     assert lws_options(step).ignore_changes is None
 
@@ -51,7 +51,7 @@ def test_timeout_is_multiplied_by_replicas() -> None:
 def test_externally_scaled_replicas_are_ignored() -> None:
     plan = plan_of(service(role(replicas=2), **PER_ROLE))
     scaled = replace(plan, roles=(replace(plan.roles[0], scaled_externally=True),))
-    (step,) = update_order(scaled)
+    (step,) = order_update(scaled)
     assert lws_options(step).ignore_changes == ["spec.replicas"]
     status = service_status(scaled, {"svc-inference": live(5, available=True, replicas=5)})
     assert status["components"]["inference"] == {
@@ -76,9 +76,13 @@ def test_externally_scaled_replicas_are_ignored() -> None:
 def test_status_counts_replicas_of_lws(seen: Any, ready: int, phase: str, active: str) -> None:
     manifest = service(role(replicas=4, multinode=nodes(2)), **PER_ROLE)
     status = service_status(plan_of(manifest), {"svc-inference": seen})
-    found = status["components"]["inference"]
-    assert (found["desiredReplicas"], found["readyReplicas"]) == (4, ready)
-    assert (found["totalPods"], found["readyPods"], found["phase"]) == (8, 2 * ready, phase)
+    inference = status["components"]["inference"]
+    assert (inference["desiredReplicas"], inference["readyReplicas"]) == (4, ready)
+    assert (inference["totalPods"], inference["readyPods"], inference["phase"]) == (
+        8,
+        2 * ready,
+        phase,
+    )
     assert status["conditions"][1]["reason"] == active
 
 
@@ -90,7 +94,7 @@ PER_ROLE_STATE = {urn("svc-inference"): recorded("svc-inference")}
 
 
 @pytest.mark.parametrize(
-    ("state", "layout", "told"),
+    ("state", "layout", "expected"),
     [
         (PER_REPLICA_STATE, "PerRole",
          "svc-inference-0, svc-inference-1, svc-inference-2 and 2 more"),
@@ -98,14 +102,14 @@ PER_ROLE_STATE = {urn("svc-inference"): recorded("svc-inference")}
     ],
 )  # fmt: skip
 def test_layout_change_of_running_role_is_rejected(
-    engine: Any, state: Any, layout: str, told: str
+    engine: Any, state: Any, layout: str, expected: str
 ) -> None:
     engine.state = state
     with pytest.raises(InvalidServiceError) as refused:
         made(engine, service(layout=layout))
     other = "PerRole" if layout == "PerReplica" else "PerReplica"
     assert str(refused.value).startswith(
-        f"svc: layout: {layout} cannot replace {other} in a running role ({told}); "
+        f"svc: layout: {layout} cannot replace {other} in a running role ({expected}); "
     )
     assert made(engine, service(layout=other)).children
 

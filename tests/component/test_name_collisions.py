@@ -25,7 +25,7 @@ def args(role: str = "inference", **more: Any) -> dict[str, Any]:
 
 
 def lws(deployment: Any) -> int:
-    return sum(each.request.type.endswith(":LeaderWorkerSet") for each in deployment.children)
+    return sum(child.request.type.endswith(":LeaderWorkerSet") for child in deployment.children)
 
 
 def refused(second: Any) -> Any:
@@ -65,9 +65,9 @@ def test_rejected_service_reserves_no_names(engine: Any) -> None:
 @pytest.mark.parametrize("namespace", ["other", "output"])
 def test_another_namespace_is_allowed(engine: Any, namespace: str) -> None:
     def program() -> None:
-        given: Any = pulumi.Output.from_input("x") if namespace == "output" else namespace
+        value: Any = pulumi.Output.from_input("x") if namespace == "output" else namespace
         InferenceService("one", args(name="svc"))
-        InferenceService("two", args(name="svc", namespace=given))
+        InferenceService("two", args(name="svc", namespace=value))
 
     assert lws(engine.run(program)) == 2
 
@@ -93,7 +93,7 @@ def test_another_cluster_is_allowed(engine: Any, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["provider", "parent"])
-def test_same_provider_given_twice_is_one_cluster(engine: Any, form: str) -> None:
+def test_same_provider_twice_is_one_cluster(engine: Any, form: str) -> None:
     def program() -> None:
         provider = Provider("east")
         InferenceService("one", args(name="svc"), Options(provider=provider))

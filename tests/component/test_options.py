@@ -22,12 +22,14 @@ def run(engine: Any, story: Story, options: Callable[[], Options], number: int =
 
 def objects(deployment: Any) -> list[Any]:
     """Return the component's resources without those of the test."""
-    return [each for each in deployment.children if each.request.parent == service(deployment).urn]
+    return [
+        child for child in deployment.children if child.request.parent == service(deployment).urn
+    ]
 
 
 def service(deployment: Any) -> Any:
-    (found,) = [each for each in deployment.registered if each.request.type.startswith("fusion")]
-    return found
+    (item,) = [entry for entry in deployment.registered if entry.request.type.startswith("fusion")]
+    return item
 
 
 @pytest.mark.parametrize("listed", ["provider", "providers", "mapping"])
@@ -48,7 +50,7 @@ def test_provider_applies_to_all_children(engine: Any, story: Story, listed: str
 
 def test_protect_applies_to_all_children(engine: Any, story: Story) -> None:
     deployment = run(engine, story, lambda: Options(protect=True))
-    assert {each.request.protect for each in deployment.registered} == {True}
+    assert {item.request.protect for item in deployment.registered} == {True}
 
 
 def test_retain_on_delete_applies_to_all_children(engine: Any, story: Story) -> None:
@@ -60,17 +62,17 @@ def test_retain_on_delete_applies_to_all_children(engine: Any, story: Story) -> 
 def test_depends_on_applies_to_all_children(engine: Any, story: Story, form: str) -> None:
     def options() -> Options:
         first = ConfigMap("first", metadata={"name": "first"})
-        given: Any = {"list": [first], "one": first, "output": pulumi.Output.from_input([first])}
-        return Options(depends_on=given[form])
+        value: Any = {"list": [first], "one": first, "output": pulumi.Output.from_input([first])}
+        return Options(depends_on=value[form])
 
     deployment = run(engine, story, options)
     first = deployment["first"].urn
     assert [first in resource.request.dependencies for resource in objects(deployment)] == [
         True
     ] * 5
-    (group,) = [each.urn for each in deployment.children if "PodGroup" in each.urn]
-    lws = [each for each in deployment.children if "LeaderWorkerSet" in each.urn]
-    assert all({first, group} <= set(each.request.dependencies) for each in lws)
+    (group,) = [child.urn for child in deployment.children if "PodGroup" in child.urn]
+    lws = [child for child in deployment.children if "LeaderWorkerSet" in child.urn]
+    assert all({first, group} <= set(item.request.dependencies) for item in lws)
 
 
 def test_component_alias_is_registered(engine: Any, story: Story) -> None:
@@ -92,8 +94,8 @@ def test_transformation_receives_all_children(engine: Any, story: Story) -> None
     deployment = run(engine, story, lambda: Options(transformations=[label]))
     lws = ["app-decode-0", "app-decode-1", "app-prefill-0"]
     assert sorted(seen) == sorted(["app"] * 3 + lws)
-    found = [each for each in deployment.children if each.request.type.endswith(":Service")]
-    assert [each.inputs["metadata"]["labels"] for each in found] == [{"team": "a"}]
+    result = [child for child in deployment.children if child.request.type.endswith(":Service")]
+    assert [finding.inputs["metadata"]["labels"] for finding in result] == [{"team": "a"}]
 
 
 def test_transforms_are_registered(engine: Any, story: Story) -> None:
@@ -102,10 +104,10 @@ def test_transforms_are_registered(engine: Any, story: Story) -> None:
 
 
 def test_options_of_caller_are_not_modified(engine: Any, story: Story) -> None:
-    given = Options(protect=True, depends_on=[])
-    before = dict(vars(given))
-    engine.run(lambda: InferenceService("app", story(4), given) and None)
-    assert dict(vars(given)) == before
+    value = Options(protect=True, depends_on=[])
+    before = dict(vars(value))
+    engine.run(lambda: InferenceService("app", story(4), value) and None)
+    assert dict(vars(value)) == before
 
 
 def test_component_keeps_its_parent(engine: Any, story: Story) -> None:

@@ -76,20 +76,20 @@ def _container(inputs: Any) -> Any:
 
 def test_annotations_and_namespace_may_be_outputs(engine: Any) -> None:
     def program() -> Any:
-        given = {
+        value = {
             **args(),
             "annotations": {"owner": pulumi.Output.from_input("team-a")},
             "namespace": pulumi.Output.from_input("models"),
         }
-        given["roles"][0]["template"]["metadata"] = {
+        value["roles"][0]["template"]["metadata"] = {
             "annotations": {"build": pulumi.Output.from_input("17")}
         }
-        return exports(InferenceService("svc", given))
+        return exports(InferenceService("svc", value))
 
     deployment = engine.run(program)
-    metadata = [each.inputs["metadata"] for each in deployment.children]
-    assert {each["namespace"] for each in metadata} == {"models"}
-    assert [each["annotations"]["owner"] for each in metadata] == ["team-a"] * 2
+    metadata = [child.inputs["metadata"] for child in deployment.children]
+    assert {item["namespace"] for item in metadata} == {"models"}
+    assert [item["annotations"]["owner"] for item in metadata] == ["team-a"] * 2
     assert pod(deployment)["metadata"]["annotations"] == {"build": "17"}
     assert deployment.exports["namespace"] == "models"
     assert deployment.exports["endpoint"] == "http://svc.models.svc:8000"
@@ -102,14 +102,14 @@ def test_output_dependency_applies_to_objects_that_use_it(engine: Any) -> None:
 
     deployment = engine.run(program)
     urn = deployment["models"].urn
-    objects = [each for each in deployment.children if each.request.name != "models"]
+    objects = [child for child in deployment.children if child.request.name != "models"]
     assert [urn in resource.request.dependencies for resource in objects] == [True] * 2
 
 
 def test_preview_with_unknown_values(engine: Any) -> None:
     def program() -> Any:
-        given = args(image=unknown(), env=[{"name": "URL", "value": unknown()}])
-        service = InferenceService("svc", {**given, "namespace": unknown()})
+        value = args(image=unknown(), env=[{"name": "URL", "value": unknown()}])
+        service = InferenceService("svc", {**value, "namespace": unknown()})
         assert service.plan.total_pods == 1
         return exports(service)
 
@@ -193,7 +193,7 @@ def test_warnings_are_logged(engine: Any, story: Story) -> None:
     warned = [finding for finding in plans[0].findings if finding.severity is Severity.WARNING]
     assert warned
     assert sorted(deployment.logged) == sorted(
-        f"warning: {each.path}: {each.message} [{each.rule}]" for each in warned
+        f"warning: {item.path}: {item.message} [{item.rule}]" for item in warned
     )
 
 
@@ -229,11 +229,11 @@ def test_outputs_are_combined_without_nested_outputs(
 ) -> None:
     """`Output.all` makes an Output of every structure in a value: the SDK's own calls remain."""
     calls: list[int] = []
-    given = pulumi.Output.all
+    value = pulumi.Output.all
 
     def counted(*values: Any, **named: Any) -> Any:
         calls.append(len(values))
-        return given(*values, **named)
+        return value(*values, **named)
 
     for index in range(4):
         engine.live[f"svc-inference-{index}"] = live()
@@ -247,7 +247,7 @@ def test_outputs_are_combined_without_nested_outputs(
 
 def test_lws_depends_on_secret_of_same_program(engine: Any) -> None:
     def program() -> None:
-        token = Secret("token", metadata={"name": "token"}).metadata.apply(lambda held: held.name)
+        token = Secret("token", metadata={"name": "token"}).metadata.apply(lambda kept: kept.name)
         model = {"uri": "hf://a/b", "token_secret": {"name": token}}
         InferenceService("svc", {**args(args=[]), "model": model})
 

@@ -29,12 +29,12 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def selectors(deployment: Any) -> dict[str, str]:
     """Pool of each LeaderWorkerSet's pods."""
-    found = {}
-    for each in deployment.children:
-        if each.request.type.endswith(":LeaderWorkerSet"):
-            pod = pod_spec(each.inputs["spec"])
-            found[each.inputs["metadata"]["name"]] = pod["nodeSelector"][LABEL]
-    return found
+    result = {}
+    for child in deployment.children:
+        if child.request.type.endswith(":LeaderWorkerSet"):
+            pod = pod_spec(child.inputs["spec"])
+            result[child.inputs["metadata"]["name"]] = pod["nodeSelector"][LABEL]
+    return result
 
 
 def pod_spec(spec: Any) -> Any:

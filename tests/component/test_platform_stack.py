@@ -46,11 +46,11 @@ def test_objects_use_provider_of_their_cluster(
 ) -> None:
     done = engine.run(program(monkeypatch, EXAMPLE, "prod"), preview=True)
     clusters = {name: f"{done[name].urn}::" for name in ("east", "west")}
-    objects = [each for each in done.children if not each.key[0].startswith("pulumi:providers:")]
+    objects = [child for child in done.children if not child.key[0].startswith("pulumi:providers:")]
     assert len(objects) == 4 + 8 + (1 + 2 + 1) + 2 + 8
     for resource in objects:
-        (own,) = [name for name in clusters if resource.request.name.startswith(name)]
-        assert resource.request.provider.startswith(clusters[own])
+        (fields,) = [name for name in clusters if resource.request.name.startswith(name)]
+        assert resource.request.provider.startswith(clusters[fields])
     # The clusters of a laptop without kubeconfig were not checked, and that was said.
     assert len([text for text in done.logged if "were not checked" in text]) == 2
 
@@ -72,17 +72,17 @@ def test_consumer_stack_reads_platform_outputs(
     engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exported = {"endpoints": {"dev": {"chat": "http://chat.example.com"}}}
-    asked = []
+    requests = []
     plain = engine.new_resource
 
     def new_resource(args: Any) -> Any:
         if args.typ == "pulumi:pulumi:StackReference":
-            asked.append(args.inputs["name"])
+            requests.append(args.inputs["name"])
             return args.name, {**args.inputs, "outputs": exported}
         return plain(args)
 
     monkeypatch.setattr(engine, "new_resource", new_resource)
     done = engine.run(program(monkeypatch, EXAMPLE / "consumer", None))
-    assert asked == ["organization/platform-stack/dev"]
+    assert requests == ["organization/platform-stack/dev"]
     assert done["model"].inputs["data"] == {"OPENAI_BASE_URL": "http://chat.example.com/v1"}
     assert done.exports == {"endpoint": "http://chat.example.com"}

@@ -46,7 +46,7 @@ def violations(engine: Any, model: str, **fields: Any) -> dict[str, list[str]]:
         )
         for resource in deployment.registered
     ]
-    stack = StackValidationArgs([PolicyResource(*each, None, [], {}) for each in registered])
+    stack = StackValidationArgs([PolicyResource(*entry, None, [], {}) for entry in registered])
     reported: dict[str, list[str]] = {}
     for policy in POLICIES:
 
@@ -56,8 +56,8 @@ def violations(engine: Any, model: str, **fields: Any) -> dict[str, list[str]]:
         if isinstance(policy, StackValidationPolicy):
             policy.validate(stack, report)
         else:
-            for each in registered:
-                policy.validate(ResourceValidationArgs(*each), report)
+            for item in registered:
+                policy.validate(ResourceValidationArgs(*item), report)
     return reported
 
 
@@ -94,7 +94,7 @@ SERVICE = {"accelerator": "H100", "replicas": 2, "disruption_budget": {}}
 def test_policy_pack_reports_violation(
     engine: Any, model: str, fields: dict[str, Any], violation: dict[str, str]
 ) -> None:
-    found = violations(engine, model, **{**SERVICE, **fields})
-    assert found.keys() == violation.keys()
+    result = violations(engine, model, **{**SERVICE, **fields})
+    assert result.keys() == violation.keys()
     for policy, message in violation.items():
-        assert found[policy][0].startswith(message)
+        assert result[policy][0].startswith(message)

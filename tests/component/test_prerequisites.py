@@ -27,10 +27,10 @@ LWS = "leaderworkerset.x-k8s.io"
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Kubeconfigs and contexts of the clusters that are read; each has LeaderWorkerSet."""
-    made: list[Any] = []
+    result: list[Any] = []
 
     def connect(kubeconfig: Any, context: Any) -> FakeCluster:
-        made.append((kubeconfig, context))
+        result.append((kubeconfig, context))
         return cluster
 
     container = {"image": "registry.k8s.io/lws/lws:v0.9.1"}
@@ -39,7 +39,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         *(stored("apps/v1", "Deployment", "lws", name, spec=spec) for name in ("lws-system", "lws"))
     )
     monkeypatch.setattr(serving_prerequisites, "KubernetesApi", connect)
-    return made
+    return result
 
 
 @pytest.fixture
@@ -59,10 +59,10 @@ def run(
     engine: Any, service: Any, options: Any = None, *, preview: bool = True, **more: Any
 ) -> Any:
     def program() -> dict[str, Any]:
-        given = {key: value() if callable(value) else value for key, value in more.items()}
-        args = ServingPrerequisitesArgs(services=[service], **given)
-        made = ServingPrerequisites("needs", args, options() if options else None)
-        return {"checked": made.checked, "releases": made.releases}
+        fields = {key: value() if callable(value) else value for key, value in more.items()}
+        args = ServingPrerequisitesArgs(services=[service], **fields)
+        result = ServingPrerequisites("needs", args, options() if options else None)
+        return {"checked": result.checked, "releases": result.releases}
 
     return engine.run(program, preview=preview)
 
@@ -164,8 +164,8 @@ def test_specs_plans_and_components_are_accepted(
     engine: Any, service: Any, calls: list[Any]
 ) -> None:
     def program() -> None:
-        made = InferenceService("app", service)
-        ServingPrerequisites("needs", {"services": [service, made.plan, made]})
+        result = InferenceService("app", service)
+        ServingPrerequisites("needs", {"services": [service, result.plan, result]})
 
     engine.run(program)
     assert len(calls) == 1
@@ -185,9 +185,9 @@ def test_warnings_are_logged(engine: Any, service: Any, monkeypatch: pytest.Monk
     ["/nowhere/kubeconfig", "users: [\n", "apiVersion: v1\nkind: Config\n", "\n- 1\n- 2\n"],
 )
 def test_unusable_kubeconfig_is_a_warning(engine: Any, service: Any, kubeconfig: str) -> None:
-    (said,) = run(engine, service, kubeconfig=kubeconfig).logged
-    assert said.startswith(f"{UNCHECKED}no usable kubeconfig: ")
-    assert "\n" not in said
+    (finding,) = run(engine, service, kubeconfig=kubeconfig).logged
+    assert finding.startswith(f"{UNCHECKED}no usable kubeconfig: ")
+    assert "\n" not in finding
 
 
 def test_unreachable_cluster_is_a_warning(engine: Any, service: Any) -> None:
@@ -197,5 +197,5 @@ def test_unreachable_cluster_is_a_warning(engine: Any, service: Any) -> None:
         "users: [{name: a, user: {token: t}}]\n"
         "contexts: [{name: a, context: {cluster: a, user: a}}]\n"
     )
-    (said,) = run(engine, service, kubeconfig=text).logged
-    assert said.startswith(f"{UNCHECKED}the cluster does not answer: ")
+    (finding,) = run(engine, service, kubeconfig=text).logged
+    assert finding.startswith(f"{UNCHECKED}the cluster does not answer: ")

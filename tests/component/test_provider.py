@@ -20,9 +20,9 @@ CHECK = "fusioninfer:index:ServingPrerequisites"
 def over_the_wire(value: Any) -> Any:
     """All numbers are floats there."""
     if isinstance(value, dict):
-        return {key: over_the_wire(each) for key, each in value.items()}
+        return {key: over_the_wire(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [over_the_wire(each) for each in value]
+        return [over_the_wire(item) for item in value]
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -32,7 +32,7 @@ def inputs(**more: Any) -> dict[str, Any]:
 
 
 def objects(deployment: Any) -> list[Any]:
-    return [(each.key, each.inputs) for each in deployment.registered]
+    return [(item.key, item.inputs) for item in deployment.registered]
 
 
 def test_plugin_registers_same_objects_as_python(engine: Any) -> None:
@@ -95,9 +95,9 @@ def test_findings_become_property_errors(output: Any) -> None:
 def test_secret_in_template_stays_secret(engine: Any) -> None:
     def program() -> None:
         token = pulumi.Output.secret("t0ken")
-        held = inputs()
-        held["roles"][0]["template"] = template(container(env=[{"name": "T", "value": token}]))
-        Provider().construct("svc", TOKEN, over_the_wire(held))
+        kept = inputs()
+        kept["roles"][0]["template"] = template(container(env=[{"name": "T", "value": token}]))
+        Provider().construct("svc", TOKEN, over_the_wire(kept))
 
     deployment = engine.run(program)
     assert "t0ken" in str(deployment["svc-inference-0"].inputs)
@@ -105,22 +105,22 @@ def test_secret_in_template_stays_secret(engine: Any) -> None:
 
 
 def test_whole_floats_become_integers() -> None:
-    given = {"a": [1.0, 2.5, True, "1.0", None], "b": {"c": 3.0}}
-    assert repr(normalize_inputs(given)) == "{'a': [1, 2.5, True, '1.0', None], 'b': {'c': 3}}"
+    value = {"a": [1.0, 2.5, True, "1.0", None], "b": {"c": 3.0}}
+    assert repr(normalize_inputs(value)) == "{'a': [1, 2.5, True, '1.0', None], 'b': {'c': 3}}"
 
 
 def test_unknown_values_become_outputs(output: Any) -> None:
     output("the fixture gives an event loop")
-    given = normalize_inputs({"image": pulumi.output.Unknown()})
-    assert isinstance(given["image"], pulumi.Output)
+    value = normalize_inputs({"image": pulumi.output.Unknown()})
+    assert isinstance(value["image"], pulumi.Output)
 
 
 def test_prerequisites_report_path_of_invalid_service(engine: Any) -> None:
     def program() -> None:
         with pytest.raises(InputPropertiesError) as refused:
             Provider().construct("check", CHECK, {"services": [{"name": "a", "roles": []}]})
-        (found,) = refused.value.errors or ()
-        assert found["property_path"] == "services[0].roles"
+        (finding,) = refused.value.errors or ()
+        assert finding["property_path"] == "services[0].roles"
 
     assert engine.run(program).registered == []
 

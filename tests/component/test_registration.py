@@ -68,8 +68,8 @@ def test_story_registers_expected_resources(engine: Any, story: Story, number: i
 def test_partial_gang_registers_same_resources(engine: Any, story: Story) -> None:
     deployment = engine.run(lambda: InferenceService("app", partial(story(4))))
     assert sorted(deployment.keys) == sorted(LISTS[4])
-    (group,) = [each for each in deployment.registered if each.request.type == POD_GROUP]
-    assert [each["name"] for each in group.inputs["spec"]["subGroupPolicy"]] == [
+    (group,) = [item for item in deployment.registered if item.request.type == POD_GROUP]
+    assert [item["name"] for item in group.inputs["spec"]["subGroupPolicy"]] == [
         "prefill",
         "decode",
     ]
@@ -79,44 +79,44 @@ def test_partial_gang_registers_same_resources(engine: Any, story: Story) -> Non
 def test_registered_inputs_equal_rendered_objects(engine: Any, story: Story, number: int) -> None:
     deployment = engine.run(lambda: InferenceService("app", story(number)))
     rendered = {
-        (each["kind"], each["metadata"]["name"]): each
-        for each in render(plan_service(story(number)))
+        (entry["kind"], entry["metadata"]["name"]): entry
+        for entry in render(plan_service(story(number)))
     }
     registered = {
-        (each.inputs["kind"], each.inputs["metadata"]["name"]): each.inputs
-        for each in deployment.children
+        (child.inputs["kind"], child.inputs["metadata"]["name"]): child.inputs
+        for child in deployment.children
     }
-    for (kind, _), each in rendered.items():
+    for (kind, _), item in rendered.items():
         if kind in ("Service", "PodGroup", "LeaderWorkerSet"):
-            each["metadata"]["annotations"] = UNAWAITED
+            item["metadata"]["annotations"] = UNAWAITED
     assert registered == rendered
 
 
 def test_children_are_parented_to_the_component(engine: Any, story: Story) -> None:
     deployment = engine.run(lambda: InferenceService("app", story(4)))
-    made = deployment.children
-    assert {each.urn for each in made} == {
+    result = deployment.children
+    assert {item.urn for item in result} == {
         f"urn:pulumi:dev::app::{TOKEN}${kind}::{name}" for kind, name in LISTS[4] if kind != TOKEN
     }
-    assert {each.request.parent for each in made} == {deployment.component.urn}
+    assert {item.request.parent for item in result} == {deployment.component.urn}
 
 
 def test_lws_depend_only_on_pod_group(engine: Any, story: Story) -> None:
     deployment = engine.run(lambda: InferenceService("app", story(4)))
-    (group,) = [each for each in deployment.registered if each.request.type == POD_GROUP]
-    lws = [each for each in deployment.registered if each.request.type == SET]
-    assert {each.request.name: list(each.request.dependencies) for each in lws} == {
+    (group,) = [item for item in deployment.registered if item.request.type == POD_GROUP]
+    lws = [item for item in deployment.registered if item.request.type == SET]
+    assert {item.request.name: list(item.request.dependencies) for item in lws} == {
         "app-prefill-0": [group.urn],
         "app-decode-1": [group.urn],
         "app-decode-0": [group.urn],
     }
     position = deployment.registered.index(group)
-    assert all(deployment.registered.index(each) > position for each in lws)
+    assert all(deployment.registered.index(item) > position for item in lws)
 
 
 def test_lws_without_gang_have_no_dependencies(engine: Any, story: Story) -> None:
     deployment = engine.run(lambda: InferenceService("app", story(1)))
-    assert [list(each.request.dependencies) for each in deployment.children] == [[], []]
+    assert [list(child.request.dependencies) for child in deployment.children] == [[], []]
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -129,14 +129,14 @@ def test_lws_with_immutable_fields_are_deleted_before_replacement(
         roles = [role.model_copy(update={"sub_group_policy": policy}) for role in args.roles]
         args = args.model_copy(update={"roles": roles})
     deployment = engine.run(lambda: InferenceService("app", args))
-    found = {
-        each.request.type: (
-            each.request.deleteBeforeReplace,
-            list(each.request.replaceOnChanges),
+    result = {
+        child.request.type: (
+            child.request.deleteBeforeReplace,
+            list(child.request.replaceOnChanges),
         )
-        for each in deployment.children
+        for child in deployment.children
     }
-    assert found == {
+    assert result == {
         POD_GROUP: (False, []),
         # Without such a field a set is replaced when it is renamed: then the new one comes first.
         SET: (grouped, ["spec.leaderWorkerTemplate.subGroupPolicy"]),
@@ -146,7 +146,7 @@ def test_lws_with_immutable_fields_are_deleted_before_replacement(
 
 def test_children_use_installed_provider_version(engine: Any, story: Story) -> None:
     deployment = engine.run(lambda: InferenceService("app", story(4)))
-    assert {each.request.version for each in deployment.children} == {
+    assert {child.request.version for child in deployment.children} == {
         importlib.metadata.version("pulumi-kubernetes")
     }
 
@@ -177,7 +177,7 @@ def test_children_are_attributes(engine: Any, story: Story) -> None:
         return {
             "group": service.pod_group.metadata["name"],
             "service": service.service.spec["ports"],
-            **{name: each.urn for name, each in service.leader_worker_sets.items()},
+            **{name: item.urn for name, item in service.leader_worker_sets.items()},
         }
 
     deployment = engine.run(program)

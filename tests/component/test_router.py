@@ -70,9 +70,9 @@ UNAWAITED = ("LeaderWorkerSet", "Service", "Gateway", "HTTPRoute", "InferencePoo
 
 def after(deployment: Any, kind: str) -> set[str]:
     """Kinds that one kind waits for."""
-    by_urn = {each.urn: each.key[0].rpartition(":")[2] for each in deployment.children}
-    (found,) = [each for each in deployment.children if each.key[0].endswith(f":{kind}")]
-    return {by_urn[urn] for urn in found.request.dependencies if urn in by_urn}
+    by_urn = {child.urn: child.key[0].rpartition(":")[2] for child in deployment.children}
+    (item,) = [child for child in deployment.children if child.key[0].endswith(f":{kind}")]
+    return {by_urn[urn] for urn in item.request.dependencies if urn in by_urn}
 
 
 def test_logical_names_start_with_component_name(engine: Any) -> None:
@@ -80,23 +80,25 @@ def test_logical_names_start_with_component_name(engine: Any) -> None:
     # The mocks' engine sees resources as their dependencies come in, not in our order.
     assert sorted(deployment.keys) == sorted(REGISTERED)
     assert len(set(deployment.keys)) == len(REGISTERED), "each name stands once in its type"
-    for each in deployment.children:
-        assert each.request.parent == deployment.component.urn
+    for child in deployment.children:
+        assert child.request.parent == deployment.component.urn
 
 
 def test_registered_inputs_equal_rendered_objects(engine: Any) -> None:
     deployment = engine.run(lambda: InferenceService("app", EVERYTHING))
     wanted = render(plan_service(InferenceServiceArgs.model_validate(EVERYTHING)))
-    for each in wanted:
-        if each["kind"] in UNAWAITED:
+    for entry in wanted:
+        if entry["kind"] in UNAWAITED:
             # The program waits for them, and the provider for the picker.
-            given = each["metadata"].get("annotations", {})
-            each["metadata"]["annotations"] = {**given, "pulumi.com/skipAwait": "true"}
+            value = entry["metadata"].get("annotations", {})
+            entry["metadata"]["annotations"] = {**value, "pulumi.com/skipAwait": "true"}
     registered = {
         (item.inputs["kind"], item.inputs["metadata"]["name"]): item.inputs
         for item in deployment.children
     }
-    assert registered == {(each["kind"], each["metadata"]["name"]): each for each in wanted}
+    assert registered == {
+        (element["kind"], element["metadata"]["name"]): element for element in wanted
+    }
 
 
 def test_dependencies_of_router_objects(engine: Any) -> None:
@@ -118,31 +120,31 @@ def test_dependencies_of_router_objects(engine: Any) -> None:
 @pytest.mark.parametrize("guard", [{}, {"protect": True}, {"retainOnDelete": True}])
 def test_pool_can_be_protected_and_retained(engine: Any, guard: dict[str, bool]) -> None:
     deployment = engine.run(lambda: InferenceService("app", spec(httproute=ROUTE, pool=guard)))
-    for each in deployment.children:
-        pool = each.request.name == "app-pool"
-        assert each.request.protect == (pool and "protect" in guard)
-        assert each.request.retainOnDelete == (pool and "retainOnDelete" in guard)
+    for child in deployment.children:
+        pool = child.request.name == "app-pool"
+        assert child.request.protect == (pool and "protect" in guard)
+        assert child.request.retainOnDelete == (pool and "retainOnDelete" in guard)
 
 
 def test_attributes_of_absent_children_are_none(engine: Any) -> None:
-    made: list[InferenceService] = []
+    built: list[InferenceService] = []
 
     def program() -> None:
-        made.append(InferenceService("all", {**spec(gateway={}), "name": "all"}))
-        made.append(InferenceService("routed", {**spec(httproute=ROUTE), "name": "routed"}))
-        made.append(InferenceService("pool", {**spec(), "name": "pool"}))
-        made.append(InferenceService("plain", {"roles": [SERVING]}))
+        built.append(InferenceService("all", {**spec(gateway={}), "name": "all"}))
+        built.append(InferenceService("routed", {**spec(httproute=ROUTE), "name": "routed"}))
+        built.append(InferenceService("pool", {**spec(), "name": "pool"}))
+        built.append(InferenceService("plain", {"roles": [SERVING]}))
 
     engine.run(program)
-    whole, routed, pool, plain = made
+    whole, routed, pool, plain = built
     for service, types in (
         (whole, (InferencePool, HTTPRoute, Gateway)),
         (routed, (InferencePool, HTTPRoute, type(None))),
         (pool, (InferencePool, type(None), type(None))),
         (plain, (type(None),) * 3),
     ):
-        found = (service.inference_pool, service.http_route, service.gateway)
-        assert tuple(map(type, found)) == types
+        result = (service.inference_pool, service.http_route, service.gateway)
+        assert tuple(map(type, result)) == types
     assert whole.service is None
     assert plain.service is not None
 
@@ -186,12 +188,12 @@ def test_endpoint_is_gateway_address(engine: Any) -> None:
 
 
 def test_route_without_picker_depends_on_service(engine: Any) -> None:
-    made: list[InferenceService] = []
+    result: list[InferenceService] = []
     off = {"endpointPicker": {"enabled": False}}
 
     def program() -> dict[str, Any]:
-        made.append(InferenceService("app", spec(httproute=ROUTE, **off)))
-        return {"url": made[0].endpoint, "status": made[0].status}
+        result.append(InferenceService("app", spec(httproute=ROUTE, **off)))
+        return {"url": result[0].endpoint, "status": result[0].status}
 
     refusal = {"type": "ResolvedRefs", "status": "False", "reason": "BackendNotFound"}
     parents = [{"parentRef": {"name": "shared"}, "conditions": [refusal]}]
@@ -200,8 +202,8 @@ def test_route_without_picker_depends_on_service(engine: Any) -> None:
     engine.live["svc-inference-0"] = {"status": {"readyReplicas": 1, "conditions": available}}
     deployment = engine.run(program)
     assert after(deployment, "HTTPRoute") == {"Service"}
-    assert [made[0].inference_pool, made[0].gateway] == [None, None]
-    assert made[0].service is not None
+    assert [result[0].inference_pool, result[0].gateway] == [None, None]
+    assert result[0].service is not None
     assert deployment.exports["url"] == "http://svc.example.com"
     assert "BackendNotFound" in str(deployment.exports["status"]["conditions"])
     assert endpoint(engine, spec(**off)) == "http://svc.default.svc:8000"

@@ -19,8 +19,8 @@ READY = {"status": {"readyReplicas": 1, "conditions": [{"type": "Available", "st
 
 
 def condition(kind: str, status: str = "False", *, observed: int | None = 2) -> dict[str, Any]:
-    told = {"type": kind, "status": status, "reason": "Because", "message": "of that"}
-    return told if observed is None else {**told, "observedGeneration": observed}
+    expected = {"type": kind, "status": status, "reason": "Because", "message": "of that"}
+    return expected if observed is None else {**expected, "observedGeneration": observed}
 
 
 def of_gateway(*conditions: Any) -> dict[str, Any]:

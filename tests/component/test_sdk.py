@@ -32,13 +32,13 @@ def test_state_values_are_read_through_secrets() -> None:
 
 def test_monitor_returns_stack_resources(engine: Any) -> None:
     engine.state = {"urn:pulumi:dev::app::acme:index:Made::made": {"outputs": {"size": 1}}}
-    found: list[Any] = []
+    findings: list[Any] = []
 
     def program() -> None:
-        found.append(stack_resources())
+        findings.append(stack_resources())
 
     engine.run(program)
-    ((urn, resource),) = found[0].items()
+    ((urn, resource),) = findings[0].items()
     assert (urn, read_value(resource, "outputs", "size")) == (*engine.state, 1)
 
 

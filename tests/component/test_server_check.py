@@ -52,77 +52,79 @@ class Asked:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """The API server of a program that runs on an engine."""
-    made = Asked()
+    result = Asked()
     monkeypatch.setattr(server_check, "has_engine", lambda: True)
-    monkeypatch.setattr(client, "KubernetesApi", made.connect)
-    monkeypatch.setattr(server_dry_run, "check_on_api_server", made.check_on_api_server)
-    monkeypatch.setattr(cluster_checks, "check_quotas", made.check_quotas)
+    monkeypatch.setattr(client, "KubernetesApi", result.connect)
+    monkeypatch.setattr(server_dry_run, "check_on_api_server", result.check_on_api_server)
+    monkeypatch.setattr(cluster_checks, "check_quotas", result.check_quotas)
     monkeypatch.setattr(cluster_checks, "check_gang_backends", lambda *_: [()])
-    return made
+    return result
 
 
 def previewed(engine: Any, *, preview: bool = True, **fields: Any) -> list[str]:
     """What a preview logs."""
-    given = {**CAMEL, **fields}
+    value = {**CAMEL, **fields}
     logged: list[str] = engine.run(
-        lambda: InferenceService("svc", given) and None, preview=preview
+        lambda: InferenceService("svc", value) and None, preview=preview
     ).logged
-    return [each for each in logged if "API server" in each or "PriorityClass" in each]
+    return [item for item in logged if "API server" in item or "PriorityClass" in item]
 
 
-def test_preview_queries_cluster_of_program(engine: Any, asked: Asked) -> None:
+def test_preview_queries_cluster_of_program(engine: Any, requests: Asked) -> None:
     assert previewed(engine) == []
-    assert asked.calls == [(None, None), ("svc", "default")]
+    assert requests.calls == [(None, None), ("svc", "default")]
 
 
-def test_update_queries_nothing(engine: Any, asked: Asked) -> None:
+def test_update_queries_nothing(engine: Any, requests: Asked) -> None:
     previewed(engine, preview=False)
-    assert asked.calls == []
+    assert requests.calls == []
 
 
-def test_mocks_query_nothing(engine: Any, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mocks_query_nothing(engine: Any, requests: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_check, "has_engine", lambda: False)
     previewed(engine)
-    assert asked.calls == []
+    assert requests.calls == []
 
 
-def test_rejected_object_fails_preview(engine: Any, asked: Asked) -> None:
-    asked.found = (REFUSED, DOUBTED)
+def test_rejected_object_fails_preview(engine: Any, requests: Asked) -> None:
+    requests.found = (REFUSED, DOUBTED)
     with pytest.raises(pulumi.RunError, match=r"^svc: roles\[0\].template: the API server rejects"):
         previewed(engine)
 
 
-def test_warnings_of_server_are_logged(engine: Any, asked: Asked) -> None:
-    asked.found = (DOUBTED, UNASKED)
+def test_warnings_of_server_are_logged(engine: Any, requests: Asked) -> None:
+    requests.found = (DOUBTED, UNASKED)
     assert previewed(engine) == [
         "warning: roles[0].template: no PriorityClass [api-server-refuses]"
     ]
 
 
-def test_small_quota_is_logged(engine: Any, asked: Asked) -> None:
-    asked.over_quota = (warning(QUOTA_TOO_SMALL, (), "allows 1: the API server creates no more"),)
+def test_small_quota_is_logged(engine: Any, requests: Asked) -> None:
+    requests.over_quota = (
+        warning(QUOTA_TOO_SMALL, (), "allows 1: the API server creates no more"),
+    )
     assert previewed(engine) == [
         "warning: allows 1: the API server creates no more [quota-too-small]"
     ]
 
 
-def test_warnings_can_be_ignored(engine: Any, asked: Asked) -> None:
-    asked.found = (DOUBTED,)
+def test_warnings_can_be_ignored(engine: Any, requests: Asked) -> None:
+    requests.found = (DOUBTED,)
     annotations = {"fusioninfer.io/ignore-rules": "api-server-refuses"}
     assert previewed(engine, annotations=annotations) == []
 
 
 @pytest.mark.parametrize("problem", [UnreadableError("it does not answer"), KeyError("x")])
 def test_unreadable_cluster_does_not_fail_preview(
-    engine: Any, asked: Asked, problem: Exception
+    engine: Any, requests: Asked, problem: Exception
 ) -> None:
-    asked.problem = problem
+    requests.problem = problem
     assert previewed(engine) == []
-    assert len(asked.calls) == 2
+    assert len(requests.calls) == 2
 
 
 def test_provider_without_known_kubeconfig_is_skipped(
-    engine: Any, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    engine: Any, requests: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is that of a cluster which the update creates first, and kubectl's is another one."""
 
@@ -140,7 +142,7 @@ def test_provider_without_known_kubeconfig_is_skipped(
 
     known: dict[str, Any] = {}
     engine.run(program, preview=True)
-    assert asked.calls == []
+    assert requests.calls == []
     known = {"context": "staging"}
     engine.run(program, preview=True)
-    assert asked.calls[0] == (None, "staging")
+    assert requests.calls[0] == (None, "staging")

@@ -67,8 +67,8 @@ def test_share_of_service_elsewhere_waits_until_timeout(stack: Stack) -> None:
     with pytest.raises(pulumi.RunError) as failed:
         run(stack, "chat", split={"next": 10})
     assert str(failed.value) == (
-        "chat: the route does not give service next its share, because its endpoint picker is not "
-        "available after 300ms (wait.timeout)"
+        "chat: service next does not get its share of the route, because its endpoint picker is "
+        "not available after 300ms (wait.timeout)"
     )
     assert "chat-httproute" not in stack.order
 
@@ -87,7 +87,7 @@ def test_unchanged_share_reads_nothing(stack: Stack) -> None:
     assert stack.lists == 0
 
 
-def test_share_that_comes_back_waits_for_the_services_own_replica(stack: Stack) -> None:
+def test_regained_share_waits_for_ready_replica(stack: Stack) -> None:
     run(stack, "chat", "next", split={"next": 100}, wait={"timeout": "60s"})
     stack.broken = {"chat"}
     stack.age["chat-inference-0"] = 0
@@ -105,7 +105,7 @@ def test_preview_shows_final_weights(stack: Stack) -> None:
 def test_route_has_the_deadline_of_new_replicas(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_machine.UpdateState, "wait_deadline", lambda *_: 0.0)
+    monkeypatch.setattr(state_machine.UpdateState, "find_wait_deadline", lambda *_: 0.0)
     with pytest.raises(pulumi.RunError, match=r"InferencePool .* \(wait\.timeout 45m\)"):
         run(stack, "chat", split={}, wait={"level": "Serving", "timeout": "45m"})
 

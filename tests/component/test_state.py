@@ -18,12 +18,12 @@ SECRET = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"
 def held(
     *indices: int, logical: str = "svc", name: str = "svc", namespace: str = "default"
 ) -> dict[str, Any]:
-    found = {}
+    result = {}
     for index in indices:
         lws_name = f"{name}-inference-{index}"
         one = recorded(lws_name, index=str(index), owner=name, namespace=namespace)
-        found[urn(f"{logical}-inference-{index}")] = one
-    return found
+        result[urn(f"{logical}-inference-{index}")] = one
+    return result
 
 
 def component(name: str) -> str:
@@ -162,5 +162,5 @@ def test_components_with_same_service_name_keep_their_own_lws(
 
     deployment = engine.run(program)
     lws = [deployment[f"west-inference-{index}"] for index in range(3)]
-    urns = {each.urn for each in lws}
-    assert not any(urns & set(each.request.dependencies) for each in lws)
+    urns = {item.urn for item in lws}
+    assert not any(urns & set(item.request.dependencies) for item in lws)

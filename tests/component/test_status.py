@@ -68,9 +68,10 @@ def seen(plan: ServicePlan, live: Objects, pod_group: Any = None) -> dict[str, A
     """Phases of the roles, and `status reason` of the conditions."""
     status = service_status(plan, with_group(plan, live, pod_group))
     return {
-        **{name: f"{each['phase']} {each['readyReplicas']}/{each['desiredReplicas']}"
-           for name, each in status["components"].items()},
-        **{each["type"]: f"{each['status']} {each['reason']}" for each in status["conditions"]},
+        **{name: f"{item['phase']} {item['readyReplicas']}/{item['desiredReplicas']}"
+           for name, item in status["components"].items()},
+        **{condition["type"]: f"{condition['status']} {condition['reason']}"
+           for condition in status["conditions"]},
     }  # fmt: skip
 
 
@@ -139,10 +140,10 @@ def test_active_condition_has_latest_scheduler_message(disaggregated: ServicePla
         {"type": "Scheduled", "message": "no", "lastTransitionTime": "2026-01-03T00:00:00Z"},
     ]
     live = lws(ROLLING, ROLLING, ROLLING)
-    told = service_status(
+    expected = service_status(
         disaggregated, with_group(disaggregated, live, phase("Inqueue", conditions=conditions))
     )
-    assert told["conditions"][1]["message"] == "new"
+    assert expected["conditions"][1]["message"] == "new"
     # Volcano leaves the condition in place when the gang runs.
     later = service_status(
         disaggregated, with_group(disaggregated, live, phase("Running", conditions=conditions))
@@ -163,9 +164,9 @@ def test_status_of_partial_gang(partial: Callable[..., ServicePlan]) -> None:
 
 def test_optional_role_does_not_affect_active(partial: Callable[..., ServicePlan]) -> None:
     plan = partial(prefill=0, decode=1)
-    found = seen(plan, lws(ROLLING, READY, ROLLING), phase("Running"))
-    assert found["Active"] == "True Partial"
-    assert found["prefill"] == "Deploying 0/1"
+    result = seen(plan, lws(ROLLING, READY, ROLLING), phase("Running"))
+    assert result["Active"] == "True Partial"
+    assert result["prefill"] == "Deploying 0/1"
     assert seen(plan, lws(READY, ROLLING, ROLLING), phase("Running"))["Active"] == GOING
 
 
@@ -191,8 +192,8 @@ def parked(story: Story, *roles: str) -> ServicePlan:
 
 
 def test_service_scaled_to_zero_is_inactive(story: Story) -> None:
-    found = seen(parked(story, "prefill", "decode"), {})
-    assert found == {
+    result = seen(parked(story, "prefill", "decode"), {})
+    assert result == {
         "prefill": "Running 0/0",
         "decode": "Running 0/0",
         "Initialized": DONE,
@@ -204,9 +205,9 @@ def test_service_scaled_to_zero_is_inactive(story: Story) -> None:
 def test_role_scaled_to_zero_does_not_affect_active(story: Story) -> None:
     plan = parked(story, "prefill")
     live = {f"deepseek-r1-disagg-decode-{index}": READY for index in range(2)}
-    found = seen(plan, live, phase("Running"))
-    assert found["prefill"] == "Running 0/0"
-    assert found["Active"] == "True InferenceServiceAvailable"
+    result = seen(plan, live, phase("Running"))
+    assert result["prefill"] == "Running 0/0"
+    assert result["Active"] == "True InferenceServiceAvailable"
     nothing = seen(plan, {})
     assert nothing["Initialized"] == "Unknown InferenceServiceCreating"
     assert nothing["Active"] == "Unknown InferenceServiceCreating"

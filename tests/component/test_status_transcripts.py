@@ -25,8 +25,8 @@ def test_status_of_recorded_objects(stage: dict[str, Any]) -> None:
     (args,) = load(stage["service"])
     plan = plan_service(args)
     live = {**stage["sets"], plan.service: stage["podGroup"], **(stage.get("routing") or {})}
-    said = service_status(plan, live, stage.get("failures"))
-    assert said == stage["status"]
+    messages = service_status(plan, live, stage.get("failures"))
+    assert messages == stage["status"]
 
 
 def test_every_phase_was_recorded() -> None:

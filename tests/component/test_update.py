@@ -29,10 +29,10 @@ def run(stack: Stack, *roles: Any, **spec: Any) -> Any:
 
 
 def tagged(image: str, replicas: int = 3, **more: Any) -> Any:
-    made = role(replicas=replicas, **more)
-    made["template"] = copy.deepcopy(made["template"])
-    made["template"]["spec"]["containers"][0]["image"] = image
-    return made
+    result = role(replicas=replicas, **more)
+    result["template"] = copy.deepcopy(result["template"])
+    result["template"]["spec"]["containers"][0]["image"] = image
+    return result
 
 
 @pytest.fixture
@@ -55,14 +55,14 @@ def test_creation_returns_when_replicas_are_available(stack: Stack) -> None:
 def test_dependents_wait_until_service_is_available(stack: Stack) -> None:
     seen: list[Any] = []
 
-    async def all_up(made: Any) -> None:
-        await made.service.urn.future()
+    async def all_up(built: Any) -> None:
+        await built.service.urn.future()
         seen.append(stack.all_up())
 
     def program() -> None:
-        made = InferenceService("svc", service(role(replicas=2), wait={"timeout": "5s"}))
-        pulumi.Output.from_input(all_up(made))
-        made.endpoint.apply(lambda _: seen.append(stack.all_up()))
+        result = InferenceService("svc", service(role(replicas=2), wait={"timeout": "5s"}))
+        pulumi.Output.from_input(all_up(result))
+        result.endpoint.apply(lambda _: seen.append(stack.all_up()))
 
     stack.engine.run(program)
     assert seen == [True, True]
@@ -143,8 +143,8 @@ def test_unavailable_frozen_replica_counts_against_limit(running: Stack) -> None
     with pytest.raises(pulumi.RunError) as failed:
         run(running, tagged("b"), rollout={"partition": 1, "timeout": "200ms"})
     assert str(failed.value) == (
-        "svc: no replica of role inference could be updated for 200ms (rollout.timeout): "
-        "svc-inference-0 is not available, and rollout.maxUnavailable is 1\nwhy of svc-inference-0"
+        "svc: no replica of role inference could be updated for 200ms (rollout.timeout), because "
+        "svc-inference-0 is not available and rollout.maxUnavailable is 1\nwhy of svc-inference-0"
     )
     assert running.order == names(0)
     limit = {"partition": 1, "timeout": "5s", "maxUnavailable": 2}
@@ -191,7 +191,7 @@ def test_creation_without_cluster_access_is_logged_once(stack: Stack) -> None:
 
 def test_sequential_update_without_cluster_access_fails(running: Stack) -> None:
     running.problem = UnreadableError("no answer")
-    with pytest.raises(pulumi.RunError, match="replicas cannot change one after the other"):
+    with pytest.raises(pulumi.RunError, match="cannot update replicas one at a time"):
         run(running, tagged("b"))
     assert running.order == []
     # As many as may be down at a time need no look, and metadata does not either.
@@ -223,9 +223,9 @@ def test_sequential_roles_change_in_order(stack: Stack) -> None:
 
 def paired_roles(image: str, *more: str, replicas: int = 2) -> list[Any]:
     roles: list[Any] = routed_pair()["spec"]["roles"]
-    for each in roles[1:]:
-        each |= {"replicas": replicas, "template": copy.deepcopy(each["template"])}
-        (container,) = each["template"]["spec"]["containers"]
+    for item in roles[1:]:
+        item |= {"replicas": replicas, "template": copy.deepcopy(item["template"])}
+        (container,) = item["template"]["spec"]["containers"]
         container |= {"image": image, "args": [*container["args"], *more]}
     return roles
 
@@ -280,8 +280,8 @@ def test_replicas_can_be_added_without_cluster_access(running: Stack) -> None:
     running.problem = UnreadableError("no answer")
     run(running, role(replicas=5))
     assert sorted(running.order) == names(0, 1, 2, 3, 4)
-    said = [each for each in running.logged if "not checked" in each]
-    assert said == ["availability of replicas was not checked: no answer"]
+    messages = [item for item in running.logged if "not checked" in item]
+    assert messages == ["availability of replicas was not checked: no answer"]
 
 
 def test_unknown_state_is_read_from_cluster(running: Stack) -> None:
@@ -305,7 +305,7 @@ def test_recreated_lws_change_together(running: Stack) -> None:
 def test_level_serving_waits_for_gateways(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, *, router: bool
 ) -> None:
-    accepted = [{"type": each, "status": "True"} for each in ("Accepted", "ResolvedRefs")]
+    accepted = [{"type": item, "status": "True"} for item in ("Accepted", "ResolvedRefs")]
     programmed = [*accepted, {"type": "Programmed", "status": "True"}]
     parents = [{"parentRef": {"name": "svc-gateway"}, "conditions": accepted}]
     status = {"conditions": programmed, "parents": parents}

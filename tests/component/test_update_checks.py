@@ -11,7 +11,7 @@ from samples import nodes, of_kind, plan_of, rendered, role, service
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
 from fusioninfer_pulumi.cli.diff import compare
-from fusioninfer_pulumi.topology.leader_worker_set import completed
+from fusioninfer_pulumi.topology.leader_worker_set import with_default_type
 
 SIZE_2 = {"subGroupSize": 2}
 LIVE_2 = {**SIZE_2, "subGroupPolicyType": "LeaderWorker"}
@@ -19,13 +19,13 @@ GROUPS = {"groups": 2, "rollout": {"level": "Group"}}
 
 
 def held(policy: Any, count: int = 2, name: str = "svc-inference-{}") -> dict[str, Any]:
-    found = {}
+    result = {}
     for index in range(count):
         one = recorded(name.format(index), index=str(index))
         template = {"workerTemplate": {"spec": {}}, "subGroupPolicy": policy}
         one["outputs"]["spec"] = {"leaderWorkerTemplate": template}
-        found[urn(name.format(index))] = one
-    return found
+        result[urn(name.format(index))] = one
+    return result
 
 
 def made(engine: Any, policy: Any, count: int = 2, layout: str = "PerReplica", **more: Any) -> Any:
@@ -134,32 +134,34 @@ def test_component_and_diff_agree(
 ) -> None:
     # LeaderExcluded of 2 divides what four workers are; LeaderWorker of 2 divides four nodes.
     old, new = (
-        wide(each, 5 if each and each.get("subGroupPolicyType") == "LeaderExcluded" else 4, **more)
-        for each in (before, after)
+        wide(item, 5 if item and item.get("subGroupPolicyType") == "LeaderExcluded" else 4, **more)
+        for item in (before, after)
     )
-    told = ["roles[0].subGroupPolicy: LeaderWorkerSet cannot change it"] if differ else []
-    changed(engine, old, new, *told)
-    found = compare(rendered(old), rendered(new))
-    actions = {change.action for change in found.objects}
+    expected = ["roles[0].subGroupPolicy: LeaderWorkerSet cannot change it"] if differ else []
+    changed(engine, old, new, *expected)
+    result = compare(rendered(old), rendered(new))
+    actions = {change.action for change in result.objects}
     assert actions == ({"replaced"} if differ else set())
 
 
 def test_policy_type_is_always_rendered() -> None:
     (first, *_) = of_kind(rendered(wide(SIZE_2, 4)), "LeaderWorkerSet")
     assert first["spec"]["leaderWorkerTemplate"]["subGroupPolicy"] == LIVE_2
-    assert completed({"subGroupSize": 2, "subGroupPolicyType": None}) == LIVE_2
+    assert with_default_type({"subGroupSize": 2, "subGroupPolicyType": None}) == LIVE_2
 
 
 def test_explicit_default_policy_type_restarts_nothing() -> None:
     """As from a version that did not write it: neither the set nor its pods are made anew."""
-    new = [each for each in rendered(wide(SIZE_2, 4)) if each["kind"] == "LeaderWorkerSet"]
+    new = [
+        manifest for manifest in rendered(wide(SIZE_2, 4)) if manifest["kind"] == "LeaderWorkerSet"
+    ]
     old = []
-    for each in new:
-        template = {**each["spec"]["leaderWorkerTemplate"], "subGroupPolicy": SIZE_2}
-        old.append({**each, "spec": {**each["spec"], "leaderWorkerTemplate": template}})
-    found = compare(old, new, plans=([], [plan_of(wide(SIZE_2, 4))]))
-    assert {change.action for change in found.objects} == {"changed"}
-    assert not any(effect.restarts for effect in found.effects)
+    for item in new:
+        template = {**item["spec"]["leaderWorkerTemplate"], "subGroupPolicy": SIZE_2}
+        old.append({**item, "spec": {**item["spec"], "leaderWorkerTemplate": template}})
+    result = compare(old, new, plans=([], [plan_of(wide(SIZE_2, 4))]))
+    assert {change.action for change in result.objects} == {"changed"}
+    assert not any(effect.restarts for effect in result.effects)
 
 
 @pytest.mark.parametrize("strategy", ["Rolling", "AllAtOnce", "Recreate"])

@@ -21,8 +21,8 @@ def deployed(engine: Any, *roles: Any, **spec: Any) -> Any:
 
 
 def annotations(registered: Any) -> dict[str, str]:
-    found: dict[str, str] = registered.inputs["metadata"].get("annotations") or {}
-    return found
+    findings: dict[str, str] = registered.inputs["metadata"].get("annotations") or {}
+    return findings
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_deletion_timeout_of_picker_follows_grace_period(engine: Any) -> None:
     slow = {"spec": {"terminationGracePeriodSeconds": 900}}
     built = routed(endpointPicker={"template": slow})
     deployment = engine.run(lambda: InferenceService("svc", built) and None)
-    (picker,) = [each for each in deployment.children if each.inputs["kind"] == "Deployment"]
+    (picker,) = [child for child in deployment.children if child.inputs["kind"] == "Deployment"]
     assert picker.request.customTimeouts.delete == "1200s"
 
 
@@ -58,9 +58,9 @@ def test_template_below_partition_is_ignored(engine: Any) -> None:
 
 
 def test_recreate_replaces_changed_lws(engine: Any) -> None:
-    made = deployed(engine, role(), rollout={"strategy": "Recreate"})["svc-inference-0"].request
-    assert "spec.leaderWorkerTemplate" in made.replaceOnChanges
-    assert made.deleteBeforeReplace
+    result = deployed(engine, role(), rollout={"strategy": "Recreate"})["svc-inference-0"].request
+    assert "spec.leaderWorkerTemplate" in result.replaceOnChanges
+    assert result.deleteBeforeReplace
 
 
 def test_rendered_files_have_no_provider_annotations(
@@ -69,7 +69,7 @@ def test_rendered_files_have_no_provider_annotations(
     config = {"kubernetes:renderYamlToDirectory": "out"}
     monkeypatch.setenv("PULUMI_CONFIG", json.dumps(config))
     deployment = deployed(engine, role(replicas=2), wait={"level": "Scheduled"})
-    assert all(annotations(each) == {} for each in deployment.children)
+    assert all(annotations(child) == {} for child in deployment.children)
 
 
 def test_latest_state_has_highest_resource_version() -> None:

@@ -22,10 +22,10 @@ def main() -> None:
     for seed in range(first, first + count):
         documents = draw_service(seed).documents
         try:
-            found = outcome(documents)
+            result = outcome(documents)
         except Exception:  # noqa: BLE001  # that a version fails is an outcome, too
-            found = Outcome(-1, "", [traceback.format_exc(limit=-2)], [])
-        _write(asdict(found))
+            result = Outcome(-1, "", [traceback.format_exc(limit=-2)], [])
+        _write(asdict(result))
 
 
 def _write(value: object) -> None:

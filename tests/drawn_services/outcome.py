@@ -38,17 +38,17 @@ class Outcome:
 
 def outcome(documents: Sequence[Manifest]) -> Outcome:
     """Renders documents as YAML, and plans them."""
-    status, objects, said = rendered(documents, "yaml")
-    findings = {_RULE_ID.sub("", line) for line in said.splitlines()}
+    status, objects, messages = rendered(documents, "yaml")
+    findings = {_RULE_ID.sub("", line) for line in messages.splitlines()}
     plans: list[Any] = []
     if status == 0:
         arguments = ["plan", "--output", "json", "--gpus", "64,12", "-"]
         plans = json.loads(_run(arguments, documents)[1])
         for number, plan in enumerate(plans, start=1):
             label = "<stdin>" if number == 1 else f"<stdin>#{number}"
-            for each in plan.pop("findings"):
-                place = f"{each['path']}: " if each["path"] else ""
-                findings.add(f"{label}: {each['severity']}: {place}{each['message']}")
+            for item in plan.pop("findings"):
+                place = f"{item['path']}: " if item["path"] else ""
+                findings.add(f"{label}: {item['severity']}: {place}{item['message']}")
     return Outcome(status, objects, sorted(findings), plans)
 
 

@@ -249,17 +249,17 @@ def pod_template(draw: Draw, engine: Engine, needs: Needs, name: str) -> Manifes
     """A pod template whose container of that name serves."""
     volumes = _volumes(draw.of("volumes"))
     serving = _serving_container(draw.of("serving"), engine, needs, volumes, name)
-    beside = draw.of("beside")
-    count = beside.one(0, 0, 0, 1, 2)
-    containers = [serving, *(_side_container(beside, f"side-{n}", volumes) for n in range(count))]
-    if beside.chance(0.3):
+    other = draw.of("beside")
+    count = other.one(0, 0, 0, 1, 2)
+    containers = [serving, *(_side_container(other, f"side-{n}", volumes) for n in range(count))]
+    if other.chance(0.3):
         containers.reverse()
     spec: Manifest = {"containers": containers}
     if needs.sidecar:
         image = "ghcr.io/llm-d/llm-d-routing-sidecar:v0.6.0"
         containers.append({"name": "routing-proxy", "image": image, "args": ["--port=8000"]})
-    inits = [_side_container(beside, f"init-{n}", volumes) for n in range(beside.one(0, 0, 1, 2))]
-    if inits and beside.chance(0.4):
+    inits = [_side_container(other, f"init-{n}", volumes) for n in range(other.one(0, 0, 1, 2))]
+    if inits and other.chance(0.4):
         inits[-1]["restartPolicy"] = "Always"
     if inits:
         spec["initContainers"] = inits
@@ -288,11 +288,11 @@ def _volumes(draw: Draw) -> list[Manifest]:
 def _mounts(draw: Draw, volumes: Sequence[Manifest]) -> list[Manifest]:
     return [
         {
-            "name": each["name"],
-            "mountPath": f"/volumes/{each['name']}",
+            "name": item["name"],
+            "mountPath": f"/volumes/{item['name']}",
             **draw.fields(readOnly=True),
         }
-        for each in draw.some(volumes, 0.7)
+        for item in draw.some(volumes, 0.7)
     ]
 
 
@@ -376,8 +376,8 @@ def _variables(draw: Draw) -> Manifest:
         {"name": "HF_TOKEN", "value": "hf_abcdefghijklmnopqrstuvwxyz"},
     ]
     chosen = draw.some(values, 0.15)
-    found: Manifest = {"env": chosen} if chosen else {}
-    return found | draw.fields(0.1, envFrom=[{"configMapRef": {"name": "settings"}}])
+    findings: Manifest = {"env": chosen} if chosen else {}
+    return findings | draw.fields(0.1, envFrom=[{"configMapRef": {"name": "settings"}}])
 
 
 def _probes(draw: Draw, port: int | None) -> Manifest:
@@ -398,7 +398,7 @@ def _probes(draw: Draw, port: int | None) -> Manifest:
 
 def _pod_fields(draw: Draw) -> Manifest:
     node_term = {"key": "zone", "operator": "In", "values": ["a", "b"]}
-    own = {"matchLabels": {"app": "chat"}}
+    fields = {"matchLabels": {"app": "chat"}}
     spec = draw.fields(
         0.12,
         tolerations=[{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
@@ -412,7 +412,7 @@ def _pod_fields(draw: Draw) -> Manifest:
         securityContext={"fsGroup": 1000},
         topologySpreadConstraints=[{
             "maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": own,
+            "labelSelector": fields,
         }],
         shareProcessNamespace=True,
         dnsPolicy="ClusterFirst",
@@ -431,16 +431,16 @@ def _pod_fields(draw: Draw) -> Manifest:
 
 
 def _metadata(draw: Draw) -> Manifest:
-    found: Manifest = {}
+    findings: Manifest = {}
     labels = draw.some({"app": "chat", "example.com/cost-centre": "42", "tier": ""}.items(), 0.15)
     if labels:
-        found["labels"] = dict(labels)
+        findings["labels"] = dict(labels)
     if draw.chance(0.02):
-        found["labels"] = {"llm-d.ai/role": "both", "fusioninfer.io/team": "x"}
+        findings["labels"] = {"llm-d.ai/role": "both", "fusioninfer.io/team": "x"}
     notes = draw.some(("note", "example.com/owner", "prometheus.io/scrape"), 0.12)
     if notes:
-        found["annotations"] = {name: draw.one(*AWKWARD) for name in notes}
-    return found
+        findings["annotations"] = {name: draw.one(*AWKWARD) for name in notes}
+    return findings
 
 
 def kv_transfer_flag(draw: Draw, connector: str, role: str) -> tuple[str, ...]:

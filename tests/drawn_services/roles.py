@@ -105,7 +105,7 @@ def _engine(draw: Draw, setting: Setting, size: Size) -> Engine:
     images = {"vllm": VLLM_IMAGES, "sglang": SGLANG_IMAGES, "other": OTHER_IMAGES}
     choices = images[setting.engine]
     # Both halves of a pair serve one model, by one release, under one name.
-    own, draw = draw, draw if setting.alike is None else setting.alike.of("engine")
+    fields, draw = draw, draw if setting.alike is None else setting.alike.of("engine")
     if setting.traced and setting.engine == "vllm" and draw.chance(0.85):
         # Older releases cannot trace.
         choices = {name: choices[name] for name in ("v0.22.0", "v0.25.1")}
@@ -117,7 +117,7 @@ def _engine(draw: Draw, setting: Setting, size: Size) -> Engine:
         engine.model = _MODELS[0]
     if setting.engine == "other":
         return engine
-    draw = own
+    draw = fields
     by_flags = size.launcher in ("multiprocessing", "data-parallel")
     engine.serve = setting.engine == "vllm" and by_flags
     if setting.port is not None:
@@ -239,8 +239,8 @@ def _kv_transfer(draw: Draw, setting: Setting, engine: Engine, component_type: s
         return {"kvTransfer": transfer} if draw.chance(0.3) else {}
     draw.features.add("kv transfer: field")
     if engine.name == "vllm":
-        own = draw.fields(0.15, extraConfig={"backends": ["UCX"]}, sideChannelPort=5700)
-        transfer |= own if nixl else {}
+        user_fields = draw.fields(0.15, extraConfig={"backends": ["UCX"]}, sideChannelPort=5700)
+        transfer |= user_fields if nixl else {}
         transfer |= draw.fields(0.2, role=("kv_both", side))
     if not nixl or draw.chance(0.2):
         transfer["connector"] = setting.connector
@@ -293,10 +293,10 @@ def _kv_events(draw: Draw, engine: Engine) -> Manifest:
 
 def _kv_cache_offloading(draw: Draw, setting: Setting, engine: Engine, role: Manifest) -> Manifest:
     transfers = "kvTransfer" in role
-    stated = any(flag[0].startswith("--kv-transfer-config") for flag in engine.flags)
+    explicit = any(flag[0].startswith("--kv-transfer-config") for flag in engine.flags)
     able = {
         "vllm": engine.release >= ((0, 21, 0) if transfers else (0, 14, 0))
-        and not stated
+        and not explicit
         and (setting.connector == "NixlConnector" or not transfers),
         "sglang": role["componentType"] != "decoder",
         "other": False,
@@ -304,8 +304,8 @@ def _kv_cache_offloading(draw: Draw, setting: Setting, engine: Engine, role: Man
     if not draw.chance(0.3 if able[engine.name] else 0.008):
         return {}
     # SGLang needs a gigabyte for each rank.
-    given: Manifest = {"cpu": draw.one("64Gi", "100G", 2**36)}
-    given |= draw.fields(0.3, evictionPolicy=("lru", "arc") if engine.name == "vllm" else ("lru",))
+    value: Manifest = {"cpu": draw.one("64Gi", "100G", 2**36)}
+    value |= draw.fields(0.3, evictionPolicy=("lru", "arc") if engine.name == "vllm" else ("lru",))
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
     tiers: list[Manifest] = [
         {"fileSystem": {"emptyDir": {"size": "20Gi"}}},
@@ -313,10 +313,10 @@ def _kv_cache_offloading(draw: Draw, setting: Setting, engine: Engine, role: Man
         {"fileSystem": {"pvc": {"ref": {"name": "shared-kv", "path": "qwen"}}}},
     ]
     if engine.name == "sglang":
-        given |= draw.fields(0.5, secondary=[draw.one(*tiers)])
+        value |= draw.fields(0.5, secondary=[draw.one(*tiers)])
     elif engine.release >= (0, 22, 0) and draw.chance(0.5):
-        given["secondary"] = draw.some(tiers)
-    return {"kvCacheOffloading": given}
+        value["secondary"] = draw.some(tiers)
+    return {"kvCacheOffloading": value}
 
 
 def _resource_claims(draw: Draw) -> Manifest:
@@ -376,6 +376,10 @@ def _autoscaling(draw: Draw, setting: Setting, role: Manifest) -> Manifest:
         if setting.monitored and setting.engine != "other" and not asleep and target.chance(0.7):
             scaling["target"] = target.one("latency", "throughput")
             scaling |= target.fields(targetRequests=(32, 7.5))
+            goals = draw.of("goals")
+            if scaling["target"] == "latency" and goals.chance(0.5):
+                scaling.pop("targetRequests", None)
+                scaling |= goals.fields(0.7, timeToFirstToken=("1s", "1500ms"), timePerToken="50ms")
             scaling["metrics"] = scaling["metrics"] if target.chance(0.3) else []
     else:
         scaling |= draw.fields(0.2, engine="HPA")
@@ -415,13 +419,13 @@ def _disruption_budget(draw: Draw, role: Manifest) -> Manifest:
 def disruption_budget(draw: Draw, *, scaled: bool) -> Manifest:
     """A budget; of roles that are scaled only a count of `maxUnavailable`."""
     counted: dict[str, Manifest] = {"default": {}, "count": {"maxUnavailable": 2}}
-    others: dict[str, Manifest] = {
+    other_items: dict[str, Manifest] = {
         "percentage": {"maxUnavailable": "50%"},
         "none": {"maxUnavailable": 0},
         "minimum": {"minAvailable": 1},
         "minimum percentage": {"minAvailable": "30%"},
     }
-    limit = draw.option("budget", counted if scaled else {**counted, **others})
+    limit = draw.option("budget", counted if scaled else {**counted, **other_items})
     return {**limit, **draw.fields(0.3, unhealthyPods=("IfHealthyBudget", "AlwaysAllow"))}
 
 
@@ -435,7 +439,7 @@ def _lws_fields(draw: Draw, size: Size) -> Manifest:
     if size.nodes > 1 and draw.chance(0.2):
         kind = draw.one(None, "LeaderWorker", "LeaderExcluded")
         whole = size.nodes - 1 if kind == "LeaderExcluded" else size.nodes
-        sizes = [each for each in range(1, whole + 1) if whole % each == 0]
+        sizes = [item for item in range(1, whole + 1) if whole % item == 0]
         fields["subGroupPolicy"] = {"subGroupSize": draw.one(*sizes)}
         if kind is not None:
             fields["subGroupPolicy"]["subGroupPolicyType"] = kind
@@ -498,9 +502,9 @@ def _templates(
     by_ray = size.launcher is None and engine.name == "vllm"
     plain_worker = by_ray or draw.chance(0.3)
     worker = Engine("worker without a command" if plain_worker else "ray worker", engine.image)
-    own = Needs(needs.devices, needs.memory, quiet=True)
+    user_needs = Needs(needs.devices, needs.memory, quiet=True)
     return {
         **fields,
         "leaderTemplate": pod_template(draw.of("leader"), engine, needs, container),
-        "workerTemplate": pod_template(draw.of("worker"), worker, own, container),
+        "workerTemplate": pod_template(draw.of("worker"), worker, user_needs, container),
     }

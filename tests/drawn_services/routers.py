@@ -17,8 +17,11 @@ PICKERS = {
     "gaie-1.5": f"{_EPP}:v1.5.0",
     "llm-d-0.9": f"{_ROUTER}:v0.9.0",
     "llm-d-0.10": f"{_ROUTER}:v0.10.0",
+    "llm-d-1.0": f"{_ROUTER}:v1.0.0",
 }
-_NEW = ("llm-d-0.9", "llm-d-0.10")
+#: With service levels and sessions.
+_LEVELLED = ("llm-d-0.10", "llm-d-1.0")
+_NEW = ("llm-d-0.9", *_LEVELLED)
 _PLAIN = ("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity")
 _SCORER_OF = {
     None: "prefix-cache",
@@ -87,6 +90,9 @@ def router(draw: Draw, service: Manifest, strategy: str | None, *, pair: bool) -
     role |= _strategy(draw.of("strategy"), strategy, family, pair=pair)
     holds = family not in (None, "gaie-1.2") and strategy != "config"
     picker = _picker(draw.of("picker"), family, spec, pairs=pairs, holds=holds)
+    if role.get("strategy") == "session-affinity":
+        named = ({"header": "x-chat"}, {"cookie": "chat"}, {})
+        picker |= draw.of("session").fields(session=named)
     role |= {"endpointPicker": picker} if picker or draw.chance(0.1) else {}
     role |= _route_and_gateway(draw.of("route"), metadata, picker)
     role |= _pool(draw.of("pool"))
@@ -126,6 +132,8 @@ def _strategy(draw: Draw, strategy: str | None, family: str | None, *, pair: boo
             text = _PAIRING_CONFIG if pair and draw.chance(0.7) else text
         return {"endpointPickerConfig": text}
     fields: Manifest = {} if strategy is None else {"strategy": strategy}
+    if family in _LEVELLED and strategy in _PLAIN and draw.of("session").chance(0.3):
+        return {"strategy": "session-affinity"}
     if draw.chance(0.3):
         known = ["prefix-cache", "kv-cache", "queue", "lora"]
         known += ["running"] if family not in (None, "gaie-1.2") else []
@@ -157,6 +165,9 @@ def _picker(
     )
     if holds:
         picker |= draw.of("flowControl").fields(0.2, flowControl=(True, False))
+    if holds and family in _LEVELLED and draw.of("levels").chance(0.3):
+        picker["serviceLevels"] = _levels(draw.of("levels"))
+        picker.pop("flowControl", None)
     if pairs and draw.chance(0.3):
         picker["threshold"] = draw.one(0, 200)
     if pairs and spec.get("groups") is not None and draw.chance(0.4):
@@ -166,10 +177,16 @@ def _picker(
     return picker
 
 
+def _levels(draw: Draw) -> Manifest:
+    batch = {"name": "batch", "priority": -10, **draw.fields(maxQueued=(50, 1000))}
+    levels = {"levels": [{"name": "interactive", "priority": 10}, batch]}
+    return levels | draw.fields(maxConcurrency=(8, 256), evict=True)
+
+
 def _picker_template(draw: Draw) -> Manifest:
     variables = [{"name": "GOGC", "value": "50"}]
     epp = {"name": "epp", **draw.fields(env=variables, imagePullPolicy="Always")}
-    beside = {"name": "beside", "image": "registry.example.com/tools/helper:1"}
+    other = {"name": "beside", "image": "registry.example.com/tools/helper:1"}
     spec = draw.fields(
         0.3,
         nodeSelector={"pool": "cpu"},
@@ -179,10 +196,12 @@ def _picker_template(draw: Draw) -> Manifest:
         securityContext={"runAsNonRoot": True, "runAsUser": 1000},
         affinity=None,
     )
-    containers = draw.some((epp, beside), 0.4)
+    containers = draw.some((epp, other), 0.4)
     spec |= {"containers": containers} if containers else {}
-    own = draw.fields(0.3, metadata={"labels": {"team": "chat"}, "annotations": {"note": "yes"}})
-    return {**own, "spec": spec}
+    user_fields = draw.fields(
+        0.3, metadata={"labels": {"team": "chat"}, "annotations": {"note": "yes"}}
+    )
+    return {**user_fields, "spec": spec}
 
 
 def _route_and_gateway(draw: Draw, metadata: Manifest, picker: Manifest) -> Manifest:

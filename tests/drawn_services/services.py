@@ -114,6 +114,10 @@ def _service(draw: Draw) -> Manifest:
 def _queue(router_role: Manifest, roles: list[Manifest], spec: Manifest, setting: Setting) -> None:
     """Scales workers by requests that the picker holds, where its release can."""
     picker = router_role.get("endpointPicker", {})
+    waits = picker.get("flowControl") or "serviceLevels" in picker
+    for role in roles:
+        if waits and picker.get("metrics", "Off") in ("Off", False):
+            role.get("autoscaling", {}).pop("timeToFirstToken", None)
     holds = "image" in picker and "1.2" not in picker.get("family", picker["image"])
     scaled = [role["autoscaling"] for role in roles if "autoscaling" in role]
     alone = all(role["componentType"] == "worker" for role in roles)
@@ -124,6 +128,8 @@ def _queue(router_role: Manifest, roles: list[Manifest], spec: Manifest, setting
     spec["monitoring"].pop("picker", None)
     for autoscaling in scaled:
         autoscaling |= {"engine": "KEDA", "prometheus": "http://p:9090", "target": "queue"}
+        for goal in ("timeToFirstToken", "timePerToken"):
+            autoscaling.pop(goal, None)
         autoscaling["metrics"] = []
 
 
@@ -147,8 +153,8 @@ def _left_out(draw: Draw, setting: Setting, roles: list[Manifest]) -> Manifest:
 def _connector(draw: Draw, engine: str) -> str:
     if engine == "sglang":
         return draw.one("nixl", "nixl", "mooncake")
-    others = ("SharedStorageConnector", "MooncakeConnector", "PyNcclConnector")
-    return draw.one(*("NixlConnector",) * 8, *others)
+    other_items = ("SharedStorageConnector", "MooncakeConnector", "PyNcclConnector")
+    return draw.one(*("NixlConnector",) * 8, *other_items)
 
 
 def _metadata(draw: Draw) -> Manifest:
@@ -211,8 +217,10 @@ def _token(draw: Draw) -> Manifest:
 
 def _s3(draw: Draw) -> Manifest:
     keys = {"accessKeyIdKey": "id", "secretAccessKeyKey": "secret"}
-    own = draw.fields(0.7, secretName="bucket", endpoint="http://minio:9000", region="eu-west-1")
-    return {**own, **(keys if "secretName" in own and draw.chance(0.5) else {})}
+    user_fields = draw.fields(
+        0.7, secretName="bucket", endpoint="http://minio:9000", region="eu-west-1"
+    )
+    return {**user_fields, **(keys if "secretName" in user_fields and draw.chance(0.5) else {})}
 
 
 def _fetcher(draw: Draw) -> Manifest:
@@ -388,11 +396,11 @@ def _canary(draw: Draw, service: Manifest) -> list[Manifest]:
     routes = [role["httproute"] for role in roles if "split" in role.get("httproute", {})]
     if not routes:
         return []
-    own = {key: value for key, value in routes[0].items() if key != "split"}
+    fields = {key: value for key, value in routes[0].items() if key != "split"}
     forms = {
         "of the first service": {"httproute": {"routedBy": service["metadata"]["name"]}},
         "of a third service": {"httproute": {"routedBy": "third"}},
-        "of its own": {"httproute": own},
+        "of its own": {"httproute": fields},
         "not stated": {},
     }
     route = draw.option("route of the second service", forms)

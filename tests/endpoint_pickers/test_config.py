@@ -11,6 +11,7 @@ from picker_configs import document
 from yaml_files import Dumper, read
 
 from fusioninfer_pulumi.api.role import Strategy
+from fusioninfer_pulumi.api.router import ServiceLevelsArgs
 from fusioninfer_pulumi.checks.pickers import check_config, check_strategy
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     SCORERS,
@@ -21,7 +22,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
-from fusioninfer_pulumi.findings import errors, with_rule
+from fusioninfer_pulumi.findings import errors, format_with_rule
 
 TABLE = Path(__file__).with_name("requests.yaml")
 
@@ -41,20 +42,20 @@ def complete(row: dict[str, Any]) -> dict[str, Any]:
     )
     family = FAMILIES[row["family"]]
     findings = check_strategy(family, request)
-    made = {key: row[key] for key in ("name", "family", "request") if key in row}
-    made["findings"] = [with_rule(finding) for finding in findings]
+    result = {key: row[key] for key in ("name", "family", "request") if key in row}
+    result["findings"] = [format_with_rule(finding) for finding in findings]
     if not errors(findings):
-        made["words"] = describe_strategy(request)
-        made["config"] = build_epp_config(family, request)
-    return made
+        result["words"] = describe_strategy(request)
+        result["config"] = build_epp_config(family, request)
+    return result
 
 
 def test_requests_have_their_findings_and_configuration(regenerate: bool) -> None:
     rows = read(TABLE)
-    found = [complete(row) for row in rows]
+    result = [complete(row) for row in rows]
     if regenerate:
-        TABLE.write_text(dump(found), encoding="utf-8")
-    assert dump(found) == TABLE.read_text(encoding="utf-8")
+        TABLE.write_text(dump(result), encoding="utf-8")
+    assert dump(result) == TABLE.read_text(encoding="utf-8")
 
 
 def dump(rows: list[dict[str, Any]]) -> str:
@@ -87,6 +88,19 @@ def test_text_has_no_anchors() -> None:
     assert yaml.safe_load(text) == config("llm-d-0.10", "pd-disaggregation")
 
 
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("levels", [None, ServiceLevelsArgs(levels=[{"name": "a", "priority": 1}])])
+def test_configuration_of_llm_d_1_0_is_that_of_0_10_under_its_api_version(
+    strategy: Strategy, levels: Any
+) -> None:
+    request = EppRequest(strategy, flow_control=True, service_levels=levels)
+    old, new = (build_epp_config(FAMILIES[name], request) for name in ("llm-d-0.10", "llm-d-1.0"))
+    assert new == {**old, "apiVersion": "llm-d.ai/v1"}
+    # Its conversion of v1alpha1 copies these keys; others move, or do not exist in v1.
+    copied = ("featureGates", "plugins", "schedulingProfiles", "flowControl", "requestHandler")
+    assert new.keys() <= {"apiVersion", "kind", *copied}
+
+
 requests = st.builds(
     EppRequest,
     strategy=st.sampled_from(Strategy),
@@ -100,12 +114,12 @@ requests = st.builds(
 def test_every_generated_config_passes_its_own_check(family: Any, request: EppRequest) -> None:
     if errors(check_strategy(family, request)):
         return
-    found = build_epp_config(family, request)
-    told = check_config(dump_epp_config(found), family)
-    assert {finding.rule for finding in told} <= {"scorers-without-load"}
-    for profile in found["schedulingProfiles"]:
+    result = build_epp_config(family, request)
+    expected = check_config(dump_epp_config(result), family)
+    assert {finding.rule for finding in expected} <= {"scorers-without-load"}
+    for profile in result["schedulingProfiles"]:
         unweighted = [plugin for plugin in profile["plugins"] if "weight" not in plugin]
-        assert {each["pluginRef"] for each in unweighted} <= {
+        assert {item["pluginRef"] for item in unweighted} <= {
             "max-score-picker",
             "prefill-pods",
             "decode-pods",

@@ -64,23 +64,23 @@ class Host:
             path.unlink()
 
     def calls(self) -> list[Call]:
-        found = []
+        result = []
         for path in sorted(self.calls_dir.iterdir()):
             noted = path.read_bytes().decode(errors="surrogateescape")
             if not noted:
                 continue  # opened, and not yet written: its program has just been started
             pid, *arguments = noted.split("\0")[:-1]
-            found.append(Call(path.name.partition("-")[2], int(pid), arguments))
-        return found
+            result.append(Call(path.name.partition("-")[2], int(pid), arguments))
+        return result
 
 
 def _host(root: Path) -> Host:
     (root / "bin").mkdir()
     (root / "calls").mkdir()
-    made = Host(root / "bin", root / "calls")
+    result = Host(root / "bin", root / "calls")
     for name in ("ray", "vllm", "python3"):
-        made.program(name)
-    return made
+        result.program(name)
+    return result
 
 
 @pytest.fixture(scope="session")

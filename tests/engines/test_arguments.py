@@ -31,9 +31,10 @@ def check(image: str, words: str | list[str], **more: Any) -> list[Finding]:
 
 def told(image: str, words: str | list[str], **more: Any) -> list[str]:
     """Severity, rule and place of each finding."""
-    found = check(image, words, **more)
+    findings = check(image, words, **more)
     return [
-        f"{each.severity.value} {each.rule} {'.'.join(map(str, each.location))}" for each in found
+        f"{finding.severity.value} {finding.rule} {'.'.join(map(str, finding.location))}"
+        for finding in findings
     ]
 
 
@@ -116,7 +117,7 @@ def test_only_upstream_tags_name_a_release(image: str, release: str | None) -> N
     assert find_known_release(read_command({"image": image, "command": words})) == release
 
 
-def test_a_script_that_installs_another_release_leaves_it_open() -> None:
+def test_script_that_installs_a_release_makes_it_unknown() -> None:
     script = "pip install vllm==0.33.0 && exec vllm serve m --kv-offloading-size 4"
     container = {"image": VLLM + "0.11.0", "command": ["sh", "-c", script]}
     assert find_known_release(read_command(container)) is None
@@ -241,7 +242,7 @@ def test_message_names_the_fix(image: str, words: str, text: str) -> None:
         ("--enforce-eager $(MORE)", {}, []),
     ],
 )
-def test_variables_that_are_written_out_are_read(
+def test_literal_variables_are_read(
     words: str, variables: dict[str, str], expected: list[str]
 ) -> None:
     env = [{"name": name, "value": value} for name, value in variables.items()]
@@ -272,8 +273,8 @@ def test_variables_from_elsewhere_are_not_read() -> None:
 )
 def test_arguments_in_scripts_are_checked(script: str, expected: list[str]) -> None:
     env = [{"name": "PORT", "value": "http"}]
-    found = told(VLLM + "0.11.0", [], command=["sh", "-c", script], env=env)
-    assert found == expected
+    findings = told(VLLM + "0.11.0", [], command=["sh", "-c", script], env=env)
+    assert findings == expected
 
 
 @pytest.mark.parametrize(
@@ -341,9 +342,9 @@ def test_element_with_flag_and_value_is_split() -> None:
     ],
 )
 def test_values_of_wrong_kind_are_reported(option: Option, value: str, problem: str | None) -> None:
-    found = explain_invalid_value(option, value)
-    assert (found is None) == (problem is None)
-    assert (found or "").startswith(problem or "")
+    result = explain_invalid_value(option, value)
+    assert (result is None) == (problem is None)
+    assert (result or "").startswith(problem or "")
 
 
 def changes(before: str, after: str, old: str, new: str | None = None) -> Any:
@@ -355,21 +356,21 @@ def changes(before: str, after: str, old: str, new: str | None = None) -> Any:
 
 
 def test_compare_lists_removed_and_renamed_arguments() -> None:
-    found = changes(VLLM + "0.11.0", VLLM + "0.33.0", "--task embed --swap-space 4 --port 1")
-    assert [(each.name, each.instead) for each in found.removed] == [
+    result = changes(VLLM + "0.11.0", VLLM + "0.33.0", "--task embed --swap-space 4 --port 1")
+    assert [(item.name, item.instead) for item in result.removed] == [
         ("--task", None),
         ("--swap-space", None),
     ]
-    assert (found.engine, found.before, found.after) == ("vLLM", "0.11.0", "0.33.0")
+    assert (result.engine, result.before, result.after) == ("vLLM", "0.11.0", "0.33.0")
 
 
 def test_compare_lists_only_defaults_of_unset_arguments() -> None:
-    found = changes(VLLM + "0.11.0", VLLM + "0.33.0", "--max-num-seqs 8")
-    by_name = {default.name: (default.before, default.after) for default in found.defaults}
+    result = changes(VLLM + "0.11.0", VLLM + "0.33.0", "--max-num-seqs 8")
+    by_name = {default.name: (default.before, default.after) for default in result.defaults}
     assert by_name["--gpu-memory-utilization"] == (0.9, 0.92)
     assert UNKNOWN_DEFAULT not in [value for pair in by_name.values() for value in pair]
-    stated = changes(VLLM + "0.11.0", VLLM + "0.33.0", "--gpu-memory-util 0.9")
-    assert "--gpu-memory-utilization" not in {default.name for default in stated.defaults}
+    explicit = changes(VLLM + "0.11.0", VLLM + "0.33.0", "--gpu-memory-util 0.9")
+    assert "--gpu-memory-utilization" not in {default.name for default in explicit.defaults}
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def drawn_values(draw: Random, option: Option) -> list[str]:
 def drawn_line(draw: Random, options: Options) -> list[str]:
     line: list[str] = []
     for _ in range(draw.randint(1, 4)):
-        word = draw.choice([each for each in options if options[each].name not in BOUNDED])
+        word = draw.choice([item for item in options if options[item].name not in BOUNDED])
         option = options[word]
         written = draw.choice([word] * 6 + [word[: draw.randint(4, len(word))], word + "s"])
         values = [] if option.kind == "switch" else drawn_values(draw, option)
@@ -91,8 +91,10 @@ def test_errors_are_those_of_argparse(seed: int) -> None:
         except RefusedError:
             refused = True
         image = f"lmsysorg/sglang:v{RELEASE}"
-        found = check_arguments(read_command({"image": image, "command": LAUNCH, "args": line}), {})
-        errors = [each for each in found if each.severity is Severity.ERROR]
+        result = check_arguments(
+            read_command({"image": image, "command": LAUNCH, "args": line}), {}
+        )
+        errors = [finding for finding in result if finding.severity is Severity.ERROR]
         assert bool(errors) == refused, (line, errors)
         wrong += refused
     assert 4 < wrong < 36

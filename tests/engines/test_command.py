@@ -242,7 +242,7 @@ def test_read_command_never_raises(container: dict[str, Any]) -> None:
     assert command.engine in (*ENGINES.values(), None)
 
 
-def test_a_flag_and_its_value_in_one_element_are_read_apart() -> None:
+def test_flag_and_value_in_one_element_are_split() -> None:
     assert read(image=STOCK, args=["--port 1"]).arguments == ("--port", "1")
 
 

@@ -55,16 +55,16 @@ SCRIPTS = [
 def run(
     host: Any, container: dict[str, Any], chosen: list[Argument], model: str | None = None
 ) -> list[str]:
-    made = edited(container, *chosen, model=model)
-    assert made is not None
-    (call,) = host.run([*made.command, *(made.args or [])])
+    result = edited(container, *chosen, model=model)
+    assert result is not None
+    (call,) = host.run([*result.command, *(result.args or [])])
     arguments: list[str] = call.arguments
     return arguments
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_script_gives_the_engine_what_is_set(host: Any, shell: str, script: str) -> None:
+def test_script_passes_set_flags_to_the_engine(host: Any, shell: str, script: str) -> None:
     container = {"command": [shell, "-c", script, "name", "--port", "8000"]}
     arguments = run(host, container, SETTINGS)
     assert get_flag_value(arguments, "--port") == "8001"
@@ -76,8 +76,8 @@ def test_a_script_gives_the_engine_what_is_set(host: Any, shell: str, script: st
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_ray_is_put_around_a_script_that_was_edited(host: Any, script: str) -> None:
     container = {"command": ["sh", "-c", script, "name", "--port", "8000"]}
-    made = with_command(container, edited(container, *SETTINGS))
-    leader = launch(read_command(made), Launcher.RAY, 2, is_leader=True)
+    result = with_command(container, edited(container, *SETTINGS))
+    leader = launch(read_command(result), Launcher.RAY, 2, is_leader=True)
     assert leader is not None
     _, engine = host.run([*leader.command, *(leader.args or [])])
     assert get_flag_value(engine.arguments, "--port") == "8001"
@@ -94,12 +94,12 @@ def test_any_value_survives_the_shell(host: Any, value: str) -> None:
 
 @examples(0.5)
 @given(st.lists(SHELLY, max_size=5), SHELLY.filter(lambda text: not text.startswith("--")))
-def test_a_list_is_left_as_it_is_but_for_the_flag(arguments: list[str], value: str) -> None:
+def test_list_is_unchanged_except_for_the_flag(arguments: list[str], value: str) -> None:
     kept = [a for a in arguments if split_joined_flags([a]) == [a] and a.partition("=")[0] != "--p"]
     container = {"command": ["vllm", "serve"], "args": kept}
-    made = edited(container, setting("--p", value))
-    assert made is not None
-    assert [*made.command, *(made.args or [])] == ["vllm", "serve", *kept, "--p", value]
+    result = edited(container, setting("--p", value))
+    assert result is not None
+    assert [*result.command, *(result.args or [])] == ["vllm", "serve", *kept, "--p", value]
 
 
 LISTS: list[tuple[list[str], list[str]]] = [
@@ -115,9 +115,11 @@ LISTS: list[tuple[list[str], list[str]]] = [
 
 @pytest.mark.parametrize(("given_args", "wanted"), LISTS)
 def test_flag_is_replaced_in_place(given_args: list[str], wanted: list[str]) -> None:
-    made = edited({"image": "vllm/vllm-openai:latest", "args": given_args}, setting("--port", "2"))
-    assert made is not None
-    assert (made.command, made.args) == ([], wanted)
+    result = edited(
+        {"image": "vllm/vllm-openai:latest", "args": given_args}, setting("--port", "2")
+    )
+    assert result is not None
+    assert (result.command, result.args) == ([], wanted)
 
 
 def test_complete_command_line_is_not_edited() -> None:
@@ -137,7 +139,7 @@ def test_complete_command_line_is_not_edited() -> None:
         ({"command": ["sh", "-c", "vllm serve a || vllm serve b"]}, "in several places"),
     ],
 )
-def test_no_flag_is_set_where_its_place_is_not_known(container: dict[str, Any], why: str) -> None:
+def test_flag_is_not_set_at_unknown_position(container: dict[str, Any], why: str) -> None:
     with pytest.raises(EditError, match=why):
         edited(container, setting("--port", "2"))
 
@@ -145,11 +147,11 @@ def test_no_flag_is_set_where_its_place_is_not_known(container: dict[str, Any], 
 def test_outputs_stay_in_a_list_and_are_no_script(output: Any) -> None:
     name = output("m")
     container = {"command": ["vllm", "serve"], "args": [name, "--port", "1"]}
-    made = edited(container, setting("--port", "2"))
-    assert made is not None
-    assert made.args is not None
-    assert made.args[0] is name
-    assert made.args[1:] == ["--port", "2"]
+    result = edited(container, setting("--port", "2"))
+    assert result is not None
+    assert result.args is not None
+    assert result.args[0] is name
+    assert result.args[1:] == ["--port", "2"]
     for hidden in ({"args": output([])}, {"command": ["sh", "-c"], "args": [output("x")]}):
         with pytest.raises(EditError, match="a pulumi Output"):
             edited({"image": "vllm/vllm-openai:latest", **hidden})
@@ -174,12 +176,12 @@ CONTAINERS: list[tuple[dict[str, Any], list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("container", "own"), CONTAINERS)
+@pytest.mark.parametrize(("container", "fields"), CONTAINERS)
 def test_arguments_are_appended_to_the_users(
-    host: Any, container: dict[str, Any], own: list[str]
+    host: Any, container: dict[str, Any], fields: list[str]
 ) -> None:
     arguments = run(host, container, ADDED, model="org/model")
-    assert arguments == ["serve", "org/model", *own, *ADDED_WORDS]
+    assert arguments == ["serve", "org/model", *fields, *ADDED_WORDS]
 
 
 @examples(0.5)
@@ -193,9 +195,9 @@ def test_any_added_value_survives_the_shell(host: Any, values: list[str], model:
 @given(st.lists(VALUES, min_size=1, max_size=3))
 def test_added_arguments_are_read_back(values: list[str]) -> None:
     container = {"image": "vllm/vllm-openai:v0.12.0", "args": ["--model", "m"]}
-    made = edited(container, Argument(("--x",), tuple(values)))
-    assert made is not None
-    command = read_command({**container, "args": made.args})
+    result = edited(container, Argument(("--x",), tuple(values)))
+    assert result is not None
+    command = read_command({**container, "args": result.args})
     assert command.arguments == ("--model", "m", "--x", *values)
 
 

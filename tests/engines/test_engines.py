@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.engine import EngineCommand, Parallelism
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.engines.model_arguments import check_accelerators
-from fusioninfer_pulumi.engines.vllm_kv_cache import transfer_config
+from fusioninfer_pulumi.engines.vllm_kv_cache import read_transfer_config
 from fusioninfer_pulumi.findings import Finding, Location
 
 OUTPUT: Any = type("Output", (), {"__module__": "pulumi.output"})()
@@ -29,8 +29,8 @@ def sglang(arguments: str) -> EngineCommand:
 UNKNOWN = read_command({"image": "x", "args": ["--tensor-parallel-size", "64"]})
 
 
-def said(found: list[Finding]) -> list[tuple[str, Location, str]]:
-    return [(each.severity.value, each.location, each.message) for each in found]
+def said(findings: list[Finding]) -> list[tuple[str, Location, str]]:
+    return [(finding.severity.value, finding.location, finding.message) for finding in findings]
 
 
 NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
@@ -49,7 +49,7 @@ FLAG = "--kv-transfer-config"
     ],
 )  # fmt: skip
 def test_transfer_config_is_parsed(arguments: list[str], config: Any) -> None:
-    assert transfer_config(vllm(arguments)) == config
+    assert read_transfer_config(vllm(arguments)) == config
 
 
 def test_transfer_config_in_keys_is_not_read() -> None:
@@ -96,7 +96,7 @@ def test_unknown_connectors_are_not_checked(command: EngineCommand) -> None:
 
 
 NO_RAY = (
-    "has no ray (v0.17.1 is the last with it): use launcher: multiprocessing, or an image that "
+    "has no ray (v0.17.1 is the last with it); use launcher: multiprocessing, or an image that "
     "adds ray"
 )
 AT = ("multinode", "launcher")
@@ -115,7 +115,7 @@ AT = ("multinode", "launcher")
         (vllm("m -dp 2"), "ray", [(
             "warning", (),
             ("without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
-            "leader: add it, or use launcher: multiprocessing"))]),
+            "leader; add it, or use launcher: multiprocessing"))]),
         (vllm("m -dp 2 --data-parallel-backend=ray"), "ray", []),
         (vllm("m -dp 2", "latest"), "multiprocessing", []),
         (sglang("--tp 16"), "multiprocessing", []),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.engines.handshake import PairState, compare_pair, pair_revision
+from fusioninfer_pulumi.engines.handshake import PairState, compare_pair, compute_pair_revision
 
 MODEL = "Qwen/Qwen3-32B"
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
@@ -62,13 +62,13 @@ def sglang(release: str, mode: str, *arguments: str) -> Any:
          "hybrid cache auto -> set"),
         (vllm("0.17.0"), vllm("0.17.0", "--disable-hybrid-kv-cache-manager"), "compatible", ""),
         (vllm("0.32.0", "-tp", "3"), vllm("0.32.0", "-tp", "2"), "broken",
-         "--tensor-parallel-size: 3 is no multiple of 2"),
+         "--tensor-parallel-size: 3 is not a multiple of 2"),
         (vllm("0.32.0"), sglang("0.5.23", "decode"), "unknown", ""),
         (sglang("0.5.23", "prefill"), sglang("0.5.23", "decode"), "compatible", ""),
         (sglang("0.5.22", "prefill"), sglang("0.5.23", "decode"), "unknown", ""),
     ],
 )  # fmt: skip
-def test_pair_state(prefill: Any, decode: Any, state: str, difference: str) -> None:
+def test_handshake_state_of_pairs(prefill: Any, decode: Any, state: str, difference: str) -> None:
     pair = compare_pair(prefill, decode)
     assert (pair.state.value, ", ".join(pair.differences)) == (state, difference)
     assert bool(pair.clients) is (state in ("degraded", "broken"))
@@ -77,7 +77,7 @@ def test_pair_state(prefill: Any, decode: Any, state: str, difference: str) -> N
 
 def test_pair_revision_is_stable() -> None:
     # The value is a label of pods: another one restarts them.
-    assert pair_revision([vllm("0.32.0"), vllm("0.32.0")]) == "217ae809a0"
+    assert compute_pair_revision([vllm("0.32.0"), vllm("0.32.0")]) == "217ae809a0"
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,10 @@ def test_pair_revision_is_stable() -> None:
 )
 def test_pair_revision_changes_with_compared_settings(other: Any, *, is_same: bool) -> None:
     first = vllm("0.32.0")
-    assert (pair_revision([first, first]) == pair_revision([first, other])) is is_same
-    assert pair_revision([first, other]) == pair_revision([other, first])
+    assert (
+        compute_pair_revision([first, first]) == compute_pair_revision([first, other])
+    ) is is_same
+    assert compute_pair_revision([first, other]) == compute_pair_revision([other, first])
 
 
 def test_pair_revision_is_the_same_for_mirrors() -> None:
@@ -106,7 +108,7 @@ def test_pair_revision_is_the_same_for_mirrors() -> None:
         "command": ["vllm", "serve", MODEL],
         "args": ["--kv-transfer-config", NIXL],
     })  # fmt: skip
-    assert pair_revision([mirrored]) == pair_revision([vllm("0.32.0")])
+    assert compute_pair_revision([mirrored]) == compute_pair_revision([vllm("0.32.0")])
 
 
 @pytest.mark.parametrize(
@@ -119,4 +121,4 @@ def test_pair_revision_is_the_same_for_mirrors() -> None:
     ],
 )
 def test_pair_revision_of_unknown_engine_is_none(command: Any) -> None:
-    assert pair_revision([vllm("0.32.0"), command]) is None
+    assert compute_pair_revision([vllm("0.32.0"), command]) is None

@@ -36,7 +36,7 @@ def shell(script: str) -> dict[str, Any]:
     return {"image": STOCK, "command": ["/bin/sh", "-c", script]}
 
 
-def test_default_launcher() -> None:
+def test_default_launcher_depends_on_engine() -> None:
     engines = ({"image": STOCK}, {"image": "x"}, {"image": "lmsysorg/sglang:v0.5.3"})
     assert [choose_launcher(read_command(engine).engine, 2) for engine in engines] == [
         "ray",
@@ -86,7 +86,7 @@ def test_default_launcher() -> None:
         ),
     ],
 )  # fmt: skip
-def test_ray_leader(container: dict[str, Any], script: str) -> None:
+def test_ray_leader_starts_the_head(container: dict[str, Any], script: str) -> None:
     before = copy.deepcopy(container)
     assert leader_launch(container, "ray", 4) == ContainerCommand(["/bin/sh", "-c"], [script])
     assert container == before
@@ -140,7 +140,7 @@ def test_ray_leader_of_a_script(script: str, expected: str) -> None:
     )
 
 
-def test_ray_worker() -> None:
+def test_ray_worker_joins_the_head() -> None:
     assert worker_launch({"image": STOCK}, "ray", 2) == ContainerCommand(["/bin/sh", "-c"], [JOIN])
     assert worker_launch(shell("vllm serve m"), "ray", 2) == ContainerCommand(
         ["/bin/sh", "-c"],
@@ -226,12 +226,12 @@ def test_sglang_launches_with_multiprocessing() -> None:
         SGLANG,
         ["--tp", "16", "--nnodes", "2", "--node-rank", "$(LWS_WORKER_INDEX)", *init],
     )
-    given = {"args": [*SGLANG, "--nccl-init-addr", "x:1", "--nnodes", "2", "--node-rank", "1"]}
-    assert worker_launch(given, "multiprocessing", 2) is None
+    value = {"args": [*SGLANG, "--nccl-init-addr", "x:1", "--nnodes", "2", "--node-rank", "1"]}
+    assert worker_launch(value, "multiprocessing", 2) is None
     script = shell("python3 -m sglang.launch_server --tp 16")
-    made = worker_launch(script, "multiprocessing", 2)
-    assert made is not None
-    assert made.command[2] == (
+    result = worker_launch(script, "multiprocessing", 2)
+    assert result is not None
+    assert result.command[2] == (
         "python3 -m sglang.launch_server --tp 16 --nnodes 2 --node-rank "
         '"${LWS_WORKER_INDEX}" --dist-init-addr "${LWS_LEADER_ADDRESS}:20000"'
     )
@@ -248,9 +248,9 @@ def test_launcher_none_changes_nothing(launcher: str, nodes: int) -> None:
 
 OUTPUT_SCRIPT = "the script of the container's shell is a pulumi Output"
 NO_ENGINE = "the container's shell script starts neither vLLM nor SGLang"
-RAY_TWICE = "the container's shell script starts ray itself, and a second ray start would fail"
-HEADLESS = "starts workers with --headless, which only `vllm serve` obeys"
-RANKS_OF_RAY = "--data-parallel-backend ray cannot be used with launcher: {}: leave it out"
+RAY_TWICE = "the container's shell script starts ray itself, so a second ray start would fail"
+HEADLESS = "starts workers with --headless, which only `vllm serve` accepts"
+RANKS_OF_RAY = "--data-parallel-backend ray cannot be used with launcher: {}; remove it"
 API_SERVER = ["python3", "-m", "vllm.entrypoints.openai.api_server"]
 SIZES = ["--data-parallel-size", "16", "--tensor-parallel-size", "2"]
 
@@ -311,7 +311,7 @@ def test_sglang_workers_do_not_use_ray() -> None:
 
 def test_one_rank_a_node_needs_no_shell() -> None:
     container = {"image": NEWER, "args": ["--model", "m", "--data-parallel-size", "4"]}
-    made = worker_launch(container, "data-parallel", 4)
-    assert made is not None
-    assert made.command == ["vllm", "serve"]
-    assert (made.args or [])[-2:] == ["--data-parallel-start-rank", "$(LWS_WORKER_INDEX)"]
+    result = worker_launch(container, "data-parallel", 4)
+    assert result is not None
+    assert result.command == ["vllm", "serve"]
+    assert (result.args or [])[-2:] == ["--data-parallel-start-rank", "$(LWS_WORKER_INDEX)"]

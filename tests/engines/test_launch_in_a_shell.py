@@ -41,15 +41,15 @@ def worker(
 def _words(
     container: dict[str, Any], launcher: str, nodes: int, variables: dict[str, str], **node: bool
 ) -> list[str]:
-    made = launch(
+    result = launch(
         read_command(container),
         Launcher(launcher),
         nodes,
         is_leader=node["is_leader"],
         retry=node.get("retry", False),
     )
-    assert made is not None
-    return [expanded(word, variables) for word in [*made.command, *(made.args or [])]]
+    assert result is not None
+    return [expanded(word, variables) for word in [*result.command, *(result.args or [])]]
 
 
 def expanded(text: str, variables: dict[str, str]) -> str:
@@ -126,7 +126,7 @@ def test_launched_scripts_run_the_engine(
 
 
 @pytest.mark.parametrize("script", ["vllm serve m", "true; vllm serve m", "false || vllm serve m"])
-def test_nothing_runs_when_ray_does_not_start(fresh_host: Any, script: str) -> None:
+def test_engine_does_not_run_if_ray_fails(fresh_host: Any, script: str) -> None:
     fresh_host.program("ray", "exit 3\n")
     process = fresh_host.start(leader({"command": ["sh", "-c", script]}, "ray", 2))
     process.communicate(timeout=30)
@@ -146,7 +146,7 @@ def test_errexit_applies_inside_the_braces(fresh_host: Any) -> None:
 @pytest.mark.parametrize(
     "script", [None, "A=1 vllm serve m", "cd / && vllm serve m", "set -e\nvllm serve m >/dev/null"]
 )
-def test_the_engine_gets_sigterm(fresh_host: Any, shell: str, script: str | None) -> None:
+def test_engine_receives_sigterm(fresh_host: Any, shell: str, script: str | None) -> None:
     done, ready = (fresh_host.calls_dir.parent / name for name in ("done", "ready"))
     waits = f"trap 'echo $A >{done}; exit 7' TERM\n>{ready}\nwhile :; do sleep 0.05; done"
     fresh_host.program("vllm", waits)
@@ -185,10 +185,10 @@ def test_worker_waits_for_the_leader(fresh_host: Any) -> None:
     output, _ = process.communicate(timeout=30)
     assert output == "waiting for the ray head at leader.svc:6379\n" * 2
     assert process.returncode == 5
-    asked = ["health-check", "--address=leader.svc:6379"]
+    requests = ["health-check", "--address=leader.svc:6379"]
     calls = [call for call in fresh_host.calls() if call.program == "ray"]
     assert [call.arguments for call in calls] == [
-        *[asked] * 3,
+        *[requests] * 3,
         ["start", "--address=leader.svc:6379", "--block"],
     ]
     assert calls[-1].pid == process.pid
@@ -217,14 +217,14 @@ MP = ["--distributed-executor-backend", "mp", "--nnodes", "4", "--node-rank"]
         {"image": "x", "command": ["sh", "-c", "cd / && vllm serve m | cat"]},
     ],
 )
-def test_multiprocessing_ranks(host: Any, container: dict[str, Any]) -> None:
+def test_multiprocessing_nodes_get_their_ranks(host: Any, container: dict[str, Any]) -> None:
     (engine,) = host.run(worker(container, "multiprocessing", 4, **LWS), **LWS)
     assert engine.arguments == ["serve", "m", *MP, "3", *MASTER, "--headless"]
     (engine,) = host.run(leader(container, "multiprocessing", 4, **LWS), **LWS)
     assert engine.arguments == ["serve", "m", *MP, "0", *MASTER]
 
 
-def test_sglang_ranks(host: Any) -> None:
+def test_sglang_nodes_get_their_ranks(host: Any) -> None:
     container = {"command": ["sh", "-c", "python3 -m sglang.launch_server --tp 32"]}
     (engine,) = host.run(worker(container, "multiprocessing", 4, **LWS), **LWS)
     assert engine.arguments == [
@@ -256,7 +256,7 @@ DATA_PARALLEL: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("container", DATA_PARALLEL)
-def test_the_leader_serves_from_its_own_address(host: Any, container: dict[str, Any]) -> None:
+def test_leader_serves_on_its_address(host: Any, container: dict[str, Any]) -> None:
     arguments = ranks(host, container, is_leader=True)
     assert arguments[:2] == ["serve", "m"]
     assert get_flag_value(arguments, "--data-parallel-size") == "16"
@@ -268,7 +268,7 @@ def test_the_leader_serves_from_its_own_address(host: Any, container: dict[str, 
 
 
 @pytest.mark.parametrize("container", DATA_PARALLEL)
-def test_the_other_nodes_run_their_ranks(host: Any, container: dict[str, Any]) -> None:
+def test_workers_run_their_ranks(host: Any, container: dict[str, Any]) -> None:
     arguments = ranks(host, container, is_leader=False)
     assert arguments[:2] == ["serve", "m"]
     assert "--headless" in arguments
@@ -280,7 +280,7 @@ def test_the_other_nodes_run_their_ranks(host: Any, container: dict[str, Any]) -
 @examples(0.5)
 @given(st.lists(SHELLY, max_size=4))
 def test_data_parallel_arguments_survive_the_shell(host: Any, more: list[str]) -> None:
-    more = [each for each in more if split_joined_flags([each]) == [each]]
+    more = [item for item in more if split_joined_flags([item]) == [item]]
     container = {"image": "x", "command": ["vllm", "serve"], "args": ["m", *SIZES, *more]}
     meant = [expanded(argument, {}) for argument in more]
     arguments = ranks(host, container, is_leader=False)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusioninfer_pulumi.engines._container_words import read_argv
-from fusioninfer_pulumi.engines._shell_scripts import Script, ShellError, read_script, tokens
+from fusioninfer_pulumi.engines._shell_scripts import Script, ShellError, read_script, tokenize
 
 
 def read(*words: str) -> Script:
@@ -65,9 +65,9 @@ def read(*words: str) -> Script:
     ],
 )  # fmt: skip
 def test_engine_call_is_found(script: str, call: str, may_exec: bool) -> None:
-    found = read(script).calls
-    assert [script[each.start : each.end] for each in found] == [call]
-    assert [each.may_exec for each in found] == [may_exec]
+    result = read(script).calls
+    assert [script[finding.start : finding.end] for finding in result] == [call]
+    assert [finding.may_exec for finding in result] == [may_exec]
 
 
 @pytest.mark.parametrize(
@@ -127,15 +127,15 @@ def test_unreadable_script_is_rejected(script: str, message: str) -> None:
 
 @given(st.lists(st.text(), min_size=1))
 def test_quoted_words_come_back(words: list[str]) -> None:
-    found = tokens(shlex.join(words))
-    assert [token.value for token in found] == words
+    result = tokenize(shlex.join(words))
+    assert [token.value for token in result] == words
 
 
 @given(st.text() | st.text(alphabet="vlm x-'\"\\$(){}<>|&;#\n`12"))
 def test_tokens_have_their_offsets(script: str) -> None:
     try:
-        found = list(tokens(script))
+        result = list(tokenize(script))
     except ShellError:
         return
-    assert all(script[token.start : token.end] == token.text for token in found)
-    assert all(a.end <= b.start for a, b in itertools.pairwise(found))
+    assert all(script[token.start : token.end] == token.text for token in result)
+    assert all(a.end <= b.start for a, b in itertools.pairwise(result))

@@ -26,7 +26,7 @@ KUBECONFIG = {
 
 
 @pytest.mark.parametrize(("action", "count"), [(None, 1), ("ignore", 0), ("always", 3)])
-def test_a_connection_without_verification_warns_once(action: str | None, count: int) -> None:
+def test_unverified_connection_warns_once(action: str | None, count: int) -> None:
     with warnings.catch_warnings(record=True) as caught:
         # As urllib3 has it.
         warnings.simplefilter("always", InsecureRequestWarning.__base__)

@@ -116,7 +116,7 @@ def tried(
     return send_dry_runs(server.api, trials, next_request, seconds)
 
 
-def test_an_object_is_applied_by_its_manager(server: Server) -> None:
+def test_existing_object_is_applied_by_its_manager(server: Server) -> None:
     entries = [
         {"manager": "old", "operation": "Apply", "time": "2026-01-01T00:00:00Z"},
         {"manager": "pulumi-kubernetes-1", "operation": "Apply", "time": "2026-02-01T00:00:00Z"},
@@ -148,13 +148,13 @@ def test_request_body_is_yaml(server: Server) -> None:
     assert json.loads(server.bodies[-1]) == annotated
 
 
-def test_a_new_object_is_applied_by_ours(server: Server) -> None:
+def test_new_object_is_applied_by_default_manager(server: Server) -> None:
     server.replies = lambda method, _: (404, {}) if method == "GET" else (201, {})
     assert tried(server, DryRunRequest(pod(), created=False)) == [[Answer(201)]]
     assert server.received[-1][2]["fieldManager"] == "fusioninfer-pulumi"
 
 
-def test_an_object_is_created(server: Server) -> None:
+def test_object_is_created(server: Server) -> None:
     assert tried(server, DryRunRequest(pod(), created=True)) == [[Answer(201)]]
     ((method, path, query, _),) = server.received
     assert (method, path) == ("POST", "/api/v1/namespaces/ns/pods")
@@ -192,7 +192,7 @@ def test_causes_of_a_refusal(server: Server) -> None:
     assert tried(server, DryRunRequest(pod(), created=True)) == [[wanted]]
 
 
-def test_an_answer_may_lead_to_another_try(server: Server) -> None:
+def test_answer_may_lead_to_another_request(server: Server) -> None:
     missing = {"message": "no", "details": {"kind": "namespaces"}}
     server.replies = lambda _, path: (404, missing) if "/ns/" in path else (201, {})
 
@@ -214,10 +214,10 @@ def test_slow_dry_run_times_out(server: Server) -> None:
     server.replies = reply
     # The client takes long to import.
     assert server.api
-    begun = time.monotonic()
+    started = time.monotonic()
     slow = DryRunRequest(pod("slow"), created=False)
     answers = tried(server, DryRunRequest(pod(), created=True), slow, seconds=2)
-    took = time.monotonic() - begun
+    took = time.monotonic() - started
     is_over.set()
     assert answers == [[Answer(201)], None]
     assert took < 20
@@ -235,7 +235,7 @@ def test_several_are_sent_at_a_time(server: Server) -> None:
     assert answers == [[Answer(201)]] * 8
 
 
-def test_a_cluster_that_does_not_answer(server: Server) -> None:
+def test_unreachable_cluster_raises(server: Server) -> None:
     api = KubernetesApi(kubeconfig(1), None)
     with pytest.raises(UnreadableError, match="does not answer"):
         send_dry_runs(api, [DryRunRequest(pod(), created=True)], lambda *_: None, 20.0)
@@ -247,6 +247,6 @@ def test_credentials_that_are_not_accepted(server: Server) -> None:
         tried(server, DryRunRequest(pod(), created=True))
 
 
-def test_an_answer_that_is_no_status(server: Server) -> None:
+def test_answer_without_status_has_a_message(server: Server) -> None:
     server.replies = lambda *_: (502, ["bad gateway"])  # type: ignore[return-value]  # a proxy's
     assert tried(server, DryRunRequest(pod(), created=True)) == [[Answer(502, "HTTP status 502")]]

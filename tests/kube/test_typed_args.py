@@ -15,31 +15,31 @@ from fusioninfer_pulumi.kube.typed_args import MAPS, kubernetes_name, use_kubern
 
 def properties() -> dict[str, tuple[str, str]]:
     """Kubernetes' name and types of each property in a pod template, by its name in Python."""
-    found: dict[str, tuple[str, str]] = {}
+    findings: dict[str, tuple[str, str]] = {}
     waiting, seen = ["PodTemplateSpecArgs"], set()
     while waiting:
         kind = waiting.pop()
         if kind in seen:
             continue
         seen.add(kind)
-        held: Any = getattr(core, kind, None) or getattr(meta, kind)
-        for python, member in vars(held).items():
+        kept: Any = getattr(core, kind, None) or getattr(meta, kind)
+        for python, member in vars(kept).items():
             if isinstance(member, property) and hasattr(member.fget, "_pulumi_name"):
                 returned = str(member.fget.__annotations__["return"])
-                others = found.get(python, ("", ""))[1]
-                found[python] = (member.fget._pulumi_name, others + returned)
+                other_items = findings.get(python, ("", ""))[1]
+                findings[python] = (member.fget._pulumi_name, other_items + returned)
                 waiting += re.findall(r"'(?:[\w.]*\.)?(\w+Args)'", returned)
-    return found
+    return findings
 
 
 def test_names_equal_those_of_pulumi_kubernetes() -> None:
-    held = properties()
-    names = {name for name, _ in held.values()}
-    assert {python: kubernetes_name(python) for python in held} == {
-        python: name for python, (name, _) in held.items()
+    kept = properties()
+    names = {name for name, _ in kept.values()}
+    assert {python: kubernetes_name(python) for python in kept} == {
+        python: name for python, (name, _) in kept.items()
     }
     assert {kubernetes_name(name) for name in names} == names
-    assert {name for name, returned in held.values() if "Mapping" in returned} == MAPS
+    assert {name for name, returned in kept.values() if "Mapping" in returned} == MAPS
 
 
 def test_fields_are_renamed_at_every_depth() -> None:

@@ -18,8 +18,8 @@ OF_A_GROUP = ("LeaderWorkerSet", "PodGroup", "HorizontalPodAutoscaler", "ScaledO
 
 def revisions(objects: list[Manifest]) -> dict[str, str]:
     return {
-        each["metadata"]["name"]: each["metadata"]["labels"][f"{PREFIX}revision"]
-        for each in of_kind(objects, "LeaderWorkerSet")
+        item["metadata"]["name"]: item["metadata"]["labels"][f"{PREFIX}revision"]
+        for item in of_kind(objects, "LeaderWorkerSet")
     }
 
 
@@ -49,36 +49,34 @@ def test_scaling_adds_sets_and_restarts_nothing(manifest: Manifest, more: int) -
     # With one set for a role, that set grows; a parked role has none.
     added = more if not per_role else role["replicas"] == more
     assert len(new) == len(old) + added * copies
-    lws = {each["metadata"]["name"]: each for each in of_kind(after, "LeaderWorkerSet")}
-    for each in of_kind(before, "LeaderWorkerSet"):
-        grown = lws[each["metadata"]["name"]]
+    lws = {entry["metadata"]["name"]: entry for entry in of_kind(after, "LeaderWorkerSet")}
+    for item in of_kind(before, "LeaderWorkerSet"):
+        grown = lws[item["metadata"]["name"]]
         scaled = per_role and grown["metadata"]["labels"][f"{PREFIX}role-name"] == role["name"]
-        replicas = each["spec"]["replicas"] + (more if scaled else 0)
-        assert grown["spec"] == {**each["spec"], "replicas": replicas}
+        replicas = item["spec"]["replicas"] + (more if scaled else 0)
+        assert grown["spec"] == {**item["spec"], "replicas": replicas}
     policy = manifest["spec"].get("schedulingStrategy", {}).get("gangPolicy", {})
     named = role["name"] in policy.get("minRoleReplicas", {}) and role["replicas"] > more
     if named and of_kind(before, "PodGroup"):
-        specs = [[one["spec"] for one in of_kind(each, "PodGroup")] for each in (before, after)]
+        specs = [[one["spec"] for one in of_kind(entry, "PodGroup")] for entry in (before, after)]
         assert specs[0] == specs[1]
 
 
 @given(services(wanted=lambda manifest: manifest["spec"].get("groups", 0) > 0), st.integers(1, 2))
 @examples(0.5)
-def test_another_group_changes_nothing_of_those_that_are_there(
-    manifest: Manifest, more: int
-) -> None:
+def test_added_group_changes_no_existing_group(manifest: Manifest, more: int) -> None:
     before = list(rendered(manifest))
     larger = copy.deepcopy(manifest)
     larger["spec"]["groups"] += more
     after = list(rendered(larger))
     # Budgets and alerts count the pods of all groups.
     old, new = (
-        {(each["kind"], each["metadata"]["name"]): each for each in objects
-         if each["kind"] not in ("PodDisruptionBudget", "PrometheusRule")}
+        {(item["kind"], item["metadata"]["name"]): item for item in objects
+         if item["kind"] not in ("PodDisruptionBudget", "PrometheusRule")}
         for objects in (before, after)
     )  # fmt: skip
     assert new.items() >= old.items()
-    of_groups = [sum(kind in OF_A_GROUP for kind, _ in each) for each in (old, new)]
+    of_groups = [sum(kind in OF_A_GROUP for kind, _ in item) for item in (old, new)]
     assert of_groups[1] == of_groups[0] * larger["spec"]["groups"] // manifest["spec"]["groups"]
     assert len(new) - len(old) == of_groups[1] - of_groups[0]
 
@@ -106,9 +104,9 @@ def test_every_change_of_a_pod_template_is_another_revision(manifest: Manifest, 
     objects = list(rendered(manifest))
     old, new = revisions(objects), revisions(list(rendered(changed)))
     mine = {
-        each["metadata"]["name"]
-        for each in of_kind(objects, "LeaderWorkerSet")
-        if each["metadata"]["labels"][f"{PREFIX}role-name"] == role["name"]
+        item["metadata"]["name"]
+        for item in of_kind(objects, "LeaderWorkerSet")
+        if item["metadata"]["labels"][f"{PREFIX}role-name"] == role["name"]
     }
     for name, revision in old.items():
         assert (new[name] != revision) == (name in mine)

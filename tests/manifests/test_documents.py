@@ -34,24 +34,24 @@ def lws(objects: Objects) -> Iterator[dict[str, Any]]:
     return (manifest for manifest in objects if manifest["kind"] == "LeaderWorkerSet")
 
 
-def templates(each: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    body = each["spec"]["leaderWorkerTemplate"]
+def templates(item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    body = item["spec"]["leaderWorkerTemplate"]
     return ((key, body[key]) for key in ("leaderTemplate", "workerTemplate") if key in body)
 
 
-def leader(each: dict[str, Any]) -> dict[str, Any]:
+def leader(item: dict[str, Any]) -> dict[str, Any]:
     """The container that serves: the documents show one container a pod."""
-    return next(templates(each))[1]["spec"]["containers"][0]
+    return next(templates(item))[1]["spec"]["containers"][0]
 
 
 @deviation
-def one_leaderworkerset_for_each_replica(document: Objects, ours: Objects) -> None:
-    for each in list(lws(document)):
-        count = each["spec"]["replicas"]
-        if each["metadata"]["name"] == "qwen-inference":
-            document.remove(each)
+def one_leaderworkerset_per_replica(document: Objects, ours: Objects) -> None:
+    for item in list(lws(document)):
+        count = item["spec"]["replicas"]
+        if item["metadata"]["name"] == "qwen-inference":
+            document.remove(item)
             for index in range(count):
-                copied = copy.deepcopy(each)
+                copied = copy.deepcopy(item)
                 copied["metadata"]["name"] = f"qwen-inference-inference-{index}"
                 copied["spec"]["replicas"] = 1
                 document.append(copied)
@@ -60,9 +60,9 @@ def one_leaderworkerset_for_each_replica(document: Objects, ours: Objects) -> No
 @deviation
 def all_replicas_are_rendered(document: Objects, ours: Objects) -> None:
     # The documents show the first replica of each role and say "and so on".
-    shown = {each["metadata"]["name"]: each for each in lws(document)}
-    for each in lws(ours):
-        name = each["metadata"]["name"]
+    shown = {entry["metadata"]["name"]: entry for entry in lws(document)}
+    for item in lws(ours):
+        name = item["metadata"]["name"]
         stem, _, index = name.rpartition("-")
         if (
             name not in shown
@@ -78,24 +78,24 @@ def all_replicas_are_rendered(document: Objects, ours: Objects) -> None:
 
 @deviation
 def the_namespace_is_always_set(document: Objects, ours: Objects) -> None:
-    for each in document:
-        each["metadata"].setdefault("namespace", "default")
+    for item in document:
+        item["metadata"].setdefault("namespace", "default")
 
 
 @deviation
 def the_podgroup_has_the_service_label(document: Objects, ours: Objects) -> None:
-    for each in document:
-        if each["kind"] == "PodGroup":
-            each["metadata"]["labels"] = {f"{PREFIX}service": each["metadata"]["name"]}
+    for item in document:
+        if item["kind"] == "PodGroup":
+            item["metadata"]["labels"] = {f"{PREFIX}service": item["metadata"]["name"]}
 
 
 @deviation
 def leaderworkersets_and_pods_have_all_labels(document: Objects, ours: Objects) -> None:
     by_name = {manifest["metadata"]["name"]: manifest for manifest in ours}
-    for each in lws(document):
-        name = each["metadata"]["name"]
+    for item in lws(document):
+        name = item["metadata"]["name"]
         stem, _, index = name.rpartition("-")
-        labels = each["metadata"].setdefault(
+        labels = item["metadata"].setdefault(
             "labels",
             {
                 f"{PREFIX}service": stem.rpartition("-")[0],
@@ -106,23 +106,23 @@ def leaderworkersets_and_pods_have_all_labels(document: Objects, ours: Objects) 
         )
         # A hash: only its form is known beforehand.
         revision = f"{PREFIX}revision"
-        labels[revision] = by_name.get(name, each)["metadata"]["labels"].get(revision, "0" * 10)
+        labels[revision] = by_name.get(name, item)["metadata"]["labels"].get(revision, "0" * 10)
         assert re.fullmatch(r"[0-9a-f]{10}", labels[revision])
-        for _, pod in templates(each):
+        for _, pod in templates(item):
             pod.setdefault("metadata", {})["labels"] = dict(labels)
 
 
 @deviation
 def the_engine_has_a_supported_release(document: Objects, ours: Objects) -> None:
-    for each in lws(document):
-        if leader(each)["image"] == "vllm/vllm-openai:v0.8.5":
-            leader(each)["image"] = "vllm/vllm-openai:v0.11.0"
+    for item in lws(document):
+        if leader(item)["image"] == "vllm/vllm-openai:v0.8.5":
+            leader(item)["image"] = "vllm/vllm-openai:v0.11.0"
 
 
 @deviation
 def leaders_get_a_readiness_probe(document: Objects, ours: Objects) -> None:
-    for each in lws(document):
-        leader(each)["readinessProbe"] = {
+    for item in lws(document):
+        leader(item)["readinessProbe"] = {
             "httpGet": {"path": "/health", "port": 8000},
             "periodSeconds": 10,
             "timeoutSeconds": 5,
@@ -132,35 +132,35 @@ def leaders_get_a_readiness_probe(document: Objects, ours: Objects) -> None:
 @deviation
 def serving_pods_shut_down_gracefully(document: Objects, ours: Objects) -> None:
     pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 20"]}}}
-    for each in lws(document):
-        for _, pod in templates(each):
+    for item in lws(document):
+        for _, pod in templates(item):
             pod["spec"]["containers"][0]["lifecycle"] = pause
             pod["spec"]["terminationGracePeriodSeconds"] = 80
 
 
 @deviation
-def the_engine_replaces_the_shell(document: Objects, ours: Objects) -> None:
-    for each in lws(document):
-        words = leader(each).get("args", [])
-        leader(each)["args"] = [
+def commands_start_the_engine_with_exec(document: Objects, ours: Objects) -> None:
+    for item in lws(document):
+        words = leader(item).get("args", [])
+        leader(item)["args"] = [
             word.replace("&& vllm serve", "&& exec vllm serve") for word in words
         ]
         if not words:
-            del leader(each)["args"]
+            del leader(item)["args"]
 
 
 @deviation
 def the_ray_port_has_a_name(document: Objects, ours: Objects) -> None:
-    for each in lws(document):
-        for port in leader(each).get("ports", []):
+    for item in lws(document):
+        for port in leader(item).get("ports", []):
             if port["containerPort"] == 6379:
                 port["name"] = "ray-head"
 
 
 @deviation
-def replicas_of_several_pods_have_a_restart_policy(document: Objects, ours: Objects) -> None:
-    for each in lws(document):
-        body = each["spec"]["leaderWorkerTemplate"]
+def multinode_replicas_have_a_restart_policy(document: Objects, ours: Objects) -> None:
+    for item in lws(document):
+        body = item["spec"]["leaderWorkerTemplate"]
         if body["size"] > 1:
             body["restartPolicy"] = "RecreateGroupAfterStart"
 
@@ -168,7 +168,7 @@ def replicas_of_several_pods_have_a_restart_policy(document: Objects, ours: Obje
 @deviation
 def a_service_without_a_router_gets_a_clusterip_service(document: Objects, ours: Objects) -> None:
     first = next(lws(ours))["metadata"]["labels"]
-    kinds = {each["metadata"]["labels"][f"{PREFIX}component-type"] for each in lws(ours)}
+    kinds = {item["metadata"]["labels"][f"{PREFIX}component-type"] for item in lws(ours)}
     reached = "decoder" if "decoder" in kinds else "worker"
     name = first[f"{PREFIX}service"]
     document.append(
@@ -195,7 +195,7 @@ def a_service_without_a_router_gets_a_clusterip_service(document: Objects, ours:
 
 def document(*names: str) -> Objects:
     texts = [(FIXTURES / "documents" / f"{name}.yaml").read_text() for name in names]
-    return [each for text in texts for each in yaml.safe_load_all(text)]
+    return [item for text in texts for item in yaml.safe_load_all(text)]
 
 
 def fixture(name: str) -> dict[str, Any]:

@@ -39,6 +39,7 @@ WITHOUT = {
     ("networking.gke.io/v1", "GCPBackendPolicy"),
     ("networking.gke.io/v1", "HealthCheckPolicy"),
     ("scheduling.k8s.io/v1beta1", "PodGroup"),
+    ("llm-d.ai/v1", "InferenceObjective"),
 }
 
 #: Hash of the documents, exit status, hash of the objects.
@@ -56,7 +57,7 @@ def drawn(seed: int) -> tuple[Row, frozenset[tuple[str, str]]]:
     documents = draw_service(seed).documents
     status, text, _ = rendered(documents, "json")
     objects = json.loads(text) if status == 0 else {"items": []}
-    kinds = frozenset((each["apiVersion"], each["kind"]) for each in objects["items"])
+    kinds = frozenset((item["apiVersion"], item["kind"]) for item in objects["items"])
     return (short_hash(documents), status, short_hash(objects) if status == 0 else ""), kinds
 
 
@@ -68,14 +69,16 @@ def features(seed: int) -> set[str]:
     """Features of the schema that a service uses, if it can be rendered."""
     if row(seed)[1] != 0:
         return set()
-    return set().union(*(used_features(SCHEMA, each) for each in draw_service(seed).documents))
+    return set().union(
+        *(used_features(SCHEMA, document) for document in draw_service(seed).documents)
+    )
 
 
 def golden() -> dict[int, Row]:
     if not GOLDEN.exists():
         return {}
-    found = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    return {int(seed): tuple(each) for seed, each in found.items()}
+    result = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    return {int(seed): tuple(item) for seed, item in result.items()}
 
 
 def with_every_feature(seeds: set[int]) -> list[int]:
@@ -100,21 +103,21 @@ def test_drawn_services_become_their_golden_objects(regenerate: bool, count: int
         rows = [f'"{seed}": {json.dumps(row(seed))}' for seed in seeds]
         GOLDEN.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
     wanted = dict(list(golden().items())[:count])
-    found = {seed: row(seed) for seed in wanted}
-    others = [seed for seed in wanted if found[seed][0] != wanted[seed][0]]
-    assert not others, "tests/drawn_services draws something else from these seeds"
-    changed = [seed for seed in wanted if found[seed] != wanted[seed]]
+    result = {seed: row(seed) for seed in wanted}
+    other_items = [seed for seed in wanted if result[seed][0] != wanted[seed][0]]
+    assert not other_items, "tests/drawn_services draws something else from these seeds"
+    changed = [seed for seed in wanted if result[seed] != wanted[seed]]
     assert not changed, "see them: tools/compare_versions.py CHECKOUT --seed SEED --count 1"
 
 
 @pytest.mark.slow
-def test_every_kind_of_them_has_a_schema() -> None:
+def test_every_drawn_kind_has_a_schema() -> None:
     kinds = {kind for seed in golden() for kind in drawn(seed)[1]}
     assert len(kinds) > 10
     assert {kind for kind in kinds if kind_schema(*kind) is None} <= WITHOUT
 
 
 @pytest.mark.slow
-def test_the_golden_services_use_every_feature_of_the_schema() -> None:
+def test_golden_services_use_every_schema_feature() -> None:
     used = {feature for seed in golden() for feature in features(seed)}
     assert schema_features(SCHEMA) - used == set()

@@ -13,27 +13,27 @@ ADDED = [
 
 def environments(**fields: object) -> list[list[Manifest]]:
     """Variables of every container of every pod."""
-    found = []
-    for each in pod_templates(service(role(multinode=nodes(2, launcher="none"), **fields))):
-        spec = each["spec"]
-        found += [one.get("env", []) for key in ("initContainers", "containers")
+    findings = []
+    for pod_template in pod_templates(service(role(multinode=nodes(2, launcher="none"), **fields))):
+        spec = pod_template["spec"]
+        findings += [one.get("env", []) for key in ("initContainers", "containers")
                   for one in spec.get(key, [])]  # fmt: skip
-    return found
+    return findings
 
 
-def test_every_container_of_leader_and_workers_gets_them() -> None:
+def test_every_container_gets_kthena_variables() -> None:
     side = container("side", image="side:1", env=[{"name": "OWN", "value": "$(ENTRY_ADDRESS)"}])
     first = container("first", args=["--help"])
-    made = template(container(), side, initContainers=[first])
-    found = environments(template=made, environment="Kthena")
+    built = template(container(), side, initContainers=[first])
+    result = environments(template=built, environment="Kthena")
     # Two pod templates of three containers; an own variable may refer to what stands before it.
-    assert found == [ADDED, ADDED, [*ADDED, {"name": "OWN", "value": "$(ENTRY_ADDRESS)"}]] * 2
+    assert result == [ADDED, ADDED, [*ADDED, {"name": "OWN", "value": "$(ENTRY_ADDRESS)"}]] * 2
 
 
 def test_existing_variable_is_kept() -> None:
-    own = {"name": "GROUP_SIZE", "value": "9"}
-    found = environments(template=template(container(env=[own])), environment="Kthena")
-    assert found == [[*ADDED[1:], own]] * 2
+    fields = {"name": "GROUP_SIZE", "value": "9"}
+    result = environments(template=template(container(env=[fields])), environment="Kthena")
+    assert result == [[*ADDED[1:], fields]] * 2
 
 
 def test_nothing_is_added_by_default() -> None:

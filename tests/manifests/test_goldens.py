@@ -14,7 +14,7 @@ import pytest
 
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.service_objects import render, workloads
+from fusioninfer_pulumi.plan.service_objects import render, render_workloads
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 INPUTS = sorted(path.stem for path in (FIXTURES / "inputs").glob("*.yaml"))
@@ -40,10 +40,10 @@ def test_every_manifest_of_the_documents_is_here() -> None:
 def test_manifest_renders_golden_objects(name: str, golden: Callable[[str, Any], None]) -> None:
     (args,) = load(FIXTURES / "inputs" / f"{name}.yaml")
     plan = plan_service(args)
-    objects = list(workloads(plan))
+    objects = list(render_workloads(plan))
     whole = list(render(plan))
     # What a router builds has golden files of its own; it leaves the workloads as they are.
-    assert [each for each in whole if each in objects] == objects
+    assert [item for item in whole if item in objects] == objects
     golden(name, objects if plan.shape.router else whole)
 
 

@@ -37,9 +37,9 @@ METADATA = {"labels": {"team": "a"}, "annotations": {"note": "b"}}
 
 def body(manifest: dict[str, Any]) -> dict[str, Any]:
     """The leaderWorkerTemplate of the only set of a manifest."""
-    (only,) = (each for each in rendered(manifest) if each["kind"] == "LeaderWorkerSet")
-    found: dict[str, Any] = only["spec"]["leaderWorkerTemplate"]
-    return found
+    (only,) = (item for item in rendered(manifest) if item["kind"] == "LeaderWorkerSet")
+    findings: dict[str, Any] = only["spec"]["leaderWorkerTemplate"]
+    return findings
 
 
 def loose(**fields: Any) -> dict[str, Any]:
@@ -58,12 +58,12 @@ def test_pod_template_reaches_single_pod_unchanged() -> None:
 def test_workers_get_the_template_without_probes_ports_and_hooks() -> None:
     template = pod(FULL, SIDE, metadata=METADATA, **POD)
     built = body(loose(template=template, multinode=nodes(2, launcher="none")))
-    given = copy.deepcopy(template["spec"])
-    assert built["leaderTemplate"]["spec"] == given
+    value = copy.deepcopy(template["spec"])
+    assert built["leaderTemplate"]["spec"] == value
     for key in ("ports", "readinessProbe", "livenessProbe", "startupProbe", "lifecycle"):
-        del given["containers"][0][key]
+        del value["containers"][0][key]
     # The sidecar serves on every pod: its probe and port stay.
-    assert built["workerTemplate"]["spec"] == given
+    assert built["workerTemplate"]["spec"] == value
     assert built["workerTemplate"]["metadata"] == built["leaderTemplate"]["metadata"]
 
 
@@ -125,7 +125,7 @@ PAUSE = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 20"]}}}
 
 
 @pytest.mark.parametrize(
-    ("own", "seconds", "paused"),
+    ("fields", "seconds", "paused"),
     [
         ({}, None, True),
         ({}, 600, True),
@@ -137,16 +137,16 @@ PAUSE = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 20"]}}}
 )
 @pytest.mark.parametrize("count", [1, 2])
 def test_serving_pods_shut_down_gracefully_unless_configured(
-    own: dict[str, Any], seconds: int | None, paused: bool, count: int
+    fields: dict[str, Any], seconds: int | None, paused: bool, count: int
 ) -> None:
     grace = {} if seconds is None else {"terminationGracePeriodSeconds": seconds}
-    template = pod(container(**own), **grace)
+    template = pod(container(**fields), **grace)
     built = body(loose(template=template, multinode=nodes(count)))
     for key in ("leaderTemplate", "workerTemplate")[2 - count :]:
         spec = built[key]["spec"]
-        (found,) = spec["containers"]
-        given = own.get("lifecycle") if key == "leaderTemplate" or count == 1 else None
-        assert found.get("lifecycle") == (PAUSE if paused else given)
+        (findings,) = spec["containers"]
+        value = fields.get("lifecycle") if key == "leaderTemplate" or count == 1 else None
+        assert findings.get("lifecycle") == (PAUSE if paused else value)
         assert spec.get("terminationGracePeriodSeconds") == ((seconds or 80) if paused else seconds)
 
 
@@ -159,8 +159,8 @@ def test_grace_period_covers_the_shutdown_timeout(timeout: str, worker: int, gra
     pauses = {"leaderTemplate": 20, "workerTemplate": worker}
     for key, seconds in pauses.items():
         spec = built[key]["spec"]
-        (found,) = spec["containers"]
-        hook = found["lifecycle"]["preStop"]["exec"]["command"]
+        (findings,) = spec["containers"]
+        hook = findings["lifecycle"]["preStop"]["exec"]["command"]
         assert hook == ["/bin/sh", "-c", f"sleep {seconds}"]
         assert spec["terminationGracePeriodSeconds"] == grace
 
@@ -224,10 +224,10 @@ def test_leader_worker_set_fields_are_passed_on() -> None:
 
 
 def test_service_metadata_is_on_objects_and_not_on_pods() -> None:
-    own = {"labels": {"team": "a"}, "annotations": {"note": "b"}}
-    manifest = prefill_decode(metadata={**own, "namespace": "models"})
-    for each in rendered(manifest):
-        metadata = each["metadata"]
+    fields = {"labels": {"team": "a"}, "annotations": {"note": "b"}}
+    manifest = prefill_decode(metadata={**fields, "namespace": "models"})
+    for item in rendered(manifest):
+        metadata = item["metadata"]
         assert metadata["namespace"] == "models"
         assert metadata["annotations"] == {"note": "b"}
         assert metadata["labels"]["team"] == "a"
@@ -275,13 +275,13 @@ def test_worker_template_keeps_its_probes_hooks_and_ports() -> None:
     """A worker template that is copied from the leader loses them."""
     lasting = {"lifecycle": {"preStop": {"exec": {"command": ["/drain"]}}}}
     probe = {"livenessProbe": {"exec": {"command": ["/alive"]}}, "ports": [{"containerPort": 9}]}
-    own = container(args=None, **lasting, **probe)
+    fields = container(args=None, **lasting, **probe)
     for launcher in ("ray", "multiprocessing"):
         serving = container(command=["vllm", "serve"], args=["m", "-tp", "2"])
         wide = {"multinode": nodes(2, launcher=launcher), "template": None}
         if launcher == "multiprocessing":
-            own = {**own, "command": ["vllm", "serve"], "args": ["m", "-tp", "2"]}
-        separate = role(leaderTemplate=pod(serving), workerTemplate=pod(own), **wide)
+            fields = {**fields, "command": ["vllm", "serve"], "args": ["m", "-tp", "2"]}
+        separate = role(leaderTemplate=pod(serving), workerTemplate=pod(fields), **wide)
         (built,) = body(service(separate))["workerTemplate"]["spec"]["containers"]
         for key in (*lasting, *probe):
-            assert built[key] == own[key]
+            assert built[key] == fields[key]

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.loading.yaml_text import documents
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.gang import gang_form
+from fusioninfer_pulumi.topology.gang import get_gang_form
 
 Manifest = dict[str, Any]
 Member = tuple[str, bool, Manifest]
@@ -41,10 +41,10 @@ def built(manifest: Manifest) -> tuple[ServicePlan, list[Manifest]]:
 
 def pods(objects: list[Manifest]) -> Iterator[tuple[str, bool, Manifest]]:
     """The pods that LeaderWorkerSet makes: name, whether it leads, and its template."""
-    for each in of_kind(objects, "LeaderWorkerSet"):
-        body = each["spec"]["leaderWorkerTemplate"]
-        name = each["metadata"]["name"]
-        for group in range(each["spec"]["replicas"]):
+    for item in of_kind(objects, "LeaderWorkerSet"):
+        body = item["spec"]["leaderWorkerTemplate"]
+        name = item["metadata"]["name"]
+        for group in range(item["spec"]["replicas"]):
             leader = copy.deepcopy(body.get("leaderTemplate", body["workerTemplate"]))
             workers = [copy.deepcopy(body["workerTemplate"]) for _ in range(body["size"] - 1)]
             for index, pod in enumerate((leader, *workers)):
@@ -88,44 +88,44 @@ def is_counted(manifest: Manifest) -> bool:
 
 
 @given(services(wanted=is_counted))
-def test_the_numbers_of_plan_gang_and_objects_agree(manifest: Manifest) -> None:
+def test_numbers_in_plan_gang_and_objects_agree(manifest: Manifest) -> None:
     plan, objects = built(manifest)
     total = sum(replicas * nodes for _, replicas, nodes in roles(manifest))
-    made = list(pods(objects))
-    assert plan.total_pods == len(made) == total
+    result = list(pods(objects))
+    assert plan.total_pods == len(result) == total
     lws = of_kind(objects, "LeaderWorkerSet")
     per_role = has_layout_per_role(manifest)
     copies = manifest["spec"].get("groups", 1)
     wanted = [min(replicas, copies) if per_role else replicas for _, replicas, _ in roles(manifest)]
     assert len(lws) == sum(wanted)
-    assert sum(each["spec"]["replicas"] for each in lws) == sum(r for _, r, _ in roles(manifest))
+    assert sum(entry["spec"]["replicas"] for entry in lws) == sum(r for _, r, _ in roles(manifest))
     event(f"layout: {plan.shape.layout.value}")
     assert len(of_kind(objects, "Service")) == 1
     groups = of_kind(objects, "PodGroup")
     order = ["PodGroup"] * len(groups) + ["LeaderWorkerSet"] * len(lws) + ["Service"]
-    assert [each["kind"] for each in objects if each["kind"] in order] == order
+    assert [entry["kind"] for entry in objects if entry["kind"] in order] == order
     assert len(groups) == len(plan.gangs) == (copies if is_gang(manifest) and total > 0 else 0)
-    event(f"gang: {gang_form(plan.gang).value}")
-    asked = [pod["spec"] for _, _, pod in made]
-    accelerators = sum(_devices(spec) for spec in asked)
+    event(f"gang: {get_gang_form(plan.gang).value}")
+    requests = [pod["spec"] for _, _, pod in result]
+    accelerators = sum(_devices(spec) for spec in requests)
     assert plan.total_accelerators == accelerators
-    members: dict[str, list[Member]] = {each["metadata"]["name"]: [] for each in groups}
-    for each in made if groups else ():
-        members[each[2]["metadata"]["annotations"][GROUP]].append(each)
+    members: dict[str, list[Member]] = {entry["metadata"]["name"]: [] for entry in groups}
+    for item in result if groups else ():
+        members[item[2]["metadata"]["annotations"][GROUP]].append(item)
     for group in groups:
-        own = members[group["metadata"]["name"]]
-        _is_the_gang_of(plan, group["spec"], own)
-        assert len(own) * copies == total
+        fields = members[group["metadata"]["name"]]
+        _is_the_gang_of(plan, group["spec"], fields)
+        assert len(fields) * copies == total
         index = group["metadata"]["labels"].get(f"{PREFIX}group-index")
         assert (index is None) == ("groups" not in manifest["spec"])
-        assert {pod["metadata"]["labels"].get(f"{PREFIX}group-index") for _, _, pod in own} == {
+        assert {pod["metadata"]["labels"].get(f"{PREFIX}group-index") for _, _, pod in fields} == {
             index
         }
         wanted_minimum = bool(gang_policy(manifest).get("minResources"))
         assert ("minResources" in group["spec"]) == wanted_minimum
     if groups:
-        assert len({spec.get("schedulerName") for spec in asked}) == 1
-        assert asked[0]["schedulerName"] == "volcano"
+        assert len({spec.get("schedulerName") for spec in requests}) == 1
+        assert requests[0]["schedulerName"] == "volcano"
 
 
 def _is_the_gang_of(plan: ServicePlan, spec: Manifest, made: list[Member]) -> None:
@@ -140,13 +140,13 @@ def _is_the_gang_of(plan: ServicePlan, spec: Manifest, made: list[Member]) -> No
         left = [pod["metadata"]["labels"] for _, _, pod in made]
         for policy in spec["subGroupPolicy"]:
             # Volcano takes the first policy that a pod matches.
-            chosen = [held for held in left if _matches(policy, held)]
-            left = [held for held in left if not _matches(policy, held)]
+            chosen = [kept for kept in left if _matches(policy, kept)]
+            left = [kept for kept in left if not _matches(policy, kept)]
             (key,) = policy["matchLabelKeys"]
-            found = Counter(held[key] for held in chosen)
-            assert set(found.values()) <= {policy["subGroupSize"]}
-            assert found or policy["minSubGroups"] == 0
-            assert 0 <= policy["minSubGroups"] <= len(found)
+            result = Counter(kept[key] for kept in chosen)
+            assert set(result.values()) <= {policy["subGroupSize"]}
+            assert result or policy["minSubGroups"] == 0
+            assert 0 <= policy["minSubGroups"] <= len(result)
             needed += policy["minSubGroups"] * policy["subGroupSize"]
         assert left == []
         assert spec["minMember"] == needed
@@ -159,7 +159,7 @@ def _is_the_gang_of(plan: ServicePlan, spec: Manifest, made: list[Member]) -> No
 
 def _devices(spec: Manifest) -> int:
     limits = (container.get("resources", {}).get("limits", {}) for container in spec["containers"])
-    return _count_devices(amount for held in limits for amount in held.items())
+    return _count_devices(amount for limit in limits for amount in limit.items())
 
 
 def _count_devices(amounts: Iterable[tuple[str, Any]]) -> int:
@@ -168,13 +168,13 @@ def _count_devices(amounts: Iterable[tuple[str, Any]]) -> int:
     )
 
 
-def _matches(policy: Manifest, held: Manifest) -> bool:
+def _matches(policy: Manifest, kept: Manifest) -> bool:
     """Whether a policy's labelSelector selects a pod by its labels."""
     selector = policy["labelSelector"]
     listed = selector.get("matchExpressions", ())
-    assert all(each["operator"] == "In" for each in listed)
-    return held.items() >= selector["matchLabels"].items() and all(
-        held.get(each["key"]) in each["values"] for each in listed
+    assert all(item["operator"] == "In" for item in listed)
+    return kept.items() >= selector["matchLabels"].items() and all(
+        kept.get(item["key"]) in item["values"] for item in listed
     )
 
 
@@ -182,31 +182,31 @@ def _matches(policy: Manifest, held: Manifest) -> bool:
 @examples(0.5)
 def test_names_are_unique_and_within_their_limits(manifest: Manifest) -> None:
     _, objects = built(manifest)
-    names = [(each["kind"], each["metadata"]["name"]) for each in objects]
+    names = [(entry["kind"], entry["metadata"]["name"]) for entry in objects]
     assert len(set(names)) == len(names)
     pod_names = [name for name, _, _ in pods(objects)]
     assert len(set(pod_names)) == len(pod_names)
     assert all(len(name) <= 63 for name in pod_names)
-    for each in of_kind(objects, "LeaderWorkerSet"):
-        size, replicas = each["spec"]["leaderWorkerTemplate"]["size"], each["spec"]["replicas"]
+    for item in of_kind(objects, "LeaderWorkerSet"):
+        size, replicas = item["spec"]["leaderWorkerTemplate"]["size"], item["spec"]["replicas"]
         limit = leader_worker_set_limit(size, replicas)
-        assert len(each["metadata"]["name"]) <= limit
+        assert len(item["metadata"]["name"]) <= limit
     namespace = manifest["metadata"].get("namespace", "default")
-    assert {each["metadata"]["namespace"] for each in objects} == {namespace}
+    assert {entry["metadata"]["namespace"] for entry in objects} == {namespace}
 
 
 @given(services(fields=PLAIN, wanted=has_volcano))
 def test_user_values_appear_in_the_objects(manifest: Manifest) -> None:
     _, objects = built(manifest)
-    own = manifest["metadata"]
-    for each in objects:
-        assert each["metadata"]["labels"].items() >= own.get("labels", {}).items()
-        assert each["metadata"].get("annotations", {}) == own.get("annotations", {})
+    metadata = manifest["metadata"]
+    for item in objects:
+        assert item["metadata"]["labels"].items() >= metadata.get("labels", {}).items()
+        assert item["metadata"].get("annotations", {}) == metadata.get("annotations", {})
     for role, replicas, nodes in roles(manifest):
         mine = [
             (leads, pod)
             for pod_name, leads, pod in pods(objects)
-            if pod_name.startswith(f"{own['name']}-")
+            if pod_name.startswith(f"{metadata['name']}-")
             and f"-{role['name']}-" in pod_name
             and pod["metadata"]["labels"][f"{PREFIX}role-name"] == role["name"]
         ]
@@ -248,14 +248,14 @@ def _kept(given_: Manifest, pod: Manifest, *, leads: bool, wide: bool, trimmed: 
         assert after.get("env", [])[: len(env)] == env
         assert {key: after.get(key) for key in kept} == kept
         assert set(after) - set(before) <= {"readinessProbe", "ports", "lifecycle", *launched}
-        own = () if "lifecycle" in before else ("lifecycle",)
-        assert not ({*lost} - {*own}) & set(after)
+        fields = () if "lifecycle" in before else ("lifecycle",)
+        assert not ({*lost} - {*fields}) & set(after)
     assert serving == 1
 
 
 @given(services())
 @examples(0.5)
-def test_the_service_reaches_exactly_the_pods_that_answer_clients(manifest: Manifest) -> None:
+def test_service_selects_exactly_the_entry_pods(manifest: Manifest) -> None:
     plan, objects = built(manifest)
     (entry,) = of_kind(objects, "Service")
     paired = {"prefiller", "decoder"} <= types(manifest)
@@ -278,14 +278,14 @@ def test_objects_depend_only_on_the_manifest(manifest: Manifest) -> None:
     assert built(manifest)[1] == objects
     _, other = built(shuffled(manifest))
     assert other == objects
-    assert [json.dumps(each, sort_keys=True) for each in other] == [
-        json.dumps(each, sort_keys=True) for each in objects
+    assert [json.dumps(item, sort_keys=True) for item in other] == [
+        json.dumps(item, sort_keys=True) for item in objects
     ]
 
 
 @given(services())
 @examples(0.25)
-def test_the_objects_survive_json_and_yaml(manifest: Manifest) -> None:
+def test_objects_survive_json_and_yaml(manifest: Manifest) -> None:
     _, objects = built(manifest)
     assert json.loads(json.dumps(objects, allow_nan=False)) == objects
     text = yaml.safe_dump_all(objects, allow_unicode=True)

@@ -11,23 +11,23 @@ from samples import template as pod
 
 def revisions(manifest: dict[str, Any]) -> dict[str, str]:
     """Revision of every set, which is also that of its templates."""
-    found = {}
-    for each in rendered(manifest):
-        if each["kind"] == "LeaderWorkerSet":
-            labels = [each["metadata"]["labels"]]
-            inner = each["spec"]["leaderWorkerTemplate"]
+    result = {}
+    for item in rendered(manifest):
+        if item["kind"] == "LeaderWorkerSet":
+            labels = [item["metadata"]["labels"]]
+            inner = item["spec"]["leaderWorkerTemplate"]
             labels += [
                 inner[key]["metadata"]["labels"]
                 for key in ("leaderTemplate", "workerTemplate")
                 if key in inner
             ]
-            (found[each["metadata"]["name"]],) = {
-                held["fusioninfer.io/revision"] for held in labels
+            (result[item["metadata"]["name"]],) = {
+                label["fusioninfer.io/revision"] for label in labels
             }
-    return found
+    return result
 
 
-def test_the_revision_is_the_same_on_every_machine_and_in_every_release() -> None:
+def test_revision_is_stable_across_machines_and_releases() -> None:
     # Another value restarts every pod of every user who upgrades: say so in the change log.
     plain = service(role(template=pod(container(image="vllm/vllm-openai:v0.11.0"))))
     assert revisions(plain) == {"svc-inference-0": "f598ed1d3b"}

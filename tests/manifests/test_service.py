@@ -15,9 +15,9 @@ ONLY_LEADERS = {
 
 
 def spec(manifest: dict[str, Any]) -> dict[str, Any]:
-    (entry,) = (each for each in rendered(manifest) if each["kind"] == "Service")
-    found: dict[str, Any] = entry["spec"]
-    return found
+    (entry,) = (item for item in rendered(manifest) if item["kind"] == "Service")
+    findings: dict[str, Any] = entry["spec"]
+    return findings
 
 
 @pytest.mark.parametrize(

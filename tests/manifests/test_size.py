@@ -34,7 +34,7 @@ def test_ten_thousand_replicas_of_two_roles_take_seconds() -> None:
     assert seconds < 20
 
 
-def test_the_largest_replicas_are_planned_without_a_list_of_their_pods() -> None:
+def test_largest_replicas_are_planned_without_pod_list() -> None:
     start = time.process_time()
     plan = plan_of(service(role(replicas=10_000, multinode=nodes(10_000))))
     assert plan.total_pods == 10**8

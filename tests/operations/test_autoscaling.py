@@ -11,16 +11,16 @@ from samples import nodes, problems, rendered, role, service
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render
-from fusioninfer_pulumi.rollout.update_order import update_order
+from fusioninfer_pulumi.rollout.update_order import order_update
 
 Manifest = dict[str, Any]
 WAITING = {"name": "vllm_num_requests_waiting", "target": 5}
 QUERY = {"query": 'sum(queue{fusioninfer_io_service="svc"})', "target": "5"}
 
 
-def scaled(given: Manifest | None = None, spec: Manifest | None = None, **more: Any) -> Manifest:
+def scaled(fields: Manifest | None = None, spec: Manifest | None = None, **more: Any) -> Manifest:
     """A service of one role that is scaled between 1 and 4."""
-    autoscaling = {"maxReplicas": 4, "metrics": [WAITING], **(given or {})}
+    autoscaling = {"maxReplicas": 4, "metrics": [WAITING], **(fields or {})}
     autoscaling = {key: value for key, value in autoscaling.items() if value is not None}
     return service(role(autoscaling=autoscaling, **more), **{"layout": "PerRole", **(spec or {})})
 
@@ -29,7 +29,7 @@ def keda(**more: Any) -> Manifest:
     return {"engine": "KEDA", "prometheus": "http://p:9090", "metrics": [QUERY], **more}
 
 
-def test_layout_follows_from_autoscaling_where_none_is_written() -> None:
+def test_default_layout_follows_from_autoscaling() -> None:
     unwritten = scaled()
     del unwritten["spec"]["layout"]
     assert problems(unwritten) == []
@@ -44,23 +44,23 @@ def shown(manifest: Manifest) -> str:
     return " ".join(plan_text(plan, render(plan)).split())
 
 
-def test_each_serving_group_is_scaled_by_itself() -> None:
+def test_each_serving_group_is_scaled_separately() -> None:
     manifest = scaled(spec={"groups": 2})
     assert problems(manifest) == []
-    found = [each for each in rendered(manifest) if each["kind"] == "HorizontalPodAutoscaler"]
-    targets = [each["spec"]["scaleTargetRef"]["name"] for each in found]
-    assert targets == [each["metadata"]["name"] for each in found]
-    lws = [each for each in rendered(manifest) if each["kind"] == "LeaderWorkerSet"]
-    assert targets == [each["metadata"]["name"] for each in lws]
+    result = [item for item in rendered(manifest) if item["kind"] == "HorizontalPodAutoscaler"]
+    targets = [finding["spec"]["scaleTargetRef"]["name"] for finding in result]
+    assert targets == [finding["metadata"]["name"] for finding in result]
+    lws = [item for item in rendered(manifest) if item["kind"] == "LeaderWorkerSet"]
+    assert targets == [item["metadata"]["name"] for item in lws]
     assert len(targets) == 2
     (problem,) = problems(scaled(keda(), {"groups": 2}))
     assert "metrics[0]: is one number for all serving groups" in problem
 
 
-def test_engine_leaves_the_replicas_alone() -> None:
+def test_update_keeps_autoscaled_replicas() -> None:
     for manifest, expected in ((scaled(), True), (service(role(), layout="PerRole"), False)):
         (args,) = load(manifest)
-        (step,) = update_order(plan_service(args))
+        (step,) = order_update(plan_service(args))
         assert step.scaled_externally == expected
 
 

@@ -15,23 +15,23 @@ Manifest = dict[str, Any]
 
 def budgets(manifest: Manifest) -> dict[str, Manifest]:
     return {
-        each["metadata"]["name"]: each["spec"]
-        for each in rendered(manifest)
-        if each["kind"] == "PodDisruptionBudget"
+        item["metadata"]["name"]: item["spec"]
+        for item in rendered(manifest)
+        if item["kind"] == "PodDisruptionBudget"
     }
 
 
-def least(given: Manifest, replicas: int, size: int = 1) -> int:
+def least(fields: Manifest, replicas: int, size: int = 1) -> int:
     """Pods that the budget of a role asks for."""
     multinode = {"multinode": nodes(size, launcher="none")} if size > 1 else {}
-    made = role(replicas=replicas, disruptionBudget=given, **multinode)
-    (spec,) = budgets(service(made)).values()
-    found: int = spec["minAvailable"]
-    return found
+    result = role(replicas=replicas, disruptionBudget=fields, **multinode)
+    (spec,) = budgets(service(result)).values()
+    findings: int = spec["minAvailable"]
+    return findings
 
 
 @pytest.mark.parametrize(
-    ("given", "replicas", "down"),
+    ("fields", "replicas", "down"),
     [
         ({}, 1, 1),
         ({}, 4, 1),
@@ -51,10 +51,10 @@ def least(given: Manifest, replicas: int, size: int = 1) -> int:
     ],
 )
 @pytest.mark.parametrize("size", [1, 4])
-def test_budget_of_replicas_is_written_in_pods(
-    given: Manifest, replicas: int, down: int, size: int
+def test_replica_budget_is_converted_to_pods(
+    fields: Manifest, replicas: int, down: int, size: int
 ) -> None:
-    assert least(given, replicas, size) == replicas * size - down
+    assert least(fields, replicas, size) == replicas * size - down
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 6), st.data())
@@ -69,8 +69,8 @@ def test_no_order_of_evictions_takes_down_more_replicas_than_allowed(
         healthy.discard((replica, pod))
         # LeaderWorkerSet may be quick to take down the others of the group, or slow.
         if data.draw(st.booleans()):
-            healthy -= {each for each in healthy if each[0] == replica}
-    down = {r for r in range(replicas) if sum(each[0] == r for each in healthy) < size}
+            healthy -= {item for item in healthy if item[0] == replica}
+    down = {r for r in range(replicas) if sum(item[0] == r for item in healthy) < size}
     assert len(down) <= allowed
 
 
@@ -99,18 +99,18 @@ def test_budget_of_a_role_replaces_the_services() -> None:
         {"replicas": 3},
         disruptionBudget={},
     )
-    found = budgets(manifest)
-    assert {name: spec["minAvailable"] for name, spec in found.items()} == {
+    result = budgets(manifest)
+    assert {name: spec["minAvailable"] for name, spec in result.items()} == {
         "svc-prefill": 1,
         "svc-decode": 2,
     }
-    assert found["svc-decode"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+    assert result["svc-decode"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
 def test_one_budget_covers_the_pods_of_all_serving_groups() -> None:
-    made = role(replicas=2, multinode=nodes(3, launcher="none"))
-    found = budgets(service(made, groups=3, disruptionBudget={}))
-    assert {name: spec["minAvailable"] for name, spec in found.items()} == {"svc-inference": 17}
+    built = role(replicas=2, multinode=nodes(3, launcher="none"))
+    result = budgets(service(built, groups=3, disruptionBudget={}))
+    assert {name: spec["minAvailable"] for name, spec in result.items()} == {"svc-inference": 17}
 
 
 def test_role_scaled_to_zero_has_no_budget() -> None:

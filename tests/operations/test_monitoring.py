@@ -28,28 +28,30 @@ def serving(*ports: Manifest, **more: Any) -> Manifest:
 
 
 def test_leaders_are_scraped_on_their_serving_port() -> None:
-    made = serving(PORT, replicas=2, multinode=nodes(2, launcher="none"))
+    built = serving(PORT, replicas=2, multinode=nodes(2, launcher="none"))
     monitoring = {
         "labels": {"release": "prometheus"}, "interval": "15s", "scrapeTimeout": "10s",
         "path": "/stats",
     }  # fmt: skip
-    found = only(service(made, monitoring=monitoring), "PodMonitor")
-    own = {
+    result = only(service(built, monitoring=monitoring), "PodMonitor")
+    fields = {
         "fusioninfer.io/service": "svc",
         "fusioninfer.io/component-type": "worker",
         "fusioninfer.io/role-name": "inference",
     }
-    assert found == {
+    assert result == {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
         "metadata": {
             "name": "svc-inference",
             "namespace": "default",
-            "labels": {"release": "prometheus", **own},
+            "labels": {"release": "prometheus", **fields},
         },
         "spec": {
-            "selector": {"matchLabels": {**own, "leaderworkerset.sigs.k8s.io/worker-index": "0"}},
-            "podTargetLabels": [*own, "fusioninfer.io/replica-index"],
+            "selector": {
+                "matchLabels": {**fields, "leaderworkerset.sigs.k8s.io/worker-index": "0"}
+            },
+            "podTargetLabels": [*fields, "fusioninfer.io/replica-index"],
             "podMetricsEndpoints": [
                 {"port": "http", "path": "/stats", "interval": "15s", "scrapeTimeout": "10s"}
             ],
@@ -60,19 +62,21 @@ def test_leaders_are_scraped_on_their_serving_port() -> None:
 def test_decode_pods_are_scraped_through_their_sidecar() -> None:
     manifest = pair()
     manifest["spec"]["monitoring"] = {}
-    for each in manifest["spec"]["roles"][1:]:
-        each["template"]["spec"]["containers"][0]["ports"] = [PORT]
-    found = {
-        each["metadata"]["name"]: each["spec"]["podMetricsEndpoints"][0]["port"]
-        for each in objects(manifest, "PodMonitor")
+    for item in manifest["spec"]["roles"][1:]:
+        item["template"]["spec"]["containers"][0]["ports"] = [PORT]
+    result = {
+        entry["metadata"]["name"]: entry["spec"]["podMetricsEndpoints"][0]["port"]
+        for entry in objects(manifest, "PodMonitor")
     }
-    assert found == {"svc-prefill": "http", "svc-decode": "sidecar"}
+    assert result == {"svc-prefill": "http", "svc-decode": "sidecar"}
     (decode,) = [
-        each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
-        for each in objects(manifest, "LeaderWorkerSet")
-        if "decode" in each["metadata"]["name"]
+        entry["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+        for entry in objects(manifest, "LeaderWorkerSet")
+        if "decode" in entry["metadata"]["name"]
     ]
-    ports = [port for made in decode["initContainers"] for port in made["ports"]]
+    ports = [
+        port for init_container in decode["initContainers"] for port in init_container["ports"]
+    ]
     assert ports == [{"name": "sidecar", "containerPort": 8000}]
 
 
@@ -88,17 +92,17 @@ def test_decode_pods_are_scraped_through_their_sidecar() -> None:
          {"authorization": {"type": "Bearer", "credentials": {"name": "reader", "key": "token"}}}),
     ],
 )  # fmt: skip
-def test_picker_is_scraped_where_it_serves_metrics(
+def test_picker_is_scraped_if_it_serves_metrics(
     metrics: str, monitoring: Manifest, expected: Manifest | None
 ) -> None:
     manifest = monitored(
         serving(PORT), monitoring=monitoring, endpointPicker={"metrics": metrics, "image": V1_5}
     )
-    found = objects(manifest, "ServiceMonitor")
+    result = objects(manifest, "ServiceMonitor")
     if expected is None:
-        assert found == []
+        assert result == []
         return
-    (monitor,) = found
+    (monitor,) = result
     assert monitor["metadata"]["name"] == "svc-epp"
     assert monitor["spec"]["endpoints"] == [
         {"port": "http-metrics", "path": "/metrics", **expected}
@@ -106,15 +110,15 @@ def test_picker_is_scraped_where_it_serves_metrics(
     wanted = monitor["spec"]["selector"]["matchLabels"]
     # The picker's Service, and no other, and it has that port.
     (only_one,) = [
-        each
-        for each in objects(manifest, "Service")
-        if wanted.items() <= each["metadata"]["labels"].items()
+        item
+        for item in objects(manifest, "Service")
+        if wanted.items() <= item["metadata"]["labels"].items()
     ]
     assert "http-metrics" in [port["name"] for port in only_one["spec"]["ports"]]
 
 
 @pytest.mark.parametrize("field", ["disruptionBudget", "monitoring"])
-def test_objects_of_two_services_do_not_meet(field: str) -> None:
+def test_monitoring_objects_of_services_do_not_collide(field: str) -> None:
     def made(name: str, role_name: str) -> Manifest:
         return service(serving(PORT, name=role_name, replicas=1), name=name, **{field: {}})
 

@@ -22,7 +22,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 @pytest.mark.parametrize(
-    ("given", "failures"),
+    ("fields", "failures"),
     [
         ({"timeout": "30m"}, 180),
         ({"timeout": "95s"}, 10),
@@ -31,8 +31,8 @@ ZONE = "topology.kubernetes.io/zone"
         ({"modelSize": "642Gi", "readRate": "1Gi"}, 95),
     ],
 )
-def test_startup_time_follows_model_size(given: Manifest, failures: int) -> None:
-    (built,) = serving_containers(service(role(startup=given)))
+def test_startup_time_follows_model_size(fields: Manifest, failures: int) -> None:
+    (built,) = serving_containers(service(role(startup=fields)))
     assert built["startupProbe"] == {
         "httpGet": {"path": "/health", "port": 8000},
         "periodSeconds": 10,
@@ -42,17 +42,17 @@ def test_startup_time_follows_model_size(given: Manifest, failures: int) -> None
     assert built["readinessProbe"]["httpGet"] == built["startupProbe"]["httpGet"]
 
 
-def test_size_of_the_services_model_counts_where_a_role_states_none() -> None:
+def test_startup_uses_model_size_of_the_service() -> None:
     model = {"uri": "hf://Qwen/Qwen3-8B", "size": "16Gi"}
-    own = container(args=[])
-    for given, failures in (({}, 39), ({"timeout": "1m"}, 6), ({"modelSize": "1Gi"}, 31)):
-        manifest = service(role(startup=given, template=template(own)), model=model)
+    user_container = container(args=[])
+    for value, failures in (({}, 39), ({"timeout": "1m"}, 6), ({"modelSize": "1Gi"}, 31)):
+        manifest = service(role(startup=value, template=template(user_container)), model=model)
         assert problems(manifest) == []
         (built,) = serving_containers(manifest)
         assert built["startupProbe"]["failureThreshold"] == failures
 
 
-def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None:
+def test_startup_probe_is_only_on_the_leaders_engine() -> None:
     leader, worker = serving_containers(
         service(role(startup={"timeout": "9m"}, multinode=nodes(2)))
     )
@@ -65,16 +65,18 @@ def test_workers_get_no_startup_probe_and_a_sidecar_does_not_answer_it() -> None
 
 
 def test_leaders_are_spread_over_all_replicas_of_their_role() -> None:
-    own = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
-    made = role(
+    fields = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+    result = role(
         replicas=2,
         multinode=nodes(2),
         topologySpread=[{"topologyKey": ZONE}],
-        template=template(topologySpreadConstraints=[own]),
+        template=template(topologySpreadConstraints=[fields]),
     )
-    leader, worker, second, _ = [each["spec"] for each in pod_templates(service(made))]
+    leader, worker, second, _ = [
+        pod_template["spec"] for pod_template in pod_templates(service(result))
+    ]
     assert leader["topologySpreadConstraints"] == [
-        own,
+        fields,
         {
             "maxSkew": 1,
             "topologyKey": ZONE,
@@ -90,4 +92,4 @@ def test_leaders_are_spread_over_all_replicas_of_their_role() -> None:
         },
     ]
     assert second["topologySpreadConstraints"] == leader["topologySpreadConstraints"]
-    assert worker["topologySpreadConstraints"] == [own]
+    assert worker["topologySpreadConstraints"] == [fields]

@@ -60,10 +60,11 @@ def scaled(autoscaling: Manifest, *roles: Manifest, **spec: Any) -> Manifest:
 def triggers(manifest: Manifest) -> dict[str, tuple[str, str]]:
     """Query and threshold of each trigger of the only ScaledObject."""
     assert problems(manifest) == []
-    found = only(manifest, "ScaledObject")["spec"]["triggers"]
-    assert all(each["metadata"]["ignoreNullValues"] == "false" for each in found)
+    findings = only(manifest, "ScaledObject")["spec"]["triggers"]
+    assert all(finding["metadata"]["ignoreNullValues"] == "false" for finding in findings)
     return {
-        each["name"]: (each["metadata"]["query"], each["metadata"]["threshold"]) for each in found
+        finding["name"]: (finding["metadata"]["query"], finding["metadata"]["threshold"])
+        for finding in findings
     }
 
 
@@ -73,6 +74,36 @@ def test_latency_follows_requests_in_flight() -> None:
     }
     (_, value) = triggers(scaled(keda("latency", targetRequests=32)))["in-flight"]
     assert value == "32"
+
+
+def latency_query(metric: str, matchers: str, goal: str) -> str:
+    decodes = f'{ENGINES},fusioninfer_io_component_type=~"worker|decoder"'
+    replicas = f"count(count by (pod) (vllm:num_requests_running{{{decodes}}}))"
+    buckets = f"sum by (le) (rate({metric}_bucket{{{matchers}}}[2m]))"
+    latency = f"(histogram_quantile(0.9, {buckets}) > 0 or vector(0))"
+    wanted = f"{replicas} * clamp_max({latency} / {goal}, 2)"
+    return f"clamp_min({wanted}, scalar(floor({replicas} * 0.8)))"
+
+
+def test_latency_goals_replace_requests_in_flight() -> None:
+    goals = keda("latency", timeToFirstToken="1500ms", timePerToken="50ms")
+    per_token = (latency_query("vllm:inter_token_latency_seconds", ENGINES, "0.05"), "1")
+    assert triggers(scaled(goals)) == {
+        "first-token": (latency_query("vllm:time_to_first_token_seconds", ENGINES, "1.5"), "1"),
+        "per-token": per_token,
+    }
+    # The picker's time includes that in its queue.
+    picker = router(serviceLevels={"levels": [{"name": "chat", "priority": 1}]})
+    streamed = f'{PICKER},streaming="true",priority!~"-.*"'
+    assert triggers(scaled(goals, picker)) == {
+        "first-token": (latency_query("llm_d_epp_request_ttft_seconds", streamed, "1.5"), "1"),
+        "per-token": per_token,
+    }
+    assert triggers(scaled({**goals, "minReplicas": 0}, router())).keys() == {
+        "in-flight",
+        "first-token",
+        "per-token",
+    }
 
 
 def test_throughput_follows_full_engines() -> None:
@@ -93,21 +124,21 @@ def test_queries_name_metrics_of_engine() -> None:
 
 def test_scaling_from_zero_follows_queued_requests() -> None:
     manifest = scaled(keda("throughput", minReplicas=0), router())
-    found = triggers(manifest)
-    assert found["in-flight"] == (f"({HELD} + {RUNNING}) {READ}", "100")
+    result = triggers(manifest)
+    assert result["in-flight"] == (f"({HELD} + {RUNNING}) {READ}", "100")
     # Without pods the engines have no series, which would be an error.
     waiting = f"(sum(vllm:num_requests_waiting{{{ENGINES}}}) or vector(0))"
-    assert found["waiting"][0] == f"({HELD} + {waiting}) {READ}"
+    assert result["waiting"][0] == f"({HELD} + {waiting}) {READ}"
     assert triggers(scaled(keda("latency", minReplicas=0), router())) == {
-        "in-flight": found["in-flight"]
+        "in-flight": result["in-flight"]
     }
     # The picker holds requests only without a pod that can take them: the rest waits in engines.
-    assert triggers(scaled(keda("queue"), router()))["waiting"] == (found["waiting"][0], "5")
+    assert triggers(scaled(keda("queue"), router()))["waiting"] == (result["waiting"][0], "5")
 
 
 def config(manifest: Manifest) -> Any:
-    (found,) = (each for each in rendered(manifest) if each["kind"] == "ConfigMap")
-    return yaml.safe_load(found["data"]["config.yaml"])
+    (item,) = (entry for entry in rendered(manifest) if entry["kind"] == "ConfigMap")
+    return yaml.safe_load(item["data"]["config.yaml"])
 
 
 def test_target_that_needs_a_queue_enables_flow_control() -> None:
@@ -118,8 +149,8 @@ def test_target_that_needs_a_queue_enables_flow_control() -> None:
     for awake in (scaled(keda("latency"), router()), service(router(), role())):
         assert "featureGates" not in config(awake)
         assert plan_of(awake).picker.epp.image.endswith(":v1.2.1")
-    asked = scaled(keda("latency"), router(flowControl=True))
-    assert config(asked)["featureGates"] == ["flowControl"]
+    requests = scaled(keda("latency"), router(flowControl=True))
+    assert config(requests)["featureGates"] == ["flowControl"]
     # It would end requests after a minute, in which few models are loaded.
     newest = router(image="ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0")
     waiting = config(scaled(keda("latency", minReplicas=0), newest))
@@ -148,15 +179,15 @@ def pair(prefill: int, decode: int, **more: Any) -> Manifest:
 def test_prefill_and_decode_keep_their_ratio() -> None:
     manifest = pair(1, 4)
     assert problems(manifest) == []
-    found = {
-        each["metadata"]["name"]: [
+    result = {
+        item["metadata"]["name"]: [
             (trigger["metadata"]["query"], float(trigger["metadata"]["threshold"]))
-            for trigger in each["spec"]["triggers"]
+            for trigger in item["spec"]["triggers"]
         ]
-        for each in rendered(manifest)
-        if each["kind"] == "ScaledObject"
+        for item in rendered(manifest)
+        if item["kind"] == "ScaledObject"
     }
-    prefill, decode = found["svc-prefill"], found["svc-decode"]
+    prefill, decode = result["svc-prefill"], result["svc-decode"]
     assert [query for query, _ in prefill] == [query for query, _ in decode]
     assert [value for _, value in decode] == [5, 0.8]
     assert [value for _, value in prefill] == [20, 3.2]
@@ -165,9 +196,9 @@ def test_prefill_and_decode_keep_their_ratio() -> None:
 def test_hpa_follows_external_metrics_of_the_service() -> None:
     manifest = scaled({"target": "throughput", "maxReplicas": 4})
     assert problems(manifest) == []
-    found = only(manifest, "HorizontalPodAutoscaler")["spec"]["metrics"]
+    metrics = only(manifest, "HorizontalPodAutoscaler")["spec"]["metrics"]
     selector = {"matchLabels": {"fusioninfer_io_service": "svc"}}
-    assert found == [
+    assert metrics == [
         {
             "type": "External",
             "external": {
@@ -192,25 +223,31 @@ def test_hpa_follows_external_metrics_of_the_service() -> None:
         (scaled(keda("latency"), monitoring={"engines": False}), "monitoring: is required with"),
         (scaled(keda("latency"), groups=2), "autoscaling.target: is one number for all serv"),
         (scaled({"target": "queue", "maxReplicas": 4}, router()), "requires engine KEDA; or"),
+        (scaled(keda("queue", timePerToken="1s")), "timePerToken: has no effect without target: l"),
+        (scaled(keda("latency", timePerToken="1s", targetRequests=1)), "targetRequests: conflicts"),
+        (scaled({"target": "latency", "maxReplicas": 4, "timePerToken": "1s"}),
+         "timePerToken: belongs to engine KEDA"),
+        (scaled(keda("latency", timeToFirstToken="1s"), router(flowControl=True, metrics="Off")),
+         "endpointPicker.metrics: is required: autoscaling reads"),
         (scaled(keda("queue")), "autoscaling.target: requires a router role: the endpoint picker"),
         (scaled(keda("latency", minReplicas=0)), "autoscaling.target: requires a router role"),
         (scaled(keda("queue"), router(family="gaie-1.2")), "gaie-1.2 cannot queue requests: it"),
         (service(router(flowControl=True, family="gaie-1.2"), role()), "gaie-1.2 cannot queue"),
         (service({**router(flowControl=True), "endpointPickerConfig": "plugins: []"}, role()),
-         "flowControl: has no effect with endpointPickerConfig"),
+         "flowControl: has no effect: endpointPickerConfig sets it"),
         (scaled(keda("queue"), {**router(), "endpointPickerConfig": "plugins: []"}),
          "endpointPickerConfig: requires featureGates: [flowControl], because inference"),
         (scaled(keda("queue"), router(metrics="Off")), "endpointPicker.metrics: is required: auto"),
         (scaled(keda("queue"), router(), monitoring={"picker": False}), "picker: cannot be false"),
         (scaled(keda("queue"), router(flowControl=False)), "flowControl: cannot be false: "),
         (service(router(), *pair(1, 1, minReplicas=0)["spec"]["roles"], monitoring={}),
-         "cannot queue requests for prefill and decode"),
+         "does not work with prefill and decode"),
         (service(serving("inference", "worker", keda("latency"), "other/engine:1"), monitoring={}),
          "requires one engine for all roles, vLLM or SGLang"),
     ],
 )  # fmt: skip
 def test_invalid_scaling_target_is_rejected(manifest: Manifest, problem: str) -> None:
-    assert any(problem in each for each in problems(manifest)), problems(manifest)
+    assert any(problem in item for item in problems(manifest)), problems(manifest)
 
 
 def guarded(query: str, monitoring: Any = None, **policy: Any) -> Manifest:
@@ -236,4 +273,4 @@ def test_metrics_that_network_policies_hide_from_the_autoscaler(
     manifest: Manifest, *, is_hidden: bool
 ) -> None:
     message = "roles[0].networkPolicy: blocks Prometheus, so autoscaling does not see vllm:"
-    assert any(each.startswith(message) for each in problems(manifest)) is is_hidden
+    assert any(problem.startswith(message) for problem in problems(manifest)) is is_hidden

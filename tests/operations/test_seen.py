@@ -47,12 +47,12 @@ def rules(manifest: Manifest) -> dict[tuple[str, str], Manifest]:
 
 
 def boards(manifest: Manifest) -> dict[str, Manifest]:
-    (made,) = [
+    (result,) = [
         item
         for item in objects(manifest, "ConfigMap")
         if item["metadata"]["name"] == "svc-dashboards"
     ]
-    return {name: json.loads(text) for name, text in made["data"].items()}
+    return {name: json.loads(text) for name, text in result["data"].items()}
 
 
 def expressions(board: Manifest) -> Iterator[str]:
@@ -63,9 +63,9 @@ def expressions(board: Manifest) -> Iterator[str]:
 
 def test_every_alert_has_a_section_of_its_page() -> None:
     sections = set(re.findall(r"^### (\w+)$", PAGE, re.MULTILINE))
-    found = rules(seen())
-    assert {alert for alert, _ in found} == sections
-    for (alert, _), rule in found.items():
+    result = rules(seen())
+    assert {alert for alert, _ in result} == sections
+    for (alert, _), rule in result.items():
         assert rule["annotations"]["runbook_url"].endswith(f"docs/alerts.md#{alert.lower()}")
         assert f"**{rule['labels']['severity'].capitalize()}: " in PAGE.split(f"### {alert}\n")[1]
 
@@ -75,8 +75,8 @@ def test_fields_of_the_page_are_right() -> None:
     manifest = yaml.safe_load(text)
     assert problems(manifest) == []
     assert warnings(manifest) == []
-    found = rules(manifest)
-    assert {rule["labels"]["team"] for rule in found.values()} == {"search"}
+    result = rules(manifest)
+    assert {rule["labels"]["team"] for rule in result.values()} == {"search"}
     labels = only(manifest, "PrometheusRule")["metadata"]["labels"]
     assert labels["release"] == "kube-prometheus-stack"
 
@@ -95,25 +95,25 @@ def test_fields_of_the_page_are_right() -> None:
 def test_replicas_that_an_autoscaler_may_remove_are_not_missing(
     more: Manifest, least: int | None
 ) -> None:
-    found = rules(seen(serving(**more), layout="PerRole"))
-    missing = found.get(("FusionInferReplicasMissing", "inference"))
-    assert (missing is None) == (("FusionInferNoReplica", "inference") not in found)
+    result = rules(seen(serving(**more), layout="PerRole"))
+    missing = result.get(("FusionInferReplicasMissing", "inference"))
+    assert (missing is None) == (("FusionInferNoReplica", "inference") not in result)
     assert (missing is None) == (least is None)
     if missing is not None:
         assert f") < {least} unless" in missing["expr"]
 
 
 def test_alert_labels_are_prometheus_labels() -> None:
-    found = rules(seen(monitoring={"alerts": {"labels": {"team": "search & ads: EU"}}}))
-    assert {rule["labels"]["team"] for rule in found.values()} == {"search & ads: EU"}
+    result = rules(seen(monitoring={"alerts": {"labels": {"team": "search & ads: EU"}}}))
+    assert {rule["labels"]["team"] for rule in result.values()} == {"search & ads: EU"}
     (problem,) = problems(seen(monitoring={"alerts": {"labels": {"team-name": "a"}}}))
     assert "must be a Prometheus label name" in problem
 
 
 def test_partition_is_no_stalled_update() -> None:
-    found = rules(seen(rollout={"partition": 1, "timeout": "1h30m"}))
-    assert ("FusionInferUpdateStalls", "inference") not in found
-    missing = found["FusionInferReplicasMissing", "inference"]
+    result = rules(seen(rollout={"partition": 1, "timeout": "1h30m"}))
+    assert ("FusionInferUpdateStalls", "inference") not in result
+    missing = result["FusionInferReplicasMissing", "inference"]
     assert missing["for"] == "5400s"
     assert "unless" not in missing["expr"]
 
@@ -123,11 +123,11 @@ def test_replicas_that_are_gone_are_compared_by_role() -> None:
     manifest["spec"]["monitoring"] = ALL
     for item in manifest["spec"]["roles"][1:]:
         item["template"]["spec"]["containers"][0]["ports"] = [PORT]
-    found = rules(manifest)
-    assert {name for alert, name in found if alert == "FusionInferNoReplica"} == {
+    result = rules(manifest)
+    assert {name for alert, name in result if alert == "FusionInferNoReplica"} == {
         "prefill", "decode"
     }  # fmt: skip
-    missing = found["FusionInferReplicasMissing", "decode"]
+    missing = result["FusionInferReplicasMissing", "decode"]
     assert "PodGroup" in missing["annotations"]["description"]
 
 
@@ -135,23 +135,23 @@ def test_replicas_that_are_gone_are_compared_by_role() -> None:
 def test_queries_read_labels_that_monitors_give(kind: str) -> None:
     manifest = seen()
     monitor = only(manifest, "PodMonitor")["spec"]
-    given = {re.sub(r"\W", "_", label) for label in monitor["podTargetLabels"]}
+    value = {re.sub(r"\W", "_", label) for label in monitor["podTargetLabels"]}
     if kind == "alerts":
         queries = [rule["expr"] for rule in rules(manifest).values()]
     else:
         queries = [query for board in boards(manifest).values() for query in expressions(board)]
     read = {name for query in queries for name in re.findall(r"fusioninfer_io_\w+", query)}
     assert len(read) >= 3
-    assert read <= given
+    assert read <= value
     assert 'job="svc-epp"' in " ".join(queries).replace("${service}", "svc")
 
 
 def test_dashboards_are_filled_in() -> None:
-    found = boards(seen())
+    result = boards(seen())
     names = ("service", "replicas", "picker", "gateway")
-    assert list(found) == [f"default.svc.{name}.json" for name in names]
-    assert len({board["uid"] for board in found.values()}) == 4
-    for board in found.values():
+    assert list(result) == [f"default.svc.{name}.json" for name in names]
+    assert len({board["uid"] for board in result.values()}) == 4
+    for board in result.values():
         assert len(board["uid"]) == 40  # Grafana's limit
         assert board["title"].startswith("default/svc: ")
         constants = {
@@ -163,7 +163,9 @@ def test_dashboards_are_filled_in() -> None:
         assert not [query for query in expressions(board) if "$gpus" in query]
         numbers = [panel["id"] for panel in board["panels"]]
         assert sorted(numbers) == list(range(1, len(numbers) + 1))
-    (per_gpu,) = [query for query in expressions(found["default.svc.service.json"]) if "*" in query]
+    (per_gpu,) = [
+        query for query in expressions(result["default.svc.service.json"]) if "*" in query
+    ]
     assert per_gpu.endswith(") or vector(0)) * 2)")
 
 
@@ -171,14 +173,14 @@ def test_dashboards_are_filled_in() -> None:
     ("implementation", "has"),
     [(None, True), ("envoy-ai-gateway", True), ("istio", False), ("agentgateway", False)],
 )
-def test_gateway_has_a_dashboard_where_it_may_be_envoy_gateway(
+def test_gateway_dashboard_exists_if_it_may_be_envoy_gateway(
     implementation: str | None, *, has: bool
 ) -> None:
     manifest = seen()
-    (own,) = [item for item in manifest["spec"]["roles"] if item["componentType"] == "router"]
+    (fields,) = [item for item in manifest["spec"]["roles"] if item["componentType"] == "router"]
     if implementation is not None:
-        own["gateway"] = {**own.get("gateway", {}), "implementation": implementation}
-        own["networkPolicy"] = {"enabled": False}
+        fields["gateway"] = {**fields.get("gateway", {}), "implementation": implementation}
+        fields["networkPolicy"] = {"enabled": False}
     board = boards(manifest).get("default.svc.gateway.json")
     assert (board is not None) == has
     if board is not None:

@@ -22,8 +22,8 @@ OTEL = "vllm/vllm-openai:v0.17.1"
 ENDPOINT = "http://otel.observability:4317"
 
 
-def about(field: str, found: list[str]) -> list[str]:
-    return [each for each in found if field in each]
+def about(field: str, findings: list[str]) -> list[str]:
+    return [finding for finding in findings if field in finding]
 
 
 def traced(manifest: Manifest, **more: Any) -> Manifest:
@@ -32,7 +32,7 @@ def traced(manifest: Manifest, **more: Any) -> Manifest:
 
 
 def variables(built: Manifest) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in built.get("env", ()) if "value" in each}
+    return {item["name"]: item["value"] for item in built.get("env", ()) if "value" in item}
 
 
 def otel(**more: Any) -> Manifest:
@@ -57,9 +57,9 @@ def test_picker_and_engine_send_to_one_collector() -> None:
     assert variables(picker) == {"OTEL_SERVICE_NAME": "svc-epp", **common}
 
 
-def test_flag_goes_where_the_engine_is_started() -> None:
-    made = role(multinode=nodes(2), template=template(container(image=OTEL)))
-    leader, worker = serving_containers(traced(service(made)))
+def test_tracing_flag_is_added_where_the_engine_starts() -> None:
+    result = role(multinode=nodes(2), template=template(container(image=OTEL)))
+    leader, worker = serving_containers(traced(service(result)))
     assert f"vllm serve m --otlp-traces-endpoint {ENDPOINT}" in leader["args"][0]
     assert "otlp" not in worker["args"][0]
     script = container(image=OTEL, command=["/bin/sh", "-c"], args=["exec vllm serve m; exit 1"])
@@ -68,13 +68,13 @@ def test_flag_goes_where_the_engine_is_started() -> None:
 
 
 def test_engine_without_tracing_flags_is_reported() -> None:
-    own = container(
+    user_container = container(
         image="lmsysorg/sglang:v0.5.3",
         command=["python3", "-m", "sglang.launch_server"],
         args=["--model-path=m", "--port=8000"],
     )
-    manifest = traced(service(role(template=template(own))))
+    manifest = traced(service(role(template=template(user_container))))
     assert about("no tracing flags of sglang", said(manifest))
-    assert warnings(manifest) == []
+    assert about("tracing: has no effect", warnings(manifest))
     (engine,) = serving_containers(manifest)
     assert "env" not in engine

@@ -16,13 +16,13 @@ SLIP = "unknown-resource"
 
 
 def engine(limits: Any = None, **more: Any) -> Manifest:
-    given = {"image": "vllm/vllm-openai:v0.11.0", "resources": {"limits": limits or {}}, **more}
-    return container(**given)
+    value = {"image": "vllm/vllm-openai:v0.11.0", "resources": {"limits": limits or {}}, **more}
+    return container(**value)
 
 
 def found(*containers: Any, rule: str = MISSING, **spec: Any) -> list[tuple[str, str]]:
     manifest = service(role(template=template(*containers, **spec)))
-    return [each for each in rules(manifest) if each[0] == rule]
+    return [item for item in rules(manifest) if item[0] == rule]
 
 
 NVIDIA, TPU, GAUDI = "nvidia.com/gpu", "google.com/tpu", "habana.ai/gaudi"

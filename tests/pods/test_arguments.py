@@ -53,22 +53,22 @@ def test_kv_transfer_fields_become_arguments() -> None:
     }
     manifest = pair(PLAIN, PLAIN, prefill_role=block, decode_role={"kvTransfer": {
         **block["kvTransfer"], "role": "kv_consumer"}})  # fmt: skip
-    made = leader(manifest, "prefill")
-    assert json.loads(words(made)[2]) == {
+    result = leader(manifest, "prefill")
+    assert json.loads(words(result)[2]) == {
         "kv_connector": "MultiConnector",
         "kv_role": "kv_producer",
         "kv_connector_extra_config": {"connectors": [{"kv_connector": "NixlConnector"}]},
     }
-    assert serving(made)["env"][1]["value"] == "5700"
-    assert made["spec"]["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "8Gi"}
+    assert serving(result)["env"][1]["value"] == "5700"
+    assert result["spec"]["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "8Gi"}
     assert warnings(manifest) == []
 
 
 def test_sglang_gets_its_own_flags() -> None:
-    own = {"name": "sglang", "image": "lmsysorg/sglang:v0.5.3", "args": ["--model-path", "m"]}
-    own["command"] = ["python3", "-m", "sglang.launch_server"]
+    fields = {"name": "sglang", "image": "lmsysorg/sglang:v0.5.3", "args": ["--model-path", "m"]}
+    fields["command"] = ["python3", "-m", "sglang.launch_server"]
     block = {"kvTransfer": {}}
-    manifest = pair(own, own, prefill_role=block, decode_role=block)
+    manifest = pair(fields, fields, prefill_role=block, decode_role=block)
     assert problems(manifest) == []
     tail = ["--disaggregation-mode", "prefill", "--disaggregation-transfer-backend", "nixl"]
     assert words(leader(manifest, "prefill"))[-4:] == tail
@@ -147,16 +147,20 @@ def test_arguments_that_cannot_be_read_are_a_warning() -> None:
     assert "cannot tell whether the engine transfers its KV cache" in text
 
 
-def test_without_a_router_disagreement_is_only_a_warning() -> None:
+def test_difference_without_router_is_a_warning() -> None:
     manifest = pair(decode=engine("m", *config(kv_role="kv_both")), paired=False)
     assert problems(manifest) == []
     assert len([text for text in warnings(manifest) if "transfers its KV cache" in text]) == 1
 
 
-def test_connector_that_is_gone_is_a_warning() -> None:
-    own = engine("m", FLAG, '{"kv_connector":"PyNcclConnector"}')
-    found = [text for text in warnings(pair(own, own)) if "has no PyNcclConnector" in text]
-    assert len(found) == 2
+def test_removed_connector_is_a_warning() -> None:
+    user_engine = engine("m", FLAG, '{"kv_connector":"PyNcclConnector"}')
+    result = [
+        text
+        for text in warnings(pair(user_engine, user_engine))
+        if "has no PyNcclConnector" in text
+    ]
+    assert len(result) == 2
 
 
 def test_kv_transfer_outside_prefill_decode_is_rejected() -> None:
@@ -242,5 +246,5 @@ def test_kv_events_topic_names_one_model() -> None:
         decode_role=events(),
     )
     line = words(leader(manifest))
-    stated = json.loads(line[line.index("--kv-events-config") + 1])
-    assert stated["topic"] == "kv@$(POD_IP):8000@one"
+    explicit = json.loads(line[line.index("--kv-events-config") + 1])
+    assert explicit["topic"] == "kv@$(POD_IP):8000@one"

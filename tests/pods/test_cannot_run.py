@@ -75,8 +75,8 @@ def test_leader_ready_with_launcher_is_reported(
     manifest = service(
         role(template=template(engine(**probe)), multinode=multinode, startupPolicy="LeaderReady")
     )
-    found = said(manifest, "launcher-contradicted")
-    assert found == ([("warning", "roles[0].startupPolicy")] if reported else [])
+    messages = said(manifest, "launcher-contradicted")
+    assert messages == ([("warning", "roles[0].startupPolicy")] if reported else [])
 
 
 # Arguments of releases that are not known yet
@@ -84,11 +84,11 @@ def test_leader_ready_with_launcher_is_reported(
 
 def test_misspelt_argument_is_found_in_newer_releases() -> None:
     args = ["--model", "m", "--max-nm-seqs", "8"]
-    (found,) = findings(
+    (finding,) = findings(
         pod(engine(image="vllm/vllm-openai:v0.99.0", args=args)), "argument-unknown"
     )
-    assert found.severity.value == "warning"
-    assert "did you mean --max-num-seqs?" in found.message
+    assert finding.severity.value == "warning"
+    assert "did you mean --max-num-seqs?" in finding.message
 
 
 # Models
@@ -131,13 +131,13 @@ def test_roles_behind_one_address_serve_the_same_names(make: Any) -> None:
 # Ports and shared memory
 
 
-def test_script_may_start_a_proxy_in_the_engines_own_container() -> None:
+def test_script_may_start_a_proxy() -> None:
     script = "nginx && exec vllm serve m --port 8000"
     ports = [{"name": "http", "containerPort": 8080}]
-    held = engine(command=["sh", "-c", script], args=None, ports=ports)
+    kept = engine(command=["sh", "-c", script], args=None, ports=ports)
     rule = "port-not-served"
-    assert said(service(role(port=8080, template=template(held))), rule) == []
-    without = {**held, "ports": []}
+    assert said(service(role(port=8080, template=template(kept))), rule) == []
+    without = {**kept, "ports": []}
     assert said(service(role(port=8080, template=template(without))), rule) != []
 
 
@@ -145,10 +145,10 @@ SHARED = "shared-memory-missing"
 
 
 @pytest.mark.parametrize(
-    ("device", "told"),
+    ("device", "expected"),
     [("nvidia.com/gpu", True), ("google.com/tpu", False), ("aws.amazon.com/neuroncore", False)],
 )
-def test_ranks_of_some_devices_share_no_memory(device: str, told: bool) -> None:
+def test_ranks_of_some_devices_share_no_memory(device: str, expected: bool) -> None:
     limits = {"limits": {device: 4}}
-    held = engine(args=["--model", "m", "--tensor-parallel-size", "4"], resources=limits)
-    assert bool(said(pod(held), SHARED)) == told
+    kept = engine(args=["--model", "m", "--tensor-parallel-size", "4"], resources=limits)
+    assert bool(said(pod(kept), SHARED)) == expected

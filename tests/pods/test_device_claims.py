@@ -24,8 +24,8 @@ def claiming(*claims: Any, multinode: Any = None, **more: Any) -> Any:
 
 
 def made(manifest: Any) -> Any:
-    (found,) = [each for each in rendered(manifest) if each["kind"] == "ResourceClaimTemplate"]
-    return found
+    (item,) = [entry for entry in rendered(manifest) if entry["kind"] == "ResourceClaimTemplate"]
+    return item
 
 
 def test_template_precedes_the_pods_that_claim_its_devices() -> None:
@@ -51,6 +51,6 @@ def test_template_precedes_the_pods_that_claim_its_devices() -> None:
         }  # fmt: skip
 
 
-def test_other_devices_are_another_template() -> None:
+def test_changed_devices_create_another_template() -> None:
     names = {made(claiming({**GPUS, "count": count}))["metadata"]["name"] for count in (4, 8)}
     assert len(names) == 2

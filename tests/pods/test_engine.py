@@ -11,8 +11,8 @@ from samples import nodes, problems
 MOVED = ["--port", "8001"]
 
 
-def command(*given: str) -> dict[str, Any]:
-    return engine(command=list(given), args=None)
+def command(*value: str) -> dict[str, Any]:
+    return engine(command=list(value), args=None)
 
 
 # What the decode container runs, and what it runs beside the sidecar.
@@ -57,19 +57,19 @@ FORMS: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "wanted"), FORMS)
-def test_engine_moves_in_every_form(given: dict[str, Any], wanted: list[str]) -> None:
-    decode = {key: value for key, value in given.items() if value is not None}
+@pytest.mark.parametrize(("fields", "wanted"), FORMS)
+def test_engine_moves_in_every_form(fields: dict[str, Any], wanted: list[str]) -> None:
+    decode = {key: value for key, value in fields.items() if value is not None}
     manifest = pair(decode=decode)
     assert problems(manifest) == []
     assert words(leader(manifest)) == wanted
-    found = sidecar(leader(manifest))
-    assert found is not None
-    assert found["args"][:2] == ["--port=8000", "--model-server-port=8001"]
+    result = sidecar(leader(manifest))
+    assert result is not None
+    assert result["args"][:2] == ["--port=8000", "--model-server-port=8001"]
     assert serving(leader(manifest))["readinessProbe"]["httpGet"]["port"] == 8001
 
 
-def test_engine_moves_before_ray_is_put_around_it() -> None:
+def test_engine_port_moves_before_ray_wraps_it() -> None:
     decode = engine("--model=m", "--port=8000", f"--kv-transfer-config '{NIXL}'")
     manifest = pair(decode=decode, decode_role={"multinode": nodes(2)})
     assert words(leader(manifest)) == [
@@ -86,17 +86,17 @@ def test_engine_moves_before_ray_is_put_around_it() -> None:
 
 def test_every_pod_with_an_engine_transfers_its_kv_cache() -> None:
     image = "vllm/vllm-openai:v0.12.0"
-    own = engine("m", image=image, command=["vllm", "serve"])
+    user_engine = engine("m", image=image, command=["vllm", "serve"])
     manifest = pair(
-        own,
-        own,
+        user_engine,
+        user_engine,
         prefill_role={"kvTransfer": {}},
         decode_role={"kvTransfer": {}, "multinode": nodes(2, launcher="multiprocessing")},
     )
     assert words(leader(manifest))[3:7] == [*NIXL_ARGS, *MOVED]
     assert words(worker(manifest))[3:5] == NIXL_ARGS
     assert "8001" not in words(worker(manifest))
-    names = {each["name"] for each in serving(worker(manifest))["env"]}
+    names = {item["name"] for item in serving(worker(manifest))["env"]}
     assert {"VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT"} <= names
 
 
@@ -125,11 +125,11 @@ def test_ports_probes_and_hooks_follow_the_engine() -> None:
 
 
 def test_engine_port_is_used_and_occupied_ports_are_skipped() -> None:
-    stated = pair(decode_role={"kvTransfer": {"enginePort": 9000}})
-    assert words(leader(stated))[-2:] == ["--port", "9000"]
+    explicit = pair(decode_role={"kvTransfer": {"enginePort": 9000}})
+    assert words(leader(explicit))[-2:] == ["--port", "9000"]
     decode = engine("--model=m", *NIXL_ARGS, ports=[{"containerPort": 8000}])
-    beside = {"name": "metrics", "image": "x:1", "ports": [{"containerPort": 8001}]}
-    spec = {"template": {"spec": {"containers": [decode, beside]}}}
+    other = {"name": "metrics", "image": "x:1", "ports": [{"containerPort": 8001}]}
+    spec = {"template": {"spec": {"containers": [decode, other]}}}
     assert words(leader(pair(decode_role=spec)))[-2:] == ["--port", "8002"]
 
 
@@ -137,10 +137,10 @@ def test_pools_port_is_that_of_the_prefill_pods() -> None:
     prefill = engine("--model=m", *NIXL_ARGS, "--port=9000")
     manifest = pair(prefill=prefill)
     assert problems(manifest) == []
-    found = sidecar(leader(manifest))
-    assert found is not None
+    result = sidecar(leader(manifest))
+    assert result is not None
     # The decode engine listens on 8000, which is free for it.
-    assert found["args"][:2] == ["--port=9000", "--model-server-port=8000"]
+    assert result["args"][:2] == ["--port=9000", "--model-server-port=8000"]
 
 
 OTHER = {"name": "main", "image": "mine:1", "command": ["/serve"]}
@@ -160,9 +160,9 @@ def test_unknown_engine_may_set_its_port() -> None:
     ports = [{"name": "http", "containerPort": 9001}]
     manifest = pair(decode={**OTHER, "ports": ports})
     assert problems(manifest) == []
-    found = sidecar(leader(manifest))
-    assert found is not None
-    assert found["args"][1] == "--model-server-port=9001"
+    result = sidecar(leader(manifest))
+    assert result is not None
+    assert result["args"][1] == "--model-server-port=9001"
 
 
 def test_scripts_that_cannot_be_read_are_rejected() -> None:
@@ -178,7 +178,7 @@ def test_scripts_that_cannot_be_read_are_rejected() -> None:
 
 
 def test_existing_fields_of_the_template_are_kept() -> None:
-    own = engine(
+    user_engine = engine(
         "--model=m",
         *NIXL_ARGS,
         env=[{"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": "7000"}],
@@ -186,17 +186,19 @@ def test_existing_fields_of_the_template_are_kept() -> None:
         volumeMounts=[{"name": "memory", "mountPath": "/dev/shm/"}],
     )
     volumes = [{"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}]
-    template = leader(pair(decode=own, pod={"volumes": volumes}))
+    template = leader(pair(decode=user_engine, pod={"volumes": volumes}))
     container = serving(template)
-    assert [each["name"] for each in container["env"]] == [
+    assert [item["name"] for item in container["env"]] == [
         "VLLM_NIXL_SIDE_CHANNEL_PORT",
         "VLLM_NIXL_SIDE_CHANNEL_HOST",
     ]
-    assert container["ports"] == own["ports"]
-    assert container["volumeMounts"] == own["volumeMounts"]
+    assert container["ports"] == user_engine["ports"]
+    assert container["volumeMounts"] == user_engine["volumeMounts"]
     assert [volume["name"] for volume in template["spec"]["volumes"]] == ["memory", "sidecar-token"]
 
 
 def test_no_other_connector_gets_nixls_address() -> None:
-    own = engine("--model=m", "--kv-transfer-config", '{"kv_connector":"SharedStorageConnector"}')
-    assert "env" not in serving(leader(pair(own, own)))
+    user_engine = engine(
+        "--model=m", "--kv-transfer-config", '{"kv_connector":"SharedStorageConnector"}'
+    )
+    assert "env" not in serving(leader(pair(user_engine, user_engine)))

@@ -18,8 +18,8 @@ from samples import container, pod, problems
         ),
     ],
 )
-def test_shell_text_that_is_nested_deep(opening: str, closing: str) -> None:
+def test_deeply_nested_shell_text_is_parsed(opening: str, closing: str) -> None:
     script = opening * 20_000 + "vllm serve m" + closing * 20_000
-    begun = time.process_time()
+    started = time.process_time()
     problems(pod(container(command=["sh", "-c", script], args=None)))
-    assert time.process_time() - begun < 5
+    assert time.process_time() - started < 5

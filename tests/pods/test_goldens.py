@@ -11,11 +11,11 @@ from typing import Any
 
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.service_objects import workloads
+from fusioninfer_pulumi.plan.service_objects import render_workloads
 
 HERE = Path(__file__).parent
 
 
 def test_multi_node_workloads_render_golden_objects(golden: Callable[..., Any]) -> None:
     (args,) = load(HERE / "multinode.yaml")
-    golden("pods/multinode", list(workloads(plan_service(args))))
+    golden("pods/multinode", list(render_workloads(plan_service(args))))

@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.service_objects import workloads
+from fusioninfer_pulumi.plan.service_objects import render_workloads
 from tests.samples import (
     Manifest,
     pod_templates,
@@ -38,9 +38,9 @@ def sglang(*args: str) -> Manifest:
 
 
 def offloading(
-    given: Any = None, container: Manifest | None = None, pod: Any = None, **more: Any
+    fields: Any = None, container: Manifest | None = None, pod: Any = None, **more: Any
 ) -> Manifest:
-    tiers = {"cpu": "64Gi", **(given or {})}
+    tiers = {"cpu": "64Gi", **(fields or {})}
     pods = template(container or engine(), **(pod or {}))
     return service(role(template=pods, kvCacheOffloading=tiers, **more))
 
@@ -65,7 +65,7 @@ def test_nixl_and_offloading_share_one_connector() -> None:
              "kv_connector_extra_config": {"cpu_bytes_to_use": 8 * GIB}},
         ]},
     }  # fmt: skip
-    named = [each["name"] for each in prefill["spec"]["containers"][0]["env"]]
+    named = [item["name"] for item in prefill["spec"]["containers"][0]["env"]]
     assert named == ["VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT"]
     assert [volume["name"] for volume in prefill["spec"]["volumes"]] == ["shm"]
 
@@ -84,4 +84,4 @@ def test_sglang_offloading_is_set_per_rank() -> None:
 
 def test_objects_are_exactly_these(golden: Callable[..., Any]) -> None:
     (args,) = load(HERE / "kv-offloading.yaml")
-    golden("pods/kv-offloading", list(workloads(plan_service(args))))
+    golden("pods/kv-offloading", list(render_workloads(plan_service(args))))

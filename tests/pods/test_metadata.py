@@ -27,9 +27,11 @@ def pod_metadata(manifest: Manifest) -> list[Manifest]:
 
 
 def test_more_specific_wins() -> None:
-    own = template(metadata={"labels": {"stage": "template"}})
+    user_template = template(metadata={"labels": {"stage": "template"}})
     labelled = role(
-        template=own, podLabels={"stage": "role", "team": "role"}, podAnnotations={"a": "role"}
+        template=user_template,
+        podLabels={"stage": "role", "team": "role"},
+        podAnnotations={"a": "role"},
     )
     manifest = service(
         labelled,
@@ -37,20 +39,20 @@ def test_more_specific_wins() -> None:
         podAnnotations={"a": "service", "b": "service"},
     )
     (metadata,) = pod_metadata(manifest)
-    found = {key: metadata["labels"][key] for key in ("stage", "team", "cost")}
-    assert found == {"stage": "template", "team": "role", "cost": "7"}
+    result = {key: metadata["labels"][key] for key in ("stage", "team", "cost")}
+    assert result == {"stage": "template", "team": "role", "cost": "7"}
     assert metadata["annotations"] == {"a": "role", "b": "service"}
 
 
-def test_leaders_and_workers_have_them() -> None:
+def test_leaders_and_workers_have_pod_labels() -> None:
     manifest = service(
         role(template=template(container(gpus=8)), multinode=nodes(2)), podLabels={"team": "a"}
     )
-    found = pod_metadata(manifest)
-    assert [metadata["labels"]["team"] for metadata in found] == ["a"] * 2
+    result = pod_metadata(manifest)
+    assert [metadata["labels"]["team"] for metadata in result] == ["a"] * 2
 
 
-def test_preset_has_them() -> None:
+def test_preset_has_pod_labels() -> None:
     pod = {"name": "inference", "componentType": "worker", "accelerator": "cpu"}
     manifest = service(pod, model={"uri": "hf://Qwen/Qwen3-0.6B"}, podLabels={"team": "a"})
     (metadata,) = pod_metadata(manifest)
@@ -62,15 +64,15 @@ def test_picker_has_pod_metadata_of_service_and_role() -> None:
     manifest["spec"] |= {"podLabels": {"team": "a", "cost": "7", "app": "chat"}}
     manifest["spec"]["roles"][0] |= {"podLabels": {"team": "routing"}, "podAnnotations": {"x": "y"}}
     deployment = only(manifest, "Deployment")["spec"]
-    found = deployment["template"]["metadata"]
-    assert found["labels"].items() >= {"team": "routing", "cost": "7"}.items()
-    assert found["annotations"]["x"] == "y"
+    metadata = deployment["template"]["metadata"]
+    assert metadata["labels"].items() >= {"team": "routing", "cost": "7"}.items()
+    assert metadata["annotations"]["x"] == "y"
     assert set(deployment["selector"]["matchLabels"]) == {"app", "fusioninfer.io/component-type"}
-    assert deployment["selector"]["matchLabels"].items() <= found["labels"].items()
+    assert deployment["selector"]["matchLabels"].items() <= metadata["labels"].items()
     assert pod_metadata(manifest)[0]["labels"]["app"] == "chat"
 
 
-def test_change_is_a_new_revision_of_the_role_alone() -> None:
+def test_changed_pod_labels_change_only_the_roles_revision() -> None:
     def revisions(**fields: Any) -> list[str]:
         manifest = service(role("one", **fields), role("two"))
         return [planned.pods.revision for planned in plan_of(manifest).roles]
@@ -104,7 +106,7 @@ def test_reserved_keys_are_rejected(at: str, field: str, key: str) -> None:
     assert f"{path}{field}{shown}: {message}" in problems(manifest)
 
 
-def test_app_is_free_where_no_picker_is() -> None:
+def test_app_label_is_allowed_without_picker() -> None:
     (metadata,) = pod_metadata(service(role(podLabels={"app": "chat"})))
     assert metadata["labels"]["app"] == "chat"
 

@@ -55,9 +55,9 @@ def test_sources_are_read(uri: str, source: ModelSource | None) -> None:
 
 
 def test_init_container_fetches_from_a_bucket() -> None:
-    given = {"uri": "s3://b/k", "s3": {"secretName": "keys", "endpoint": "http://minio:9000"}}
-    made = pod(serving(given))
-    (fetch,) = made["initContainers"]
+    value = {"uri": "s3://b/k", "s3": {"secretName": "keys", "endpoint": "http://minio:9000"}}
+    result = pod(serving(value))
+    (fetch,) = result["initContainers"]
     assert fetch["image"] == "kserve/storage-initializer:v0.20.0"
     assert fetch["args"] == ["s3://b/k", "/mnt/models"]
     secret = {"name": "keys", "key": "AWS_SECRET_ACCESS_KEY"}
@@ -66,15 +66,15 @@ def test_init_container_fetches_from_a_bucket() -> None:
     }  # fmt: skip
     assert fetch["env"][2] == {"name": "AWS_ENDPOINT_URL", "value": "http://minio:9000"}
     assert fetch["volumeMounts"] == [{"name": "model", "mountPath": "/mnt/models"}]
-    assert made["containers"][0]["volumeMounts"][0]["readOnly"] is True
+    assert result["containers"][0]["volumeMounts"][0]["readOnly"] is True
     # Credentials of the bucket are none of the engine's business.
-    assert "env" not in made["containers"][0]
+    assert "env" not in result["containers"][0]
 
 
 def test_init_container_fetches_from_the_hub() -> None:
-    given = {"uri": f"{HF}@v1", "fetch": "InitContainer", "tokenSecret": {"name": "hub"},
+    value = {"uri": f"{HF}@v1", "fetch": "InitContainer", "tokenSecret": {"name": "hub"},
              "fetcher": {"image": "mirror/fetch:1", "command": ["/fetch", "--quiet"]}}  # fmt: skip
-    manifest = serving(given)
+    manifest = serving(value)
     (fetch,) = pod(manifest)["initContainers"]
     assert (fetch["image"], fetch["command"]) == ("mirror/fetch:1", ["/fetch", "--quiet"])
     # The words of KServe's storage-initializer.
@@ -86,15 +86,15 @@ def test_init_container_fetches_from_the_hub() -> None:
 
 def test_sglang_and_adapters() -> None:
     adapters = [{"name": "a", "uri": "hf://x/y"}, {"name": "b", "uri": "pvc://more/b"}]
-    given = {"uri": HF, "name": "q", "lora": {"adapters": adapters, "maxRank": 8,
+    value = {"uri": HF, "name": "q", "lora": {"adapters": adapters, "maxRank": 8,
              "maxAdapters": 2, "maxCpuAdapters": 4}}  # fmt: skip
     common = ["--served-model-name", "q", "--enable-lora"]
     modules = ["a=x/y", "b=/mnt/models-adapters/b", "--max-lora-rank", "8"]
-    assert main(serving(given))["args"] == [
+    assert main(serving(value))["args"] == [
         "--model", "Qwen/Qwen3-8B", *common, "--lora-modules", *modules,
         "--max-loras", "2", "--max-cpu-loras", "4",
     ]  # fmt: skip
-    assert main(serving(given, **SGLANG))["args"] == [
+    assert main(serving(value, **SGLANG))["args"] == [
         "--model-path", "Qwen/Qwen3-8B", *common, "--lora-paths", *modules,
         "--max-loras-per-batch", "2", "--max-loaded-loras", "4",
     ]  # fmt: skip
@@ -104,10 +104,10 @@ def test_sglang_and_adapters() -> None:
 
 
 def test_equal_argument_is_kept() -> None:
-    made = main(serving({"uri": HF, "name": "q"}, command=["vllm", "serve", "Qwen/Qwen3-8B"],
+    result = main(serving({"uri": HF, "name": "q"}, command=["vllm", "serve", "Qwen/Qwen3-8B"],
                         args=["--served-model-name", "q"]))  # fmt: skip
-    assert made["command"] == ["vllm", "serve", "Qwen/Qwen3-8B"]
-    assert made["args"] == ["--served-model-name", "q"]
+    assert result["command"] == ["vllm", "serve", "Qwen/Qwen3-8B"]
+    assert result["args"] == ["--served-model-name", "q"]
 
 
 @given(
@@ -127,8 +127,8 @@ def test_model_arguments_are_read_back(uri: str, name: str | None, form: str, po
     words = forms[form]
     model = {"uri": uri, **({"name": name} if name else {})}
     multinode = nodes(pods, launcher="none") if pods > 1 else None
-    for each in pod_templates(serving(model, multinode=multinode, **words)):
-        command = read_command(each["spec"]["containers"][0])
+    for pod_template in pod_templates(serving(model, multinode=multinode, **words)):
+        command = read_command(pod_template["spec"]["containers"][0])
         path = "Qwen/Qwen3-8B" if uri.startswith(HF) else "/mnt/models"
         assert command.model == path
         if uri == f"{HF}@v1":

@@ -20,8 +20,8 @@ WARM = {"storage": {"size": "100Gi"}, "warmUp": True}
 
 
 def made(manifest: Any, kind: str) -> Any:
-    (found,) = [each for each in rendered(manifest) if each["kind"] == kind]
-    return found
+    (item,) = [entry for entry in rendered(manifest) if entry["kind"] == kind]
+    return item
 
 
 def cached(cache: dict[str, Any], uri: str = HF, **model: Any) -> Any:
@@ -76,13 +76,13 @@ def test_changed_storage_creates_another_claim() -> None:
     assert len({name(), name(storageClassName="fast"), name(accessModes=["ReadWriteOnce"])}) == 3
 
 
-def test_models_folder_may_be_mounted_where_a_command_names_it() -> None:
-    own = template(container(args=["--model=/mnt/models"]))
+def test_models_folder_may_be_mounted_at_a_path_of_the_command() -> None:
+    user_template = template(container(args=["--model=/mnt/models"]))
     lora = {"adapters": [{"name": "a", "uri": "hf://x/y"}]}
     model = {"uri": HF, "cache": {**WARM, "mountModel": True}, "lora": lora}
-    manifest = service(role(template=own), model=model)
+    manifest = service(role(template=user_template), model=model)
     (job,) = made(manifest, "Job")["spec"]["template"]["spec"]["containers"]
-    folders = [each.removeprefix("/mnt/model-cache/") for each in job["args"][1::2]]
+    folders = [item.removeprefix("/mnt/model-cache/") for item in job["args"][1::2]]
     assert main(manifest)["volumeMounts"] == [
         {"name": "model-cache", "mountPath": path, "subPath": folder, "readOnly": True}
         for path, folder in zip(("/mnt/models", "/mnt/models-adapters/a"), folders, strict=True)
@@ -92,6 +92,17 @@ def test_models_folder_may_be_mounted_where_a_command_names_it() -> None:
     # Folders of the other kind are filled in another way.
     (other,) = made(cached(WARM), "Job")["spec"]["template"]["spec"]["containers"]
     assert other["args"][1] not in job["args"]
+
+
+def test_compile_cache_is_writable_with_read_only_model_files() -> None:
+    manifest = cached({**WARM, "compileCache": True})
+    assert main(manifest)["volumeMounts"] == [
+        {"name": "model-cache", "mountPath": "/mnt/model-cache", "readOnly": True},
+        {"name": "model-cache", "mountPath": "/mnt/model-cache-compiled", "subPath": "compiled"},
+    ]
+    assert main(manifest)["env"] == [
+        {"name": "VLLM_CACHE_ROOT", "value": "/mnt/model-cache-compiled"}
+    ]
 
 
 def run(manifest: Any, root: Path, fetch: str) -> subprocess.CompletedProcess[str]:
@@ -104,7 +115,7 @@ def run(manifest: Any, root: Path, fetch: str) -> subprocess.CompletedProcess[st
     entry = "/storage-initializer/scripts/initializer-entrypoint"
     assert entry in script
     script = script.replace(entry, str(program))
-    args = [each.replace("/mnt/model-cache", str(root)) for each in made_container["args"]]
+    args = [item.replace("/mnt/model-cache", str(root)) for item in made_container["args"]]
     return subprocess.run(
         [shell, flag, script, name, *args], capture_output=True, text=True, timeout=30, check=False
     )
@@ -116,7 +127,7 @@ FETCH = 'mkdir -p "$2" && printf %s "$1" > "$2/files" && echo "$1" >> "$0.log"'
 def test_script_fetches_each_source_once(tmp_path: Path) -> None:
     manifest = cached(WARM, lora={"adapters": [{"name": "a", "uri": "s3://b/k"}]})
     assert run(manifest, tmp_path, FETCH).returncode == 0
-    folders = sorted(each.name for each in tmp_path.iterdir() if each.is_dir())
+    folders = sorted(item.name for item in tmp_path.iterdir() if item.is_dir())
     assert len(folders) == 2
     assert not [folder for folder in folders if folder.endswith(".part")]
     assert (tmp_path / folders[0] / "files").read_text() == HF
@@ -128,11 +139,11 @@ def test_script_fetches_each_source_once(tmp_path: Path) -> None:
 def test_failed_download_leaves_no_model_folder(tmp_path: Path) -> None:
     failing = 'mkdir -p "$2" && touch "$2/half" && exit 3'
     assert run(cached(WARM), tmp_path, failing).returncode == 3
-    (left,) = [each.name for each in tmp_path.iterdir() if each.is_dir()]
+    (left,) = [item.name for item in tmp_path.iterdir() if item.is_dir()]
     assert left.endswith(".part")
     assert run(cached(WARM), tmp_path, FETCH).returncode == 0
-    (whole,) = [each for each in tmp_path.iterdir() if each.is_dir()]
-    assert sorted(each.name for each in whole.iterdir()) == ["files"]
+    (whole,) = [item for item in tmp_path.iterdir() if item.is_dir()]
+    assert sorted(item.name for item in whole.iterdir()) == ["files"]
 
 
 def test_mounted_folder_is_filled_in_place(tmp_path: Path) -> None:
@@ -140,7 +151,7 @@ def test_mounted_folder_is_filled_in_place(tmp_path: Path) -> None:
     manifest = cached({**WARM, "mountModel": True})
     failing = 'touch "$2/half" && exit 3'
     assert run(manifest, tmp_path, failing).returncode == 3
-    (folder,) = [each for each in tmp_path.iterdir() if each.is_dir()]
+    (folder,) = [item for item in tmp_path.iterdir() if item.is_dir()]
     before = folder.stat().st_ino
     assert run(manifest, tmp_path, FETCH).returncode == 0
     assert (folder / "files").read_text() == HF

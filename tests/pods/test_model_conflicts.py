@@ -17,9 +17,9 @@ def test_unknown_program_keeps_its_command() -> None:
     assert main(manifest)["volumeMounts"]
 
 
-def test_literal_credential_is_warned_of_where_it_was_written() -> None:
+def test_literal_credential_is_reported_at_the_users_field() -> None:
     env = [{"name": "HF_TOKEN", "value": "hf_" + "a" * 30}]
-    found = warnings(serving({"uri": "s3://b/k", "fetcher": {"env": env}}))
-    assert [each.partition(": ")[2][:35] for each in found] == [
+    findings = warnings(serving({"uri": "s3://b/k", "fetcher": {"env": env}}))
+    assert [finding.partition(": ")[2][:35] for finding in findings] == [
         "model.fetcher.env[0].value: HF_TOKE"
     ]

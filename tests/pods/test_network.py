@@ -31,14 +31,14 @@ def rule(port: int, *sources: dict[str, Any]) -> dict[str, Any]:
 
 
 def ingress(manifest: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    for each in rendered(manifest):
-        if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == name:
-            rules: list[dict[str, Any]] = each["spec"]["ingress"]
+    for item in rendered(manifest):
+        if item["kind"] == "NetworkPolicy" and item["metadata"]["name"] == name:
+            rules: list[dict[str, Any]] = item["spec"]["ingress"]
             return rules
     raise AssertionError(f"no policy {name}")
 
 
-def test_clients_reach_decode_pods_and_decode_pods_alone_the_side_channel() -> None:
+def test_side_channel_is_open_only_to_decode_pods() -> None:
     manifest = pair(router=POLICY)
     assert ingress(manifest, "svc-decode") == [
         rule(8000, GATEWAY, PICKER),
@@ -70,5 +70,5 @@ def test_engines_reach_a_picker_that_listens_for_events() -> None:
         "  parameters: {kvEventsConfig: {zmqEndpoint: 'tcp://*:5557'}}\n"
         "schedulingProfiles: [{name: default}]\n",
     }
-    found = ingress(pair(router={**POLICY, **config}), "svc-epp")
-    assert rule(5557, pods("decode")) in found
+    result = ingress(pair(router={**POLICY, **config}), "svc-epp")
+    assert rule(5557, pods("decode")) in result

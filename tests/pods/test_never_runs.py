@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from rule_examples import found_in
 
-from fusioninfer_pulumi.rules.catalog import changed
+from fusioninfer_pulumi.rules.catalog import change_base
 
 CONTAINER = "roles[0].template.spec.containers[0]"
 
 
 def rules(fields: dict[str, Any] | None = None, **container: Any) -> set[str]:
     """The rules of errors and warnings about one worker."""
-    given = {f"{CONTAINER}.{key}": value for key, value in container.items()}
-    found = found_in([changed("worker", {**given, **(fields or {})})])
-    return {rule for rule, severity in found if severity != "info"}
+    source = {f"{CONTAINER}.{key}": value for key, value in container.items()}
+    result = found_in([change_base("worker", {**source, **(fields or {})})])
+    return {rule for rule, severity in result if severity != "info"}
 
 
 #: Arguments of vLLM v0.11.0, and the rule that they violate.
@@ -44,8 +44,8 @@ def test_arguments_that_cannot_work_are_found(arguments: list[str], rule: str) -
 
 @pytest.mark.parametrize("arguments", TAKEN)
 def test_similar_arguments_are_accepted(arguments: list[str]) -> None:
-    found = rules(args=["--model", "m", *arguments])
-    assert not found & {rule for _, rule in REFUSED}
+    result = rules(args=["--model", "m", *arguments])
+    assert not result & {rule for _, rule in REFUSED}
 
 
 KEY = ["--api-key", "$(K)"]
@@ -62,12 +62,14 @@ PROBES: list[tuple[dict[str, Any], Sequence[str], str]] = [
 def test_probe_path_must_not_need_an_api_key(
     probe: dict[str, Any], arguments: list[str], rule: str
 ) -> None:
-    found = rules(readinessProbe=probe, args=["--model", "m", *arguments])
-    assert {each for each in found if each.startswith("probe-")} == ({rule} if rule else set())
+    result = rules(readinessProbe=probe, args=["--model", "m", *arguments])
+    assert {finding for finding in result if finding.startswith("probe-")} == (
+        {rule} if rule else set()
+    )
 
 
 def test_arguments_have_the_values_of_their_variables() -> None:
     env = [{"name": "TP", "value": "8"}]
     limits = {f"{CONTAINER}.resources.limits": {"nvidia.com/gpu": 1}}
-    found = rules(limits, env=env, args=["--model", "m", "--tensor-parallel-size=$(TP)"])
-    assert "accelerators-too-few" in found
+    result = rules(limits, env=env, args=["--model", "m", "--tensor-parallel-size=$(TP)"])
+    assert "accelerators-too-few" in result

@@ -22,16 +22,17 @@ from tests.samples import (
 )
 
 
-def split(given: dict[str, Any], gpus: Any = 8, multinode: Any = None, **more: Any) -> Any:
+def split(fields: dict[str, Any], gpus: Any = 8, multinode: Any = None, **more: Any) -> Any:
     """A service whose one role states `parallelism`; `more` goes to its container."""
     pod = template(container(gpus=gpus, **more))
-    return service(role(parallelism=given, template=pod, multinode=multinode))
+    return service(role(parallelism=fields, template=pod, multinode=multinode))
 
 
 def arguments(manifest: Any) -> list[tuple[str, ...]]:
     """What the engines of leaders and workers are started with."""
     return [
-        read_command(each["spec"]["containers"][0]).arguments for each in pod_templates(manifest)
+        read_command(pod_template["spec"]["containers"][0]).arguments
+        for pod_template in pod_templates(manifest)
     ]
 
 
@@ -42,10 +43,10 @@ def test_copies_span_the_pods_of_a_replica() -> None:
     assert plan.gang is not None
     assert plan.gang.min_member == 4
     leader, worker = arguments(manifest)
-    for made in (leader, worker):
-        assert get_flag_value(made, "--data-parallel-rpc-port") == "5555"
-        assert get_flag_value(made, "--data-parallel-size") == "8"
-        assert get_flag_value(made, "--data-parallel-size-local") == "2"
+    for result in (leader, worker):
+        assert get_flag_value(result, "--data-parallel-rpc-port") == "5555"
+        assert get_flag_value(result, "--data-parallel-size") == "8"
+        assert get_flag_value(result, "--data-parallel-size-local") == "2"
     assert get_flag_value(leader, "--data-parallel-address") == "$(POD_IP)"
     assert not has_flag(leader, "--headless")
     assert has_flag(worker, "--headless")
@@ -54,12 +55,12 @@ def test_copies_span_the_pods_of_a_replica() -> None:
 
 
 def test_explicit_launcher_takes_precedence() -> None:
-    given = {"tensor": 4, "data": 4, "dataLocal": 2}
-    leader, _ = arguments(split(given, multinode=nodes(2, launcher="multiprocessing")))
+    value = {"tensor": 4, "data": 4, "dataLocal": 2}
+    leader, _ = arguments(split(value, multinode=nodes(2, launcher="multiprocessing")))
     assert get_flag_value(leader, "--nnodes") == "2"
     # vLLM works the share of a node out by itself here.
     assert not has_flag(leader, "--data-parallel-size-local", "--data-parallel-address")
-    leader, _ = arguments(split(given, multinode=nodes(2, launcher="ray")))
+    leader, _ = arguments(split(value, multinode=nodes(2, launcher="ray")))
     assert get_flag_value(leader, "--data-parallel-backend") == "ray"
 
 
@@ -69,15 +70,15 @@ def test_launcher_is_chosen_without_counting_the_nodes_again() -> None:
         manifest = split(sizes, multinode=chosen)
         assert problems(manifest) == []
         assert rendered(manifest) == rendered(split(sizes, multinode={**chosen, "nodeCount": 2}))
-        assert [each.nodes for each in plan_of(manifest).roles] == [2]
+        assert [item.nodes for item in plan_of(manifest).roles] == [2]
 
 
 def test_worker_without_command_runs_the_leaders() -> None:
-    given = {"tensor": 4, "data": 4, "dataLocal": 2}
+    value = {"tensor": 4, "data": 4, "dataLocal": 2}
     leader = template(container(gpus=8))
     worker = template(container(gpus=8, args=None))
     manifest = service(
-        role(parallelism=given, template=None, leaderTemplate=leader, workerTemplate=worker)
+        role(parallelism=value, template=None, leaderTemplate=leader, workerTemplate=worker)
     )
     first, second = arguments(manifest)
     assert second[: len(first) - 2] == first[:-2]
@@ -85,18 +86,18 @@ def test_worker_without_command_runs_the_leaders() -> None:
 
 
 def test_two_commands_are_kept() -> None:
-    given = {"tensor": 4, "data": 4, "dataLocal": 2}
-    leader, worker = (template(container(gpus=8, args=["--model", "m", own]))
-                      for own in ("--enforce-eager", "--headless"))  # fmt: skip
+    value = {"tensor": 4, "data": 4, "dataLocal": 2}
+    leader, worker = (template(container(gpus=8, args=["--model", "m", fields]))
+                      for fields in ("--enforce-eager", "--headless"))  # fmt: skip
     manifest = service(
-        role(parallelism=given, template=None, leaderTemplate=leader, workerTemplate=worker)
+        role(parallelism=value, template=None, leaderTemplate=leader, workerTemplate=worker)
     )
     first, second = arguments(manifest)
     assert first[:3] == ("--model", "m", "--enforce-eager")
     assert second[:3] == ("--model", "m", "--headless")
-    for made in (first, second):
-        assert get_flag_value(made, "--data-parallel-size-local") == "2"
-        assert not has_flag(made, "--data-parallel-start-rank")
+    for result in (first, second):
+        assert get_flag_value(result, "--data-parallel-size-local") == "2"
+        assert not has_flag(result, "--data-parallel-start-rank")
 
 
 @given(
@@ -113,10 +114,10 @@ def test_parallelism_arguments_are_read_back(tensor: Any, local: int, pods: int,
         "script": {"command": ["sh", "-c", "vllm serve m"], "args": None},
     }
     words = forms[form]
-    given = {name: size for name, size in sizes.items() if size is not None}
-    manifest = split(given, gpus=(tensor or 1) * local, **words)
-    for each in pod_templates(manifest):
-        read = read_command(each["spec"]["containers"][0]).parallelism
+    value = {name: size for name, size in sizes.items() if size is not None}
+    manifest = split(value, gpus=(tensor or 1) * local, **words)
+    for pod_template in pod_templates(manifest):
+        read = read_command(pod_template["spec"]["containers"][0]).parallelism
         assert read is not None
         assert (read.tensor, read.data) == (tensor or 1, local * pods)
         assert read.devices(pods) == (tensor or 1) * local * pods

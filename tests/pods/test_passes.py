@@ -21,7 +21,7 @@ from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.pods.build_pods import PASSES, contexts
+from fusioninfer_pulumi.pods.build_pods import PASSES, build_contexts
 from fusioninfer_pulumi.pods.pod import Context
 
 DRAWN = range(30)
@@ -32,31 +32,31 @@ NAMED = ("containers", "initContainers", "volumes")
 def roles_of(manifest: Any) -> list[Context]:
     (args,) = load(manifest)
     meta = ServiceMeta(service="svc", namespace="default", labels={}, annotations={})
-    return contexts(meta, args, service_shape(args), None)
+    return build_contexts(meta, args, service_shape(args), None)
 
 
 @cache
 def drawn() -> list[tuple[Any, ServicePlan]]:
     """Documents of this library's own kind that the spec accepts, and their plans."""
-    found = []
+    result = []
     for seed in DRAWN:
         for document in draw_service(seed).documents:
             try:
                 (args,) = load(copy.deepcopy(document))
             except InvalidServiceError:
                 continue
-            found.append((document, plan_service(args)))
-    return found
+            result.append((document, plan_service(args)))
+    return result
 
 
-def test_pass_leaves_the_pods_that_it_gets_as_they_are() -> None:
+def test_pass_does_not_change_its_input() -> None:
     for manifest in SERVICES.values():
         for ctx in roles_of(manifest):
             pods = ctx.user_pods
-            for each in PASSES:
+            for item in PASSES:
                 before = copy.deepcopy([pod.template for pod in pods.all])
-                built, _ = each(pods, ctx)
-                assert [pod.template for pod in pods.all] == before, each
+                built, _ = item(pods, ctx)
+                assert [pod.template for pod in pods.all] == before, item
                 pods = built
 
 
@@ -65,9 +65,9 @@ def test_user_list_items_keep_their_index() -> None:
         for plan_role in plan.roles:
             for pod in plan_role.pods.user_pods:
                 for key in NAMED:
-                    own = [each["name"] for each in pod.user_template["spec"].get(key) or ()]
-                    finished = [each["name"] for each in pod.spec.get(key) or ()]
-                    assert finished[: len(own)] == own
+                    fields = [item["name"] for item in pod.user_template["spec"].get(key) or ()]
+                    finished = [item["name"] for item in pod.spec.get(key) or ()]
+                    assert finished[: len(fields)] == fields
 
 
 def test_findings_about_pods_name_fields_of_the_document() -> None:
@@ -78,10 +78,10 @@ def test_findings_about_pods_name_fields_of_the_document() -> None:
             if head != "roles" or len(rest) < 2 or "emplate" not in str(rest[1]):
                 continue
             looked_at += 1
-            held = document["spec"]["roles"]
+            kept = document["spec"]["roles"]
             for part in rest[:-1]:  # the last one may be what is missing
-                held = held[part]
-            assert held is not None, finding
+                kept = kept[part]
+            assert kept is not None, finding
     assert looked_at > 25
 
 
@@ -89,9 +89,9 @@ def test_all_lws_of_a_role_share_finished_pods() -> None:
     manifest = service(role(replicas=3, multinode={"nodeCount": 2}))
     plan = plan_of(manifest)
     bodies = [
-        each["spec"]["leaderWorkerTemplate"]
-        for each in rendered(manifest)
-        if each["kind"] == "LeaderWorkerSet"
+        item["spec"]["leaderWorkerTemplate"]
+        for item in rendered(manifest)
+        if item["kind"] == "LeaderWorkerSet"
     ]
     assert len(bodies) == 3
     for body in bodies:

@@ -31,11 +31,11 @@ def sglang(*args: str, mode: str, release: str = "0.5.10") -> Any:
 
 
 def told(prefill: Any, decode: Any, *, paired: bool = True) -> list[str]:
-    found = plan_of(pair(prefill, decode, paired=paired)).findings
+    findings = plan_of(pair(prefill, decode, paired=paired)).findings
     return [
-        f"{each.severity.value} {each.rule} {each.path}"
-        for each in found
-        if each.rule.startswith(("paired-", "block-sizes"))
+        f"{finding.severity.value} {finding.rule} {finding.path}"
+        for finding in findings
+        if finding.rule.startswith(("paired-", "block-sizes"))
     ]
 
 
@@ -151,12 +151,12 @@ AT = "roles[2]"
     ],
 )
 def test_differing_settings_are_reported(prefill: Any, decode: Any, expected: list[str]) -> None:
-    assert told(prefill, decode) == [f"{each} {AT}" for each in expected]
+    assert told(prefill, decode) == [f"{item} {AT}" for item in expected]
 
 
-def test_without_a_picker_that_pairs_them_nothing_is_rejected() -> None:
-    found = told(vllm("--dtype=half"), vllm("--dtype=bfloat16"), paired=False)
-    assert found == ["warning paired-settings-differ roles[1]"]
+def test_unpaired_roles_are_not_rejected() -> None:
+    findings = told(vllm("--dtype=half"), vllm("--dtype=bfloat16"), paired=False)
+    assert findings == ["warning paired-settings-differ roles[1]"]
 
 
 def test_every_pair_is_compared() -> None:
@@ -166,9 +166,9 @@ def test_every_pair_is_compared() -> None:
         role("e", "decoder", template=template(vllm("--dtype=float32"))),
     ]
     findings = plan_of(service(*roles)).findings
-    found = [finding for finding in findings if finding.rule == "paired-settings-differ"]
-    assert [each.path for each in found] == ["roles[2]"]
-    assert "role p" in found[0].message
+    result = [finding for finding in findings if finding.rule == "paired-settings-differ"]
+    assert [item.path for item in result] == ["roles[2]"]
+    assert "role p" in result[0].message
 
 
 @pytest.mark.parametrize(

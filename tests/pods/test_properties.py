@@ -14,7 +14,7 @@ from strategies import PLAIN, services
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.plan.service_objects import workloads
+from fusioninfer_pulumi.plan.service_objects import render_workloads
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 Manifest = dict[str, Any]
@@ -27,7 +27,7 @@ def planned(manifest: Manifest) -> ServicePlan:
 
 
 def text(plan: ServicePlan) -> str:
-    return json.dumps(list(workloads(plan)), ensure_ascii=False)
+    return json.dumps(list(render_workloads(plan)), ensure_ascii=False)
 
 
 def with_router(manifest: Manifest, **more: Any) -> Manifest:
@@ -42,7 +42,7 @@ def with_router(manifest: Manifest, **more: Any) -> Manifest:
     services(fields=PLAIN),
     st.sampled_from(("prefix-cache", "kv-cache-utilization", "queue-size", "lora-affinity")),
 )
-def test_no_other_router_changes_a_byte_of_the_workloads(manifest: Manifest, strategy: str) -> None:
+def test_router_does_not_change_workloads(manifest: Manifest, strategy: str) -> None:
     assert text(planned(with_router(manifest, strategy=strategy))) == text(planned(manifest))
 
 
@@ -69,7 +69,7 @@ def test_pair_is_complete_or_rejected(manifest: Manifest, generate: bool) -> Non
     plan = planned(with_router(manifest, strategy="pd-disaggregation"))
     if errors(plan.findings):
         return
-    for workload in workloads(plan):
+    for workload in render_workloads(plan):
         if workload["kind"] != "LeaderWorkerSet":
             continue
         body = workload["spec"]["leaderWorkerTemplate"]
@@ -80,8 +80,8 @@ def test_pair_is_complete_or_rejected(manifest: Manifest, generate: bool) -> Non
         )
         for key in ("leaderTemplate", "workerTemplate"):
             if key in body:
-                own = role.get(key) or role["template"]
-                is_consistent(body[key]["spec"], own["spec"])
+                fields = role.get(key) or role["template"]
+                is_consistent(body[key]["spec"], fields["spec"])
         lead = body.get("leaderTemplate") or body["workerTemplate"]
         sidecars = [c for c in lead["spec"].get("initContainers", ()) if c["name"] == "pd-sidecar"]
         assert len(sidecars) == (role["componentType"] == "decoder")
@@ -90,15 +90,15 @@ def test_pair_is_complete_or_rejected(manifest: Manifest, generate: bool) -> Non
             assert all(init["name"] != "pd-sidecar" for init in inits)
 
 
-def is_consistent(made: Manifest, given: Manifest) -> None:
+def is_consistent(made: Manifest, fields: Manifest) -> None:
     containers = [*made["containers"], *made.get("initContainers", ())]
-    names = [each["name"] for each in containers]
+    names = [item["name"] for item in containers]
     assert len(set(names)) == len(names)
     volumes = [volume["name"] for volume in made.get("volumes", ())]
     assert len(set(volumes)) == len(volumes)
     assert [
-        volume for volume in made.get("volumes", ()) if volume in given.get("volumes", ())
-    ] == list(given.get("volumes", ()))
+        volume for volume in made.get("volumes", ()) if volume in fields.get("volumes", ())
+    ] == list(fields.get("volumes", ()))
     for container in containers:
         ports = [
             (port["containerPort"], port.get("protocol")) for port in container.get("ports", ())
@@ -109,7 +109,7 @@ def is_consistent(made: Manifest, given: Manifest) -> None:
         assert {mount["name"] for mount in container.get("volumeMounts", ())} <= set(volumes)
         env = [variable["name"] for variable in container.get("env", ())]
         assert len(set(env)) == len(env)
-    for before in given["containers"]:
+    for before in fields["containers"]:
         after = next(
             container for container in made["containers"] if container["name"] == before["name"]
         )

@@ -18,15 +18,15 @@ SIZED = container(gpus=4, args=["--model", "m", "--tensor-parallel-size", "4"])
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The arguments of each container whose command line is read."""
-    found: list[Any] = []
+    findings: list[Any] = []
     real = engine_commands._read
 
-    def counted(held: Mapping[str, Any]) -> Any:
-        found.append(held.get("args"))
-        return real(held)
+    def counted(kept: Mapping[str, Any]) -> Any:
+        findings.append(kept.get("args"))
+        return real(kept)
 
     monkeypatch.setattr(engine_commands, "_read", counted)
-    return found
+    return findings
 
 
 def test_command_line_of_a_role_is_read_once(read: list[Any]) -> None:
@@ -40,13 +40,13 @@ def test_multi_node_templates_are_read_once(read: list[Any]) -> None:
 
 
 def test_pickers_intent_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
+    result: list[Any] = []
     real = picker_intent.EppIntent.__init__
 
     def counted(self: Any, *args: Any, **more: Any) -> None:
-        made.append(self)
+        result.append(self)
         real(self, *args, **more)
 
     monkeypatch.setattr(picker_intent.EppIntent, "__init__", counted)
     plan_of(pair())
-    assert len(made) == 1
+    assert len(result) == 1

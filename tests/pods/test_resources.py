@@ -114,8 +114,8 @@ def amounts(pod: dict[str, Any]) -> dict[str, str]:
 def test_pod_requests_equal_what_the_scheduler_counts(
     pod: dict[str, Any], expected: dict[str, str]
 ) -> None:
-    found = amounts(pod)
-    assert {name: float(amount) for name, amount in found.items()} == {
+    result = amounts(pod)
+    assert {name: float(amount) for name, amount in result.items()} == {
         name: float(amount) for name, amount in expected.items()
     }
 

@@ -21,7 +21,7 @@ def named(*names: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("names", "given", "expected"),
+    ("names", "value", "expected"),
     [
         (("one", "two"), None, "one"),
         (("one", "main"), None, "main"),
@@ -32,9 +32,9 @@ def named(*names: str) -> dict[str, Any]:
     ],
 )
 def test_serving_container_is_the_one_named_or_known_or_first(
-    names: tuple[str, ...], given: str | None, expected: str
+    names: tuple[str, ...], value: str | None, expected: str
 ) -> None:
-    fields = {"container": given} if given else {}
+    fields = {"container": value} if value else {}
     (planned,) = plan_of(service(role(template=named(*names), **fields))).roles
     assert planned.pods.leader.name == expected
 

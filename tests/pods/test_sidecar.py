@@ -31,9 +31,9 @@ def test_release_is_that_of_the_picker(family: str) -> None:
     port = "model-server-port" if newest else "vllm-port"
     guarded = ["--enable-ssrf-protection=true", "--inference-pool=$(NAMESPACE)/svc-pool"]
     picker = {"endpointPicker": {"image": FAMILIES[family].image}}
-    found = its_sidecar(pair(router=picker))
-    assert found["image"] == IMAGES[family]
-    assert found["args"] == [
+    result = its_sidecar(pair(router=picker))
+    assert result["image"] == IMAGES[family]
+    assert result["args"] == [
         "--port=8000",
         f"--{port}=8001",
         "--kv-connector=nixlv2",
@@ -49,15 +49,15 @@ def test_release_is_that_of_the_picker(family: str) -> None:
         {"endpointPickerConfig": "plugins: []\nschedulingProfiles: [{name: default}]\n"},
     ],
 )
-def test_picker_that_does_not_pair_them_leaves_the_pods_alone(router: dict[str, Any]) -> None:
+def test_picker_without_pairing_does_not_change_pods(router: dict[str, Any]) -> None:
     with_router, without = pair(router=router), pair(paired=False)
     for name in ("prefill", "decode"):
         assert leader(with_router, name) == leader(without, name)
 
 
 def test_sidecar_is_the_last_restartable_init_container() -> None:
-    own = {"name": "model", "image": "registry.example.com/loader:1"}
-    spec = leader(pair(pod={"initContainers": [own]}))["spec"]
+    fields = {"name": "model", "image": "registry.example.com/loader:1"}
+    spec = leader(pair(pod={"initContainers": [fields]}))["spec"]
     assert [container["name"] for container in spec["initContainers"]] == ["model", "pd-sidecar"]
     assert spec["initContainers"][1]["restartPolicy"] == "Always"
 
@@ -80,8 +80,8 @@ def test_sidecar_requests_count_for_the_gang() -> None:
     ],
 )
 def test_sidecar_protocol_fits_the_connector(connector: str, protocol: str) -> None:
-    own = engine("--model=m", "--kv-transfer-config", f'{{"kv_connector":"{connector}"}}')
-    assert f"--kv-connector={protocol}" in its_sidecar(pair(own, own))["args"]
+    user_engine = engine("--model=m", "--kv-transfer-config", f'{{"kv_connector":"{connector}"}}')
+    assert f"--kv-connector={protocol}" in its_sidecar(pair(user_engine, user_engine))["args"]
 
 
 def test_sidecar_protocol_fits_the_first_known_connector() -> None:
@@ -89,10 +89,10 @@ def test_sidecar_protocol_fits_the_first_known_connector() -> None:
         '{"kv_connector":"MultiConnector","kv_connector_extra_config":{"connectors":'
         '[{"kv_connector":"LMCacheConnectorV1"},{"kv_connector":"NixlConnector"}]}}'
     )
-    own = engine("--model=m", "--kv-transfer-config", text)
-    manifest = pair(own, own)
+    user_engine = engine("--model=m", "--kv-transfer-config", text)
+    manifest = pair(user_engine, user_engine)
     assert "--kv-connector=nixlv2" in its_sidecar(manifest)["args"]
-    env = {each["name"] for each in serving(leader(manifest))["env"]}
+    env = {item["name"] for item in serving(leader(manifest))["env"]}
     assert "VLLM_NIXL_SIDE_CHANNEL_HOST" in env
 
 
@@ -107,15 +107,17 @@ def test_sglang_sidecar_uses_its_protocol() -> None:
 
 
 def test_unknown_connector_is_a_warning() -> None:
-    own = engine("--model=m", "--kv-transfer-config", '{"kv_connector":"MyConnector"}')
-    assert warnings(pair(own, own)) == [
+    user_engine = engine("--model=m", "--kv-transfer-config", '{"kv_connector":"MyConnector"}')
+    assert warnings(pair(user_engine, user_engine)) == [
         (
             "warning: roles[2].kvTransfer.sidecar.connector: unknown protocol for "
             "MyConnector, defaults to nixlv2; set one of nixlv2, shared-storage, sglang, "
             "mooncake, offloading"
         )
     ]
-    chosen = pair(own, own, decode_role=transfer(sidecar={"connector": "shared-storage"}))
+    chosen = pair(
+        user_engine, user_engine, decode_role=transfer(sidecar={"connector": "shared-storage"})
+    )
     assert warnings(chosen) == []
     assert "--kv-connector=shared-storage" in its_sidecar(chosen)["args"]
 
@@ -131,7 +133,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"sidecar": {"family": "gaie-1.5"}},
-        'sidecar.family: must be one of llm-d-0.9, llm-d-0.10, got "gaie-1.5"',
+        'sidecar.family: must be one of llm-d-0.9, llm-d-0.10, llm-d-1.0, got "gaie-1.5"',
     ),
     (
         {"sidecar": {"image": "mirror.example/llm-d-routing-sidecar:v0.8.0"}},
@@ -149,25 +151,25 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("given", "message"), REFUSED)
-def test_invalid_sidecar_is_rejected(given: dict[str, Any], message: str) -> None:
-    assert problems(pair(decode_role=transfer(**given))) == [f"roles[2].kvTransfer.{message}"]
+@pytest.mark.parametrize(("fields", "message"), REFUSED)
+def test_invalid_sidecar_is_rejected(fields: dict[str, Any], message: str) -> None:
+    assert problems(pair(decode_role=transfer(**fields))) == [f"roles[2].kvTransfer.{message}"]
 
 
 def test_custom_sidecar_image_may_have_other_flags() -> None:
     mirror = {"image": "registry.example.com/mirror/llm-d-router-disagg-sidecar:v0.9.0"}
     assert "--vllm-port=8001" in its_sidecar(pair(decode_role=transfer(sidecar=mirror)))["args"]
-    own = {"image": "registry.example.com/my/sidecar:1", "args": ["--mine=1"]}
-    manifest = pair(decode_role=transfer(sidecar=own))
+    fields = {"image": "registry.example.com/my/sidecar:1", "args": ["--mine=1"]}
+    manifest = pair(decode_role=transfer(sidecar=fields))
     assert problems(manifest) == []
     assert its_sidecar(manifest)["args"][-1] == "--mine=1"
 
 
 def test_user_may_enable_secure_proxy() -> None:
     manifest = pair(decode_role=transfer(sidecar={"args": ["--secure-proxy=true"]}))
-    found = its_sidecar(manifest)
-    assert [each for each in found["args"] if "secure" in each] == ["--secure-proxy=true"]
-    assert found["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    result = its_sidecar(manifest)
+    assert [item for item in result["args"] if "secure" in item] == ["--secure-proxy=true"]
+    assert result["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
 
 
 OWN: list[dict[str, Any]] = [

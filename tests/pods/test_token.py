@@ -14,7 +14,7 @@ OFF = transfer(sidecar={"ssrfProtection": False})
 OLDER = ["llm-d-0.9"]
 
 
-def test_without_rights_it_finds_no_token() -> None:
+def test_pod_without_rights_has_no_token() -> None:
     manifest = pair(decode_role=OFF)
     spec = leader(manifest)["spec"]
     (mount,) = its_sidecar(manifest)["volumeMounts"]
@@ -28,13 +28,13 @@ def test_without_rights_it_finds_no_token() -> None:
     assert "automountServiceAccountToken" not in spec
 
 
-def test_no_token_is_covered_where_none_is_mounted() -> None:
+def test_token_path_is_not_covered_if_no_token_is_mounted() -> None:
     manifest = pair(decode_role=OFF, pod={"automountServiceAccountToken": False})
     assert "volumeMounts" not in its_sidecar(manifest)
 
 
 def rights(manifest: Any) -> list[dict[str, Any]]:
-    return [each for each in rendered(manifest) if each["metadata"]["name"] == "svc-sidecar"]
+    return [item for item in rendered(manifest) if item["metadata"]["name"] == "svc-sidecar"]
 
 
 def test_protection_brings_an_account_that_reads_pool_and_pods() -> None:
@@ -52,13 +52,13 @@ def test_protection_brings_an_account_that_reads_pool_and_pods() -> None:
     assert spec["serviceAccountName"] == "svc-sidecar"
     # The engine beside it gets no token.
     assert spec["automountServiceAccountToken"] is False
-    found = its_sidecar(manifest)
-    assert found["args"][-2:] == [
+    result = its_sidecar(manifest)
+    assert result["args"][-2:] == [
         "--enable-ssrf-protection=true",
         "--inference-pool=$(NAMESPACE)/svc-pool",
     ]
-    assert [each["name"] for each in found["env"]] == ["POD_IP", "NAMESPACE"]
-    assert found["volumeMounts"][0]["name"] == "sidecar-token"
+    assert [item["name"] for item in result["env"]] == ["POD_IP", "NAMESPACE"]
+    assert result["volumeMounts"][0]["name"] == "sidecar-token"
 
 
 def test_protection_uses_the_account_of_the_template() -> None:
@@ -80,7 +80,7 @@ def test_sidecar_release_without_pool_support_cannot_protect(family: str) -> Non
     router = {"endpointPicker": {"image": FAMILIES[family].image}}
     manifest = pair(router=router)
     assert rights(manifest) == []
-    assert not [each for each in its_sidecar(manifest)["args"] if "ssrf" in each]
+    assert not [item for item in its_sidecar(manifest)["args"] if "ssrf" in item]
     at = "roles[2].kvTransfer.sidecar.ssrfProtection"
     wanted = pair(router=router, decode_role=transfer(sidecar={"ssrfProtection": True}))
     (problem,) = problems(wanted)

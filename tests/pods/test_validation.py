@@ -11,20 +11,20 @@ from fusioninfer_pulumi.checks.pods.template import check_template
 from fusioninfer_pulumi.findings import format_path
 
 
-@pytest.mark.parametrize(("rule", "given", "at"), REFUSED)
-def test_rule_is_reported_at_the_field(rule: str, given: Fields, at: str) -> None:
-    found = [(finding.rule, format_path(finding.location)) for finding in check_template(given)]
-    assert found == [(rule, at)]
+@pytest.mark.parametrize(("rule", "value", "at"), REFUSED)
+def test_rule_is_reported_at_the_field(rule: str, value: Fields, at: str) -> None:
+    result = [(finding.rule, format_path(finding.location)) for finding in check_template(value)]
+    assert result == [(rule, at)]
 
 
-@pytest.mark.parametrize("given", TAKEN)
-def test_unusual_valid_fields_are_accepted(given: Fields) -> None:
-    assert list(check_template(given)) == []
+@pytest.mark.parametrize("value", TAKEN)
+def test_unusual_valid_fields_are_accepted(value: Fields) -> None:
+    assert list(check_template(value)) == []
 
 
-@pytest.mark.parametrize("given", [given for given, _ in REFUSED_BY_SERVER])
-def test_rest_is_left_to_the_server(given: Fields) -> None:
-    assert list(check_template(given)) == []
+@pytest.mark.parametrize("value", [value for value, _ in REFUSED_BY_SERVER])
+def test_rest_is_left_to_the_server(value: Fields) -> None:
+    assert list(check_template(value)) == []
 
 
 class Output:
@@ -47,7 +47,7 @@ PRESENCE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("given", [given for _, given, _ in REFUSED])
-def test_unknown_program_is_never_rejected(given: Fields) -> None:
-    found = {finding.rule for finding in check_template(outputs(given))}
-    assert found <= PRESENCE
+@pytest.mark.parametrize("value", [value for _, value, _ in REFUSED])
+def test_unknown_program_is_never_rejected(value: Fields) -> None:
+    result = {finding.rule for finding in check_template(outputs(value))}
+    assert result <= PRESENCE

@@ -20,6 +20,6 @@ def test_volumes_that_are_made_of_short_fields_may_be_mounted_elsewhere() -> Non
         ),
         model={"uri": "pvc://weights"},
     )
-    (pods,) = [each for each in rendered(manifest) if each["kind"] == "LeaderWorkerSet"]
+    (pods,) = [item for item in rendered(manifest) if item["kind"] == "LeaderWorkerSet"]
     spec = pods["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
     assert {volume["name"] for volume in spec["volumes"]} == set(names)

@@ -13,7 +13,7 @@ import pytest
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service, render
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.engine_presets import PRESETS
-from fusioninfer_pulumi.presets.model_catalogue import catalogue, find_catalogue_model
+from fusioninfer_pulumi.presets.model_catalogue import find_catalogue_model, load_catalogue
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("dense", "experts", "multimodal", "embedding", "reranking")
@@ -30,15 +30,15 @@ def tool() -> ModuleType:
     return module
 
 
-def test_the_catalogue_has_models_of_every_kind() -> None:
-    kinds = {word for model in catalogue().values() for word in model.kind.split(", ")}
+def test_catalogue_has_models_of_every_kind() -> None:
+    kinds = {word for model in load_catalogue().values() for word in model.kind.split(", ")}
     assert kinds == set(KINDS)
-    assert len(catalogue()) >= 20
+    assert len(load_catalogue()) >= 20
 
 
-@pytest.mark.parametrize("name", sorted(catalogue()))
-def test_a_model_is_served_on_each_of_its_gpus(name: str) -> None:
-    model = catalogue()[name]
+@pytest.mark.parametrize("name", sorted(load_catalogue()))
+def test_model_is_served_on_each_of_its_gpus(name: str) -> None:
+    model = load_catalogue()[name]
     assert model.accelerators
     for accelerator, layout in model.accelerators.items():
         args = InferenceServiceArgs(
@@ -47,18 +47,18 @@ def test_a_model_is_served_on_each_of_its_gpus(name: str) -> None:
             roles=[{"name": "serve", "component_type": "worker", "accelerator": accelerator}],
         )
         plan = plan_service(args)
-        told = [
+        expected = [
             f"{finding.rule}: {finding.message}"
             for finding in plan.findings
             if finding.severity != "info"
         ]
-        assert told == [], accelerator
+        assert expected == [], accelerator
         assert plan.total_accelerators == layout.gpus
         assert render(plan)
 
 
 @pytest.mark.slow
-def test_the_sizes_are_those_of_the_capacity_package() -> None:
+def test_catalogue_sizes_equal_the_capacity_package() -> None:
     # `make regenerate` works them out again.
     path = ROOT / "fusioninfer_pulumi" / "presets" / "models.json"
     document = json.loads(path.read_text(encoding="utf-8"))
@@ -71,12 +71,12 @@ def test_the_sizes_are_those_of_the_capacity_package() -> None:
     assert wrong == {}
 
 
-def test_a_quantized_sibling_gets_the_arguments() -> None:
+def test_quantized_variant_gets_the_arguments() -> None:
     model = find_catalogue_model("Qwen/Qwen3-32B-FP8")
     assert model is not None
     assert model.name == "Qwen/Qwen3-32B"
 
 
-def test_the_default_releases_have_tables_of_arguments() -> None:
+def test_default_releases_have_argument_tables() -> None:
     for name, preset in PRESETS.items():
         assert preset.release in load_argument_table(name).releases

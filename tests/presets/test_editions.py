@@ -15,7 +15,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_sidecar_image_family,
 )
 from fusioninfer_pulumi.engines import editions
-from fusioninfer_pulumi.engines.editions import edition_defaults
+from fusioninfer_pulumi.engines.editions import get_edition_defaults
 from fusioninfer_pulumi.findings import InvalidServiceError
 
 GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
@@ -31,7 +31,7 @@ VALUES = {
 def test_editions_keep_their_values() -> None:
     assert [edition.value for edition in Edition] == list(VALUES) == sorted(VALUES)
     for edition in Edition:
-        row = edition_defaults(edition)
+        row = get_edition_defaults(edition)
         images = row.picker, row.holding_picker, row.pd_picker, row.sidecar
         releases = (row.presets[name].release for name in ("vllm", "sglang"))
         assert (*releases, *images) == VALUES[edition.value]
@@ -62,14 +62,14 @@ def images(strategy: str, edition: str | None, **picker: Any) -> set[str]:
     """Return the images of a service that names none."""
     more = {"edition": edition} if edition else {}
     (args,) = load(document(strategy, picker, **more))
-    found = set()
+    findings = set()
     for manifest in render(plan_service(args)):
         spec: Any = manifest.get("spec") or {}
         spec = spec.get("leaderWorkerTemplate", {}).get("workerTemplate") or spec.get("template")
         pod = (spec or {}).get("spec") or {}
         items = (*(pod.get("containers") or ()), *(pod.get("initContainers") or ()))
-        found |= {item["image"] for item in items if "image" in item}
-    return found
+        findings |= {item["image"] for item in items if "image" in item}
+    return findings
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_service_of_an_older_edition_keeps_its_images(
 ) -> None:
     newest = images(strategy, None, **picker)
     assert newest == images(strategy, "2026.11", **picker)
-    row = edition_defaults()
+    row = get_edition_defaults()
     vllm = replace(row.presets["vllm"], release="0.31.0")
     older = {"picker": f"{GAIE}:v1.2.0", "holding_picker": f"{GAIE}:v1.4.0",
              "pd_picker": f"{LLM_D}:v0.9.0", "sidecar": f"{SIDECAR}:v0.9.0"}  # fmt: skip
@@ -110,8 +110,8 @@ def test_diff_names_images_that_follow_a_new_default() -> None:
     new = side("prefix-cache")
     notes = compare(old[1], new[1], plans=([old[0]], [new[0]])).notes
     expected = (
-        "vllm/vllm-openai:v0.31.0 -> vllm/vllm-openai:v0.32.0 is the library's default; set "
-        "`edition` to keep older ones"
+        "vllm/vllm-openai:v0.31.0 -> vllm/vllm-openai:v0.32.0 is the new library default; set "
+        "`edition` to keep the old one"
     )
     assert [note for note in notes if "edition" in note] == [expected]
     notes = compare(new[1], old[1], plans=([new[0]], [old[0]])).notes

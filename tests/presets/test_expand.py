@@ -51,25 +51,25 @@ def short(name: str = "serve", kind: str = "worker", **more: Any) -> Manifest:
 def pods(manifest: Manifest) -> list[Manifest]:
     """The leaders' pod specs, one of each LeaderWorkerSet."""
     bodies = [
-        each["spec"]["leaderWorkerTemplate"]
-        for each in of_kind(rendered(manifest), "LeaderWorkerSet")
+        item["spec"]["leaderWorkerTemplate"]
+        for item in of_kind(rendered(manifest), "LeaderWorkerSet")
     ]
     return [body.get("leaderTemplate", body["workerTemplate"])["spec"] for body in bodies]
 
 
 def engine(manifest: Manifest) -> Manifest:
     """The serving container of the first pod."""
-    named: Manifest = {each["name"]: each for each in pods(manifest)[0]["containers"]}
+    named: Manifest = {item["name"]: item for item in pods(manifest)[0]["containers"]}
     return named.get("vllm") or named["sglang"]
 
 
-def test_a_model_and_an_accelerator_are_enough() -> None:
+def test_model_and_accelerator_are_enough() -> None:
     manifest = service(short(accelerator="H100", replicas=2), **QWEN)
     assert warnings(manifest) == []
-    made = engine(manifest)
+    result = engine(manifest)
     for probe in ("readinessProbe", "startupProbe", "lifecycle"):
-        assert made.pop(probe)
-    assert made == {
+        assert result.pop(probe)
+    assert result == {
         "name": "vllm",
         "image": f"vllm/vllm-openai:v{RELEASE}",
         "command": ["vllm", "serve"],
@@ -110,8 +110,8 @@ def test_only_downloads_of_the_engine_get_an_empty_dir(model: Manifest) -> None:
 
 @pytest.mark.parametrize("path", ["/root/.cache", "/root/.cache/huggingface/"])
 def test_user_volume_for_downloads_is_kept(path: str) -> None:
-    own = {"name": "vllm", "volumeMounts": [{"name": "cache", "mountPath": path}]}
-    spec = {"containers": [own], "volumes": [{"name": "cache", "hostPath": {"path": "/models"}}]}
+    fields = {"name": "vllm", "volumeMounts": [{"name": "cache", "mountPath": path}]}
+    spec = {"containers": [fields], "volumes": [{"name": "cache", "hostPath": {"path": "/models"}}]}
     manifest = service(short(accelerator="H100", template={"spec": spec}), **QWEN)
     assert HUB_MOUNT not in engine(manifest)["volumeMounts"]
 
@@ -119,15 +119,15 @@ def test_user_volume_for_downloads_is_kept(path: str) -> None:
 def test_cpu_needs_no_gpus() -> None:
     manifest = service(short(accelerator="cpu"), model={"uri": "hf://Qwen/Qwen3-0.6B"})
     assert warnings(manifest) == []
-    made = engine(manifest)
-    assert made["image"] == f"vllm/vllm-openai-cpu:v{RELEASE}-x86_64"
-    assert made["args"] == ["Qwen/Qwen3-0.6B", "--max-model-len", "auto", *DRAIN]
-    assert made["env"] == [KEEP_ALIVE, {"name": "VLLM_CPU_KVCACHE_SPACE", "value": "4"}]
-    assert "limits" not in made["resources"]
+    result = engine(manifest)
+    assert result["image"] == f"vllm/vllm-openai-cpu:v{RELEASE}-x86_64"
+    assert result["args"] == ["Qwen/Qwen3-0.6B", "--max-model-len", "auto", *DRAIN]
+    assert result["env"] == [KEEP_ALIVE, {"name": "VLLM_CPU_KVCACHE_SPACE", "value": "4"}]
+    assert "limits" not in result["resources"]
     assert plan_of(manifest).total_accelerators == 0
 
 
-def test_a_model_of_several_nodes_is_split_by_layers() -> None:
+def test_multi_node_model_is_split_by_layers() -> None:
     manifest = service(short(accelerator="H100"), model={"uri": "hf://deepseek-ai/DeepSeek-R1"})
     assert warnings(manifest) == []
     (role,) = plan_of(manifest).roles
@@ -146,8 +146,8 @@ def test_prefill_and_decode_of_several_nodes_spread_experts() -> None:
     manifest = service(router, *roles, model={"uri": "hf://deepseek-ai/DeepSeek-R1"})
     assert warnings(manifest) == []
     prefill, decode = (spec["containers"][0] for spec in pods(manifest))
-    for made, transfer in ((prefill, "kv_producer"), (decode, "kv_consumer")):
-        words = made["args"]
+    for result, transfer in ((prefill, "kv_producer"), (decode, "kv_consumer")):
+        words = result["args"]
         # 16 copies of the attention would gather 131,072 tokens on each rank: no room on 80 GiB.
         assert words[words.index("--tensor-parallel-size") :][:2] == ["--tensor-parallel-size", "4"]
         assert words[words.index("--data-parallel-size") :][:2] == ["--data-parallel-size", "4"]
@@ -155,7 +155,7 @@ def test_prefill_and_decode_of_several_nodes_spread_experts() -> None:
         assert transfer in words[words.index("--kv-transfer-config") + 1]
 
 
-def test_a_number_of_gpus_is_enough() -> None:
+def test_number_of_gpus_is_enough() -> None:
     words = engine(service(short(gpus=4), **UNKNOWN))["args"]
     assert words == ["team/chat", *DRAIN, "--tensor-parallel-size", "4"]
     both = engine(service(short(gpus=4, multinode={"nodeCount": 2}), **UNKNOWN))["args"]
@@ -178,8 +178,8 @@ def test_users_parallel_sizes_take_precedence(role: Any, gpus: int) -> None:
     assert planned.accelerators_per_pod == gpus
 
 
-def test_a_partial_template_is_merged_by_the_containers_name() -> None:
-    own = {
+def test_partial_template_is_merged_by_container_name() -> None:
+    fields = {
         "name": "vllm",
         "args": ["--max-model-len", "8192"],
         "env": [{"name": "HF_HOME", "value": "/data"}],
@@ -189,21 +189,21 @@ def test_a_partial_template_is_merged_by_the_containers_name() -> None:
         "metadata": {"labels": {"team": "chat"}},
         "spec": {
             "nodeSelector": {"pool": "h100"},
-            "containers": [{"name": "proxy", "image": "proxy:1"}, own],
+            "containers": [{"name": "proxy", "image": "proxy:1"}, fields],
         },
     }
     manifest = service(short(accelerator="H100", template=partial), **QWEN)
-    (pod, made) = pods(manifest)[0], engine(manifest)
-    assert [each["name"] for each in pod["containers"]] == ["proxy", "vllm"]
+    (pod, result) = pods(manifest)[0], engine(manifest)
+    assert [item["name"] for item in pod["containers"]] == ["proxy", "vllm"]
     assert pod["nodeSelector"] == {"pool": "h100"}
-    assert made["image"] == f"vllm/vllm-openai:v{RELEASE}"
-    assert made["args"][1:3] == ["--max-model-len", "8192"]
-    assert made["args"][3:10] == [*DRAIN, *RECIPE]
-    assert made["env"] == [KEEP_ALIVE, {"name": "HF_HOME", "value": "/data"}]
-    assert made["resources"]["requests"] == {"cpu": 64, "memory": "16Gi"}  # a shorter sequence
+    assert result["image"] == f"vllm/vllm-openai:v{RELEASE}"
+    assert result["args"][1:3] == ["--max-model-len", "8192"]
+    assert result["args"][3:10] == [*DRAIN, *RECIPE]
+    assert result["env"] == [KEEP_ALIVE, {"name": "HF_HOME", "value": "/data"}]
+    assert result["resources"]["requests"] == {"cpu": 64, "memory": "16Gi"}  # a shorter sequence
 
 
-def test_generated_containers_drain_where_a_replica_is_one_pod() -> None:
+def test_generated_containers_drain_in_single_pod_replicas() -> None:
     (pod,) = pods(service(short(gpus=1), **UNKNOWN))
     assert pod["terminationGracePeriodSeconds"] > 300
     older = engine(service(short(gpus=1, engine={"version": "0.17.0"}), **UNKNOWN))
@@ -234,17 +234,17 @@ def test_size_of_shared_memory_limits_generated_volume() -> None:
     assert limits == [{"medium": "Memory", "sizeLimit": "64Gi"}, {"medium": "Memory"}]
 
 
-def test_a_template_may_leave_its_containers_out() -> None:
+def test_template_may_omit_containers() -> None:
     partial = {"spec": {"priorityClassName": "high", "tolerations": [{"operator": "Exists"}]}}
     manifest = service(short(gpus=1, template=partial), **UNKNOWN)
     pod = pods(manifest)[0]
-    assert [each["name"] for each in pod["containers"]] == ["vllm"]
+    assert [item["name"] for item in pod["containers"]] == ["vllm"]
     assert pod["priorityClassName"] == "high"
 
 
 def test_user_argument_replaces_that_of_the_recipe() -> None:
-    own = template({"name": "vllm", "args": ["--tool-call-parser", "qwen3_coder"]})
-    manifest = service(short(accelerator="H100", template=own), **QWEN)
+    user_template = template({"name": "vllm", "args": ["--tool-call-parser", "qwen3_coder"]})
+    manifest = service(short(accelerator="H100", template=user_template), **QWEN)
     assert warnings(manifest) == []
     words = engine(manifest)["args"]
     assert words.count("--tool-call-parser") == 1
@@ -252,16 +252,16 @@ def test_user_argument_replaces_that_of_the_recipe() -> None:
 
 
 def test_user_image_with_engine_is_completed() -> None:
-    own = template({"name": "vllm", "image": "registry.example.com/own/vllm-openai:v1"})
-    manifest = service(short(gpus=2, template=own, engine={}), **QWEN)
-    made = engine(manifest)
-    assert made["image"] == "registry.example.com/own/vllm-openai:v1"
-    assert made["command"] == ["vllm", "serve"]
-    assert made["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    user_template = template({"name": "vllm", "image": "registry.example.com/own/vllm-openai:v1"})
+    manifest = service(short(gpus=2, template=user_template, engine={}), **QWEN)
+    result = engine(manifest)
+    assert result["image"] == "registry.example.com/own/vllm-openai:v1"
+    assert result["command"] == ["vllm", "serve"]
+    assert result["resources"]["limits"] == {"nvidia.com/gpu": "2"}
     assert plan_of(manifest).engines == ()
 
 
-def test_a_template_with_an_image_stays_as_it_is() -> None:
+def test_template_with_an_image_is_unchanged() -> None:
     args = InferenceServiceArgs(
         name="svc", model={"uri": "hf://Qwen/Qwen3-8B"},
         roles=[{"name": "a", "componentType": "worker", "template": template(container(args=[]))}],
@@ -270,15 +270,15 @@ def test_a_template_with_an_image_stays_as_it_is() -> None:
 
 
 def test_release_and_registry() -> None:
-    stated: dict[str, Any] = {"engine": {"version": "0.33.0"}, "imageRegistry": "registry:5000/a"}
+    explicit: dict[str, Any] = {"engine": {"version": "0.33.0"}, "imageRegistry": "registry:5000/a"}
     manifest = service(short(gpus=1), short("other", gpus=1, engine={"version": "0.31.0"}),
-                       **UNKNOWN, **stated)  # fmt: skip
+                       **UNKNOWN, **explicit)  # fmt: skip
     images = {spec["containers"][0]["image"] for spec in pods(manifest)}
     assert images == {
         "registry:5000/a/vllm/vllm-openai:v0.33.0",
         "registry:5000/a/vllm/vllm-openai:v0.31.0",
     }
-    assert [(each.role, each.release, each.default) for each in plan_of(manifest).engines] == [
+    assert [(item.role, item.release, item.default) for item in plan_of(manifest).engines] == [
         ("serve", "0.33.0", False),
         ("other", "0.31.0", False),
     ]
@@ -286,21 +286,23 @@ def test_release_and_registry() -> None:
 
 def test_sglang_listens_on_all_addresses() -> None:
     manifest = service(short(gpus=2), engine={"name": "sglang"}, **UNKNOWN)
-    made = engine(manifest)
-    assert made["args"][:2] == ["--host", "0.0.0.0"]
-    assert made["ports"] == [{"name": "http", "containerPort": 30000}]
-    assert made["args"][made["args"].index("--tp-size") :][:2] == ["--tp-size", "2"]
-    assert "--tool-call-parser" not in made["args"]
+    result = engine(manifest)
+    assert result["args"][:2] == ["--host", "0.0.0.0"]
+    assert result["ports"] == [{"name": "http", "containerPort": 30000}]
+    assert result["args"][result["args"].index("--tp-size") :][:2] == ["--tp-size", "2"]
+    assert "--tool-call-parser" not in result["args"]
 
 
-def test_a_port_of_the_role() -> None:
-    made = engine(service(short(gpus=1, port=8080), **UNKNOWN))
-    assert made["args"][made["args"].index("--port") :][:2] == ["--port", "8080"]
-    assert made["ports"] == [{"name": "http", "containerPort": 8080}]
-    assert made["readinessProbe"]["httpGet"]["port"] == 8080
+def test_port_of_the_role_is_used() -> None:
+    result = engine(service(short(gpus=1, port=8080), **UNKNOWN))
+    assert result["args"][result["args"].index("--port") :][:2] == ["--port", "8080"]
+    assert result["ports"] == [{"name": "http", "containerPort": 8080}]
+    assert result["readinessProbe"]["httpGet"]["port"] == 8080
 
 
-def test_an_unknown_model_without_the_capacity_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_model_without_capacity_package_is_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "capacity", lambda: None)
     (text,) = said(service(short(accelerator="H100"), **UNKNOWN), "error")
     assert text.startswith(
@@ -309,7 +311,7 @@ def test_an_unknown_model_without_the_capacity_package(monkeypatch: pytest.Monke
     )
 
 
-def test_the_pods_do_not_depend_on_the_capacity_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pods_do_not_depend_on_the_capacity_package(monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = service(short(accelerator="H100", replicas=2), **QWEN)
     before = rendered(manifest)
     monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "capacity", lambda: None)
@@ -330,7 +332,7 @@ def test_host_memory_for_the_kv_cache_is_requested() -> None:
     assert warnings(manifest) == []
 
 
-def test_a_cache_of_the_model_is_used() -> None:
+def test_cache_of_the_model_is_used() -> None:
     cache = {"storage": {"size": "100Gi"}, "warmUp": True}
     model = {"uri": "hf://Qwen/Qwen3-32B", "cache": cache}
     manifest = service(short(accelerator="H100"), model=model)
@@ -342,10 +344,10 @@ def test_timeouts_are_extended_for_large_weights() -> None:
     args = InferenceServiceArgs(**service(
         short(accelerator="H200"), model={"uri": "hf://deepseek-ai/DeepSeek-R1"}))  # fmt: skip
     assert expand(args).args.wait.timeout == "69m"
-    own = InferenceServiceArgs(**service(
+    user_args = InferenceServiceArgs(**service(
         short(accelerator="H200"), model={"uri": "hf://deepseek-ai/DeepSeek-R1"},
         wait={"timeout": "20m"}))  # fmt: skip
-    expansion = expand(own)
+    expansion = expand(user_args)
     assert expansion.args.wait.timeout == "20m"
     (reason,) = [value for value in expansion.values if value.field.endswith(".timeout")]
     assert (reason.role, reason.field, reason.value) == ("", "rollout.timeout", "69m")
@@ -353,8 +355,8 @@ def test_timeouts_are_extended_for_large_weights() -> None:
 
 
 def test_every_value_has_an_origin() -> None:
-    own = template({"name": "vllm", "resources": {"requests": {"cpu": 64}}})
-    plan = plan_of(service(short(accelerator="H100", template=own), **QWEN))
+    user_template = template({"name": "vllm", "resources": {"requests": {"cpu": 64}}})
+    plan = plan_of(service(short(accelerator="H100", template=user_template), **QWEN))
     origins = {value.field: value.origin for value in plan.presets}
     assert origins["engine"] == "library default"
     assert origins["image"] == "engine release"
@@ -378,7 +380,7 @@ def test_every_value_has_an_origin() -> None:
     ],
     ids=["gpus", "cpu", "nodes", "sglang"],
 )  # fmt: skip
-def test_the_spec_that_is_written_out_becomes_the_same_objects(manifest: Manifest) -> None:
+def test_expanded_spec_renders_the_same_objects(manifest: Manifest) -> None:
     args = InferenceServiceArgs(**manifest)
     out = to_manifest(expand(args).args)
     assert "engine" not in out["spec"]
@@ -390,8 +392,8 @@ def test_the_spec_that_is_written_out_becomes_the_same_objects(manifest: Manifes
 
 
 def test_arguments_of_cpu_image_are_checked() -> None:
-    own = template({"name": "vllm", "args": ["--max-model-length", "8"]})
-    (text,) = said(service(short(accelerator="cpu", template=own), **UNKNOWN), "error")
+    user_template = template({"name": "vllm", "args": ["--max-model-length", "8"]})
+    (text,) = said(service(short(accelerator="cpu", template=user_template), **UNKNOWN), "error")
     assert "has no argument --max-model-length; did you mean --max-model-len?" in text
     image = read_image("vllm/vllm-openai-cpu:v0.32.0-x86_64")
     assert (image.release, image.version, image.stock) == ("0.32.0", None, False)
@@ -408,8 +410,8 @@ def test_amd_accelerator_gets_image_and_resource_of_amd() -> None:
 
 
 def test_template_with_gpus_of_amd_gets_its_image() -> None:
-    own = template({"name": "vllm", "resources": {"limits": {"amd.com/gpu": 1}}})
-    container = engine(service(short(template=own), **UNKNOWN))
+    user_template = template({"name": "vllm", "resources": {"limits": {"amd.com/gpu": 1}}})
+    container = engine(service(short(template=user_template), **UNKNOWN))
     assert container["image"].startswith("vllm/vllm-openai-rocm:v")
     assert container["resources"]["limits"] == {"amd.com/gpu": 1}
 
@@ -430,9 +432,9 @@ def test_arguments_of_amd_image_are_checked() -> None:
 def images(value: Any) -> set[str]:
     """Every image below a value."""
     if isinstance(value, dict):
-        own = {value["image"]} if isinstance(value.get("image"), str) else set()
-        return own.union(*(images(each) for each in value.values()))
-    return set().union(*(images(each) for each in value)) if isinstance(value, list) else set()
+        fields = {value["image"]} if isinstance(value.get("image"), str) else set()
+        return fields.union(*(images(item) for item in value.values()))
+    return set().union(*(images(item) for item in value)) if isinstance(value, list) else set()
 
 
 def test_image_registry_mirrors_all_default_images() -> None:
@@ -442,13 +444,13 @@ def test_image_registry_mirrors_all_default_images() -> None:
         short("decode", "decoder", gpus=1),
     ]
     model = {"uri": "s3://models/chat", "cache": {"storage": {"size": "10Gi"}, "warmUp": True}}
-    found = images(list(rendered(service(*roles, model=model))))
+    result = images(list(rendered(service(*roles, model=model))))
     mirrored = images(list(rendered(service(*roles, model=model, imageRegistry="mirror:5000/llm"))))
-    assert {image.partition(":")[0].rpartition("/")[2] for image in found} == {
+    assert {image.partition(":")[0].rpartition("/")[2] for image in result} == {
         "vllm-openai", "llm-d-router-endpoint-picker", "llm-d-router-disagg-sidecar",
         "storage-initializer",
     }  # fmt: skip
-    paths = {re.sub(r"^[^/]*\.[^/]*/", "", image) for image in found}
+    paths = {re.sub(r"^[^/]*\.[^/]*/", "", image) for image in result}
     assert mirrored == {f"mirror:5000/llm/{path}" for path in paths}
 
 
@@ -466,7 +468,7 @@ def test_image_registry_keeps_explicit_images() -> None:
 QWEN = {"model": {"uri": "hf://Qwen/Qwen3-32B"}}
 
 
-def test_template_of_metadata_alone_is_completed() -> None:
+def test_template_with_only_metadata_is_completed() -> None:
     manifest = service(short(gpus=1, template={"metadata": {"labels": {"team": "a"}}}), **QWEN)
     assert engine(manifest)["image"].startswith("vllm/vllm-openai:")
 
@@ -478,7 +480,7 @@ def test_repository_without_organization_is_a_model() -> None:
 
 
 def test_port_in_arguments_is_the_declared_port() -> None:
-    own = {"spec": {"containers": [{"name": "vllm", "args": ["--port", "9000"]}]}}
-    manifest = service(short(gpus=1, template=own), monitoring={}, **QWEN)
+    fields = {"spec": {"containers": [{"name": "vllm", "args": ["--port", "9000"]}]}}
+    manifest = service(short(gpus=1, template=fields), monitoring={}, **QWEN)
     assert said(manifest, "error") == []
     assert engine(manifest)["ports"] == [{"name": "http", "containerPort": 9000}]

@@ -34,7 +34,7 @@ def named(args: InferenceServiceArgs) -> Mapping[str, RoleArgs]:
         ({"uri": "hf://Qwen/Qwen3-8B", "token_secret": {"name": "hub"}}, "hf://Qwen/Qwen3-8B"),
     ],
 )
-def test_a_model_is_a_name_a_uri_or_a_model(model: Any, uri: str) -> None:
+def test_model_may_be_name_uri_or_model_args(model: Any, uri: str) -> None:
     args = model_service(model, accelerator="H100")
     assert args.model is not None
     assert args.model.uri == uri
@@ -54,19 +54,19 @@ def test_prefill_replicas_add_a_role_and_a_router() -> None:
     assert (roles["prefill"].replicas, roles["decode"].replicas) == (1, 2)
 
 
-def test_a_router_is_given_by_its_fields() -> None:
+def test_router_may_be_a_mapping_or_role_args() -> None:
     router = {"strategy": "queue-size", "gateway": {"implementation": "istio"}, "httproute": {}}
     args = model_service("Qwen/Qwen3-8B", accelerator="H100", router=router)
     assert named(args)["router"].strategy == "queue-size"
-    own = RoleArgs(name="front", component_type="router")
-    assert list(named(model_service("a/b", accelerator=None, gpus=1, router=own))) == [
+    role = RoleArgs(name="front", component_type="router")
+    assert list(named(model_service("a/b", accelerator=None, gpus=1, router=role))) == [
         "front",
         "serve",
     ]
 
 
 @pytest.mark.parametrize("engine", ["0.33.0", {"version": "0.33.0"}, EngineArgs(version="0.33.0")])
-def test_an_engine_is_a_release_or_an_engine(engine: Any) -> None:
+def test_engine_may_be_a_release_or_engine_args(engine: Any) -> None:
     args = model_service("Qwen/Qwen3-8B", accelerator="H100", engine=engine)
     (running,) = plan_service(args, "qwen").engines
     assert (running.release, running.default) == ("0.33.0", False)

@@ -22,11 +22,11 @@ SERVICE = SCHEMA["resources"][TOKEN]
 def parts(value: Any) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict):
         yield value
-        for each in value.values():
-            yield from parts(each)
+        for item in value.values():
+            yield from parts(item)
     elif isinstance(value, list):
-        for each in value:
-            yield from parts(each)
+        for item in value:
+            yield from parts(item)
 
 
 def kind(name: str) -> Any:
@@ -53,12 +53,12 @@ def test_references_resolve_to_types() -> None:
 
 def test_models_and_enums_are_types_with_all_fields() -> None:
     for name, model in fields_schema(InferenceServiceArgs).items():
-        found = kind("Service" if name == "InferenceServiceArgs" else name.removesuffix("Args"))
+        result = kind("Service" if name == "InferenceServiceArgs" else name.removesuffix("Args"))
         if "enum" in model:
-            assert [each["value"] for each in found["enum"]] == model["enum"]
+            assert [item["value"] for item in result["enum"]] == model["enum"]
         else:
-            assert set(found["properties"]) == set(model["properties"])
-            assert all(each["description"] for each in found["properties"].values())
+            assert set(result["properties"]) == set(model["properties"])
+            assert all(item["description"] for item in result["properties"].values())
     fields = fields_schema(InferenceServiceArgs)["InferenceServiceArgs"]["properties"]
     assert set(SERVICE["inputProperties"]) == set(fields)
     assert SERVICE["requiredInputs"] == ["roles"]
@@ -112,4 +112,4 @@ def test_on_and_off_are_enum_values() -> None:
 def test_schema_has_registry_metadata() -> None:
     assert "kind/component" in SCHEMA["keywords"]
     assert SCHEMA["license"] == "Apache-2.0"
-    assert all(each["isComponent"] for each in SCHEMA["resources"].values())
+    assert all(resource["isComponent"] for resource in SCHEMA["resources"].values())

@@ -12,7 +12,7 @@ from rollouts import grouped_plans, plans
 from fusioninfer_pulumi.api.rollout import Layout, RolloutArgs, RolloutStrategy
 from fusioninfer_pulumi.checks.update_checks import RunningLws, check_gang_joins
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.update_order import update_order
+from fusioninfer_pulumi.rollout.update_order import order_update
 
 PLANS = plans() | grouped_plans()
 SHARE = st.integers(0, 3)
@@ -21,14 +21,14 @@ SHARE = st.integers(0, 3)
 def running(plan: ServicePlan, data: Any, **differs: Any) -> dict[str, RunningLws | None]:
     """Some LeaderWorkerSets of a service as planned, with the given differences."""
     gangs = {gang.group: gang.pod_group for gang in plan.gangs}
-    found: dict[str, RunningLws | None] = {}
+    findings: dict[str, RunningLws | None] = {}
     for role in plan.roles:
-        for each in role.lws:
+        for item in role.lws:
             if data.draw(SHARE):
-                gang = gangs.get(each.group, "")
-                own = RunningLws(gang, role.nodes, len(each.replicas), changes=True)
-                found[each.name] = replace(own, **differs)
-    return found
+                gang = gangs.get(item.group, "")
+                running_lws = RunningLws(gang, role.nodes, len(item.replicas), changes=True)
+                findings[item.name] = replace(running_lws, **differs)
+    return findings
 
 
 @given(PLANS, st.data())
@@ -54,10 +54,10 @@ def test_all_at_once_is_rejected_only_for_partition(plan: ServicePlan, data: Any
 @given(PLANS, st.data())
 def test_rejection_names_field_and_running_lws(plan: ServicePlan, data: Any) -> None:
     before = running(plan, data, gang="")
-    found = check_gang_joins(plan, before)
-    steps = {step.name for step in update_order(plan)}
-    for each in found:
-        assert each.path.endswith(("rollout.strategy", "rollout.partition"))
-        assert any(name in each.message for name in steps & before.keys())
+    result = check_gang_joins(plan, before)
+    steps = {step.name for step in order_update(plan)}
+    for finding in result:
+        assert finding.path.endswith(("rollout.strategy", "rollout.partition"))
+        assert any(name in finding.message for name in steps & before.keys())
     if not plan.gangs or not before:
-        assert not found
+        assert not result

@@ -16,7 +16,7 @@ from samples import container, role, service, template
 
 from fusioninfer_pulumi import load, plan_service, render
 from fusioninfer_pulumi.cli.diff import compare, to_markdown
-from fusioninfer_pulumi.cli.diff.timelines import timelines
+from fusioninfer_pulumi.cli.diff.timelines import simulate_updates
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.metric_names import METRIC, has_metric
 from fusioninfer_pulumi.engines.sglang import SGLANG
@@ -62,7 +62,7 @@ def mixed(old: tuple[ServicePlan, Any], new: tuple[ServicePlan, Any]) -> list[st
     plans = [old[0]], [new[0]]
     difference = compare(old[1], new[1], plans=plans)
     lines = [note for note in difference.notes if note.startswith("mixed revisions")]
-    (update,) = timelines(old[1], new[1], plans)
+    (update,) = simulate_updates(old[1], new[1], plans)
     assert [note for note in update.notes if note.startswith("mixed")] == lines
     assert update.to_json().get("mixedRevisions", []) == lines
     assert ("mixed revisions" in to_markdown(difference)) is bool(lines)
@@ -218,8 +218,8 @@ def worker(
 API = "[vLLM 0.11.0 to 0.33.0, _check_model and ChatMessage]"
 NAMES = "--served-model-name"
 LORA = ("--enable-lora", "--lora-modules")
-KEEP = "serve the old and the new name until the update is over and no client asks for the old one"
-FORM = "let clients accept both forms before this update"
+KEEP = "serve the old and the new name until the update is over and no client requests the old one"
+FORM = "make clients accept both formats before this update"
 QUERY = "query the names of both releases, joined by `or`"
 TPOT = "sum(rate(vllm:time_per_output_token_seconds_sum[1m]))"
 ITL = "sum(rate(vllm:inter_token_latency_seconds_sum[1m]))"
@@ -276,14 +276,14 @@ def answers(flag: str, before: str, after: str, text: str) -> str:
         (of("--reasoning-parser=qwen3", release="0.15.1"),
          of("--reasoning-parser=qwen3", release="0.16.0"),
          [("degraded: clients with new worker pods: these answers have the reasoning in "
-          f"`reasoning`, and not in `reasoning_content`; {FORM} {API}")]),
+          f"`reasoning`, not in `reasoning_content`; {FORM} {API}")]),
         (of("--reasoning-parser=qwen3", release="0.11.2"),
          of("--reasoning-parser=qwen3", release="0.15.1"), []),
         # Readers of metrics.
         (of(query=TPOT, release="0.11.2"), of(query=TPOT, release="0.12.0"),
          [("degraded: ScaledObject svc-worker with new worker pods: it reads "
-          "vllm:time_per_output_token_seconds_sum, which these pods do not have, and does not see "
-          f"their load; {QUERY} [sources of each release, tools/engine_metrics.py]")]),
+          "vllm:time_per_output_token_seconds_sum, which these pods do not export, and does not "
+          f"see their load; {QUERY} [sources of each release, tools/engine_metrics.py]")]),
         (of(query=TPOT, release="0.11.2"),
          of(query=f"{TPOT} or {ITL}", release="0.12.0"), []),
         (of(query=TPOT, release="0.11.2"), of(query=TPOT, release="v.example/e:1"),

@@ -14,11 +14,11 @@ from fusioninfer_pulumi.api.rollout import RoleOrder
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.update_order import (
     LwsStep,
-    by_group,
+    choose_next_lws,
     count_required_ordinals,
-    group_rollout,
-    next_lws,
-    update_order,
+    is_group_rollout,
+    order_update,
+    resolve_group_rollout,
 )
 
 PLANS = plans() | grouped_plans()
@@ -27,14 +27,14 @@ Rounds = list[list[str]]
 
 def played(steps: tuple[LwsStep, ...], waiting: set[str]) -> Rounds:
     """Return the LeaderWorkerSets of each round; those of a round are available after it."""
-    found: Rounds = []
+    findings: Rounds = []
     waiting = set(waiting)
     while waiting:
-        begun = next_lws(steps, waiting, (), ())
-        assert begun, "blocked"
-        waiting.difference_update(begun)
-        found.append(begun)
-    return found
+        started = choose_next_lws(steps, waiting, (), ())
+        assert started, "blocked"
+        waiting.difference_update(started)
+        findings.append(started)
+    return findings
 
 
 def every(steps: tuple[LwsStep, ...]) -> set[str]:
@@ -43,52 +43,50 @@ def every(steps: tuple[LwsStep, ...]) -> set[str]:
 
 @given(PLANS)
 def test_every_lws_changes_once(plan: ServicePlan) -> None:
-    steps = update_order(plan)
+    steps = order_update(plan)
     rounds = played(steps, every(steps))
-    assert sorted(name for begun in rounds for name in begun) == sorted(every(steps))
-    assert sorted(every(steps)) == sorted(each.name for role in plan.roles for each in role.lws)
+    assert sorted(name for started in rounds for name in started) == sorted(every(steps))
+    assert sorted(every(steps)) == sorted(item.name for role in plan.roles for item in role.lws)
 
 
 @given(PLANS, st.data())
-def test_no_more_units_change_together_than_may_be_unavailable(
-    plan: ServicePlan, data: Any
-) -> None:
-    steps = update_order(plan)
+def test_batch_is_at_most_max_unavailable(plan: ServicePlan, data: Any) -> None:
+    steps = order_update(plan)
     names = sorted(every(steps))
     waiting = set(data.draw(st.lists(st.sampled_from(names)) if names else st.just([])))
     by_name = {step.name: step for step in steps}
-    for begun in played(steps, waiting):
+    for started in played(steps, waiting):
         units: dict[str, set[str]] = {}
-        for step in (by_name[name] for name in begun):
+        for step in (by_name[name] for name in started):
             if step.required and step.limit is not None:
                 units.setdefault(step.queue, set()).add(step.unit)
-        for queue, found in units.items():
+        for queue, findings in units.items():
             limits = {step.limit for step in steps if step.queue == queue}
-            assert limits == {max(len(found), *limits)}
+            assert limits == {max(len(findings), *limits)}
 
 
 @given(PLANS, st.data())
 def test_unavailable_lws_change_first_and_count(plan: ServicePlan, data: Any) -> None:
-    steps = update_order(plan)
+    steps = order_update(plan)
     required = [step for step in steps if step.required]
     names = [step.name for step in required]
     down = set(data.draw(st.lists(st.sampled_from(names)) if names else st.just([])))
-    begun = set(next_lws(steps, every(steps), (), down))
-    assert down <= begun
+    started = set(choose_next_lws(steps, every(steps), (), down))
+    assert down <= started
     for step in required:
         gone = {s.unit for s in required if s.queue == step.queue and s.name in down}
-        more = {s.unit for s in required if s.queue == step.queue and s.name in begun} - gone
+        more = {s.unit for s in required if s.queue == step.queue and s.name in started} - gone
         if step.limit is not None and more:
             assert len(gone | more) <= step.limit
 
 
 @given(PLANS, st.data())
 def test_unavailable_lws_counts_against_limit(plan: ServicePlan, data: Any) -> None:
-    steps = update_order(plan)
+    steps = order_update(plan)
     required = [step.name for step in steps if step.required and step.limit is not None]
     lasting = set(data.draw(st.lists(st.sampled_from(required)) if required else st.just([])))
     by_name = {step.name: step for step in steps}
-    for name in next_lws(steps, every(steps) - lasting, (), lasting):
+    for name in choose_next_lws(steps, every(steps) - lasting, (), lasting):
         step = by_name[name]
         if step.required and step.limit is not None:
             units = {by_name[n].unit for n in lasting if by_name[n].queue == step.queue}
@@ -97,13 +95,14 @@ def test_unavailable_lws_counts_against_limit(plan: ServicePlan, data: Any) -> N
 
 @given(PLANS)
 def test_optional_replicas_follow_the_required_ones(plan: ServicePlan) -> None:
-    steps = update_order(plan)
-    at = {n: i for i, begun in enumerate(played(steps, every(steps))) for n in begun}
+    steps = order_update(plan)
+    at = {n: i for i, started in enumerate(played(steps, every(steps))) for n in started}
     for step in steps:
         mates = [
             s
             for s in steps
-            if s.required and (s.unit == step.unit if by_group(plan) else s.role == step.role)
+            if s.required
+            and (s.unit == step.unit if is_group_rollout(plan) else s.role == step.role)
         ]
         if not step.required:
             assert all(at[mate.name] < at[step.name] for mate in mates)
@@ -113,26 +112,26 @@ def test_optional_replicas_follow_the_required_ones(plan: ServicePlan) -> None:
 def test_sequential_roles_change_one_after_the_other(plan: ServicePlan) -> None:
     if plan.rollout.role_order is not RoleOrder.SEQUENTIAL:
         return
-    steps = update_order(plan)
+    steps = order_update(plan)
     positions = {role.name: role.position for role in plan.roles}
     by_name = {step.name: step for step in steps}
-    for begun in played(steps, every(steps)):
+    for started in played(steps, every(steps)):
         stages: dict[str, set[int]] = {}
-        for name in begun:
+        for name in started:
             step = by_name[name]
             if step.required:
                 stages.setdefault(step.scope, set()).add(positions[step.role])
-        assert all(len(found) == 1 for found in stages.values())
+        assert all(len(stage) == 1 for stage in stages.values())
 
 
 @given(PLANS)
 def test_waiting_lws_wait_for_changing_ones(plan: ServicePlan) -> None:
-    steps = update_order(plan)
-    first = next_lws(steps, every(steps), (), ())
-    again = next_lws(steps, every(steps) - set(first), first, ())
+    steps = order_update(plan)
+    first = choose_next_lws(steps, every(steps), (), ())
+    again = choose_next_lws(steps, every(steps) - set(first), first, ())
     by_name = {step.name: step for step in steps}
-    begun = {by_name[name].unit for name in first}
-    assert all(by_name[name].limit is None or by_name[name].unit in begun for name in again), (
+    started = {by_name[name].unit for name in first}
+    assert all(by_name[name].limit is None or by_name[name].unit in started for name in again), (
         first,
         again,
     )
@@ -140,17 +139,17 @@ def test_waiting_lws_wait_for_changing_ones(plan: ServicePlan) -> None:
 
 @given(grouped_plans())
 def test_serving_groups_change_as_a_whole(plan: ServicePlan) -> None:
-    if not by_group(plan):
+    if not is_group_rollout(plan):
         return
-    steps, rollout = update_order(plan), group_rollout(plan)
+    steps, rollout = order_update(plan), resolve_group_rollout(plan)
     by_name = {step.name: step for step in steps}
     for step in steps:
         assert step.frozen == (int(step.unit) < rollout.partition)
     if rollout.parallel_limit == 1 and plan.rollout.role_order is RoleOrder.TOGETHER:
         firsts = [
-            int(by_name[begun[0]].unit)
-            for begun in played(steps, every(steps))
-            if by_name[begun[0]].required
+            int(by_name[started[0]].unit)
+            for started in played(steps, every(steps))
+            if by_name[started[0]].required
         ]
         assert firsts == sorted(firsts, reverse=True)
 
@@ -172,20 +171,20 @@ def test_serving_groups_change_as_a_whole(plan: ServicePlan) -> None:
     ],
 )
 def test_steps_of_one_role(manifest: Any, rounds: Rounds) -> None:
-    steps = update_order(plan_of(manifest))
-    found = played(steps, every(steps))
-    assert [[name.rpartition("-")[2] for name in begun] for begun in found] == rounds
+    steps = order_update(plan_of(manifest))
+    result = played(steps, every(steps))
+    assert [[name.rpartition("-")[2] for name in finding] for finding in result] == rounds
 
 
 def test_unavailable_lws_does_not_wait_for_its_stage() -> None:
     plan = plan_of(prefill_decode({}, {}, rollout={"roleOrder": "Sequential"}))
-    steps = update_order(plan)
-    begun = next_lws(steps, every(steps), (), every(steps))
-    assert set(begun) == every(steps)
+    steps = order_update(plan)
+    started = choose_next_lws(steps, every(steps), (), every(steps))
+    assert set(started) == every(steps)
 
 
 def test_required_ordinals_are_the_lowest() -> None:
     minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 1}}}
     plan = plan_of(service(role(replicas=3, multinode=nodes(2)), schedulingStrategy=minimum))
     assert count_required_ordinals(plan, plan.roles[0]) == 1
-    assert [step.required for step in update_order(plan)] == [True, False, False]
+    assert [step.required for step in order_update(plan)] == [True, False, False]

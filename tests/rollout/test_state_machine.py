@@ -18,25 +18,25 @@ from samples import nodes, plan_of, role, service
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.state_machine import (
     Action,
-    Answered,
     Fail,
-    List,
-    Listed,
+    ListLws,
+    ListReturned,
     LwsState,
     Observation,
     Phase,
+    PulumiAnswered,
     Register,
-    Registered,
-    Say,
-    Show,
+    ReportProgress,
     Snapshot,
     Stage,
-    Timer,
+    TimerExpired,
+    UpdateStarted,
     UpdateState,
     Version,
-    step,
+    Warn,
+    advance,
 )
-from fusioninfer_pulumi.rollout.update_order import LwsStep, update_order
+from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
 
 #: Steps in which anything may happen; afterwards the world settles.
 WILD_STEPS = 60
@@ -78,7 +78,7 @@ class World:
     uids: Iterable[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
-        self.steps = {each.name: each for each in update_order(self.plan)}
+        self.steps = {item.name: item for item in order_update(self.plan)}
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
@@ -132,14 +132,14 @@ class Run:
                 version,
                 revision,
                 settled=lws_step.frozen or served.get(name) == str(spec),
-                served=served.get(name),
+                served_revision=served.get(name),
                 exists=version is not None,
             )
         self.state = UpdateState(
             lws,
             world.plan.wait.timeout,
             world.plan.wait.level.awaits_replicas,
-            Stage.ASKING if asks else Stage.RUNNING,
+            Stage.DISCOVERING if asks else Stage.RUNNING,
             needs_list=asks,
         )
         self.exists = {n for n in world.steps if n in (world.live if asks else world.stack)}
@@ -147,9 +147,9 @@ class Run:
     def run(self, *, crash_after: float = math.inf) -> str:
         """How the update ends."""
         world = self.world
-        observation: Observation = Registered(world.now)
+        observation: Observation = UpdateStarted(world.now)
         for count in range(MOST_STEPS):
-            self.state, actions = step(self.state, observation)
+            self.state, actions = advance(self.state, observation)
             if self.carry_out(actions):
                 return "failed"
             if self.state.is_over:
@@ -159,10 +159,10 @@ class Run:
             wild = count < WILD_STEPS
             if wild:
                 self.happen()
-            found = self.next_observation(wild=wild)
-            if found is None:
+            result = self.next_observation(wild=wild)
+            if result is None:
                 return "waits for Pulumi"
-            observation = found
+            observation = result
         raise AssertionError(f"no end: {self.state}")
 
     def carry_out(self, actions: tuple[Action, ...]) -> bool:
@@ -171,14 +171,14 @@ class Run:
                 self.check_turns(action.names)
                 for name in action.names:
                     self.register(name)
-            elif isinstance(action, List):
+            elif isinstance(action, ListLws):
                 assert not self.listing, "one list at a time"
                 self.listing = True
-            elif isinstance(action, Say):
+            elif isinstance(action, Warn):
                 assert self.lists < 1, "the cluster was readable"
                 self.gave_up = True
-            elif isinstance(action, Show):
-                assert action.waiting in self.world.steps
+            elif isinstance(action, ReportProgress):
+                assert action.name in self.world.steps
             elif isinstance(action, Fail):
                 self.check_failure(action)
                 return True
@@ -287,10 +287,10 @@ class Run:
         if wild and self.registered and world.chance(0.1):
             again = world.random.choice(self.registered)
             if again not in self.pending:
-                return Answered(world.now, {again: ("another", 1)})
+                return PulumiAnswered(world.now, {again: ("another", 1)})
         return world.random.choice(choices)() if choices else None
 
-    def answer(self, answering: list[str], *, wild: bool) -> Answered:
+    def answer(self, answering: list[str], *, wild: bool) -> PulumiAnswered:
         world = self.world
         count = world.random.randint(1, len(answering)) if wild else len(answering)
         versions = {}
@@ -304,27 +304,27 @@ class Run:
             if world.steps[name].frozen and name in world.stack:
                 revision = world.stack[name][1]
             world.stack[name] = versions[name], revision
-        return Answered(world.now, versions)
+        return PulumiAnswered(world.now, versions)
 
-    def listed(self) -> Listed:
+    def listed(self) -> ListReturned:
         world = self.world
         self.listing = False
         world.now += world.random.choice((0.0, 0.1, 15.0))
         if not world.chance(self.lists):
-            return Listed(world.now, None, "no answer")
-        return Listed(
+            return ListReturned(world.now, None, "no answer")
+        return ListReturned(
             world.now,
             {n: Snapshot(lws.version, lws.up, str(lws.spec)) for n, lws in world.live.items()},
         )
 
-    def timer(self, wake: float, *, wild: bool) -> Timer:
+    def timer(self, wake: float, *, wild: bool) -> TimerExpired:
         world = self.world
         if wild and world.chance(0.3):
             world.now += max(0.0, wake - world.now) / 2
         else:
             # A machine may sleep meanwhile.
             world.now = max(wake, world.now) + (0.0 if wild else 300.0)
-        return Timer(world.now)
+        return TimerExpired(world.now)
 
 
 def world_unit(lws_step: LwsStep) -> tuple[str, str] | None:
@@ -340,7 +340,7 @@ def check_end(run: Run, outcome: str) -> None:
     if outcome != "over":
         return
     assert sorted(run.registered) == sorted(world.steps)
-    world.served |= run.state.served
+    world.served |= run.state.served_revisions
     if run.lists == 1 and run.state.awaits_replicas:
         for name in {*run.registered} - run.skipped:
             if world.steps[name].required and not run.state.lws[name].settled:
@@ -372,7 +372,7 @@ def test_drawn_update_keeps_order_and_ends(
 def started(*before: Version | None, **fields: object) -> UpdateState:
     """An update to revision `b` of a service with one replica for each version."""
     plan = plan_of(service(role(replicas=len(before)), **fields))
-    names = [lws_step.name for lws_step in update_order(plan)]
+    names = [lws_step.name for lws_step in order_update(plan)]
     return started_from(plan, dict(zip(names, before, strict=True)))
 
 
@@ -385,10 +385,10 @@ def started_from(plan: ServicePlan, before: dict[str, Version | None]) -> Update
             before.get(lws_step.name),
             "b" if before.get(lws_step.name) == NEW else "a",
             lws_step.frozen,
-            served="a",
+            served_revision="a",
             exists=before.get(lws_step.name) is not None,
         )
-        for lws_step in update_order(plan)
+        for lws_step in order_update(plan)
     }
     awaits = plan.wait.level.awaits_replicas
     return UpdateState(lws, plan.wait.timeout, awaits, Stage.RUNNING)
@@ -397,7 +397,7 @@ def started_from(plan: ServicePlan, before: dict[str, Version | None]) -> Update
 def played(state: UpdateState, *observations: Observation) -> tuple[UpdateState, list[Action]]:
     actions: list[Action] = []
     for observation in observations:
-        state, more = step(state, observation)
+        state, more = advance(state, observation)
         actions += more
     return state, actions
 
@@ -412,20 +412,20 @@ def snapshots(**available: bool) -> dict[str, Snapshot]:
 
 
 def test_resumed_replica_counts_as_down_until_listed() -> None:
-    state, actions = played(started(NEW, NEW), Registered(0), Answered(1, {ONE: NEW}))
+    state, actions = played(started(NEW, NEW), UpdateStarted(0), PulumiAnswered(1, {ONE: NEW}))
     assert [action for action in actions if isinstance(action, Register)] == [Register((ONE,))]
     up = {ONE: Snapshot(NEW, True, "b"), ZERO: Snapshot(NEW, True, "b")}
-    _, actions = played(state, Listed(2, up))
+    _, actions = played(state, ListReturned(2, up))
     assert Register((ZERO,)) in actions
 
 
 def test_list_of_older_generation_is_ignored() -> None:
     state, actions = played(
         started(OLD, OLD),
-        Registered(0),
-        Listed(0, snapshots(one=True, zero=True)),
-        Answered(1, {ONE: NEW}),
-        Listed(1, snapshots(one=True, zero=True)),
+        UpdateStarted(0),
+        ListReturned(0, snapshots(one=True, zero=True)),
+        PulumiAnswered(1, {ONE: NEW}),
+        ListReturned(1, snapshots(one=True, zero=True)),
     )
     assert [action for action in actions if isinstance(action, Register)] == [Register((ONE,))]
     assert state.lws[ONE].phase is Phase.CHANGING
@@ -434,37 +434,37 @@ def test_list_of_older_generation_is_ignored() -> None:
 def test_repeated_answer_is_ignored() -> None:
     state, _ = played(
         started(OLD, OLD),
-        Registered(0),
-        Listed(0, snapshots(one=True, zero=True)),
-        Answered(1, {ONE: NEW}),
+        UpdateStarted(0),
+        ListReturned(0, snapshots(one=True, zero=True)),
+        PulumiAnswered(1, {ONE: NEW}),
     )
-    assert step(state, Answered(1.1, {ONE: ("other", 1)}))[0].lws == state.lws
+    assert advance(state, PulumiAnswered(1.1, {ONE: ("other", 1)}))[0].lws == state.lws
 
 
 def test_deadline_of_new_replicas_starts_when_all_exist() -> None:
-    state, _ = played(started(None, None), Registered(0), Answered(1, {ONE: OLD}))
+    state, _ = played(started(None, None), UpdateStarted(0), PulumiAnswered(1, {ONE: OLD}))
     assert state.wake_at is None, "nothing is listed before"
-    state, _ = played(state, Answered(4000, {ZERO: OLD}))
+    state, _ = played(state, PulumiAnswered(4000, {ZERO: OLD}))
     assert {lws.deadline for lws in state.lws.values()} == {4000 + 45 * 60}
 
 
 def test_new_replicas_share_deadline_with_gateways() -> None:
-    state, _ = played(started(None), Registered(0), Answered(1, {ZERO: OLD}))
-    assert state.wait_deadline(100) == 1 + 45 * 60
+    state, _ = played(started(None), UpdateStarted(0), PulumiAnswered(1, {ZERO: OLD}))
+    assert state.find_wait_deadline(100) == 1 + 45 * 60
 
 
 @pytest.mark.parametrize("after", [OLD, NEW])
 def test_deadline_of_gateways_starts_after_rolling_update(after: Version) -> None:
-    state, _ = played(started(OLD), Registered(0), Answered(1, {ZERO: after}))
-    assert state.wait_deadline(5000) == 5000 + 45 * 60
+    state, _ = played(started(OLD), UpdateStarted(0), PulumiAnswered(1, {ZERO: after}))
+    assert state.find_wait_deadline(5000) == 5000 + 45 * 60
 
 
 @pytest.mark.parametrize(("lists", "ends"), [(2, False), (3, True)])
 def test_first_list_is_retried_three_times(lists: int, ends: bool) -> None:
     _, actions = played(
         started(OLD, OLD),
-        Registered(0),
-        *(Listed(at, None, "no answer") for at in range(lists)),
+        UpdateStarted(0),
+        *(ListReturned(at, None, "no answer") for at in range(lists)),
     )
     fails = [action for action in actions if isinstance(action, Fail)]
     assert bool(fails) is ends
@@ -474,39 +474,43 @@ def test_first_list_is_retried_three_times(lists: int, ends: bool) -> None:
 def test_repaired_replica_unblocks_update() -> None:
     state, actions = played(
         started(OLD, OLD, rollout={"partition": 1, "timeout": "10s"}),
-        Registered(0),
-        Listed(0, snapshots(one=True, zero=False)),
-        Answered(1, {ZERO: OLD}),
-        Listed(2, snapshots(one=True, zero=False)),
+        UpdateStarted(0),
+        ListReturned(0, snapshots(one=True, zero=False)),
+        PulumiAnswered(1, {ZERO: OLD}),
+        ListReturned(2, snapshots(one=True, zero=False)),
     )
     assert state.blocked_since is not None
     assert not any(isinstance(action, Fail) for action in actions)
-    _, actions = played(state, Listed(60, snapshots(one=True, zero=True)))
+    _, actions = played(state, ListReturned(60, snapshots(one=True, zero=True)))
     assert [action for action in actions if isinstance(action, Register)] == [Register((ONE,))]
-    _, actions = played(state, Listed(60, snapshots(one=True, zero=False)))
+    _, actions = played(state, ListReturned(60, snapshots(one=True, zero=False)))
     assert [action for action in actions if isinstance(action, Fail)]
 
 
-def test_new_optional_replicas_wait_until_the_others_are_available() -> None:
+def test_new_optional_replicas_wait_for_required_ones() -> None:
     minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 1}}}
     wide = {"multinode": nodes(2, launcher="none")}
     plan = plan_of(service(role(replicas=2, **wide), schedulingStrategy=minimum))
     state = started_from(plan, {ZERO: OLD})
     live = {ZERO: Snapshot(OLD, True, "a")}
-    state, actions = played(state, Registered(0), Listed(0, live), Answered(1, {ZERO: NEW}))
+    state, actions = played(
+        state, UpdateStarted(0), ListReturned(0, live), PulumiAnswered(1, {ZERO: NEW})
+    )
     assert [action for action in actions if isinstance(action, Register)] == [Register((ZERO,))]
     live[ZERO] = Snapshot(NEW, True, "b")
-    assert Register((ONE,)) in step(state, Listed(2, live))[1]
+    assert Register((ONE,)) in advance(state, ListReturned(2, live))[1]
 
 
 def test_interrupted_sequential_update_is_resumed() -> None:
     roles = [role("first"), role("then")]
     plan = plan_of(service(*roles, rollout={"roleOrder": "Sequential"}))
-    first, then = (lws_step.name for lws_step in update_order(plan))
+    first, then = (lws_step.name for lws_step in order_update(plan))
     state = started_from(plan, {first: NEW, then: OLD})
     live = {first: Snapshot(NEW, False, "b"), then: Snapshot(OLD, True, "a")}
-    state, actions = played(state, Registered(0), Listed(0, live), Answered(1, {first: NEW}))
+    state, actions = played(
+        state, UpdateStarted(0), ListReturned(0, live), PulumiAnswered(1, {first: NEW})
+    )
     assert [action for action in actions if isinstance(action, Register)] == [Register((first,))]
     live[first] = Snapshot(NEW, True, "b")
-    _, actions = played(state, Listed(2, live))
+    _, actions = played(state, ListReturned(2, live))
     assert Register((then,)) in actions

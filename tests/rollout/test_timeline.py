@@ -16,22 +16,22 @@ from samples import minima, nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.state_machine import LONG_PAUSE_SECONDS, UpdateState
+from fusioninfer_pulumi.rollout.state_machine import MAX_PAUSE_SECONDS, UpdateState
 from fusioninfer_pulumi.rollout.timeline import (
     LwsChange,
     LwsSize,
     Timeline,
-    _World,
+    _SimulatedCluster,
     format_duration,
-    timeline,
+    simulate_update,
 )
-from fusioninfer_pulumi.rollout.update_order import LwsStep, update_order
+from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
 
 MINUTE = 60
 
 
 def count_replicas(plan: ServicePlan) -> dict[str, int]:
-    return {lws.name: len(lws.replicas) for each in plan.roles for lws in each.lws}
+    return {lws.name: len(lws.replicas) for item in plan.roles for lws in item.lws}
 
 
 def restarted(plan: ServicePlan) -> dict[str, LwsChange]:
@@ -44,7 +44,7 @@ def restarted(plan: ServicePlan) -> dict[str, LwsChange]:
             restarts=not lws.frozen,
             recreated=not lws.frozen and lws.rollout.strategy is RolloutStrategy.RECREATE,
         )
-        for lws in update_order(plan)
+        for lws in order_update(plan)
     }
 
 
@@ -96,7 +96,7 @@ def whole(**rollout: Any) -> ServicePlan:
     ],
 )  # fmt: skip
 def test_rows_of_one_role(plan: ServicePlan, expected: list[tuple[int, str, str, int]]) -> None:
-    assert rows(timeline(plan, restarted(plan))) == expected
+    assert rows(simulate_update(plan, restarted(plan))) == expected
 
 
 def pair(**spec: Any) -> ServicePlan:
@@ -106,13 +106,13 @@ def pair(**spec: Any) -> ServicePlan:
 
 def test_rows_of_prefill_and_decode_by_role_order() -> None:
     together = pair()
-    assert rows(timeline(together, restarted(together))) == [
+    assert rows(simulate_update(together, restarted(together))) == [
         (0, "prefill-1 decode-1", "prefill=1 decode=1", 32),
         (10, "prefill-0 decode-0", "prefill=1 decode=1", 32),
         (20, "", "prefill=2 decode=2", 32),
     ]
     in_order = pair(rollout={"roleOrder": "Sequential"})
-    assert rows(timeline(in_order, restarted(in_order))) == [
+    assert rows(simulate_update(in_order, restarted(in_order))) == [
         (0, "prefill-1", "prefill=1 decode=2", 32),
         (10, "prefill-0", "prefill=1 decode=2", 32),
         (20, "decode-1", "prefill=2 decode=1", 32),
@@ -125,7 +125,7 @@ def test_serving_groups_change_as_a_whole() -> None:
     roles = role("p", replicas=1, multinode=nodes(2, launcher="none")), role("d", replicas=2)
     rollout = {"level": "Group", "timeout": "10m"}
     plan = plan_of(service(*roles, groups=2, rollout=rollout))
-    assert rows(timeline(plan, restarted(plan))) == [
+    assert rows(simulate_update(plan, restarted(plan))) == [
         (0, "1-p-0 1-d-1 1-d-0", "p=1 d=2", 48),
         (10, "0-p-0 0-d-1 0-d-0", "p=1 d=2", 48),
         (20, "", "p=2 d=4", 48),
@@ -135,7 +135,7 @@ def test_serving_groups_change_as_a_whole() -> None:
 def test_new_replicas_start_first_and_removed_ones_go_last() -> None:
     plan = plan_of(service(role("a", replicas=2), rollout={"timeout": "10m"}))
     changes = restarted(plan) | {"svc-a-1": LwsChange(None, LwsSize(1, 8))}
-    played = timeline(plan, changes, [("old", LwsSize(2, 4))])
+    played = simulate_update(plan, changes, [("old", LwsSize(2, 4))])
     assert [(row.seconds / MINUTE, row.starting, row.accelerators) for row in played.rows] == [
         (0, (), 16),
         (0, ("svc-a-1",), 24),
@@ -150,7 +150,7 @@ def test_new_replicas_start_first_and_removed_ones_go_last() -> None:
 def test_replicas_not_awaited_do_not_count_as_serving() -> None:
     manifest = prefill_decode(decode={"replicas": 2}, **minima(prefill=1, decode=1))
     plan = plan_of(manifest)
-    played = timeline(plan, restarted(plan))
+    played = simulate_update(plan, restarted(plan))
     assert played.not_awaited == ("svc-decode-1",)
     assert played.batches[-1].restarting == ("svc-decode-1",)
     assert played.after.serving == {"prefill": 1, "decode": 1}
@@ -159,7 +159,7 @@ def test_replicas_not_awaited_do_not_count_as_serving() -> None:
 def test_change_without_restart_has_no_steps() -> None:
     plan = three()
     same = LwsSize(1, 8)
-    played = timeline(plan, {name: LwsChange(same, same) for name in count_replicas(plan)})
+    played = simulate_update(plan, {name: LwsChange(same, same) for name in count_replicas(plan)})
     assert (played.batches, played.after.seconds) == ((), 0)
 
 
@@ -190,8 +190,8 @@ def units(names: Sequence[str], steps: dict[str, LwsStep]) -> dict[tuple[str, in
 @given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random))
 def test_rows_follow_update_order(plan: ServicePlan, random: Random) -> None:
     changes = drawn(plan, random)
-    played = timeline(plan, changes)
-    steps = {lws.name: lws for lws in update_order(plan)}
+    played = simulate_update(plan, changes)
+    steps = {lws.name: lws for lws in order_update(plan)}
     shown = [name for row in played.batches for name in (*row.restarting, *row.starting)]
     assert set(shown) == {name for name, change in changes.items() if change.disrupts}
     for row in played.batches:
@@ -199,10 +199,10 @@ def test_rows_follow_update_order(plan: ServicePlan, random: Random) -> None:
             assert len(names) <= limit
     # In a role, those that others wait for begin in the order of the update. Serving groups with
     # `roleOrder: Sequential` may not: a group whose first role stays overtakes others.
-    begun = list(dict.fromkeys(shown))
-    for each in plan.roles if plan.shape.groups is None else ():
+    started = list(dict.fromkeys(shown))
+    for item in plan.roles if plan.shape.groups is None else ():
         turns = [
-            name for name in begun if steps[name].role == each.name and steps[name].blocks_others
+            name for name in started if steps[name].role == item.name and steps[name].blocks_others
         ]
         restarts = [name for name in turns if changes[name].restarts]
         assert restarts == [name for name in steps if name in restarts]
@@ -215,14 +215,14 @@ def test_rows_follow_update_order(plan: ServicePlan, random: Random) -> None:
         assert count == wanted if not pending else count < wanted + 1
 
 
-class _Faster(_World):
-    """A world in which replicas become available some time before their timeout ends."""
+class _FasterCluster(_SimulatedCluster):
+    """A cluster in which replicas become available some time before their timeout."""
 
     random: Random
     due: dict[str, float]
 
-    def _wait(self, state: UpdateState, awaited: Sequence[str]) -> None:
-        self.begun = False
+    def _pass_time(self, state: UpdateState, awaited: Sequence[str]) -> None:
+        self.has_new_changes = False
         for name in awaited:
             left = state.lws[name].deadline - self.now
             self.due.setdefault(name, self.now + self.random.random() * left)
@@ -234,10 +234,10 @@ class _Faster(_World):
 @given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random))
 def test_faster_update_ends_earlier(plan: ServicePlan, random: Random) -> None:
     changes = drawn(plan, random)
-    faster = _Faster(plan, changes, ())
+    faster = _FasterCluster(plan, changes, ())
     faster.random, faster.due = random, {}
-    slowest, played = timeline(plan, changes), faster.play()
-    slack = LONG_PAUSE_SECONDS * len(slowest.batches)
+    slowest, played = simulate_update(plan, changes), faster.run()
+    slack = MAX_PAUSE_SECONDS * len(slowest.batches)
     assert played.after.seconds <= slowest.after.seconds + slack
     assert played.peak <= slowest.peak
 
@@ -249,8 +249,8 @@ def test_durations_for_people(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 
 
-class _Pairs(_Faster):
-    """A faster world that notes the pair revisions of ready prefill and decode replicas."""
+class _Pairs(_FasterCluster):
+    """A faster cluster that records the pair revisions of ready prefill and decode replicas."""
 
     states: list[tuple[set[bool], set[bool]]]
     order: list[str]
@@ -264,14 +264,14 @@ class _Pairs(_Faster):
         self.states.append((self.ready("prefill"), self.ready("decode")))
         self.order += [name for name in self.registered if name not in self.order]
 
-    def _wait(self, state: UpdateState, awaited: Sequence[str]) -> None:
+    def _pass_time(self, state: UpdateState, awaited: Sequence[str]) -> None:
         self._note()
-        super()._wait(state, awaited)
+        super()._pass_time(state, awaited)
         self._note()
 
     def walk(self, random: Random) -> None:
         self.random, self.due, self.states, self.order = random, {}, [], []
-        self.play()
+        self.run()
         self._note()
 
 
@@ -294,10 +294,10 @@ def pairs_to_update(draw: st.DrawFn) -> ServicePlan:
 
 @examples(2)
 @given(pairs_to_update(), st.integers(0, 2**32).map(Random))
-def test_no_ready_decode_replica_lacks_partner_of_its_pair_revision(
+def test_ready_decode_replica_has_a_partner_of_its_pair_revision(
     plan: ServicePlan, random: Random
 ) -> None:
-    changes = {name: replace(each, new_pair=True) for name, each in restarted(plan).items()}
+    changes = {name: replace(item, new_pair=True) for name, item in restarted(plan).items()}
     for _ in range(5):
         whole_update = _Pairs(plan, changes, ())
         whole_update.walk(random)

@@ -24,10 +24,10 @@ AGENT = {"implementation": "agentgateway"}
 def named(name: str, model: str = "m", namespace: str = "default", **fields: Any) -> Manifest:
     env = [{"name": "MODEL", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "name"}}}]
     args = ["--model", "x", "--served-model-name", *model.split()]
-    given = template(container(args=args, env=env))
+    value = template(container(args=args, env=env))
     built = router(gateway=AGENT, networkPolicy={"gatewayNamespace": "gateways"}, **fields)
     metadata = {"name": name, "namespace": namespace}
-    return service(built, role(template=given), metadata=metadata)
+    return service(built, role(template=value), metadata=metadata)
 
 
 def chat(to: str = "next", weight: int = 10, **more: Any) -> Manifest:
@@ -51,7 +51,7 @@ def to_pool(**more: Any) -> Manifest:
 
 def told(*manifests: Manifest) -> list[str]:
     """Errors and warnings, each with the name of its service."""
-    plans = plan_services([args for each in manifests for args in load(each)])
+    plans = plan_services([args for manifest in manifests for args in load(manifest)])
     return [
         f"{plan.service}: {finding}"
         for plan in plans
@@ -99,7 +99,7 @@ WRONG: dict[str, tuple[list[Manifest], str]] = {
         [chat(weight=0), PLAIN], f"chat: warning: {SPLIT}next has no InferencePool next-pool"),
     "no route": (
         [service(role(), metadata={"name": "chat"}), other()],
-        f"next: warning: {BY}chat has no route: no request comes"),
+        f"next: warning: {BY}chat has no route: this service gets no requests"),
     "a slip back": (
         [named("chat", httproute=ROUTE), other("chatt")],
         (f"next: warning: {BY}no service chatt in namespace default here: no request "
@@ -117,16 +117,16 @@ def test_services_that_refer_to_each_other_have_no_finding(case: str) -> None:
 def test_missing_target_is_reported_once(case: str) -> None:
     manifests, wanted = WRONG[case]
     for order in (manifests, manifests[::-1]):
-        (found,) = told(*order)
-        assert found.startswith(wanted)
+        (finding,) = told(*order)
+        assert finding.startswith(wanted)
 
 
 def test_split_does_not_hide_a_route_for_the_same_requests() -> None:
-    (found,) = told(chat(), named("next", httproute=ROUTE))
-    assert "the older route receives them all" in found
+    (finding,) = told(chat(), named("next", httproute=ROUTE))
+    assert "the older route receives them all" in finding
 
 
-def test_namespaces_that_are_outputs_are_only_known_to_be_themselves(output: Any) -> None:
+def test_namespace_output_equals_only_itself(output: Any) -> None:
     one, two = output("a"), output("a")
     assert told(chat(namespace=one), named("next", httproute=BY_HEADER, namespace=two)) == []
     assert told(chat(namespace=one), named("next", httproute=BY_HEADER, namespace=one)) == []
@@ -147,12 +147,12 @@ def test_every_command_reports_split_to_service_without_pool(
         names = [str(tmp_path)] if form == "a folder" else files
     assert main([command, *names]) == 2
     lines = without_rules(capsys.readouterr().err).splitlines()
-    (line,) = [each for each in lines if "warning" not in each]
+    (line,) = [item for item in lines if "warning" not in item]
     label = "f.yaml" if form == "one file" else "chat.yaml"
     assert line.startswith(f"{tmp_path / label}: {SPLIT}next has no InferencePool")
 
 
-def test_service_that_could_not_be_read_may_be_the_one_that_is_named(
+def test_unreadable_service_may_be_the_named_one(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     refused = other()
@@ -168,8 +168,8 @@ def test_policies_of_two_services_do_not_collide() -> None:
     one, two = routed(role("b-c"), **guarded), routed(role("c"), **guarded)
     one["metadata"]["name"], two["metadata"]["name"] = "a", "a-b"
     plans = plan_services([*load(one), *load(two)])
-    told = [str(each) for each in plans[1].findings if "Objects named" in str(each)]
-    assert told == [
+    expected = [str(finding) for finding in plans[1].findings if "Objects named" in str(finding)]
+    assert expected == [
         (
             'roles[1].name: Objects named "a-b-c" would also belong to role b-c of service a; '
             "rename one of them"
@@ -178,4 +178,4 @@ def test_policies_of_two_services_do_not_collide() -> None:
     free = plan_services(
         [*load(service(role("x"))), *load(routed(role("x"), metadata={"name": "o"}))]
     )
-    assert not [each for plan in free for each in plan.findings if "Policy" in str(each)]
+    assert not [finding for plan in free for finding in plan.findings if "Policy" in str(finding)]

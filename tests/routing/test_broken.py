@@ -115,7 +115,7 @@ def judged(manifest: Manifest) -> bool:
     assert plan.routing is not None
     find_endpoint(plan.routing)
     assert objects
-    assert all(can_be_written(each) for each in objects)
+    assert all(can_be_written(item) for item in objects)
     return True
 
 
@@ -133,7 +133,7 @@ def test_invalid_pod_fields_are_left_to_the_api_server(router: Manifest) -> None
 
 @given(st.sampled_from(PLACES), st.sampled_from(JUNK))
 @examples(8)
-def test_junk_anywhere_is_rejected_or_can_be_written(place: Any, junk: Any) -> None:
+def test_junk_is_rejected_or_rendered(place: Any, junk: Any) -> None:
     router, path = place
     judged(routed(**with_junk(router, path, junk)))
 
@@ -145,7 +145,7 @@ def test_junk_anywhere_is_rejected_or_can_be_written(place: Any, junk: Any) -> N
     st.integers(2, 6),
 )
 @examples(8)
-def test_several_pieces_of_junk_are_rejected_or_can_be_written(
+def test_several_pieces_of_junk_are_rejected_or_rendered(
     router: Manifest, service: Any, chance: random.Random, pieces: int
 ) -> None:
     for _ in range(pieces):

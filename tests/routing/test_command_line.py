@@ -111,10 +111,14 @@ def test_plan_shows_the_way_of_a_request_and_the_strategy_in_words(
 ) -> None:
     manifest, (requests, strategy, url) = CASES[case]
     lines = run(capsys, tmp_path, manifest, "plan").splitlines()
-    told = {
+    expected = {
         line.split()[0]: line.partition("  ")[2].strip() for line in lines if line[:1].isupper()
     }
-    assert (told["Requests"], told["Strategy"], told["Endpoint"]) == (requests, strategy, url)
+    assert (expected["Requests"], expected["Strategy"], expected["Endpoint"]) == (
+        requests,
+        strategy,
+        url,
+    )
 
 
 def test_plan_shows_the_shares_of_pools_and_models(
@@ -140,11 +144,11 @@ def test_json_lists_the_routers_objects_but_not_its_role(
     rendered: Any = json.loads(run(capsys, tmp_path, manifest, "render", "--output", "json"))
     assert plan["objects"] == [
         {
-            "apiVersion": each["apiVersion"],
-            "kind": each["kind"],
-            "namespace": each["metadata"]["namespace"],
-            "name": each["metadata"]["name"],
+            "apiVersion": item["apiVersion"],
+            "kind": item["kind"],
+            "namespace": item["metadata"]["namespace"],
+            "name": item["metadata"]["name"],
         }
-        for each in rendered["items"]
+        for item in rendered["items"]
     ]
-    assert "InferencePool" in {each["kind"] for each in plan["objects"]}
+    assert "InferencePool" in {item["kind"] for item in plan["objects"]}

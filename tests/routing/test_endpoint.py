@@ -13,8 +13,10 @@ from fusioninfer_pulumi.routing.endpoint import find_endpoint
 def endpoint(manifest: Manifest) -> str | None:
     plan = plan_of(manifest)
     assert plan.routing is not None
-    found = find_endpoint(plan.routing)
-    return None if found is None else found.url("<address>" if found.host is None else found.host)
+    result = find_endpoint(plan.routing)
+    return (
+        None if result is None else result.url("<address>" if result.host is None else result.host)
+    )
 
 
 ENDPOINTS: dict[str, tuple[Manifest, str | None]] = {
@@ -65,9 +67,11 @@ def test_endpoint_follows_from_hosts_and_listeners(case: str) -> None:
 def test_address_of_a_gateway_is_read_from_its_status() -> None:
     plan = plan_of(managed(httproute=None))
     assert plan.routing is not None
-    found = find_endpoint(plan.routing)
-    assert found is not None
-    assert found.url_of_gateway(None) == ""
-    assert found.url_of_gateway({"addresses": []}) == ""
-    assert found.url_of_gateway({"addresses": [{"value": "192.0.2.1"}]}) == "http://192.0.2.1"
-    assert found.url_of_gateway({"addresses": [{"value": "2001:db8::1"}]}) == "http://[2001:db8::1]"
+    result = find_endpoint(plan.routing)
+    assert result is not None
+    assert result.url_of_gateway(None) == ""
+    assert result.url_of_gateway({"addresses": []}) == ""
+    assert result.url_of_gateway({"addresses": [{"value": "192.0.2.1"}]}) == "http://192.0.2.1"
+    assert (
+        result.url_of_gateway({"addresses": [{"value": "2001:db8::1"}]}) == "http://[2001:db8::1]"
+    )

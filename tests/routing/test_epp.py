@@ -61,7 +61,7 @@ def test_default_strategy_follows_from_roles() -> None:
         (routed(), "prefix-cache-scorer"),
         (pair(), "disagg-profile-handler"),
     ):
-        assert plugin in {each["type"] for each in config(manifest)["plugins"]}
+        assert plugin in {item["type"] for item in config(manifest)["plugins"]}
 
 
 def test_custom_image_may_register_plugins() -> None:
@@ -69,16 +69,16 @@ def test_custom_image_may_register_plugins() -> None:
         "plugins: [{type: load-aware-scorer}]\nschedulingProfiles:\n"
         "- {name: default, plugins: [{pluginRef: load-aware-scorer, weight: 1}]}\n"
     )
-    own = {"image": "own.example/picker:7", "family": "gaie-1.5"}
-    told = "roles[0].endpointPickerConfig.plugins[0].type: gaie-1.5 has no plugin"
+    fields = {"image": "own.example/picker:7", "family": "gaie-1.5"}
+    expected = "roles[0].endpointPickerConfig.plugins[0].type: gaie-1.5 has no plugin"
     (refused,) = problems(routed(endpointPickerConfig=text, endpointPicker={"image": V1_5}))
-    assert refused.startswith(told)
-    assert not problems(routed(endpointPickerConfig=text, endpointPicker=own))
-    (warned,) = warnings(routed(endpointPickerConfig=text, endpointPicker=own))
-    assert warned.startswith(f"warning: {told}")
+    assert refused.startswith(expected)
+    assert not problems(routed(endpointPickerConfig=text, endpointPicker=fields))
+    (warned,) = warnings(routed(endpointPickerConfig=text, endpointPicker=fields))
+    assert warned.startswith(f"warning: {expected}")
 
 
-def test_engines_block_size_is_followed_where_all_agree() -> None:
+def test_picker_uses_block_size_if_all_engines_agree() -> None:
     def sized(*sizes: int | None) -> Manifest:
         roles = [
             role(
@@ -101,20 +101,20 @@ def test_engines_block_size_is_followed_where_all_agree() -> None:
     assert block(sized(128, None)) == 256
 
 
-def test_namespace_that_is_an_output_is_read_in_the_pod(output: Any) -> None:
+def test_namespace_output_is_read_in_the_pod(output: Any) -> None:
     namespace = output("team-a")
     manifest = routed(metadata={"namespace": namespace})
-    found = picker_container(manifest)
-    assert "--pool-namespace=$(NAMESPACE)" in found["args"]
-    assert found["env"][0] == {
+    result = picker_container(manifest)
+    assert "--pool-namespace=$(NAMESPACE)" in result["args"]
+    assert result["env"][0] == {
         "name": "NAMESPACE",
         "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
     }
     assert "--pool-namespace=default" in picker_container(routed())["args"]
-    (told,) = problems(
+    (finding,) = problems(
         routed(metadata={"namespace": namespace}, endpointPicker={"metrics": "Authenticated"})
     )
-    assert told.startswith(
+    assert finding.startswith(
         "metadata.namespace: is part of names or queries of endpointPicker.metrics"
     )
 
@@ -122,11 +122,11 @@ def test_namespace_that_is_an_output_is_read_in_the_pod(output: Any) -> None:
 def test_literal_credentials_in_the_template_are_warnings() -> None:
     env = [{"name": "HF_TOKEN", "value": "hf_x"}, {"name": "MODE", "value": "x"}]
     overrides = {"spec": {"containers": [{"name": "epp", "env": env}]}}
-    (told,) = warnings(picker(template=overrides))
-    assert told.startswith(
+    (finding,) = warnings(picker(template=overrides))
+    assert finding.startswith(
         f"warning: {AT}.template.spec.containers[0].env[0].value: HF_TOKEN is a credential"
     )
-    assert "hf_x" not in told
+    assert "hf_x" not in finding
 
 
 def test_summary_describes_the_strategy() -> None:

@@ -22,8 +22,8 @@ CLASSES = {
 
 @pytest.mark.parametrize("implementation", CLASSES)
 def test_empty_gateway_has_defaults(implementation: str | None) -> None:
-    given = {} if implementation is None else {"implementation": implementation}
-    manifest = routed(httproute=None, gateway=given)
+    value = {} if implementation is None else {"implementation": implementation}
+    manifest = routed(httproute=None, gateway=value)
     assert only(manifest, "Gateway")["metadata"]["name"] == "svc-gateway"
     assert only(manifest, "Gateway")["spec"] == {
         "gatewayClassName": CLASSES[implementation],
@@ -49,9 +49,9 @@ def test_gateways_spec_is_kept_whole(output: Any) -> None:
         gateway={**spec, "annotations": {"cert-manager.io/issuer": note}},
         metadata={"annotations": {"owner": "a"}},
     )
-    made = only(manifest, "Gateway")
-    assert made["spec"] == spec
-    assert made["metadata"]["annotations"] == {"owner": "a", "cert-manager.io/issuer": note}
+    result = only(manifest, "Gateway")
+    assert result["spec"] == spec
+    assert result["metadata"]["annotations"] == {"owner": "a", "cert-manager.io/issuer": note}
 
 
 def test_references_become_parent_refs() -> None:

@@ -86,7 +86,7 @@ GATEWAYS: dict[str, dict[str, Any]] = {
 
 def routing(manifest: Any) -> list[dict[str, Any]]:
     (args,) = load(manifest)
-    return [each for each in render(plan_service(args)) if each["kind"] not in WORKLOADS]
+    return [item for item in render(plan_service(args)) if item["kind"] not in WORKLOADS]
 
 
 @pytest.mark.parametrize("name", INPUTS)
@@ -105,8 +105,8 @@ def test_gateway_renders_golden_objects(name: str, golden: Callable[[str, Any], 
 
 
 def test_every_golden_file_is_compared() -> None:
-    found = {path.stem for path in (FIXTURES / "golden" / "router").glob("*.yaml")}
-    assert found == {*INPUTS, *GATEWAYS}
+    result = {path.stem for path in (FIXTURES / "golden" / "router").glob("*.yaml")}
+    assert result == {*INPUTS, *GATEWAYS}
 
 
 DOCUMENTED = {
@@ -127,9 +127,9 @@ def comparable(objects: Objects) -> dict[str, dict[str, Any]]:
         for manifest in objects
     }
     assert len(named) == len(objects)
-    for each in named.values():
-        if each["kind"] == "ConfigMap":
-            each["data"] = {key: yaml.safe_load(value) for key, value in each["data"].items()}
+    for item in named.values():
+        if item["kind"] == "ConfigMap":
+            item["data"] = {key: yaml.safe_load(value) for key, value in item["data"].items()}
     return named
 
 

@@ -42,9 +42,9 @@ GRANTED: dict[str, tuple[Manifest, str, list[dict[str, Any]], str]] = {
 @pytest.mark.parametrize("case", GRANTED)
 def test_grants_are_requested_or_created(case: str) -> None:
     manifest, kind, targets, namespace = GRANTED[case]
-    asked = [line for line in warnings(manifest) if "ReferenceGrant" in line]
-    assert asked
-    assert all(line.endswith("referenceGrants: true creates it") for line in asked)
+    requests = [line for line in warnings(manifest) if "ReferenceGrant" in line]
+    assert requests
+    assert all(line.endswith("referenceGrants: true creates it") for line in requests)
     assert not objects(manifest, "ReferenceGrant")
     manifest["spec"]["roles"][0]["referenceGrants"] = True
     assert not [line for line in said(manifest) if "ReferenceGrant" in line]
@@ -67,8 +67,10 @@ def test_grant_needs_a_plain_namespace(output: Any) -> None:
         metadata={"namespace": output("a")},
         referenceGrants=True,
     )
-    (told,) = problems(manifest)
-    assert told.startswith("metadata.namespace: is part of names or queries of referenceGrants: ")
+    (finding,) = problems(manifest)
+    assert finding.startswith(
+        "metadata.namespace: is part of names or queries of referenceGrants: "
+    )
 
 
 def test_names_that_become_label_values_are_not_too_long() -> None:

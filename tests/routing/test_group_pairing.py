@@ -17,22 +17,22 @@ from fusioninfer_pulumi.kube import labels
 
 
 def config(manifest: Manifest) -> dict[str, Any]:
-    (found,) = [each for each in rendered(manifest) if each["kind"] == "ConfigMap"]
-    read: dict[str, Any] = yaml.safe_load(found["data"]["config.yaml"])
+    (item,) = [entry for entry in rendered(manifest) if entry["kind"] == "ConfigMap"]
+    read: dict[str, Any] = yaml.safe_load(item["data"]["config.yaml"])
     return read
 
 
 def arguments(manifest: Manifest) -> list[str]:
-    (found,) = [each for each in rendered(manifest) if each["kind"] == "Deployment"]
-    listed: list[str] = found["spec"]["template"]["spec"]["containers"][0]["args"]
+    (item,) = [entry for entry in rendered(manifest) if entry["kind"] == "Deployment"]
+    listed: list[str] = item["spec"]["template"]["spec"]["containers"][0]["args"]
     return listed
 
 
 def paired(groups: int | None = 2, **router: Any) -> Manifest:
-    made = pair(**router)
+    result = pair(**router)
     if groups is not None:
-        made["spec"]["groups"] = groups
-    return made
+        result["spec"]["groups"] = groups
+    return result
 
 
 EXPERIMENTAL = "--allow-experimental-plugins=true"
@@ -51,11 +51,11 @@ def topology_plugins(label: str, name: str) -> list[dict[str, Any]]:
     ]
 
 
-def check_prefill_profile(found: dict[str, Any], filter_name: str) -> None:
+def check_prefill_profile(findings: dict[str, Any], filter_name: str) -> None:
     """Check that the filter follows the filter by role, in the prefill profile alone."""
     prefill, decode = (
         [plugin["pluginRef"] for plugin in profile["plugins"]]
-        for profile in found["schedulingProfiles"]
+        for profile in findings["schedulingProfiles"]
     )
     assert prefill[:2] == ["prefill-pods", filter_name]
     assert filter_name not in decode
@@ -63,14 +63,14 @@ def check_prefill_profile(found: dict[str, Any], filter_name: str) -> None:
 
 def test_picker_prefers_prefill_pods_of_the_pair_revision() -> None:
     name = "prefill-pods-of-the-pair-revision"
-    found, old = config(paired(None)), config(paired(None, endpointPicker=OLD_PICKER))
-    assert found["plugins"] == [*topology_plugins("pair-revision", name), *old["plugins"]]
-    check_prefill_profile(found, name)
+    item, old = config(paired(None)), config(paired(None, endpointPicker=OLD_PICKER))
+    assert item["plugins"] == [*topology_plugins("pair-revision", name), *old["plugins"]]
+    check_prefill_profile(item, name)
     assert EXPERIMENTAL in arguments(paired(None))
     assert EXPERIMENTAL not in arguments(paired(None, endpointPicker=OLD_PICKER))
 
 
-def test_plan_says_which_picker_cannot_prefer_a_pair_revision() -> None:
+def test_plan_reports_picker_without_pair_revision() -> None:
     note = "llm-d-0.9 cannot prefer pods of one pair revision"
     for router, expected in (({"endpointPicker": OLD_PICKER}, True), ({}, False)):
         routing = plan_of(paired(None, **router)).routing
@@ -81,10 +81,10 @@ def test_plan_says_which_picker_cannot_prefer_a_pair_revision() -> None:
 
 def pair_revisions(manifest: Manifest) -> set[str | None]:
     """Return the pair revisions of all LeaderWorkerSets and of their pods."""
-    sets = [each for each in rendered(manifest) if each["kind"] == "LeaderWorkerSet"]
-    pods = [each["spec"]["leaderWorkerTemplate"]["workerTemplate"] for each in sets]
+    sets = [item for item in rendered(manifest) if item["kind"] == "LeaderWorkerSet"]
+    pods = [item["spec"]["leaderWorkerTemplate"]["workerTemplate"] for item in sets]
     assert sets
-    return {each["metadata"]["labels"].get(labels.PAIR_REVISION) for each in [*sets, *pods]}
+    return {item["metadata"]["labels"].get(labels.PAIR_REVISION) for item in [*sets, *pods]}
 
 
 def with_engine(image: str | None = None, *more: str, replicas: int = 1) -> Manifest:
@@ -115,7 +115,7 @@ def test_unknown_handshake_has_no_pair_revision() -> None:
 
 
 def test_picker_pairs_within_a_group() -> None:
-    found = config(paired())
+    result = config(paired())
     plain = config(paired(None, endpointPicker=OLD_PICKER))
     screener = {
         "type": "disaggregatedset-rollout-screener",
@@ -132,7 +132,7 @@ def test_picker_pairs_within_a_group() -> None:
             },
         },
     }
-    assert found == {**plain, "plugins": [screener, *plain["plugins"]]}
+    assert result == {**plain, "plugins": [screener, *plain["plugins"]]}
     assert EXPERIMENTAL in arguments(paired())
 
 
@@ -142,17 +142,17 @@ def test_one_group_has_the_picker_of_several() -> None:
 
 def test_preferred_looks_for_the_decode_pod_in_all_groups() -> None:
     preferred = paired(endpointPicker={"groupPairing": "Preferred"})
-    found, plain = config(preferred), config(paired(None, endpointPicker=OLD_PICKER))
-    added = [plugin for plugin in found["plugins"] if plugin not in plain["plugins"]]
+    item, plain = config(preferred), config(paired(None, endpointPicker=OLD_PICKER))
+    added = [plugin for plugin in item["plugins"] if plugin not in plain["plugins"]]
     assert added == topology_plugins("group-index", "prefill-pods-of-the-group")
-    check_prefill_profile(found, "prefill-pods-of-the-group")
+    check_prefill_profile(item, "prefill-pods-of-the-group")
     assert EXPERIMENTAL in arguments(preferred)
 
 
 def test_picker_without_support_is_rejected() -> None:
     assert problems(paired(None, endpointPicker=OLD_PICKER)) == []
-    (found,) = problems(paired(endpointPicker=OLD_PICKER))
-    assert found == (
+    (finding,) = problems(paired(endpointPicker=OLD_PICKER))
+    assert finding == (
         "roles[0].endpointPicker.image: llm-d-0.9 cannot keep prefill and decode of a request in "
         "one group; use ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
     )

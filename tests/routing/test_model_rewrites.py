@@ -43,9 +43,9 @@ API_VERSIONS = {
 
 @pytest.mark.parametrize("picker", API_VERSIONS)
 def test_object_is_of_the_group_that_the_picker_reads(picker: str) -> None:
-    made = only(canary(95, 5, **image(picker)), "InferenceModelRewrite")
-    assert made["apiVersion"] == f"{API_VERSIONS[picker]}/v1alpha2"
-    assert made["spec"] == {
+    result = only(canary(95, 5, **image(picker)), "InferenceModelRewrite")
+    assert result["apiVersion"] == f"{API_VERSIONS[picker]}/v1alpha2"
+    assert result["spec"] == {
         "poolRef": {
             "group": "inference.networking.k8s.io",
             "kind": "InferencePool",
@@ -63,10 +63,10 @@ def test_object_is_of_the_group_that_the_picker_reads(picker: str) -> None:
     }
 
 
-def test_rewrite_of_all_other_names_comes_last() -> None:
+def test_catch_all_rewrite_is_last() -> None:
     any_, one = {"targets": [{"model": "m"}]}, {"models": ["a", "b"], "targets": [{"model": "m"}]}
-    made = only(routed(modelRewrites=[any_, one]), "InferenceModelRewrite")
-    named, other = made["spec"]["rules"]
+    result = only(routed(modelRewrites=[any_, one]), "InferenceModelRewrite")
+    named, other = result["spec"]["rules"]
     assert [match["model"]["value"] for match in named["matches"]] == ["a", "b"]
     assert other == {"targets": [{"modelRewrite": "m", "weight": 1}]}
 
@@ -74,22 +74,22 @@ def test_rewrite_of_all_other_names_comes_last() -> None:
 AT = "roles[0].modelRewrites"
 
 
-def test_pools_of_a_split_serve_one_public_name_by_rewrites_of_their_own() -> None:
+def test_pools_of_a_split_rewrite_one_public_name() -> None:
     def named(service_: str, own: str, **route: Any) -> Manifest:
         rewrites = [{"models": ["chat"], "targets": [{"model": own}]}]
-        made = routed(serving(own), modelRewrites=rewrites, httproute=route)
-        made["metadata"]["name"] = service_
-        return made
+        result = routed(serving(own), modelRewrites=rewrites, httproute=route)
+        result["metadata"]["name"] = service_
+        return result
 
     first = named("chat", "v1", **ROUTE, split=[{"service": "chat-next", "weight": 5}])
     second = named("chat-next", "v2", routedBy="chat")
-    told = [
+    expected = [
         str(finding)
-        for plan in plan_services([args for each in (first, second) for args in load(each)])
+        for plan in plan_services([args for item in (first, second) for args in load(item)])
         for finding in plan.findings
         if "fail" in str(finding)
     ]
-    assert told == []
+    assert expected == []
 
 
 @pytest.mark.parametrize(

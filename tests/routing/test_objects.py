@@ -19,14 +19,14 @@ def pod(manifest: Manifest) -> Any:
 
 
 def test_every_object_carries_the_services_metadata() -> None:
-    own = {"labels": {"team": "a"}, "annotations": {"note": "b"}, "namespace": "team-a"}
-    manifest = routed(endpointPicker={"metrics": "Authenticated"}, metadata=own)
-    for each in rendered(manifest):
-        assert each["metadata"]["labels"]["team"] == "a"
-        assert each["metadata"]["labels"]["fusioninfer.io/service"] == "svc"
-        assert each["metadata"]["annotations"]["note"] == "b"
-        cluster_wide = each["kind"] == "ClusterRoleBinding"
-        assert each["metadata"].get("namespace") == (None if cluster_wide else "team-a")
+    fields = {"labels": {"team": "a"}, "annotations": {"note": "b"}, "namespace": "team-a"}
+    manifest = routed(endpointPicker={"metrics": "Authenticated"}, metadata=fields)
+    for item in rendered(manifest):
+        assert item["metadata"]["labels"]["team"] == "a"
+        assert item["metadata"]["labels"]["fusioninfer.io/service"] == "svc"
+        assert item["metadata"]["annotations"]["note"] == "b"
+        cluster_wide = item["kind"] == "ClusterRoleBinding"
+        assert item["metadata"].get("namespace") == (None if cluster_wide else "team-a")
     assert "team" not in pod(manifest)["metadata"]["labels"]
 
 
@@ -67,7 +67,40 @@ def test_picker_keeps_serving_after_deletion(picker: dict[str, Any], pauses: boo
     assert hook == ({"sleep": {"seconds": 60}} if pauses else None)
 
 
-def test_checksum_follows_the_configuration_alone() -> None:
+@pytest.mark.parametrize(
+    ("router", "picker", "elects"),
+    [
+        ({"strategy": "prefix-cache"}, {}, True),
+        ({"strategy": "prefix-cache"}, {"leaderElection": False}, False),
+        ({"strategy": "queue-size"}, {}, False),
+        ({"strategy": "kv-cache-utilization"}, {}, False),
+        ({"strategy": "lora-affinity"}, {}, False),
+        ({"strategy": "session-affinity"}, {"image": LLM_D}, True),
+        ({"strategy": "queue-size"}, {"leaderElection": True}, True),
+        ({"strategy": "queue-size"}, {"flowControl": True, "image": LLM_D}, True),
+        ({"scorers": {"prefix-cache": 1, "queue": 1}, "strategy": "queue-size"}, {}, True),
+        ({"strategy": "prefix-cache"}, {"replicas": 1, "leaderElection": True}, False),
+    ],
+)
+def test_pickers_that_share_no_state_elect_a_leader(
+    router: Manifest, picker: Manifest, elects: bool
+) -> None:
+    manifest = routed(**router, endpointPicker={"replicas": 2, **picker})
+    spec = only(manifest, "Deployment")["spec"]
+    assert spec["strategy"]["type"] == ("Recreate" if elects else "RollingUpdate")
+    container = picker_container(manifest)
+    assert ("--ha-enable-leader-election" in container["args"]) == elects
+    assert ("lifecycle" in container) != elects
+    resources = [rule["resources"] for rule in only(manifest, "Role")["rules"]]
+    assert (["leases"] in resources) == elects
+
+
+def test_picker_is_not_ready_before_it_listens() -> None:
+    probe = picker_container(routed())["startupProbe"]
+    assert probe == {"tcpSocket": {"port": 9002}, "periodSeconds": 1, "failureThreshold": 120}
+
+
+def test_checksum_depends_only_on_the_configuration() -> None:
     def checksum(manifest: Manifest) -> str:
         annotations = pod(manifest)["metadata"]["annotations"]
         return str(annotations["fusioninfer.io/config-checksum"])
@@ -78,7 +111,7 @@ def test_checksum_follows_the_configuration_alone() -> None:
 
 
 @pytest.mark.parametrize("mode", ["Off", "Authenticated", "Unauthenticated"])
-def test_metrics_port_exists_where_metrics_are_enabled(mode: str) -> None:
+def test_metrics_port_exists_if_metrics_are_enabled(mode: str) -> None:
     manifest = routed(endpointPicker={"metrics": mode})
     ports = [port["name"] for port in only(manifest, "Service")["spec"]["ports"]]
     inside = [port["name"] for port in picker_container(manifest)["ports"]]
@@ -104,7 +137,7 @@ def test_destination_rule_names_the_pickers_service(output: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("generated", "given", "wanted"),
+    ("generated", "fields", "wanted"),
     [
         ({"a": 1, "b": 2}, {"b": 3}, {"a": 1, "b": 3}),
         ({"a": {"b": 1}}, {"a": {"c": 2}}, {"a": {"b": 1, "c": 2}}),
@@ -116,9 +149,9 @@ def test_destination_rule_names_the_pickers_service(output: Any) -> None:
         ({"a": [1]}, {"a": "text"}, {"a": "text"}),
     ],
 )
-def test_overlays_merge_by_key_and_by_name(generated: Any, given: Any, wanted: Any) -> None:
+def test_overlays_merge_by_key_and_by_name(generated: Any, fields: Any, wanted: Any) -> None:
     before = copy.deepcopy(generated)
-    assert overlay(generated, given) == wanted
+    assert overlay(generated, fields) == wanted
     assert generated == before
 
 
@@ -138,10 +171,10 @@ def role_pods(name: str) -> Manifest:
 
 
 def policies(manifest: Manifest) -> dict[str, Any]:
-    found = {each["metadata"]["name"]: each["spec"] for each in objects(manifest, "NetworkPolicy")}
-    for spec in found.values():
+    result = {item["metadata"]["name"]: item["spec"] for item in objects(manifest, "NetworkPolicy")}
+    for spec in result.values():
         assert spec["policyTypes"] == ["Ingress"]
-    return found
+    return result
 
 
 def let_in(sources: list[Manifest], *ports: int) -> Manifest:
@@ -149,28 +182,28 @@ def let_in(sources: list[Manifest], *ports: int) -> Manifest:
 
 
 def test_only_decode_pods_reach_prefill_pods() -> None:
-    found = policies(pair(networkPolicy={"gateway": [GATEWAY]}))
-    assert found["svc-decode"]["ingress"] == [
+    result = policies(pair(networkPolicy={"gateway": [GATEWAY]}))
+    assert result["svc-decode"]["ingress"] == [
         let_in([GATEWAY, PICKER], 8000),
         {"from": [role_pods("prefill")]},
     ]
-    assert found["svc-prefill"]["ingress"] == [
+    assert result["svc-prefill"]["ingress"] == [
         let_in([PICKER], 8000),
         {"from": [role_pods("decode")]},
     ]
 
 
 def test_role_outside_the_pool_has_no_ingress() -> None:
-    found = policies(pair(role("w"), strategy="queue-size", networkPolicy={"gateway": [GATEWAY]}))
-    assert found["svc-w"]["ingress"] == []
+    result = policies(pair(role("w"), strategy="queue-size", networkPolicy={"gateway": [GATEWAY]}))
+    assert result["svc-w"]["ingress"] == []
 
 
 @pytest.mark.parametrize(("mode", "read"), [("Off", False), ("Unauthenticated", True)])
 def test_network_policy_admits_named_metrics_readers(mode: str, read: bool) -> None:
     policy = {"gateway": [GATEWAY], "metrics": [PROMETHEUS]}
-    found = policies(routed(endpointPicker={"metrics": mode}, networkPolicy=policy))
-    assert let_in([PROMETHEUS], 8000) in found["svc-inference"]["ingress"]
-    assert (let_in([PROMETHEUS], 9090) in found["svc-epp"]["ingress"]) == read
+    result = policies(routed(endpointPicker={"metrics": mode}, networkPolicy=policy))
+    assert let_in([PROMETHEUS], 8000) in result["svc-inference"]["ingress"]
+    assert (let_in([PROMETHEUS], 9090) in result["svc-epp"]["ingress"]) == read
 
 
 def namespace(name: str) -> Manifest:
@@ -203,9 +236,9 @@ OWNED = {"podSelector": {"matchLabels": {"gateway.envoyproxy.io/owning-gateway-n
     ],
 )
 def test_network_policy_admits_gateway_proxies(router: Manifest, peers: list[Manifest]) -> None:
-    found = policies(routed(**router))
-    assert found["svc-epp"]["ingress"] == [let_in(peers, 9002, 9003)]
-    assert found["svc-inference"]["ingress"] == [let_in([*peers, PICKER], 8000)]
+    result = policies(routed(**router))
+    assert result["svc-epp"]["ingress"] == [let_in(peers, 9002, 9003)]
+    assert result["svc-inference"]["ingress"] == [let_in([*peers, PICKER], 8000)]
 
 
 ISTIO = {"httproute": ELSEWHERE, "gateway": {"implementation": "istio"}}
@@ -219,7 +252,9 @@ ISTIO = {"httproute": ELSEWHERE, "gateway": {"implementation": "istio"}}
         ({**ISTIO, "networkPolicy": {"enabled": False}}, {}),
     ],
 )
-def test_no_policy_shuts_out_who_is_not_known(router: Manifest, spec: Manifest) -> None:
+def test_network_policy_is_not_created_for_unknown_gateway(
+    router: Manifest, spec: Manifest
+) -> None:
     manifest = routed(**router)
     manifest["spec"] |= spec
     assert not objects(manifest, "NetworkPolicy")
@@ -251,8 +286,8 @@ def test_no_other_field_removes_network_policies(
 ) -> None:
     manifest = routed(**router)
     manifest["spec"] |= spec
-    (found,) = problems(manifest)
-    assert found.startswith(problem)
+    (finding,) = problems(manifest)
+    assert finding.startswith(problem)
     opened = copy.deepcopy(manifest)
     opened["spec"]["roles"][0]["networkPolicy"] = {"enabled": False}
     assert not problems(opened)
@@ -262,7 +297,7 @@ def test_no_other_field_removes_network_policies(
     assert len(objects(manifest, "NetworkPolicy")) == 2
 
 
-def test_network_policies_of_a_service_that_another_one_routes() -> None:
+def test_routed_service_has_network_policies() -> None:
     gateway = {"implementation": "istio", "refs": [{"name": "shared", "namespace": "gateways"}]}
-    found = policies(routed(httproute={"routedBy": "other"}, gateway=gateway))
-    assert found["svc-epp"]["ingress"] == [let_in([namespace("gateways")], 9002, 9003)]
+    result = policies(routed(httproute={"routedBy": "other"}, gateway=gateway))
+    assert result["svc-epp"]["ingress"] == [let_in([namespace("gateways")], 9002, 9003)]

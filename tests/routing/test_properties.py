@@ -38,19 +38,19 @@ def lws_labels(name: str, group: int, worker: int) -> dict[str, str]:
 
 def pods_of(plan: ServicePlan) -> Iterator[tuple[str, bool, Labels]]:
     """Component type, whether it serves, and labels of every pod of a service."""
-    for each in render(plan):
-        if each["kind"] == "Deployment":
-            yield "router", False, each["spec"]["template"]["metadata"]["labels"]
-        if each["kind"] != "LeaderWorkerSet":
+    for item in render(plan):
+        if item["kind"] == "Deployment":
+            yield "router", False, item["spec"]["template"]["metadata"]["labels"]
+        if item["kind"] != "LeaderWorkerSet":
             continue
-        name, group = each["metadata"]["name"], each["spec"]["leaderWorkerTemplate"]
-        kind = each["metadata"]["labels"]["fusioninfer.io/component-type"]
+        name, group = item["metadata"]["name"], item["spec"]["leaderWorkerTemplate"]
+        kind = item["metadata"]["labels"]["fusioninfer.io/component-type"]
         for worker in range(group["size"]):
             key = (
                 "leaderTemplate" if worker == 0 and "leaderTemplate" in group else "workerTemplate"
             )
-            own = group[key]["metadata"]["labels"]
-            yield kind, worker == 0, {**own, **lws_labels(name, 0, worker)}
+            labels = group[key]["metadata"]["labels"]
+            yield kind, worker == 0, {**labels, **lws_labels(name, 0, worker)}
 
 
 PAIRS = pytest.mark.parametrize("pairs", [False, True])
@@ -62,8 +62,8 @@ def routed_plans(pairs: bool = False) -> st.SearchStrategy[ServicePlan]:
 
     def is_wanted(manifest: Manifest) -> bool:
         # A complete configuration alone decides which pods are reached.
-        own = "endpointPickerConfig" in str(manifest)
-        return not own and (not pairs or {"prefiller", "decoder"} <= types(manifest))
+        fields = "endpointPickerConfig" in str(manifest)
+        return not fields and (not pairs or {"prefiller", "decoder"} <= types(manifest))
 
     return plans(routed=True, wanted=is_wanted).filter(lambda plan: plan.picker is not None)
 
@@ -88,7 +88,7 @@ def wanted(plan: ServicePlan, kind: str, *, serves: bool) -> bool:
 @given(st.data())
 def test_pool_selects_exactly_the_serving_pods(pairs: bool, data: st.DataObject) -> None:
     plan = data.draw(routed_plans(pairs))
-    (pool,) = [each for each in render(plan) if each["kind"] == "InferencePool"]
+    (pool,) = [item for item in render(plan) if item["kind"] == "InferencePool"]
     selector = pool["spec"]["selector"]
     pods = list(pods_of(plan))
     for kind, serves, labels in pods:
@@ -105,23 +105,23 @@ def test_no_selector_reaches_another_services_pods(pairs: bool, data: st.DataObj
     other = plan_of(neighbor)
     assume(not errors(other.findings))
     for mine, theirs in itertools.permutations((one, other)):
-        for each in render(mine):
+        for item in render(mine):
             selected = {
                 "InferencePool": lambda spec: spec["selector"],
                 "Service": lambda spec: {"matchLabels": spec["selector"]},
                 "Deployment": lambda spec: spec["selector"],
-            }.get(each["kind"])
+            }.get(item["kind"])
             if selected is not None:
-                selector = selected(each["spec"])
+                selector = selected(item["spec"])
                 assert not any(matches(selector, labels) for _, _, labels in pods_of(theirs))
 
 
 @PAIRS
 @examples(0.5)
 @given(st.data())
-def test_pickers_service_reaches_the_picker_alone(pairs: bool, data: st.DataObject) -> None:
+def test_picker_service_selects_only_the_picker(pairs: bool, data: st.DataObject) -> None:
     plan = data.draw(routed_plans(pairs))
-    (service,) = [each for each in render(plan) if each["kind"] == "Service"]
+    (service,) = [item for item in render(plan) if item["kind"] == "Service"]
     selector = {"matchLabels": service["spec"]["selector"]}
     for kind, _, labels in pods_of(plan):
         assert matches(selector, labels) == (kind == "router")

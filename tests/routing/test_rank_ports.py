@@ -29,8 +29,8 @@ def target_ports(manifest: Manifest) -> list[int]:
 
 def engine(manifest: Manifest) -> Manifest:
     """The serving container of the only role."""
-    (found,) = pod_templates(manifest)[0]["spec"]["containers"]
-    built: Manifest = found
+    (findings,) = pod_templates(manifest)[0]["spec"]["containers"]
+    built: Manifest = findings
     return built
 
 
@@ -53,7 +53,7 @@ PEERS = [{"podSelector": {}}]
 def test_network_policy_and_a_monitor_name_every_port() -> None:
     manifest = routed(ranked(), networkPolicy={"gateway": PEERS, "metrics": PEERS})
     manifest["spec"]["monitoring"] = {}
-    policies = [each for each in objects(manifest, "NetworkPolicy") if "inference" in str(each)]
+    policies = [item for item in objects(manifest, "NetworkPolicy") if "inference" in str(item)]
     (ports,) = [policy["spec"]["ingress"][0]["ports"] for policy in policies if _of_role(policy)]
     assert [port["port"] for port in ports] == [8000, 8001, 8002, 8003]
     (monitor,) = objects(manifest, "PodMonitor")
@@ -65,7 +65,7 @@ def _of_role(policy: Manifest) -> bool:
     return "fusioninfer.io/role-name" in policy["spec"]["podSelector"]["matchLabels"]
 
 
-def test_argument_of_the_users_own_gives_ports_too_and_changes_no_pod() -> None:
+def test_user_argument_sets_ports_without_changing_pods() -> None:
     built = template(container(image=RELEASE, args=[*BY_HAND, "--port=9000"]))
     manifest = routed(role(template=built))
     assert target_ports(manifest) == [9000, 9001, 9002, 9003]

@@ -102,17 +102,19 @@ def test_route_for_gke_has_no_timeout() -> None:
 def test_route_without_gateway_is_a_warning() -> None:
     nothing = routed(httproute=None)
     assert not objects(nothing, "HTTPRoute")
-    (told,) = warnings(nothing)
-    assert told.startswith("warning: roles[0].httproute: neither a route nor a Gateway is set")
-    (told,) = warnings(routed(httproute={"hostnames": ["a.example.com"]}))
-    assert told.startswith("warning: roles[0].httproute.parentRefs: name no Gateway")
-    (told,) = warnings(routed(httproute={"useDefaultGateways": "All"}))
-    assert told.startswith("warning: roles[0].httproute.useDefaultGateways: needs the experimental")
+    (finding,) = warnings(nothing)
+    assert finding.startswith("warning: roles[0].httproute: neither a route nor a Gateway is set")
+    (finding,) = warnings(routed(httproute={"hostnames": ["a.example.com"]}))
+    assert finding.startswith("warning: roles[0].httproute.parentRefs: name no Gateway")
+    (finding,) = warnings(routed(httproute={"useDefaultGateways": "All"}))
+    assert finding.startswith(
+        "warning: roles[0].httproute.useDefaultGateways: needs the experimental"
+    )
 
 
 def test_other_outputs_of_a_route_are_rejected(output: Any) -> None:
-    (told,) = said(route({"matches": [{"path": {"value": output("/v1")}}]}), Severity.ERROR)
-    assert told.startswith(
+    (finding,) = said(route({"matches": [{"path": {"value": output("/v1")}}]}), Severity.ERROR)
+    assert finding.startswith(
         "roles[0].httproute.rules[0].matches[0].path.value: must be known before the update, "
         "got a pulumi Output"
     )
@@ -167,18 +169,18 @@ parents = st.sampled_from(
     )
 )
 def test_user_route_is_kept_whole(given_route: Manifest) -> None:
-    (made,) = [
-        each
-        for each in render(plan_of(routed(httproute=given_route)))
-        if each["kind"] == "HTTPRoute"
+    (item,) = [
+        entry
+        for entry in render(plan_of(routed(httproute=given_route)))
+        if entry["kind"] == "HTTPRoute"
     ]
-    spec = made["spec"]
+    spec = item["spec"]
     assert spec.get("parentRefs") == given_route.get("parentRefs")
     assert spec.get("hostnames") == given_route.get("hostnames")
     wanted = given_route.get("rules") or [{}]
     assert len(spec["rules"]) == len(wanted)
-    for rule, asked in zip(spec["rules"], wanted, strict=True):
-        for key, value in asked.items():
+    for rule, requests in zip(spec["rules"], wanted, strict=True):
+        for key, value in requests.items():
             if key == "backendRefs":
                 kept = [ref for ref in value if ref["name"] != "svc-pool"]
                 assert [ref for ref in rule.get(key, []) if ref["name"] != "svc-pool"] == kept
@@ -187,8 +189,8 @@ def test_user_route_is_kept_whole(given_route: Manifest) -> None:
                 assert value.items() <= rule[key].items()
             else:
                 assert rule[key] == value
-        redirects = asked.get("filters") == REDIRECT
-        assert bool(rule.get("backendRefs")) == (bool(asked.get("backendRefs")) or not redirects)
+        redirects = requests.get("filters") == REDIRECT
+        assert bool(rule.get("backendRefs")) == (bool(requests.get("backendRefs")) or not redirects)
         for ref in rule.get("backendRefs", []):
             assert ref["name"] != "svc-pool" or POOL.items() <= ref.items()
 
@@ -208,15 +210,15 @@ GATEWAYS = {
 
 def split(*shares: Any, gateway: str | None = "agentgateway", **route: Any) -> Manifest:
     more = {"gateway": {"implementation": gateway}} if gateway else {}
-    given = [{"service": name, "weight": weight} for name, weight in shares]
-    return routed(httproute={**ROUTE, "split": given, **route}, **more)
+    value = [{"service": name, "weight": weight} for name, weight in shares]
+    return routed(httproute={**ROUTE, "split": value, **route}, **more)
 
 
 def backend_refs(manifest: Manifest) -> list[Any]:
     return [rule.get("backendRefs") for rule in only(manifest, "HTTPRoute")["spec"]["rules"]]
 
 
-def test_split_leaves_the_rest_to_the_own_pool() -> None:
+def test_split_sends_the_rest_to_the_services_pool() -> None:
     assert backend_refs(split(("new", 10), ("old", 20))) == [
         [
             {**POOL, "weight": 70},
@@ -238,8 +240,8 @@ def test_service_routed_by_another_has_no_route() -> None:
 def test_split_without_gateway_support_is_reported(gateway: str | None) -> None:
     wanted = GATEWAYS[gateway]
     manifest = split(("new", 10), gateway=gateway)
-    found = problems(manifest) if gateway == "envoy-ai-gateway" else warnings(manifest)
-    several = [each for each in found if "InferencePool" in each]
+    findings = problems(manifest) if gateway == "envoy-ai-gateway" else warnings(manifest)
+    several = [finding for finding in findings if "InferencePool" in finding]
     assert len(several) == (wanted is not None)
     assert wanted is None or (wanted in several[0] and "roles[0].httproute.split: " in several[0])
 
@@ -256,14 +258,15 @@ AT = "roles[0].httproute"
 def test_gateway_extras_exist_for_external_routes(implementation: str, external: Manifest) -> None:
     gateway = {"implementation": implementation}
     open_to_all = {"gateway": gateway, "networkPolicy": {"enabled": False}}
-    own, other = (routed(httproute=route, **open_to_all) for route in (ROUTE, external))
-    assert set(kinds(own)) ^ set(kinds(other)) == {"HTTPRoute/svc-httproute"}
+    fields, other = (routed(httproute=route, **open_to_all) for route in (ROUTE, external))
+    assert set(kinds(fields)) ^ set(kinds(other)) == {"HTTPRoute/svc-httproute"}
 
 
 def test_route_of_another_namespace_needs_a_grant() -> None:
-    (asked,) = warnings(routed(httproute=FAR))
+    (finding,) = warnings(routed(httproute=FAR))
     assert (
-        f"{AT}.refs[0].namespace: InferencePool svc-pool is in another namespace than the" in asked
+        f"{AT}.refs[0].namespace: InferencePool svc-pool is in another namespace than the"
+        in finding
     )
     assert not objects(routed(httproute=FAR), "ReferenceGrant")
     granted = routed(httproute=FAR, referenceGrants=True)
@@ -295,7 +298,7 @@ REFUSED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
     "none": ({"httproute": {"refs": []}}, f"{AT}.refs: "),
     "a Gateway": (
         {"httproute": NEAR, "gateway": {}},
-        "roles[0].gateway: would be a Gateway without a route (httproute.refs)",
+        "roles[0].gateway: would create a Gateway without a route (httproute.refs)",
     ),
 }
 

@@ -16,9 +16,9 @@ HEADER = {"headers": [{"name": "model", "value": "chat"}]}
 
 
 def routed_by(name: str, namespace: str = "default", **route: Any) -> Manifest:
-    given = {**ROUTE, **route}
+    fields = {**ROUTE, **route}
     return service(
-        router(httproute={key: value for key, value in given.items() if value is not None}),
+        router(httproute={key: value for key, value in fields.items() if value is not None}),
         role(template=template()),
         metadata={"name": name, "namespace": namespace},
     )
@@ -64,7 +64,7 @@ def test_routes_for_different_requests_do_not_conflict(other: Any) -> None:
     assert conflicts(routed_by("a"), routed_by("b", **other)) == []
 
 
-def test_listeners_that_are_named_are_those() -> None:
+def test_only_named_listeners_are_attached() -> None:
     def at(section: str) -> dict[str, Any]:
         return {"parentRefs": [{**ROUTE["parentRefs"][0], "sectionName": section}]}
 

@@ -31,7 +31,7 @@ def behind_service(*roles: Manifest, metadata: Any = None, **fields: Any) -> Man
 
 
 def test_no_picker_objects_are_rendered() -> None:
-    kinds = {each["kind"] for each in rendered(behind_service())}
+    kinds = {manifest["kind"] for manifest in rendered(behind_service())}
     assert kinds == {"LeaderWorkerSet", "Service", "HTTPRoute"}
 
 
@@ -64,7 +64,7 @@ def test_picker_fields_without_picker_are_rejected(fields: Manifest, at: str) ->
 
 def test_prefill_and_decode_are_not_paired() -> None:
     warned = warnings(pair(endpointPicker=OFF))
-    assert any("no endpoint picker: nothing pairs prefill with decode" in each for each in warned)
+    assert any("no endpoint picker: nothing pairs prefill with decode" in item for item in warned)
     service = only(pair(endpointPicker=OFF), "Service")
     assert service["spec"]["selector"]["fusioninfer.io/component-type"] == "decoder"
 
@@ -72,13 +72,13 @@ def test_prefill_and_decode_are_not_paired() -> None:
 def test_clients_reach_the_route_and_without_one_the_service() -> None:
     plan = plan_of(behind_service())
     assert plan.routing is not None
-    found = find_endpoint(plan.routing)
-    assert found is not None
-    assert (found.host, plan.has_service_endpoint) == ("svc.example.com", False)
+    result = find_endpoint(plan.routing)
+    assert result is not None
+    assert (result.host, plan.has_service_endpoint) == ("svc.example.com", False)
     assert plan_of(behind_service(httproute=None)).has_service_endpoint
 
 
-def test_route_that_is_not_accepted_is_the_services_refusal() -> None:
+def test_unaccepted_route_is_the_services_rejection() -> None:
     plan = plan_of(behind_service())
     condition = {"type": "ResolvedRefs", "status": "False", "message": "no Service"}
     state = {
@@ -113,16 +113,16 @@ def between(*manifests: Manifest) -> list[str]:
     return [str(finding) for plan in plans for finding in plan.findings]
 
 
-def test_pool_that_is_not_there_gets_no_share() -> None:
+def test_missing_pool_gets_no_share() -> None:
     split = {**ROUTE, "split": [{"service": "next", "weight": 1}]}
     front = named("front", routed(httproute=split))
     other = named("next", behind_service(httproute={"routedBy": "front"}))
-    (told,) = [each for each in between(front, other) if "next has no InferencePool" in each]
-    assert told.startswith("roles[0].httproute.split[0].service: ")
+    (expected,) = [item for item in between(front, other) if "next has no InferencePool" in item]
+    assert expected.startswith("roles[0].httproute.split[0].service: ")
 
 
 def test_route_of_another_service_leads_to_the_service() -> None:
     rules = [{"backendRefs": [{"name": "next", "port": 8000}]}]
     other = named("next", behind_service(httproute={"routedBy": "front"}))
     front = named("front", behind_service(httproute={**ROUTE, "rules": rules}))
-    assert not any("no request comes" in each for each in between(front, other))
+    assert not any("this service gets no requests" in item for item in between(front, other))

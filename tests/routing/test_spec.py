@@ -13,12 +13,12 @@ REF = {"name": "g"}
 HTTP = {"name": "http", "port": 80, "protocol": "HTTP"}
 
 
-def rules(*given: Any) -> Manifest:
-    return routed(httproute={**ROUTE, "rules": list(given)})
+def rules(*fields: Any) -> Manifest:
+    return routed(httproute={**ROUTE, "rules": list(fields)})
 
 
-def listeners(*given: Any) -> Manifest:
-    return routed(httproute={"hostnames": ["a.example.com"]}, gateway={"listeners": list(given)})
+def listeners(*fields: Any) -> Manifest:
+    return routed(httproute={"hostnames": ["a.example.com"]}, gateway={"listeners": list(fields)})
 
 
 CASES: dict[str, tuple[Manifest, list[str]]] = {
@@ -33,7 +33,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
         routed(strategy="round-robin"),
         [
             ("roles[0].strategy: must be one of prefix-cache, kv-cache-utilization, queue-size, "
-            'lora-affinity, pd-disaggregation, got "round-robin"')
+            'lora-affinity, pd-disaggregation, session-affinity, got "round-robin"')
         ],
     ),
     "no scorer": (
@@ -74,8 +74,8 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
     "a threshold of another strategy": (
         routed(strategy="queue-size", endpointPicker={"threshold": 4}),
         [
-            (f"{PICKER}.threshold: is the threshold of pd-disaggregation; remove it, or choose "
-             "that strategy")
+            (f"{PICKER}.threshold: has no effect: requires strategy pd-disaggregation; remove "
+             "it, or set the strategy")
         ],
     ),
     "a certificate without TLS": (
@@ -261,8 +261,8 @@ def test_all_findings_of_all_roles_are_reported_together() -> None:
         router(strategy="pd-disaggregation", httproute={**ROUTE, "hostnames": ["a:80"]}),
         role(replicas=-1),
     )
-    told = [line.split(": ")[0] for line in problems(manifest)]
-    assert told == ["roles[1].replicas", "roles[0].httproute.hostnames[0]"]
+    expected = [line.split(": ")[0] for line in problems(manifest)]
+    assert expected == ["roles[1].replicas", "roles[0].httproute.hostnames[0]"]
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_every_field_that_the_official_client_knows_is_known(model: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("value", "part", "told"),
+    ("value", "part", "expected"),
     [
         ({"hostnames": ["a b"]}, HTTP_ROUTE,
          [('x.hostnames[0]: must be a host name such as api.example.com or *.example.com, without '
@@ -76,8 +76,8 @@ def test_every_field_that_the_official_client_knows_is_known(model: str) -> None
          ["x.accessModes: must be a list of strings, got 1"]),
     ],
 )  # fmt: skip
-def test_parts_fit_their_schemas(value: Any, part: Part, told: list[str]) -> None:
-    assert said(value, part) == told
+def test_parts_fit_their_schemas(value: Any, part: Part, expected: list[str]) -> None:
+    assert said(value, part) == expected
 
 
 def test_unknown_value_is_valid_anywhere(output: Any) -> None:
@@ -98,21 +98,21 @@ def test_unknown_value_is_valid_anywhere(output: Any) -> None:
     assert said(value, POD_TEMPLATE) == []
 
 
-def test_a_value_with_an_output_in_it_is_shown_without_it(output: Any) -> None:
+def test_value_is_shown_without_its_outputs(output: Any) -> None:
     value = {"spec": {"containers": {"a": output("x")}}}
-    (told,) = said(value, POD_TEMPLATE)
-    assert told == "x.spec.containers: must be a list, got a dict"
+    (finding,) = said(value, POD_TEMPLATE)
+    assert finding == "x.spec.containers: must be a list, got a dict"
 
 
-def test_values_are_written_as_a_leader_worker_set_wants_them() -> None:
-    given = pod(
+def test_values_of_lws_fields_have_the_schemas_types() -> None:
+    value = pod(
         container(resources={"limits": {"cpu": 0.5, "memory": 2e9, "nvidia.com/gpu": 1}}),
         overhead={"cpu": 0.25},
         runtimeClassName="kata",
         volumes=[{"name": "a", "emptyDir": {"sizeLimit": 1e9}, "csi": None}],
         priorityClassName=None,
     )
-    (lws,) = [each for each in rendered(given) if each["kind"] == "LeaderWorkerSet"]
+    (lws,) = [manifest for manifest in rendered(value) if manifest["kind"] == "LeaderWorkerSet"]
     spec = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
     assert spec["containers"][0]["resources"]["limits"] == {
         "cpu": "0.5", "memory": 2000000000, "nvidia.com/gpu": 1,
@@ -122,7 +122,7 @@ def test_values_are_written_as_a_leader_worker_set_wants_them() -> None:
     assert "priorityClassName" not in spec
 
 
-def test_only_fields_that_are_null_are_left_out() -> None:
+def test_only_null_fields_are_omitted() -> None:
     value = {"metadata": {"labels": {"a": None}}, "spec": {"containers": [None], "nodeName": None}}
     assert normalize_part(value, POD_TEMPLATE) == {
         "metadata": {"labels": {"a": None}}, "spec": {"containers": [None]},
@@ -130,11 +130,13 @@ def test_only_fields_that_are_null_are_left_out() -> None:
 
 
 def test_generated_fields_must_fit_with_user_fields() -> None:
-    (made,) = [each for each in rendered(service(role())) if each["kind"] == "LeaderWorkerSet"]
-    twice = copy.deepcopy(made)
+    (item,) = [
+        manifest for manifest in rendered(service(role())) if manifest["kind"] == "LeaderWorkerSet"
+    ]
+    twice = copy.deepcopy(item)
     (serving,) = twice["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
     serving["ports"] = [{"containerPort": 5600}, {"containerPort": 5600}]
-    assert object_findings(made) == []
+    assert object_findings(item) == []
     assert [finding.rule for finding in object_findings(twice)] == ["duplicate-name"]
 
 

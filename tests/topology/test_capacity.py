@@ -15,8 +15,8 @@ from fusioninfer_pulumi.topology.capacity_model import (
     GangForm,
     NodePool,
     RoleDemand,
+    build_pools,
     capacity,
-    pools_for_gpus,
 )
 
 NONE, LITERAL, SUBGROUP = GangForm.NONE, GangForm.LITERAL, GangForm.SUBGROUP
@@ -30,8 +30,8 @@ def one(name: str, replicas: int, *sizes: int, minimum: int = 0) -> RoleDemand:
 def row(
     roles: Sequence[RoleDemand], form: GangForm, *pools: tuple[int, int]
 ) -> tuple[dict[str, int], str, bool]:
-    found = capacity(roles, form, [NodePool(*pool) for pool in pools])
-    return dict(found.running), found.status, found.exact
+    result = capacity(roles, form, [NodePool(*pool) for pool in pools])
+    return dict(result.running), result.status, result.exact
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,11 @@ def row(
         *((SUBGROUP, gpus, 0, 0, "Blocked") for gpus in (47, 32, 16, 0)),
     ],
 )
-def test_measured_table(form: GangForm, gpus: int, prefill: int, decode: int, status: str) -> None:
+def test_capacity_table_equals_measurements(
+    form: GangForm, gpus: int, prefill: int, decode: int, status: str
+) -> None:
     want = Capacity(gpus, {"prefill": prefill, "decode": decode}, status, exact=True)
-    assert capacity(STORY, form, pools_for_gpus(gpus, 8)) == want
+    assert capacity(STORY, form, build_pools(gpus, 8)) == want
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_measured_table(form: GangForm, gpus: int, prefill: int, decode: int, st
                      ({"a": 2, "b": 1}, "Full", True), id="room for all needs no gang"),
     ],
 )  # fmt: skip
-def test_edge_cases(
+def test_capacity_of_edge_cases_is_exact(
     roles: list[RoleDemand],
     form: GangForm,
     pools: list[tuple[int, int]],
@@ -121,7 +123,7 @@ def test_edge_cases(
     ],
 )
 def test_pools_for_gpus(gpus: int, largest: int, want: list[tuple[int, int]]) -> None:
-    assert pools_for_gpus(gpus, largest) == tuple(NodePool(*pool) for pool in want)
+    assert build_pools(gpus, largest) == tuple(NodePool(*pool) for pool in want)
 
 
 # --- properties ----------------------------------------------------------------------------------
@@ -130,13 +132,13 @@ def test_pools_for_gpus(gpus: int, largest: int, want: list[tuple[int, int]]) ->
 @st.composite
 def services(draw: st.DrawFn, sizes: st.SearchStrategy[int], most: int = 4) -> list[RoleDemand]:
     names = draw(st.lists(st.sampled_from(["a", "a-0", "b", "p"]), max_size=most, unique=True))
-    found = []
+    result = []
     for name in names:
         leader, worker, workers = draw(st.tuples(sizes, sizes, st.integers(0, most - 1)))
         replicas = draw(st.integers(0, most))
         minimum = draw(st.integers(0, replicas))
-        found.append(RoleDemand(name, replicas, (leader, *[worker] * workers), minimum))
-    return found
+        result.append(RoleDemand(name, replicas, (leader, *[worker] * workers), minimum))
+    return result
 
 
 FORMS = st.sampled_from(GangForm)
@@ -144,42 +146,42 @@ POOLS = st.lists(st.builds(NodePool, st.integers(0, 6), st.integers(0, 9)), max_
 
 
 @given(services(st.integers(0, 9)), FORMS, POOLS)
-def test_is_total_and_never_promises_too_much(
+def test_model_never_promises_too_much(
     roles: list[RoleDemand], form: GangForm, pools: list[NodePool]
 ) -> None:
-    found = capacity(roles, form, pools)
-    assert found == capacity(roles, form, pools)
-    assert found.gpus == sum(pool.nodes * pool.accelerators for pool in pools)
-    assert list(found.running) == [role.name for role in roles]
-    taken = {role.name: found.running[role.name] * sum(role.pod_sizes) for role in roles}
-    assert all(0 <= found.running[role.name] <= role.replicas for role in roles)
-    assert max(taken.values(), default=0) <= found.gpus
-    if found.exact or found.status == "Full":
-        assert sum(taken.values()) <= found.gpus
-    short = any(found.running[role.name] < role.replicas for role in roles)
-    assert found.status in (["Partial", "Blocked"] if short else ["Full", "Partial"])
-    assert (found.status == "Blocked") == (short and not any(found.running.values()))
+    result = capacity(roles, form, pools)
+    assert result == capacity(roles, form, pools)
+    assert result.gpus == sum(pool.nodes * pool.accelerators for pool in pools)
+    assert list(result.running) == [role.name for role in roles]
+    taken = {role.name: result.running[role.name] * sum(role.pod_sizes) for role in roles}
+    assert all(0 <= result.running[role.name] <= role.replicas for role in roles)
+    assert max(taken.values(), default=0) <= result.gpus
+    if result.exact or result.status == "Full":
+        assert sum(taken.values()) <= result.gpus
+    short = any(result.running[role.name] < role.replicas for role in roles)
+    assert result.status in (["Partial", "Blocked"] if short else ["Full", "Partial"])
+    assert (result.status == "Blocked") == (short and not any(result.running.values()))
     if form is LITERAL:
-        assert found.status in {"Full", "Blocked"}
-    if form is SUBGROUP and found.status != "Blocked":
-        assert all(found.running[role.name] >= role.minimum for role in roles)
+        assert result.status in {"Full", "Blocked"}
+    if form is SUBGROUP and result.status != "Blocked":
+        assert all(result.running[role.name] >= role.minimum for role in roles)
 
 
 @given(services(st.integers(0, 9)), FORMS, POOLS, st.data())
-def test_more_nodes_never_cost_a_status(
+def test_more_nodes_never_worsen_the_status(
     roles: list[RoleDemand], form: GangForm, pools: list[NodePool], data: st.DataObject
 ) -> None:
     more = [*pools, NodePool(data.draw(st.integers(0, 3)), data.draw(st.integers(0, 9)))]
     rank = ["Blocked", "Partial", "Full"].index
-    less, found = capacity(roles, form, pools), capacity(roles, form, more)
-    assert rank(found.status) >= rank(less.status)
+    less, result = capacity(roles, form, pools), capacity(roles, form, more)
+    assert rank(result.status) >= rank(less.status)
     if form is not SUBGROUP:
         # There one more node can let a large replica in, which takes the place of smaller ones.
-        assert all(found.running[name] >= count for name, count in less.running.items())
+        assert all(result.running[name] >= count for name, count in less.running.items())
 
 
 @given(services(st.sampled_from([0, 2])), st.sampled_from([LITERAL, SUBGROUP]), POOLS)
-def test_one_pod_size_in_a_gang_is_exact(
+def test_gang_of_one_pod_size_is_exact(
     roles: list[RoleDemand], form: GangForm, pools: list[NodePool]
 ) -> None:
     assert capacity(roles, form, pools).exact
@@ -187,14 +189,14 @@ def test_one_pod_size_in_a_gang_is_exact(
 
 @pytest.mark.parametrize("form", GangForm)
 @pytest.mark.parametrize("sizes", [(8, 8), (8, 4)])
-def test_is_fast(form: GangForm, sizes: tuple[int, int]) -> None:
+def test_capacity_model_is_fast(form: GangForm, sizes: tuple[int, int]) -> None:
     roles = [RoleDemand(f"r{i}", 100, sizes, i % 3) for i in range(99)]
     roles.append(RoleDemand("many", 10**6, sizes, 1))
     for gpus in (10**6, 79_999, 9_999):
         took = []
         for _ in range(3):
             start = time.process_time()
-            capacity(roles, form, pools_for_gpus(gpus, 8))
+            capacity(roles, form, build_pools(gpus, 8))
             took.append(time.process_time() - start)
         assert min(took) < 0.05
 
@@ -244,17 +246,17 @@ def lone_pod_outcomes(roles: Sequence[RoleDemand], free: Left) -> set[tuple[int,
     """Every order of the pods, and every node for each, without a gang."""
     replicas = [(r.name, i, r.pod_sizes) for r in roles for i in range(r.replicas)]
     pods = frozenset((n, i, at, pod) for n, i, all_ in replicas for at, pod in enumerate(all_))
-    found, seen = set(), {(pods, free)}
+    item, seen = set(), {(pods, free)}
     queue = list(seen)
     while queue:
         waiting, left = queue.pop()
         steps = {(waiting - {p}, after) for p in waiting for after in placements(p[3:], left)}
         if not steps:
             torn = [name for name, _ in {pod[:2] for pod in waiting}]
-            found.add(tuple(r.replicas - torn.count(r.name) for r in roles))
+            item.add(tuple(r.replicas - torn.count(r.name) for r in roles))
         queue.extend(steps - seen)
         seen |= steps
-    return found
+    return item
 
 
 def replica_outcomes(roles: Sequence[RoleDemand], free: Left) -> set[tuple[int, ...]]:

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.topology.capacity_model import (
     NodePool,
     RoleDemand,
     capacity,
-    group_capacity,
+    compute_group_capacity,
 )
 
 LITERAL, SUBGROUP, NONE = GangForm.LITERAL, GangForm.SUBGROUP, GangForm.NONE
@@ -38,15 +38,15 @@ STORY = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 
 def test_two_groups_of_the_story(
     form: GangForm, nodes: int, prefill: int, decode: int, groups: int, status: str
 ) -> None:
-    found = group_capacity(STORY, form, [NodePool(nodes, 8)], 2)
-    assert found.running == {"prefill": prefill, "decode": decode}
-    assert (found.groups, found.status, found.exact) == (groups, status, True)
+    result = compute_group_capacity(STORY, form, [NodePool(nodes, 8)], 2)
+    assert result.running == {"prefill": prefill, "decode": decode}
+    assert (result.groups, result.status, result.exact) == (groups, status, True)
 
 
 def test_scheduler_ignores_groups_without_a_gang() -> None:
-    found = group_capacity(STORY, NONE, [NodePool(20, 8)], 2)
-    assert found.running == {"prefill": 2, "decode": 4}
-    assert found.groups is None
+    result = compute_group_capacity(STORY, NONE, [NodePool(20, 8)], 2)
+    assert result.running == {"prefill": 2, "decode": 4}
+    assert result.groups is None
 
 
 @st.composite
@@ -61,8 +61,8 @@ def demands(draw: st.DrawFn) -> tuple[list[RoleDemand], int, int]:
 
 def bound(roles: list[RoleDemand], groups: int, free: int, *, turns: bool) -> dict[str, int]:
     """What a scheduler binds that takes groups in turns, or one after the other."""
-    minimum = sum(each.minimum * len(each.pod_sizes) for each in roles)
-    running = {each.name: 0 for each in roles}
+    minimum = sum(item.minimum * len(item.pod_sizes) for item in roles)
+    running = {item.name: 0 for item in roles}
     started = min(groups, free // minimum if minimum else groups)
     free -= started * minimum
     waiting = []
@@ -77,9 +77,9 @@ def bound(roles: list[RoleDemand], groups: int, free: int, *, turns: bool) -> di
             )
         )
     while any(waiting):
-        for own in waiting:
-            while own:
-                _, name, pods = own.pop(0)
+        for fields in waiting:
+            while fields:
+                _, name, pods = fields.pop(0)
                 if pods <= free:
                     free -= pods
                     running[name] += 1
@@ -94,26 +94,26 @@ def test_model_is_exact_or_a_bound(drawn: tuple[list[RoleDemand], int, int]) -> 
     roles, groups, free = drawn
     if not any(role.minimum for role in roles):
         return
-    found = group_capacity(roles, SUBGROUP, [NodePool(free, 1)], groups)
+    result = compute_group_capacity(roles, SUBGROUP, [NodePool(free, 1)], groups)
     for turns in (True, False):
         real = bound(roles, groups, free, turns=turns)
-        assert all(real[name] <= found.running[name] for name in real)
-        if found.exact:
-            assert real == dict(found.running)
+        assert all(real[name] <= result.running[name] for name in real)
+        if result.exact:
+            assert real == dict(result.running)
             wanted = {role.name: role.replicas * groups for role in roles}
-            assert (found.status == "Full") == (real == wanted)
+            assert (result.status == "Full") == (real == wanted)
 
 
 @given(demands())
 @examples(2)
-def test_one_group_is_never_promised_more_than_a_service_without(
+def test_one_group_gets_no_more_than_a_service_without_groups(
     drawn: tuple[list[RoleDemand], int, int],
 ) -> None:
     roles, _, free = drawn
     for form in (LITERAL, SUBGROUP):
         if form is SUBGROUP and not any(role.minimum for role in roles):
             continue
-        one = group_capacity(roles, form, [NodePool(free, 1)], 1)
+        one = compute_group_capacity(roles, form, [NodePool(free, 1)], 1)
         plain = capacity(roles, form, [NodePool(free, 1)])
         assert all(plain.running[name] <= one.running[name] for name in plain.running)
         if one.exact:

@@ -107,7 +107,7 @@ def test_role_scaled_to_zero_has_no_objects() -> None:
 
 def test_scaling_a_role_to_zero_restarts_no_other_role() -> None:
     def decoders(manifest: dict[str, Any]) -> list[Any]:
-        return [each for each in rendered(manifest) if "decode" in each["metadata"]["name"]]
+        return [item for item in rendered(manifest) if "decode" in item["metadata"]["name"]]
 
     assert decoders(prefill_decode()) == decoders(prefill_decode({"replicas": 0}))
 

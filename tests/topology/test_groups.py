@@ -39,7 +39,7 @@ def grouped(groups: int | None, minimum: Any = None, **spec: Any) -> Manifest:
 
 
 def by_name(manifest: Manifest) -> dict[str, Manifest]:
-    return {f"{each['kind']}/{each['metadata']['name']}": each for each in rendered(manifest)}
+    return {f"{item['kind']}/{item['metadata']['name']}": item for item in rendered(manifest)}
 
 
 def test_single_group_differs_from_plain_service_in_names_only() -> None:
@@ -48,14 +48,14 @@ def test_single_group_differs_from_plain_service_in_names_only() -> None:
         renamed = renamed.replace(f'"name": "svc-{kept}"', f'"name": "svc-0-{kept}"')
     wanted = json.loads(renamed)
     label = {"fusioninfer.io/group-index": "0"}
-    for each in wanted:
-        if each["kind"] == "PodGroup":
-            each["metadata"]["name"] = "svc-0"
-            each["metadata"]["labels"] |= label
-        elif each["kind"] == "LeaderWorkerSet":
-            each["metadata"]["labels"] |= label
+    for item in wanted:
+        if item["kind"] == "PodGroup":
+            item["metadata"]["name"] = "svc-0"
+            item["metadata"]["labels"] |= label
+        elif item["kind"] == "LeaderWorkerSet":
+            item["metadata"]["labels"] |= label
             for key in ("leaderTemplate", "workerTemplate"):
-                pod = each["spec"]["leaderWorkerTemplate"][key]["metadata"]
+                pod = item["spec"]["leaderWorkerTemplate"][key]["metadata"]
                 pod["labels"] |= label
                 pod["annotations"]["scheduling.k8s.io/group-name"] = "svc-0"
     assert list(rendered(grouped(1))) == wanted
@@ -70,18 +70,18 @@ def test_another_group_adds_its_own_objects_and_changes_no_other() -> None:
 
 
 @pytest.mark.parametrize("minimum", [None, {"prefill": 1, "decode": 1}])
-def test_minimum_of_a_gang_is_that_of_one_group(minimum: Any) -> None:
+def test_gang_minimum_counts_one_group(minimum: Any) -> None:
     whole = by_name(grouped(None, minimum))["PodGroup/svc"]["spec"]
     objects = by_name(grouped(3, minimum))
     assert [objects[f"PodGroup/svc-{group}"]["spec"] for group in range(3)] == [whole] * 3
 
 
-def test_replicas_beyond_all_bounds_are_rejected_before_they_are_planned() -> None:
+def test_excessive_replicas_are_rejected_before_planning() -> None:
     started = time.process_time()
     # The rest of the document is looked at all the same.
-    found = problems(service(role(replicas=1000), role("lone", template={}), groups=10_000))
+    findings = problems(service(role(replicas=1000), role("lone", template={}), groups=10_000))
     assert time.process_time() - started < 2  # planning them takes minutes
-    assert found == [
+    assert findings == [
         "roles[0].replicas: must be at most 10000 over all groups, got 10000 x 1000",
         "roles[1].template.spec: is required: a mapping",
     ]
@@ -89,27 +89,27 @@ def test_replicas_beyond_all_bounds_are_rejected_before_they_are_planned() -> No
 
 def collisions(*manifests: Manifest) -> list[str]:
     plans = plan_services([args for manifest in manifests for args in load(manifest)])
-    return [str(found) for plan in plans for found in plan.findings
-            if found.severity is Severity.ERROR]  # fmt: skip
+    return [str(finding) for plan in plans for finding in plan.findings
+            if finding.severity is Severity.ERROR]  # fmt: skip
 
 
-def test_names_of_a_group_may_not_be_those_of_another_service() -> None:
-    found = collisions(grouped(1), {**grouped(None), "metadata": {"name": "svc-0"}})
-    assert found[0] == (
+def test_group_name_collision_is_rejected() -> None:
+    result = collisions(grouped(1), {**grouped(None), "metadata": {"name": "svc-0"}})
+    assert result[0] == (
         'metadata.name: PodGroup "svc-0" would also belong to group 0 of service svc; rename one '
         "of them"
     )
-    assert any('LeaderWorkerSet "svc-0-prefill-0"' in each for each in found)
+    assert any('LeaderWorkerSet "svc-0-prefill-0"' in finding for finding in result)
     assert collisions(grouped(1), {**grouped(None), "metadata": {"name": "svc-1"}}) == []
     assert collisions(grouped(2), {**service(), "metadata": {"name": "svc-0"}}) == []
 
 
 def test_plan_lists_the_gangs_of_the_groups() -> None:
     plan = plan_of(grouped(2))
-    found = plan_json(PlanView(plan, compute_capacity_for_gpus(plan, [0])))
-    assert found["groups"] == 2
-    assert found["gang"] is None
-    (first, second) = found["gangs"]
+    result = plan_json(PlanView(plan, compute_capacity_for_gpus(plan, [0])))
+    assert result["groups"] == 2
+    assert result["gang"] is None
+    (first, second) = result["gangs"]
     assert first == {
         "group": 0,
         "podGroup": "svc-0",
@@ -119,7 +119,7 @@ def test_plan_lists_the_gangs_of_the_groups() -> None:
         "minimumGpus": 0,
     }
     assert second == {**first, "group": 1, "podGroup": "svc-1"}
-    assert [(each["name"], each["replicas"]) for each in found["roles"]] == [
+    assert [(item["name"], item["replicas"]) for item in result["roles"]] == [
         ("prefill", 2), ("decode", 4),
     ]  # fmt: skip
     without = plan_json(PlanView(plan_of(grouped(None))))
@@ -140,9 +140,9 @@ WAITING = {"metadata": {"generation": 1}, "status": {"conditions": [{"type": "Pr
 def test_status_names_the_active_group() -> None:
     plan = plan_of(grouped(2))
     live: dict[str, Any] = {
-        each.name: READY if each.group == 0 else WAITING
+        item.name: READY if item.group == 0 else WAITING
         for plan_role in plan.roles
-        for each in plan_role.lws
+        for item in plan_role.lws
     }
     live["svc-0"] = {"status": {"phase": "Running"}}
     waits = {"type": "Unschedulable", "message": "10 pods wait", "lastTransitionTime": "1"}
@@ -151,11 +151,11 @@ def test_status_names_the_active_group() -> None:
     active = status["conditions"][1]
     assert (active["status"], active["reason"]) == ("True", "Partial")
     assert active["message"] == "ready: prefill 1/2, decode 2/4"
-    assert {name: each["phase"] for name, each in status["components"].items()} == {
+    assert {name: item["phase"] for name, item in status["components"].items()} == {
         "prefill": "Deploying", "decode": "Deploying",
     }  # fmt: skip
     assert {
-        index: (each["active"], each["message"]) for index, each in status["groups"].items()
+        index: (item["active"], item["message"]) for index, item in status["groups"].items()
     } == {"0": (True, "ready: prefill 1/1, decode 2/2"), "1": (False, "10 pods wait")}
     assert status["groups"]["1"]["components"]["decode"]["phase"] == "Pending"
 
@@ -168,8 +168,8 @@ def test_groups_without_a_ready_role_are_inactive() -> None:
     )
     status = service_status(plan, live)
     assert status["conditions"][1]["status"] == "False"
-    assert not any(each["active"] for each in status["groups"].values())
-    everything = {each.name: READY for one in plan.roles for each in one.lws}
+    assert not any(group["active"] for group in status["groups"].values())
+    everything = {item.name: READY for one in plan.roles for item in one.lws}
     assert service_status(plan, everything)["conditions"][1]["reason"] == (
         "InferenceServiceAvailable"
     )

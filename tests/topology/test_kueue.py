@@ -31,17 +31,17 @@ def kueue(queue: Any = "team", **policy: Any) -> Any:
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
-def test_queue_is_a_label_of_each_lws_only(layout: str) -> None:
+def test_queue_label_is_only_on_lws(layout: str) -> None:
     manifest = prefill_decode(layout=layout, **kueue())
     assert "PodGroup" not in kinds(manifest)
     sets = of_kind(rendered(manifest), "LeaderWorkerSet")
-    assert {each["metadata"]["labels"][QUEUE] for each in sets} == {"team"}
-    others = [each for each in rendered(manifest) if each["kind"] != "LeaderWorkerSet"]
-    assert not any(QUEUE in each["metadata"].get("labels", {}) for each in others)
+    assert {entry["metadata"]["labels"][QUEUE] for entry in sets} == {"team"}
+    other_items = [entry for entry in rendered(manifest) if entry["kind"] != "LeaderWorkerSet"]
+    assert not any(QUEUE in other["metadata"].get("labels", {}) for other in other_items)
     for pod in pod_templates(manifest):
         assert "schedulerName" not in pod["spec"]
-    for each in sets:
-        inner = each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]
+    for item in sets:
+        inner = item["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]
         # Kueue sets it on each pod; on the template it would name the pod's own workload.
         assert QUEUE not in inner["labels"]
         assert not any(
@@ -49,7 +49,7 @@ def test_queue_is_a_label_of_each_lws_only(layout: str) -> None:
         )
 
 
-def test_single_pods_wait_in_the_queue_too_and_mode_off_leaves_it() -> None:
+def test_single_pods_are_queued_unless_mode_is_off() -> None:
     (lws, *_) = of_kind(rendered(service(role(), **kueue())), "LeaderWorkerSet")
     assert lws["metadata"]["labels"][QUEUE] == "team"
     off = service(role(), **kueue(mode="Off"))
@@ -63,15 +63,15 @@ def test_single_pods_wait_in_the_queue_too_and_mode_off_leaves_it() -> None:
     ]
 
 
-def test_pods_restart_for_no_queue() -> None:
+def test_queue_change_restarts_no_pods() -> None:
     """The queue is no part of the pods: moving a service to Kueue's queue keeps its revision."""
     manifests = (service(role()), service(role(), **kueue()))
-    plain, queued = (of_kind(rendered(each), "LeaderWorkerSet")[0] for each in manifests)
+    plain, queued = (of_kind(rendered(manifest), "LeaderWorkerSet")[0] for manifest in manifests)
     key = "fusioninfer.io/revision"
     assert plain["metadata"]["labels"][key] == queued["metadata"]["labels"][key]
 
 
-def test_capacity_table_is_each_replica_by_itself() -> None:
+def test_capacity_table_counts_each_replica_separately() -> None:
     # What Kueue 0.15.2 admits is in e2e/test_kueue.py.
     eight = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
     pod = template({"name": "vllm", "image": "e:1", "command": ["/serve"], **eight})

@@ -18,10 +18,10 @@ from samples import (
 )
 
 from fusioninfer_pulumi.checks.stages import plan_services
-from fusioninfer_pulumi.kube.durations import times
+from fusioninfer_pulumi.kube.durations import multiply
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
-from fusioninfer_pulumi.rollout.update_order import next_lws, update_order
+from fusioninfer_pulumi.rollout.update_order import choose_next_lws, order_update
 from fusioninfer_pulumi.topology.role_plan import LwsPlan
 
 PER_ROLE = {"layout": "PerRole"}
@@ -30,9 +30,9 @@ WIDE = {"template": template(container(gpus="8")), "multinode": nodes(2, launche
 
 def spec_of(manifest: Any, name: str) -> Any:
     return next(
-        each["spec"]
-        for each in rendered(manifest)
-        if (each["kind"], each["metadata"]["name"]) == ("LeaderWorkerSet", name)
+        item["spec"]
+        for item in rendered(manifest)
+        if (item["kind"], item["metadata"]["name"]) == ("LeaderWorkerSet", name)
     )
 
 
@@ -59,29 +59,29 @@ def test_per_role_layout_has_one_lws_with_all_replicas() -> None:
 
 def test_per_role_gang_separates_replicas_by_group_index() -> None:
     group, *lws, _ = rendered(prefill_decode(**PER_ROLE))
-    for each in lws:
-        held = each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]
-        name = held["labels"]["fusioninfer.io/role-name"]
-        assert held["annotations"] == {
+    for item in lws:
+        metadata = item["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]
+        name = metadata["labels"]["fusioninfer.io/role-name"]
+        assert metadata["annotations"] == {
             "scheduling.k8s.io/group-name": "svc", "volcano.sh/task-spec": name,
         }  # fmt: skip
     assert "minTaskMember" not in group["spec"]
     assert group["spec"]["minMember"] == 3
-    keys = [each["matchLabelKeys"] for each in group["spec"]["subGroupPolicy"]]
+    keys = [entry["matchLabelKeys"] for entry in group["spec"]["subGroupPolicy"]]
     assert keys == [["leaderworkerset.sigs.k8s.io/group-index"]] * 2
-    assert [each["minSubGroups"] for each in group["spec"]["subGroupPolicy"]] == [1, 2]
+    assert [entry["minSubGroups"] for entry in group["spec"]["subGroupPolicy"]] == [1, 2]
 
 
-def test_whole_service_is_still_all_or_nothing_by_default() -> None:
+def test_per_role_service_is_all_or_nothing_by_default() -> None:
     wide = prefill_decode(WIDE, {**WIDE, "replicas": 2, "multinode": nodes(4, launcher="none")})
     for minima in (None, {"prefill": 1, "decode": 1}):
         policy = {} if minima is None else {"gangPolicy": {"minRoleReplicas": minima}}
         wide["spec"]["schedulingStrategy"] = policy
         per_replica = plan_of(wide)
         per_role = plan_of({**wide, "spec": {**wide["spec"], **PER_ROLE}})
-        asked = (80, 64, 48, 32, 16)
-        assert compute_capacity_for_gpus(per_role, asked) == compute_capacity_for_gpus(
-            per_replica, asked
+        requests = (80, 64, 48, 32, 16)
+        assert compute_capacity_for_gpus(per_role, requests) == compute_capacity_for_gpus(
+            per_replica, requests
         )
 
 
@@ -111,25 +111,25 @@ def test_step_timeout_grows_with_the_replicas() -> None:
     rows = [({}, "2400s"), ({"maxUnavailable": 3, "maxSurge": 1}, "2400s"),
             ({"strategy": "AllAtOnce"}, "2400s"), ({"strategy": "Recreate"}, "10m")]  # fmt: skip
     for rollout, expected in rows:
-        (step,) = update_order(plan_of(of({"timeout": "10m", **rollout})))
+        (step,) = order_update(plan_of(of({"timeout": "10m", **rollout})))
         assert (step.timeout, step.frozen) == (expected, False)
-    assert times("1.5s", 3) == "5s"
-    assert times("2000000h", 1000) == times("2500000h", 1000)
+    assert multiply("1.5s", 3) == "5s"
+    assert multiply("2000000h", 1000) == multiply("2500000h", 1000)
 
 
-def test_roles_may_still_change_one_after_the_other() -> None:
+def test_per_role_updates_may_be_sequential() -> None:
     order = {"rollout": {"roleOrder": "Sequential"}}
-    steps = update_order(plan_of(prefill_decode(**order, **PER_ROLE)))
+    steps = order_update(plan_of(prefill_decode(**order, **PER_ROLE)))
     assert [step.name for step in steps] == ["svc-prefill", "svc-decode"]
     both = {"svc-prefill", "svc-decode"}
-    assert next_lws(steps, both, (), ()) == ["svc-prefill"]
-    assert next_lws(steps, {"svc-decode"}, {"svc-prefill"}, ()) == []
+    assert choose_next_lws(steps, both, (), ()) == ["svc-prefill"]
+    assert choose_next_lws(steps, {"svc-decode"}, {"svc-prefill"}, ()) == []
 
 
-def test_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_at_all() -> None:
+def test_update_waits_only_for_required_replicas() -> None:
     minima = {"gangPolicy": {"minRoleReplicas": {"prefill": 0, "decode": 1}}}
     manifest = prefill_decode({"replicas": 2}, **PER_ROLE, schedulingStrategy=minima)
-    steps = update_order(plan_of(manifest))
+    steps = order_update(plan_of(manifest))
     assert {step.name: (step.required, step.partial) for step in steps} == {
         "svc-prefill": (False, True), "svc-decode": (True, True),
     }  # fmt: skip
@@ -146,13 +146,13 @@ def test_role_that_may_run_in_part_is_awaited_in_part_and_an_optional_one_not_at
           role("a-1")], 'Service "svc-a-1"'),
     ],
 )  # fmt: skip
-def test_two_roles_share_no_name(roles: Any, kind: str) -> None:
+def test_role_name_collision_is_rejected(roles: Any, kind: str) -> None:
     (plan,) = plan_services(load(service(*roles, **PER_ROLE)))
     assert any(kind in str(finding) for finding in plan.findings), plan.findings
 
 
-def test_role_and_another_service_share_no_name() -> None:
+def test_role_name_collision_with_another_service_is_rejected() -> None:
     # The headless Service of the role's set, and the Service in front of the other one.
     pair = [service(role("a"), **PER_ROLE), service(role("b"), name="svc-a")]
-    _, other = plan_services([args for each in pair for args in load(each)])
+    _, other = plan_services([args for item in pair for args in load(item)])
     assert 'Service "svc-a" would also belong to role a of service svc' in str(other.findings[0])

@@ -19,7 +19,7 @@ def collisions(*manifests: dict[str, Any]) -> list[list[str]]:
     ]
 
 
-def test_two_services_may_not_have_one_name_in_a_namespace() -> None:
+def test_duplicate_service_name_is_rejected() -> None:
     assert collisions(service(), service(role("other"))) == [
         [],
         ['metadata.name: "svc" is also the name of another service in this namespace'],
@@ -27,13 +27,13 @@ def test_two_services_may_not_have_one_name_in_a_namespace() -> None:
     assert collisions(service(), service(metadata={"namespace": "other"})) == [[], []]
 
 
-def test_names_that_join_to_the_same_set_are_found_across_services() -> None:
+def test_lws_name_collision_across_services_is_rejected() -> None:
     expected = (
         'roles[0].name: Objects named "a-b-c" would also belong to role b-c of service a; '
         "rename one of them"
     )
-    found = collisions(service(role("b-c"), name="a"), service(role("c"), name="a-b"))
-    assert found == [[], [expected]]
+    result = collisions(service(role("b-c"), name="a"), service(role("c"), name="a-b"))
+    assert result == [[], [expected]]
     apart = service(role("c"), name="a-b", metadata={"namespace": "other"})
     assert collisions(service(role("b-c"), name="a"), apart) == [[], []]
 
@@ -44,7 +44,7 @@ def test_only_replicas_that_exist_collide() -> None:
     assert collisions(first, service(role("c", replicas=0), name="a-b")) == [[], []]
 
 
-def test_role_may_not_be_called_like_a_worker_stateful_set_of_another() -> None:
+def test_collision_with_worker_stateful_set_is_rejected() -> None:
     # LeaderWorkerSet names the workers of group 0 of svc-decode-1 "svc-decode-1-0".
     wide = role("decode", "decoder", replicas=2, multinode=nodes(2))
     expected = (
@@ -56,7 +56,7 @@ def test_role_may_not_be_called_like_a_worker_stateful_set_of_another() -> None:
     assert collisions(service(narrow, role("decode-1"))) == [[]]
 
 
-def test_headless_service_of_a_group_may_not_meet_another_set() -> None:
+def test_collision_with_headless_service_of_a_group_is_rejected() -> None:
     unique = {"networkConfig": {"subdomainPolicy": "UniquePerReplica"}}
     expected = (
         'roles[1].name: Service "svc-decode-1-0" would also belong to role decode of service svc; '
@@ -67,9 +67,9 @@ def test_headless_service_of_a_group_may_not_meet_another_set() -> None:
     ]
 
 
-def test_service_may_not_be_called_like_a_headless_service() -> None:
-    found = collisions(service(role("b"), name="a"), service(role("c"), name="a-b-0"))
-    assert found == [
+def test_service_name_of_a_headless_service_is_rejected() -> None:
+    result = collisions(service(role("b"), name="a"), service(role("c"), name="a-b-0"))
+    assert result == [
         [],
         [
             (
@@ -81,9 +81,9 @@ def test_service_may_not_be_called_like_a_headless_service() -> None:
     ]
 
 
-def test_service_may_not_be_called_like_another_ones_endpoint_picker() -> None:
-    found = collisions(service(ROUTER, role("b"), name="a"), service(role("c"), name="a-epp"))
-    assert found == [
+def test_service_name_of_an_endpoint_picker_is_rejected() -> None:
+    result = collisions(service(ROUTER, role("b"), name="a"), service(role("c"), name="a-epp"))
+    assert result == [
         [],
         [
             'metadata.name: Service "a-epp" would also belong to service a; rename one of them',
@@ -91,8 +91,8 @@ def test_service_may_not_be_called_like_another_ones_endpoint_picker() -> None:
     ]
 
 
-def test_pair_of_owners_is_reported_once_however_many_replicas_meet() -> None:
-    found = collisions(
+def test_colliding_owners_are_reported_once() -> None:
+    result = collisions(
         service(role("b-c", replicas=50), name="a"), service(role("c", replicas=50), name="a-b")
     )
-    assert [len(each) for each in found] == [0, 1]
+    assert [len(finding) for finding in result] == [0, 1]

@@ -21,7 +21,7 @@ from samples import (
 from fusioninfer_pulumi.checks.update_checks import RunningLws, check_gang_joins
 from fusioninfer_pulumi.cli.diff import compare
 from fusioninfer_pulumi.plan.service_plan import compute_capacity_for_gpus
-from fusioninfer_pulumi.topology.gang import pod_group_reference
+from fusioninfer_pulumi.topology.gang import read_pod_group_reference
 
 EIGHT = {"resources": {"limits": {"nvidia.com/gpu": "8"}}}
 
@@ -35,7 +35,7 @@ def with_strategy(**strategy: Any) -> Any:
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
-def test_one_pod_group_counts_all_pods_and_every_pod_names_it(layout: str) -> None:
+def test_pod_group_counts_all_pods(layout: str) -> None:
     manifest = prefill_decode(
         {"multinode": nodes(2), "replicas": 2},
         layout=layout,
@@ -59,11 +59,11 @@ def test_one_pod_group_counts_all_pods_and_every_pod_names_it(layout: str) -> No
         )
 
 
-def test_each_serving_group_has_its_own() -> None:
+def test_each_serving_group_has_a_pod_group() -> None:
     objects = rendered(prefill_decode(groups=2, **native()))
     groups = {
-        each["metadata"]["name"]: each["spec"]["schedulingPolicy"]["gang"]["minCount"]
-        for each in of_kind(objects, "PodGroup")
+        item["metadata"]["name"]: item["spec"]["schedulingPolicy"]["gang"]["minCount"]
+        for item in of_kind(objects, "PodGroup")
     }
     assert set(groups.values()) == {plan_of(prefill_decode(**native())).total_pods}
     named = {
@@ -76,7 +76,7 @@ def test_each_serving_group_has_its_own() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, native(mode="Off")])
-def test_single_pods_are_no_gang(more: Any) -> None:
+def test_single_pods_have_no_gang(more: Any) -> None:
     manifest = service(role(), **(more or native()))
     assert "PodGroup" not in kinds(manifest)
     (pod,) = pod_templates(manifest)
@@ -100,11 +100,13 @@ def test_capacity_table_is_all_or_nothing(layout: str) -> None:
     ]
 
 
-def test_replicas_of_volcanos_gang_join_another() -> None:
+def test_change_from_volcano_joins_another_gang() -> None:
     """The PodGroups have one name: what runs in Volcano's is in none of Kubernetes'."""
     manifests = {"Volcano": prefill_decode(), "Native": prefill_decode(**native())}
     references = {
-        name: {pod_group_reference(lws) for lws in of_kind(rendered(manifest), "LeaderWorkerSet")}
+        name: {
+            read_pod_group_reference(lws) for lws in of_kind(rendered(manifest), "LeaderWorkerSet")
+        }
         for name, manifest in manifests.items()
     }
     plan = plan_of(manifests["Native"])

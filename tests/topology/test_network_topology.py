@@ -21,7 +21,7 @@ def tied(topology: Any, minimum: Any = None, **spec: Any) -> Manifest:
 
 
 def pod_groups(manifest: Manifest) -> list[Manifest]:
-    return [each["spec"] for each in rendered(manifest) if each["kind"] == "PodGroup"]
+    return [item["spec"] for item in rendered(manifest) if item["kind"] == "PodGroup"]
 
 
 def test_group_policy_is_added_to_the_literal_form() -> None:
@@ -30,7 +30,7 @@ def test_group_policy_is_added_to_the_literal_form() -> None:
     assert "minTaskMember" in spec
 
 
-def test_every_serving_group_has_it() -> None:
+def test_every_serving_group_has_network_topology() -> None:
     specs = pod_groups(tied({"groupPolicy": {"mode": "soft"}}, groups=2))
     assert [spec["networkTopology"] for spec in specs] == [{"mode": "soft"}] * 2
 
@@ -52,19 +52,19 @@ def test_hard_is_the_default_and_needs_a_tier() -> None:
         "mode": "hard",
         "highestTierAllowed": 2,
     }
-    (found,) = problems(tied({"rolePolicy": {}}))
-    assert found == (
+    (finding,) = problems(tied({"rolePolicy": {}}))
+    assert finding == (
         "schedulingStrategy.gangPolicy.networkTopology.rolePolicy.highestTierAllowed: is required "
         "with mode hard: Volcano ignores the mode without it"
     )
 
 
 def test_empty_network_topology_is_a_warning() -> None:
-    found = "networkTopology: has no effect: set groupPolicy or rolePolicy"
-    assert any(warning.endswith(found) for warning in warnings(tied({})))
+    result = "networkTopology: has no effect: set groupPolicy or rolePolicy"
+    assert any(warning.endswith(result) for warning in warnings(tied({})))
 
 
 def test_capacity_is_an_upper_bound_with_network_topology() -> None:
     plan = plan_of(tied({"groupPolicy": HARD}))
-    assert [each.exact for each in compute_capacity_for_gpus(plan, [0])] == [False]
-    assert [each.exact for each in compute_capacity_for_gpus(plan_of(tied(None)), [0])] == [True]
+    assert [item.exact for item in compute_capacity_for_gpus(plan, [0])] == [False]
+    assert [item.exact for item in compute_capacity_for_gpus(plan_of(tied(None)), [0])] == [True]

@@ -17,13 +17,13 @@ def asking(minima: dict[str, int], **policy: Any) -> dict[str, Any]:
 
 
 def pod_group(manifest: dict[str, Any]) -> dict[str, Any]:
-    (found,) = [each for each in rendered(manifest) if each["kind"] == "PodGroup"]
-    return found
+    (item,) = [entry for entry in rendered(manifest) if entry["kind"] == "PodGroup"]
+    return item
 
 
 def policies(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pod_group(manifest)["spec"]["subGroupPolicy"]
-    return found
+    findings: list[dict[str, Any]] = pod_group(manifest)["spec"]["subGroupPolicy"]
+    return findings
 
 
 def test_lowest_ordinals_start_before_the_rest() -> None:
@@ -44,7 +44,7 @@ def test_lowest_ordinals_start_before_the_rest() -> None:
 
 
 @pytest.mark.parametrize("replicas", [2, 3])
-def test_replica_more_changes_no_pod_group(replicas: int) -> None:
+def test_additional_replica_changes_no_pod_group(replicas: int) -> None:
     def made(count: int) -> dict[str, Any]:
         return pod_group(prefill_decode({}, {"replicas": count}, **asking({"decode": 2}, **LOWEST)))
 
@@ -58,6 +58,6 @@ def test_role_whose_every_replica_is_optional_has_no_lowest() -> None:
     )
 
 
-def test_plan_names_them() -> None:
+def test_plan_lists_required_replicas() -> None:
     plan = plan_of(prefill_decode({}, {"replicas": 2}, **asking({"decode": 1}, **LOWEST)))
     assert "starts with 1 prefill + 1 decode (lowest ordinals)" in plan_text(plan)

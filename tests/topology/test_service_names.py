@@ -19,7 +19,7 @@ def named(name: str, namespace: str | None = "default", *roles: Any, **pods: Any
 
 
 def of(rule: str, manifest: Manifest) -> list[str]:
-    return [at for found, at in rules(manifest, Severity.ERROR) if found == rule]
+    return [at for findings, at in rules(manifest, Severity.ERROR) if findings == rule]
 
 
 LINKS = "service-name-breaks-engine"
@@ -40,5 +40,5 @@ def test_other_engines_and_user_variables_are_unchanged() -> None:
         image="lmsysorg/sglang:v0.5.3", command=["python3", "-m"], args=["sglang.launch_server"]
     )
     assert of(LINKS, named("vllm", "default", role(template=template(sglang)))) == []
-    own = container(env=[{"name": "VLLM_PORT", "value": "5000"}])
-    assert of(LINKS, named("vllm", "default", role(template=template(own)))) == []
+    user_container = container(env=[{"name": "VLLM_PORT", "value": "5000"}])
+    assert of(LINKS, named("vllm", "default", role(template=template(user_container)))) == []

@@ -1,7 +1,6 @@
 """The parts of a model's `config.json` that determine the memory of its weights and KV cache.
 
-Only architectures whose arithmetic is held against recorded start-ups are read; any other config
-is answered with the reason why it is not.
+Only known architectures are read; for any other config the error has the reason.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ class Part:
 
     Attributes:
         name: Their module, as releases name it in the lists of what is not quantized.
-        split: Whether tensor parallelism splits them; else every rank has all.
-        expert: Whether they are routed experts, which expert parallelism spreads.
-        heads: Into how many pieces at most they are split; None for any number.
-        bits: Bits of each where the release's own format does not apply, else None.
-        width: Width of a feed-forward layer or of one expert, which ranks divide; None of others.
-        tile: Multiple to which the share of a rank of that width is padded.
+        split: Whether tensor parallelism splits them; otherwise every rank has all of them.
+        expert: Whether they are routed experts, which expert parallelism distributes.
+        heads: Maximum number of pieces into which they are split; None for any number.
+        bits: Bits per parameter if the checkpoint's format does not apply, else None.
+        width: Width of a feed-forward layer or of one expert, which ranks divide; else None.
+        tile: Multiple to which a rank's share of that width is padded.
     """
 
     name: str
@@ -56,9 +55,9 @@ class Cache:
         heads: Key-value heads; 1 for a latent, which every rank keeps whole.
         width: Elements of a token in one head, keys and values together.
         window: Tokens of a sliding window, None where all tokens are kept.
-        latent: Whether it is that of multi-head latent attention.
-        index: Bytes of a token beside these, whatever their type: the index of sparse attention.
-        packed: Bytes of a token's elements in 8 bits where they are more than one each, else None.
+        latent: Whether the layer has multi-head latent attention.
+        index: Additional bytes per token of any type: the index of sparse attention.
+        packed: Bytes per token in 8 bits if that is more than one per element, else None.
     """
 
     heads: int
@@ -654,7 +653,7 @@ def _routed_here(text: Config, index: int) -> bool:
 
 
 def _mimo_v2(text: Config, index: int) -> Layer:
-    """Return layers with a window have heads of their own; values are narrower than keys."""
+    """Return layers: those with a window have other head counts; values are narrower than keys."""
     windowed = bool(text["hybrid_layer_pattern"][index])
     prefix = "swa_" if windowed else ""
     hidden, heads = _number(text, "hidden_size"), _number(text, f"{prefix}num_attention_heads")

@@ -1,4 +1,4 @@
-"""How many tokens a KV cache holds, and what one sequence takes of it."""
+"""Capacity of a KV cache in tokens and sequences."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class CacheLayout:
     """The cache of one pipeline stage on one accelerator.
 
     Attributes:
-        kinds: What its layers keep, with the number of layers that keep it.
-        bits: Bits of an element of the KV cache.
-        state_bits: Bits of the model's type, in which convolutions are kept.
-        ways: Ways that attention is split.
+        kinds: Kinds of cache, each with its number of layers.
+        bits: Bits per element of the KV cache.
+        state_bits: Bits of the model's type, in which convolutions are stored.
+        ways: Number of ranks among which attention is split.
     """
 
     kinds: Sequence[tuple[Kind, int]]

@@ -135,6 +135,6 @@ def _aligned(size: int) -> int:
 
 
 def _least_padding(counts: Sequence[int], least: int) -> int:
-    """The size of groups, not below `least`, that pads counts of layers least; else the largest."""
+    """Return the group size of at least `least` with the least padding, else the largest."""
     sizes = range(least, max(*counts, least) + 1)
     return min(sizes, key=lambda size: (sum(-count % size for count in counts), -size))

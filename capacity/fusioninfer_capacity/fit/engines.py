@@ -81,27 +81,27 @@ class Memory:
     """How an engine divides the memory of one accelerator.
 
     Attributes:
-        share: Bytes that weights, overhead and KV cache have together.
-        overhead: Bytes of these that activations and the engine itself take.
+        share: Bytes available to weights, overhead and KV cache together.
+        overhead: Bytes for activations and the engine itself, a part of `share`.
         length: Tokens of the longest sequence, None for the model's own.
         cache_bits: Bits of an element of the KV cache; None for the type of the weights.
         bits: Bits of an unquantized parameter if the arguments set it, else None.
         block: Tokens in a block of the KV cache.
         batched: Tokens of the steps that run at a time, which windows keep.
-        margin: Share of the accelerator's memory inside of which a start-up is doubtful.
+        margin: Fraction of the accelerator's memory within which a start-up is doubtful.
         doubt: Why the overhead is uncertain, so that nothing is rejected by it; None if it is not.
         holds_longest: Whether the engine only starts when a sequence of `length` fits.
         experts_across_copies: Whether data parallel copies share their routed experts.
         windows: How layers with a sliding window are kept: `groups` of layers with blocks of
             their own, `pools` of tokens, or like any other layer (`full`).
-        close: Numbers of layers that differ by less than this factor are one size of group.
+        close: Layer counts that differ by less than this factor share one group size.
         uneven: Whether groups may keep different numbers of bytes of a token.
         sequences: Sequences of a step at most.
         states: Pages that each group of layers with a state has for a sequence.
         packs: Whether latents in 8 bits of sparse attention are stored with scales of their own.
         packed: How pages of several sizes share a block, in `compressed`; None where it is not
             known.
-        basis: What the numbers rest on, for people.
+        basis: Source of the numbers, for people.
     """
 
     share: int

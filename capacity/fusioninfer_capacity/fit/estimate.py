@@ -66,11 +66,11 @@ class Estimates:
         return f"{_PACKAGE} {self.version}, measured with release {self.release} of the engine"
 
     def prefill(self, tokens: int) -> float:
-        """Time of a prompt of so many tokens."""
+        """Return the time of a prompt of `tokens` tokens."""
         return self._milliseconds("predict_prefill_latency", 1, tokens)
 
     def decode(self, sequences: int, tokens: int) -> float:
-        """Time of one token for each of so many sequences of that length."""
+        """Return the time of a step that generates a token for each sequence."""
         return self._milliseconds("predict_decode_latency", sequences, tokens, 2)
 
     def _milliseconds(self, method: str, *arguments: int) -> float:
@@ -115,7 +115,7 @@ def _covering(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps the package's log and warnings off the streams."""
+    """Keep the package's log and warnings off the streams."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

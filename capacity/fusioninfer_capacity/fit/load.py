@@ -1,4 +1,4 @@
-"""How many replicas a load takes, from the times of an engine's steps."""
+"""Computes the replicas for a load from the times of an engine's steps."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class StepTimes(Protocol):
         ...
 
     def prefill(self, tokens: int) -> float:
-        """Time of a prompt of so many tokens."""
+        """Return the time of a prompt of `tokens` tokens."""
         ...
 
     def decode(self, sequences: int, tokens: int) -> float:
-        """Time of one token for each of so many sequences of that length."""
+        """Return the time of a step that generates a token for each sequence."""
         ...
 
 
@@ -68,7 +68,7 @@ _SEQUENCES: Sequence[int] = (
 
 
 def served(times: StepTimes, load: Load, most: float) -> Served | None:
-    """Return the most that one replica serves within the times; None where not even one request.
+    """Return the maximum load of one replica within the times; None if not even one request.
 
     The lower bounds are the steps' own times. The upper bounds hold prefill against decode: each
     token waits for prompts of other requests, and each prompt for those before it. `most` is the
@@ -93,7 +93,7 @@ def served(times: StepTimes, load: Load, most: float) -> Served | None:
 
 
 def _step(times: StepTimes, load: Load, sequences: int) -> float:
-    """Time of a token of each sequence, of which each stage has its part."""
+    """Return the time of a token per sequence, with the sequences divided among stages."""
     return times.decode(-(-sequences // times.stages), load.input + load.output // 2)
 
 

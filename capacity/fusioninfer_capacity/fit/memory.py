@@ -14,20 +14,20 @@ from fusioninfer_pulumi.plugins.capacity import EngineCommand
 
 @dataclass(frozen=True)
 class Fit:
-    """How a model lies in the memory of one accelerator; of several stages, in the fullest one.
+    """The memory of one accelerator with a model; with several stages, of the fullest one.
 
     Sizes are in bytes.
 
     Attributes:
-        share: What weights, overhead and cache have together.
+        share: Memory available to weights, overhead and cache together.
         overhead: Memory of activations and the engine.
         length: Tokens of the longest sequence; None where it is not known.
-        margin: Share of the accelerator's memory inside of which a start-up is doubtful.
-        doubt: Why it is not certain; None where it is.
+        margin: Fraction of the accelerator's memory within which a start-up is doubtful.
+        doubt: Why the result is uncertain; None if it is certain.
         holds_longest: Whether the engine only starts when a sequence of that length fits.
         small_cache: Whether the cache is stored in 8 bits.
         sequences: Sequences of a step at most.
-        needed: What one sequence of that length takes of the cache; None where that is not known.
+        needed: Cache that one sequence of that length needs; None if unknown.
         tokens: Tokens that the caches of a replica hold, with sequences of that length.
         requests: Requests of that length that a replica holds at a time.
     """
@@ -48,7 +48,7 @@ class Fit:
     requests: float | None = None
 
     def most_requests(self, length: int) -> float:
-        """Requests of so many tokens that it takes at a time, by its cache and its limit."""
+        """Return the maximum concurrent requests of a length, by cache and limit."""
         return min((self.tokens or 0) / length, self.sequences)
 
     @property

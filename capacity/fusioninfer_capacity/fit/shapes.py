@@ -174,7 +174,7 @@ def _undivided(command: EngineCommand, model: Architecture, sizes: Parallelism) 
 
 
 def _ways(command: EngineCommand, part: Part, sizes: Parallelism) -> int:
-    """Ways that one expert or layer is split."""
+    """Return the number of ranks that split one expert or layer."""
     engine = command.engine
     if not part.expert or engine is None:
         return sizes.tensor

@@ -140,9 +140,10 @@ def with_copies(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
 
 
 def sensible(fitting: Sequence[Layout]) -> list[Layout]:
-    """Layouts that fit, without those of more nodes, or of more accelerators and no more tokens.
+    """Return layouts that fit, without those that need more hardware for no more tokens.
 
-    Of copies that share experts, the one with most tokens for each number of accelerators.
+    Of layouts with copies that share experts, return the one with the most tokens for each number
+    of accelerators.
     """
     chosen = _sensible([layout for layout in fitting if layout.copies == 1])
     for layout in (layout for layout in fitting if layout.copies > 1):
@@ -174,7 +175,7 @@ def _order(layout: Layout) -> tuple[bool, int, bool, int, int]:
 
 
 def _sizes(wish: Wish) -> Sequence[tuple[int, int]]:
-    """Tensor sizes inside of a node, and whole nodes with one stage each."""
+    """Yield tensor sizes within a node, then whole nodes with one stage each."""
     inside = [ways for ways in _WAYS if ways <= wish.per_node]
     across = range(2, wish.most_nodes + 1)
     return [*((ways, 1) for ways in inside), *((inside[-1], nodes) for nodes in across)]

@@ -84,7 +84,7 @@ def _bits(model: Architecture, index: int, part: Part) -> float:
 
 
 def _outside(model: Architecture, split: Split, *, first: bool, last: bool) -> float:
-    """Embedding and encoders of the first stage, head of the last."""
+    """Return the bytes outside of layers: embedding and encoders, and the head."""
     table = model.embedding * model.bits / 8 / split.tensor
     head = table
     stored = model.quantization

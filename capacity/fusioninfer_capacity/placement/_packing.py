@@ -1,4 +1,4 @@
-"""Whether the pods of replicas find nodes in a pool.
+"""Computes whether the pods of replicas fit the nodes of a pool.
 
 The capacity model (`topology/capacity_model.py`), which the end-to-end tests compare with the real
 scheduler, answers first. Where it gives only a bound (pods of several sizes, which fit or not
@@ -75,7 +75,7 @@ class Pools:
         return self._whole[key]
 
     def stranded(self, pool: int, load: Load) -> int:
-        """Free accelerators on nodes that are not empty, when a load is packed like that."""
+        """Return free accelerators on nodes that are not empty, with the load packed tightly."""
         left = self.free(pool) - accelerators(load)
         return left - self.whole_nodes(pool, load) * self.args[pool].accelerators
 

@@ -9,8 +9,8 @@ The objective, most important first:
 5. What is best for the first service (`Terms`), then for the second, and so on: a service that is
    added at the end moves no other unless one of the points above is at stake.
 
-What a service leaves to those after it is the usage of the pools alone. So the best way to go on is
-remembered for each usage, and branches are cut off by what they could reach at best.
+Services affect later ones only by the usage of the pools. So the best continuation is remembered
+for each usage, and branches are cut by a lower bound.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import NamedTuple
 from fusioninfer_capacity.placement._packing import Fit, Pools, Usage, accelerators, with_more
 from fusioninfer_capacity.placement.problem import Assignment, RoleRequest, ServiceRequest
 
-#: Most combinations that are considered; beyond it the best so far is taken.
+#: Maximum number of combinations; beyond it the best result so far is used.
 MAX_STEPS = 100_000
 
 
@@ -32,7 +32,7 @@ Tiers = tuple[int, int, int, int]
 
 
 class Terms(NamedTuple):
-    """How good a place is for one service; less is better, the first difference decides."""
+    """Cost of a place for one service; less is better, the first difference decides."""
 
     risky: int  #: its pools where pods of several sizes fit only if they are packed well
     cost: Decimal  #: price of all its accelerators
@@ -96,7 +96,7 @@ class _Best:
 
 
 def search(services: Sequence[ServiceRequest], pools: Pools, max_steps: int = MAX_STEPS) -> Outcome:
-    """The best placement; where the bound was met, the first one that the search comes to."""
+    """Return the best placement, or the first one found if the search reached its bound."""
     run = _Search(services, pools, max_steps)
     best = run.best(0, pools.unused)
     return Outcome(best.options, best.tiers, run.steps <= max_steps, run.steps)
@@ -105,7 +105,7 @@ def search(services: Sequence[ServiceRequest], pools: Pools, max_steps: int = MA
 def option_at(
     service: ServiceRequest, assignment: Assignment, usage: Usage, pools: Pools, *, minimum: bool
 ) -> Option | None:
-    """Return one way to place a service beside what is placed; None where it does not fit."""
+    """Return one way to place a service, given the usage; None if it does not fit."""
     after = usage_with(usage, service, assignment, minimum=minimum)
     touched = sorted(set(assignment))
     if any(pools.fit(at, after[at]) is Fit.NO for at in touched):
@@ -137,7 +137,7 @@ def usage_with(
 
 
 def _moves(moved: Sequence[RoleRequest]) -> tuple[int, int]:
-    """Points 1 and 2 of the objective for roles that do not stay where they were."""
+    """Return points 1 and 2 of the objective for roles that move."""
     unchanged = sum(role.unchanged for role in moved)
     return unchanged, len(moved) - unchanged
 
@@ -190,7 +190,7 @@ class _Search:
         return best
 
     def _options(self, service: ServiceRequest, usage: Usage) -> list[Option]:
-        """Every way to place a service, the most promising first."""
+        """Yield every way to place a service, the most promising first."""
         choices = []
         for minimum in (False, True) if service.partial else (False,):
             for assignment in service.assignments:
@@ -205,7 +205,7 @@ class _Search:
         return sorted(choices, key=lambda option: (option.tiers, option.rank))
 
     def _bound(self, at: int, usage: Usage) -> Tiers:
-        """Return what the services from an index on cannot do better than."""
+        """Return a lower bound of the objective for the services from an index on."""
         unchanged, changed, unplaced, minimum = self.ideal[at]
         room = self.room - sum(accelerators(load) for load in usage)
         crowded = 0

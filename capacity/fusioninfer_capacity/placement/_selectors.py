@@ -1,7 +1,7 @@
-"""Which nodes a pod spec allows, judged as the Kubernetes scheduler judges it, and selecting some.
+"""Which nodes a pod spec allows, by the Kubernetes scheduler's rules; selects nodes in a spec.
 
 Node selectors, required node affinity and tolerations (Kubernetes, "Assigning Pods to Nodes" and
-"Taints and Tolerations"). Preferences never keep a pod away and are not looked at.
+"Taints and Tolerations"). Preferences are ignored, because they never keep a pod away.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     TaintEffect,
     is_accelerator,
     output_paths,
-    shown,
+    show,
 )
 
 #: Fields of a pod spec that choose its nodes.
@@ -38,7 +38,7 @@ def output_fields(spec: Mapping[str, Any]) -> Iterator[Location]:
 def mismatches(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
     """Yield why a pod may not run on nodes with these labels."""
     if spec.get("nodeName"):
-        yield f"nodeName {shown(spec['nodeName'])} names one node, which an inventory does not hold"
+        yield f"nodeName {show(spec['nodeName'])} names one node, which an inventory does not hold"
     for key, value in (spec.get("nodeSelector") or {}).items():
         if labels.get(key) != value:
             yield f"nodeSelector wants {key}={value}, {_has(key, labels)}"
@@ -74,10 +74,10 @@ def tolerated_by_admission(taint: TaintArgs) -> bool:
 def selecting(
     spec: Mapping[str, Any], pool: NodePoolArgs, inventory: InventoryArgs
 ) -> dict[str, Any]:
-    """Return a pod spec that selects a pool and tolerates its taints, beside what it had."""
+    """Return a pod spec that also selects a pool and tolerates its taints."""
     key = inventory.selector_label
     assert key is not None, "an inventory without a label is refused"
-    selector = {**(spec.get("nodeSelector") or {}), key: inventory.selected_by(pool)}
+    selector = {**(spec.get("nodeSelector") or {}), key: inventory.selector_value(pool)}
     selected = {**spec, "nodeSelector": selector}
     added = [_toleration(taint) for taint in untolerated(spec, pool.taints)]
     if added:

@@ -1,4 +1,4 @@
-"""Reads node pools, and where services run already, from a live cluster."""
+"""Reads node pools and the current placement of services from a live cluster."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def read_inventory(
         context: Its context; by default the current one.
         pool_label: Node label that identifies a pool; by default the one of GKE, EKS, AKS or
             Karpenter that most nodes with accelerators have.
-        services: The services that are about to be placed (or `name`, `namespace/name`): what
-            their own pods hold counts as free.
+        services: The services to place (or `name`, `namespace/name`): accelerators of their own
+            pods count as free.
 
     Returns:
         The pools, by name.
@@ -152,8 +152,8 @@ def inventory_of(
 def placement_of(
     lws: Iterable[Object], inventory: InventoryArgs
 ) -> Mapping[str, Mapping[str, PreviousPool]]:
-    """Where services are placed, by all their LeaderWorkerSets; pure."""
-    by_value = {inventory.selected_by(pool): pool.name for pool in inventory.pools}
+    """Return the pools of services from all their LeaderWorkerSets; pure."""
+    by_value = {inventory.selector_value(pool): pool.name for pool in inventory.pools}
     previous: dict[str, dict[str, PreviousPool]] = {}
     for item in lws:
         metadata, spec = item["metadata"], item["spec"]

@@ -87,7 +87,7 @@ class LiveDevices:
         return by_class
 
     def allocated(self, ignored: Collection[tuple[str, str]]) -> Collection[DeviceId]:
-        """Devices that claims hold; those of ignored pods alone (namespace, name) do not count."""
+        """Return devices allocated to claims, except claims that only ignored pods use."""
         ids: set[DeviceId] = set()
         for claim in self.claims:
             status = claim.get("status") or {}
@@ -122,7 +122,7 @@ class LiveDevices:
 
 
 def common_model(devices: Iterable[Device]) -> Mapping[str, str]:
-    """Model and memory, each where all devices state the same."""
+    """Return model and memory, each if it is the same for all devices."""
     common: dict[str, str] = {}
     listed = list(devices)
     models = Counter(

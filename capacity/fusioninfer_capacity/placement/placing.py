@@ -41,7 +41,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     is_accelerator,
     load_inventory,
     plan_service,
-    shown,
+    show,
     validate_mapping,
     warning,
 )
@@ -57,7 +57,7 @@ def place(
     *,
     previous: PreviousPlacement = None,
 ) -> Placement:
-    """Chooses a node pool for each role of several services, all together.
+    """Choose a node pool for each role of several services, all together.
 
     Roles get pools that their pod templates and `placement` allow, in which the pods of all
     services fit at once. Of equals, services in front of the list have precedence; roles that have
@@ -75,7 +75,7 @@ def place(
         The placed services (`.services`, to hand to `InferenceService`), and why they are there.
 
     Raises:
-        InvalidServiceError: A service cannot work or has no place; one line per problem.
+        InvalidServiceError: A service is invalid or has no place; it has a finding for each.
         OSError: A file cannot be read.
     """
     pools = load_inventory(inventory)
@@ -102,7 +102,7 @@ def place_services(
     plans: Sequence[ServicePlan] | None = None,
     max_steps: int = MAX_STEPS,
 ) -> Placement:
-    """The same without raising: a service that has no place, or cannot work, is left as it is.
+    """Place services without raising; a service without a place, or with errors, is unchanged.
 
     Findings are kept by the index of the service. The inventory has no errors of its own; `plans`
     are made here by default; after `max_steps` combinations the search takes the best one at hand.
@@ -162,7 +162,7 @@ def inventory_findings(inventory: InventoryArgs) -> list[Finding]:
         error(
             RESOURCE_NOT_ACCELERATOR,
             ("pools", index, "resource"),
-            f"{shown(pool.resource)} is not an accelerator resource",
+            f"{show(pool.resource)} is not an accelerator resource",
         )
         for index, pool in enumerate(inventory.pools)
         if pool.resource is not None and not is_accelerator(pool.resource)
@@ -174,7 +174,7 @@ def _input_findings(
     plans: Sequence[ServicePlan],
     inventory: InventoryArgs,
 ) -> dict[int, list[Finding]]:
-    """Errors of services that cannot be placed, whatever the pools hold, by their indexes."""
+    """Return errors of services that can never be placed, by their indexes."""
     by_service: dict[int, list[Finding]] = {}
     keys: dict[str, int] = {}
     for index, (service, plan) in enumerate(zip(services, plans, strict=True)):
@@ -212,8 +212,7 @@ def _service_findings(
                 yield error(
                     POOL_UNKNOWN,
                     ("roles", at, "placement", "pools", index),
-                    f"no pool of that name, got {shown(name)}; the inventory has "
-                    f"{', '.join(known)}",
+                    f"no pool of that name, got {show(name)}; the inventory has {', '.join(known)}",
                 )
         for field, template in templates(role):
             for path in selectors.output_fields(template["spec"]):
@@ -276,8 +275,7 @@ def _on_pools(
 ) -> InferenceServiceArgs:
     """Return a service whose roles select their pools and tolerate their taints.
 
-    What the user wrote stays, Outputs included. The demands of `placement` are carried out and left
-    out.
+    The user's fields stay, Outputs included. `placement` is removed, because it has been applied.
     """
     if not record.roles:
         return service
@@ -294,7 +292,7 @@ def _on_pool(role: RoleArgs, pool: NodePoolArgs, inventory: InventoryArgs) -> Ro
     attributes = {"leaderTemplate": "leader_template", "workerTemplate": "worker_template"}
     changed: dict[str, Any] = {"placement": None}
     if role.accelerator is None:
-        # Commands that place nothing do not pay for it.
+        # Imported here, because most commands place nothing.
         from fusioninfer_capacity.fit.roles import pool_accelerator  # noqa: PLC0415  # see above
 
         changed["accelerator"] = pool_accelerator(pool)

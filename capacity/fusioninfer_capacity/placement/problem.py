@@ -39,8 +39,8 @@ class ClaimedDevices:
 
     Attributes:
         count: Devices of classes that the inventory knows.
-        uncounted: What else is claimed, and why it is not counted; one text each.
-        selectors: Whether CEL expressions say more about the devices.
+        uncounted: Other claims, each as a text with the reason why it is not counted.
+        selectors: Whether CEL expressions further restrict the devices.
     """
 
     count: int = 0
@@ -171,7 +171,7 @@ def service_request(
 
 
 def claimed_devices(service: str, role: RolePlan, known: Collection[str]) -> ClaimedDevices:
-    """Counts the devices of known DeviceClasses that each pod of a role claims."""
+    """Count the devices of known DeviceClasses that each pod of a role claims."""
     devices, classes, uncounted, has_selectors = 0, set(), [], False
     claims = role.args.resource_claims or ()
     for claim in claims:
@@ -221,7 +221,7 @@ def templates(role: RoleArgs) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def attribute_of(pool: NodePoolArgs, attribute: str) -> str | None:
-    """Value of a device attribute, else of a node label; None where the pool has neither."""
+    """Return a pool's value of a device attribute, else of a node label; None if it has neither."""
     return pool.device.attributes.get(attribute, _node_labels(pool).get(attribute))
 
 
@@ -249,13 +249,13 @@ def _resources(role: RolePlan) -> frozenset[str]:
 
 
 def _reasons(role: RoleRequest, pool: NodePoolArgs, inventory: InventoryArgs) -> Iterator[str]:
-    """Says why a role cannot be on a pool, however empty it is."""
+    """Set why a role cannot be on a pool, however empty it is."""
     args = role.plan.args
     named = args.placement.pools if args.placement is not None else None
     if named is not None and pool.name not in named:
         yield "not among placement.pools"
     # The pool is known by this label, whether its entry repeats it or not.
-    labels = {**_node_labels(pool), inventory.selector_label or "": inventory.selected_by(pool)}
+    labels = {**_node_labels(pool), inventory.selector_label or "": inventory.selector_value(pool)}
     reasons: set[str] = set()
     for _, template in templates(args):
         reasons.update(selectors.mismatches(template["spec"], labels))

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     error,
     file_text,
     is_output,
-    shown,
+    show,
 )
 
 PREVIOUS_PLACEMENT_MALFORMED = Rule("previous-placement-malformed")
@@ -30,7 +30,7 @@ class Status(str, enum.Enum):
     """Whether a service got a place."""
 
     PLACED = "Placed"  #: for all of its replicas
-    MINIMUM = "Minimum"  #: for its minimum; more as far as the others leave room
+    MINIMUM = "Minimum"  #: for its minimum; more if other services leave capacity
     UNPLACED = "Unplaced"
 
 
@@ -137,9 +137,9 @@ class PoolLeft:
 
     Attributes:
         accelerators: All of its accelerators.
-        in_use: Those that others hold.
-        placed: Those that the services hold.
-        left: Those that are free.
+        in_use: Accelerators in use by others.
+        placed: Accelerators of the placed services.
+        left: Free accelerators.
         whole_nodes: Nodes with all accelerators free when pods are packed as tightly as can be.
         certain: Whether all pods find a node wherever the scheduler puts each of them.
     """
@@ -165,7 +165,7 @@ class Placement:
         pools: What is left, in the order of the inventory.
         findings: Findings by the index of the service that they concern; -1 for all.
         proven: Whether nothing better exists; False when the search met its bound.
-        steps: Combinations that were looked at.
+        steps: Number of combinations that were tried.
     """
 
     services: tuple[InferenceServiceArgs, ...]
@@ -176,7 +176,7 @@ class Placement:
     steps: int
 
     def to_json(self, index: int) -> dict[str, Any] | None:
-        """Where one service is placed, why, and what is left: the key `placement` of `plan`."""
+        """Return the placement of one service, as under the key `placement` of `plan`."""
         record = self.placed[index]
         if record is None:
             return None
@@ -283,7 +283,7 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
                     PREVIOUS_PLACEMENT_MALFORMED,
                     (),
                     "must be the JSON of `plan --inventory`, or a mapping of service to role to "
-                    f"pool, got {shown(source)}",
+                    f"pool, got {show(source)}",
                 )
             ],
             title,

@@ -1,4 +1,4 @@
-"""Where services are placed, for people: tables that rich prints."""
+"""Tables that rich prints, with the placement of services."""
 
 from __future__ import annotations
 

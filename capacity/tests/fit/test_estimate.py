@@ -20,8 +20,8 @@ ASKED: list[tuple[Any, ...]] = []
 
 class Handle:
     @classmethod
-    def compile(cls, *given: Any, **options: Any) -> Handle:
-        ASKED.append((*given, options))
+    def compile(cls, *fields: Any, **options: Any) -> Handle:
+        ASKED.append((*fields, options))
         if options["tp_size"] == 3:
             raise RuntimeError("odd\nand a trace")
         return cls()
@@ -70,10 +70,10 @@ def test_times_are_those_of_the_package() -> None:
     assert times.decode(8, 1000) == pytest.approx(0.018)
     assert "aiconfigurator-core 0.12.0" in times.source
     assert "0.24.0" in times.source
-    (asked,) = ASKED
+    (requests,) = ASKED
     # By the name of the model that it is.
-    assert asked[:3] == ("meta-llama/Meta-Llama-3.1-70B", "h100_sxm", "vllm")
-    assert (asked[3]["tp_size"], asked[3]["pp_size"], asked[3]["moe_tp_size"]) == (4, 2, 4)
+    assert requests[:3] == ("meta-llama/Meta-Llama-3.1-70B", "h100_sxm", "vllm")
+    assert (requests[3]["tp_size"], requests[3]["pp_size"], requests[3]["moe_tp_size"]) == (4, 2, 4)
 
 
 @pytest.mark.parametrize(
@@ -99,4 +99,4 @@ def test_load_outside_the_data_is_rejected() -> None:
 
 def test_systems_and_bases_are_in_our_tables() -> None:
     assert "H200" in SYSTEMS
-    assert all(each["base"] in models() for each in models().values() if "base" in each)
+    assert all(model["base"] in models() for model in models().values() if "base" in model)

@@ -29,20 +29,20 @@ LOAD = Load(5, 2000, 300, 2.0, 0.04)
 
 
 def test_a_replica_serves_no_more_than_its_times_allow() -> None:
-    found = served(Steps(), LOAD, 1000)
-    assert found is not None
-    assert found.ttft[1] <= 2.0
-    assert found.tpot[1] <= 0.04
+    result = served(Steps(), LOAD, 1000)
+    assert result is not None
+    assert result.ttft[1] <= 2.0
+    assert result.tpot[1] <= 0.04
     # Little's law: what is decoded at a time is rate x time to decode.
-    assert found.rate * LOAD.output * found.tpot[1] == pytest.approx(found.sequences)
-    assert found.replicas(5) == -(-5 // found.rate)
+    assert result.rate * LOAD.output * result.tpot[1] == pytest.approx(result.sequences)
+    assert result.replicas(5) == -(-5 // result.rate)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 40])
 def test_a_replica_serves_what_its_cache_holds(limit: int) -> None:
-    found = served(Steps(), LOAD, limit)
-    assert found is not None
-    assert found.sequences <= limit
+    result = served(Steps(), LOAD, limit)
+    assert result is not None
+    assert result.sequences <= limit
 
 
 def test_the_best_number_of_sequences_is_taken() -> None:
@@ -56,10 +56,10 @@ def test_the_best_number_of_sequences_is_taken() -> None:
         ttft = prefill * (1 + busy / (2 * (1 - busy))) + step
         if ttft <= 2.0 and step / (1 - busy) <= 0.04:
             best = max(best, rate)
-    found = served(times, LOAD, 256)
-    assert found is not None
+    result = served(times, LOAD, 256)
+    assert result is not None
     # The numbers that are tried are a third apart.
-    assert 0.75 * best <= found.rate <= best
+    assert 0.75 * best <= result.rate <= best
 
 
 def test_unreachable_latency_has_no_proposal() -> None:

@@ -24,8 +24,8 @@ def test_table_has_common_models() -> None:
     for family in families:
         assert any(family in name for name in models()), family
     assert len(models()) >= 150
-    assert len({str(each["config"]) for each in models().values()}) >= 80
-    assert all(each["source"] for each in models().values())
+    assert len({str(model["config"]) for model in models().values()}) >= 80
+    assert all(model["source"] for model in models().values())
 
 
 def test_every_model_is_read() -> None:
@@ -43,11 +43,11 @@ _ROUNDED = 0.12
 
 def test_parameters_are_those_of_the_name() -> None:
     # Padded for its kernels; active parameters; experts and how many.
-    others = re.compile("gpt-oss|Llama-4|[xX]")
+    other_items = re.compile("gpt-oss|Llama-4|[xX]")
     named = {
         name: float(match[1])
         for name in models()
-        if (match := _BILLIONS.search(name)) and not others.search(name)
+        if (match := _BILLIONS.search(name)) and not other_items.search(name)
     }
     assert len(named) > 100
     for name, billions in named.items():
@@ -86,14 +86,14 @@ def test_step_config_has_different_names() -> None:
     table = models()["stepfun-ai/Step-3.7-Flash"]["config"]
     names = {"num_key_value_heads": "num_attention_groups", "num_experts": "moe_num_experts",
              "num_experts_per_tok": "moe_top_k"}  # fmt: skip
-    stated = {names.get(key, key): value for key, value in table.items()}
-    del stated["first_k_dense_replace"]
-    stated["moe_layers_enum"] = ",".join(map(str, range(3, 45)))
+    explicit = {names.get(key, key): value for key, value in table.items()}
+    del explicit["first_k_dense_replace"]
+    explicit["moe_layers_enum"] = ",".join(map(str, range(3, 45)))
     known = known_architecture("stepfun-ai/Step-3.7-Flash")
-    assert read_config({"model_type": "step3p7", "text_config": stated}) == known
+    assert read_config({"model_type": "step3p7", "text_config": explicit}) == known
     # Layers with a window have 96 heads: 33 of them, of queries and outputs.
-    stated["attention_other_setting"] = {"num_attention_heads": 96}
-    more = read_config({"model_type": "step3p7", "text_config": stated})
+    explicit["attention_other_setting"] = {"num_attention_heads": 96}
+    more = read_config({"model_type": "step3p7", "text_config": explicit})
     assert known is not None
     assert more.parameters - known.parameters == 33 * 2 * 32 * 128 * 4096
 
@@ -119,14 +119,14 @@ def test_a_list_of_layers_is_read_as_releases_write_it() -> None:
             ("mlp.shared_expert.up_proj", "FP8"),
         )
     }
-    stated = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
-    stored = read_quantization({**stated, "quantized_layers": layers})
+    explicit = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
+    stored = read_quantization({**explicit, "quantized_layers": layers})
     assert isinstance(stored, Quantization)
     assert stored.bits_of(1, "mlp.experts.0.up_proj") == 4.5
     assert stored.bits_of(1, "mlp.shared_experts.up_proj") == 8
     assert stored.bits_of(None, "lm_head") is None
     layers["model.layers.1.mlp.shared_expert.up_proj"] = {"quant_algo": "NVFP4"}
-    refused = read_quantization({**stated, "quantized_layers": layers})
+    refused = read_quantization({**explicit, "quantized_layers": layers})
     assert refused == (
         "it mixes quantization formats, and that of mlp.shared_experts.up_proj is unknown"
     )
@@ -193,7 +193,7 @@ def test_experts_are_spread_over_all_copies() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "bits"),
+    ("explicit", "bits"),
     [
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 8.0),
         ({"quantization": {"quant_algo": "NVFP4", "group_size": 16}}, 4.5),
@@ -205,10 +205,10 @@ def test_experts_are_spread_over_all_copies() -> None:
          4.5),
     ],
 )  # fmt: skip
-def test_bits_of_a_parameter(stated: dict[str, object], bits: float) -> None:
-    found = read_quantization(stated)
-    assert isinstance(found, Quantization)
-    assert found.bits == bits
+def test_bits_of_a_parameter(explicit: dict[str, object], bits: float) -> None:
+    result = read_quantization(explicit)
+    assert isinstance(result, Quantization)
+    assert result.bits == bits
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,8 @@ def told(plan: ServicePlan) -> list[Finding]:
 
 
 def verdict(plan: ServicePlan) -> tuple[str, str]:
-    (found,) = told(plan)
-    return found.severity.value, found.rule
+    (finding,) = told(plan)
+    return finding.severity.value, finding.rule
 
 
 MODEL = ("--model", "Qwen/Qwen3-32B")
@@ -70,16 +70,16 @@ MODEL = ("--model", "Qwen/Qwen3-32B")
 def test_a_model_that_fits() -> None:
     plan = planned(*MODEL, "--max-model-len", "16000", pod={"nodeSelector": H100})
     assert verdict(plan) == ("info", "memory-estimated")
-    found = plan.memory["chat"]
-    assert found.accelerator.name == "H100"
-    assert found.requests == pytest.approx(1.11, abs=0.02)
+    chat = plan.memory["chat"]
+    assert chat.accelerator.name == "H100"
+    assert chat.requests == pytest.approx(1.11, abs=0.02)
 
 
 def test_node_selector_of_other_accelerators_is_a_warning() -> None:
     arguments = (*MODEL, "--max-model-len", "16000")
     plan = planned(*arguments, pod={"nodeSelector": H100}, role={"accelerator": "H200"})
-    (found,) = [finding for finding in plan.findings if finding.rule == "accelerator-not-selected"]
-    assert "conflicts with the pods' node selector, which selects H100" in found.message
+    (item,) = [finding for finding in plan.findings if finding.rule == "accelerator-not-selected"]
+    assert "conflicts with the pods' node selector, which selects H100" in item.message
     plan = planned(*arguments, pod={"nodeSelector": H100}, role={"accelerator": "H100"})
     assert verdict(plan) == ("info", "memory-estimated")
 
@@ -94,9 +94,9 @@ def test_a_sequence_that_does_not_fit() -> None:
     """The length is the model's own."""
     plan = planned(*MODEL, pod={"nodeSelector": H100})
     assert verdict(plan) == ("error", "cache-too-small")
-    (found,) = told(plan)
-    assert "40960 tokens" in found.text
-    length = found.text.partition("--max-model-len ")[2].split()[0]
+    (finding,) = told(plan)
+    assert "40960 tokens" in finding.text
+    length = finding.text.partition("--max-model-len ")[2].split()[0]
     shorter = planned(*MODEL, "--max-model-len", length, pod={"nodeSelector": H100})
     assert verdict(shorter) == ("info", "memory-estimated")
     longer = planned(*MODEL, "--max-model-len", str(int(length) + 512), pod={"nodeSelector": H100})
@@ -310,9 +310,9 @@ def test_bfloat16_is_rejected_on_accelerators_without_it(
     program = {"command": ["python3", "-m", "sglang.launch_server"]} if "sglang" in image else {}
     plan = planned("--model-path" if program else "--model", "Qwen/Qwen3-0.6B", "--dtype", dtype,
                    image=image, role={"accelerator": accelerator}, container=program)  # fmt: skip
-    found = [finding.message for finding in plan.findings if "bfloat16" in finding.message]
+    result = [finding.message for finding in plan.findings if "bfloat16" in finding.message]
     message = f"--dtype: {accelerator} does not compute in bfloat16; use float16"
-    assert found == ([message] if rejected else [])
+    assert result == ([message] if rejected else [])
 
 
 @pytest.mark.parametrize(
@@ -346,14 +346,14 @@ def test_accelerator_name_is_known(name: str) -> None:
     ],
 )
 def test_accelerator_follows_from_labels(labels: dict[str, str], name: str | None) -> None:
-    found = by_labels(labels)
-    assert (found.name if found is not None else None) == name
+    result = by_labels(labels)
+    assert (result.name if result is not None else None) == name
 
 
 def test_memory_label_describes_unknown_accelerator() -> None:
-    found = by_labels({"nvidia.com/gpu.product": "NVIDIA-X1", "nvidia.com/gpu.memory": "81559"})
-    assert found is not None
-    assert found.total == pytest.approx(ACCELERATORS["H100"].total, rel=0.01)
+    result = by_labels({"nvidia.com/gpu.product": "NVIDIA-X1", "nvidia.com/gpu.memory": "81559"})
+    assert result is not None
+    assert result.total == pytest.approx(ACCELERATORS["H100"].total, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -372,12 +372,12 @@ def test_accelerator_follows_from_claims_affinity_and_role() -> None:
         "deviceClassName": "gpu.nvidia.com",
         "selectors": ['device.attributes["gpu.nvidia.com"].productName == "NVIDIA H200"'],
     }
-    for given in (
+    for value in (
         {"pod": {"affinity": affinity}},
         {"role": {"resourceClaims": [claim]}, "gpus": 0},
         {"role": {"accelerator": "H200"}},
     ):
-        plan = planned(*MODEL, **given)  # type: ignore[arg-type]  # each fits one parameter
+        plan = planned(*MODEL, **value)  # type: ignore[arg-type]  # each fits one parameter
         assert plan.memory["chat"].accelerator.name == "H200"
 
 
@@ -397,9 +397,9 @@ def test_a_config_as_mapping_and_as_path(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     Path("config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
     weights = {
-        planned(model={"uri": "s3://models/ours", "config": given},
+        planned(model={"uri": "s3://models/ours", "config": value},
                 pod={"nodeSelector": H100}).memory["chat"].weights
-        for given in (CONFIG, "config.json")
+        for value in (CONFIG, "config.json")
     }  # fmt: skip
     assert len(weights) == 1
     assert weights.pop() == pytest.approx(15.0 * 2**30, rel=0.01)

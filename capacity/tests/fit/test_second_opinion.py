@@ -67,21 +67,21 @@ def test_weights_agree() -> None:
 
 def test_a_token_takes_the_same_of_the_cache() -> None:
     for row in ROWS:
-        found = own(row)
-        assert found.tokens is not None
+        result = own(row)
+        assert result.tokens is not None
         if agreed(row, CACHES):
-            assert found.cache / found.tokens == pytest.approx(row["token"], rel=0.002), row
+            assert result.cache / result.tokens == pytest.approx(row["token"], rel=0.002), row
 
 
 def test_tokens_agree_but_for_the_overhead() -> None:
     rows = [row for row in ROWS if agreed(row, WEIGHTS)]
     errors = []
     for row in rows:
-        found = own(row)
-        assert found.tokens is not None
-        errors.append(abs(found.tokens / row["tokens"] - 1))
+        result = own(row)
+        assert result.tokens is not None
+        errors.append(abs(result.tokens / row["tokens"] - 1))
         overhead = row["activations"] + row["runtime"]
         # Ours is larger where many layers are captured, or where experts get all tokens at once.
-        assert -3 * GIB < found.overhead - overhead < 1.1 * GIB, row
+        assert -3 * GIB < result.overhead - overhead < 1.1 * GIB, row
     assert median(errors) < 0.01
     assert sum(error < 0.1 for error in errors) > 0.95 * len(errors)

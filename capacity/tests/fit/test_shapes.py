@@ -17,10 +17,10 @@ def refused(plan: ServicePlan) -> list[Finding]:
 
 
 def split(
-    model: str, tensor: int, *more: str, gpus: int | None = None, **given: Any
+    model: str, tensor: int, *more: str, gpus: int | None = None, **fields: Any
 ) -> ServicePlan:
     words = ("--model", model, "--tensor-parallel-size", str(tensor), *more)
-    return planned(*words, gpus=gpus or tensor, **given)
+    return planned(*words, gpus=gpus or tensor, **fields)
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_lengths_the_engine_accepts(length: str) -> None:
     ],
 )  # fmt: skip
 def test_a_variable_allows_longer_sequences(container: dict[str, Any], count: int) -> None:
-    own = {
+    fields = {
         "name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": [*LONG, "65536"],
         "resources": {"limits": {"nvidia.com/gpu": 1}}, **container,
     }  # fmt: skip
-    assert len(refused(planned(pod={"containers": [own]}))) == count
+    assert len(refused(planned(pod={"containers": [fields]}))) == count
 
 
 def test_another_image_may_set_the_variable() -> None:
@@ -183,5 +183,5 @@ def test_rejected_layouts_are_not_proposed() -> None:
     """TP 8 alone would fit, but its engine refuses the experts."""
     model = "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8"
     plan = split(model, 2, image="vllm/vllm-openai:v0.24.0", pod={"nodeSelector": H100})
-    (finding,) = [each for each in plan.findings if each.rule == "weights-exceed-memory"]
+    (finding,) = [item for item in plan.findings if item.rule == "weights-exceed-memory"]
     assert "--tensor-parallel-size 8 --enable-expert-parallel fits" in finding.text

@@ -31,18 +31,18 @@ def estimated(log: Log) -> Fit | None:
     model = known_architecture(log["model"])
     assert model is not None
     try:
-        found = fit(command_of(log), model, accelerator_of(log))
+        result = fit(command_of(log), model, accelerator_of(log))
     except Unclear:
         return None
-    return found if found.certain else None
+    return result if result.certain else None
 
 
-def error_in_tokens(log: Log, found: Fit) -> float | None:
+def error_in_tokens(log: Log, findings: Fit) -> float | None:
     """By what share the tokens differ from the log's, or the memory where it has none."""
     if "tokens" in log:
-        assert found.tokens is not None
-        return abs(found.tokens / log["tokens"] - 1)
-    return abs(found.cache / (log["cache"] * GIB) - 1) if log.get("cache", 0) > 0 else None
+        assert findings.tokens is not None
+        return abs(findings.tokens / log["tokens"] - 1)
+    return abs(findings.cache / (log["cache"] * GIB) - 1) if log.get("cache", 0) > 0 else None
 
 
 def test_there_are_enough_logs_of_both_engines() -> None:
@@ -71,8 +71,8 @@ def test_tokens_are_within_ten_percent_at_the_median_and_a_quarter_at_the_worst(
     for log in JUDGED:
         if log.get("outcome") != "started":
             continue
-        found = estimated(log)
-        error = error_in_tokens(log, found) if found is not None else None
+        result = estimated(log)
+        error = error_in_tokens(log, result) if result is not None else None
         if error is not None:
             errors[log["id"]] = error
     assert len(errors) >= 18
@@ -83,11 +83,11 @@ def test_tokens_are_within_ten_percent_at_the_median_and_a_quarter_at_the_worst(
 def refused(log: Log) -> bool | None:
     """Whether the check refuses it; None where it is not checked."""
     model = known_architecture(log["model"])
-    found = estimated(log)
-    if found is None or model is None:
+    result = estimated(log)
+    if result is None or model is None:
         return None
-    told = fit_findings((), (), command_of(log), model, found, 1)
-    return any(each.severity is Severity.ERROR for each in told)
+    findings = fit_findings((), (), command_of(log), model, result, 1)
+    return any(item.severity is Severity.ERROR for item in findings)
 
 
 @pytest.mark.parametrize(
@@ -136,15 +136,15 @@ def test_a_fraction_of_amd_s_memory_is_that_of_sglang_s_log() -> None:
     model = known_architecture(log["model"])
     assert model is not None
     assert 79.62 - log["free"] * (1 - 0.85) == pytest.approx(log["cache"], abs=0.02)
-    found = {}
+    result = {}
     for gpu in ("MI355X", "H200"):
         command = command_of({"version": "0.5.12", **log})
         memory = SIZED["sglang"].memory(command, ACCELERATORS[gpu], model, 2, 2)
         assert (memory.doubt is None) is (gpu == "H200")
         kept = layout(model.layers, 8, 16, 2, memory)
-        found[gpu] = kept.requests(int(log["cache"] * GIB), 64) * 64
-    assert found["MI355X"] == pytest.approx(log["tokens"], rel=0.001)
-    assert found["H200"] < 0.91 * log["tokens"]
+        result[gpu] = kept.requests(int(log["cache"] * GIB), 64) * 64
+    assert result["MI355X"] == pytest.approx(log["tokens"], rel=0.001)
+    assert result["H200"] < 0.91 * log["tokens"]
     assert memory_of_amd(log) == pytest.approx(0.85 * log["free"], rel=0.001)
 
 
@@ -161,9 +161,11 @@ def test_fp8_cache_is_half_of_vllm_log() -> None:
     model = known_architecture(log["model"])
     assert model is not None
     on = replace(accelerator_of({"gpu": "RTX-A6000"}), name="48 GB")
-    found = fit(command_of(log), model, on)
-    assert found.tokens is not None
-    assert found.cache / found.tokens == pytest.approx(log["cache"] * GIB / log["tokens"], rel=0.01)
+    result = fit(command_of(log), model, on)
+    assert result.tokens is not None
+    assert result.cache / result.tokens == pytest.approx(
+        log["cache"] * GIB / log["tokens"], rel=0.01
+    )
 
 
 @pytest.mark.parametrize("log", PAGES, ids=lambda log: str(log["id"]))
@@ -204,9 +206,9 @@ def test_all_tokens_of_a_step_go_through_the_experts_since_0_18() -> None:
     caches = {}
     for version in ("0.17.1", "0.20.0"):
         log = {"engine": "vllm", "model": "m", "version": version, "arguments": words}
-        found = fit(command_of(log), model, ACCELERATORS["H100"])
-        caches[version] = found.cache / GIB
-        assert found.certain is (version == "0.17.1")
+        result = fit(command_of(log), model, ACCELERATORS["H100"])
+        caches[version] = result.cache / GIB
+        assert result.certain is (version == "0.17.1")
     assert caches["0.17.1"] > caches["0.20.0"] + 4
     assert caches["0.20.0"] == pytest.approx(4.15, abs=0.5)
 

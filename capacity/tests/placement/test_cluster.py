@@ -21,12 +21,12 @@ GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 
 
 def node(name: str, group: str | None, gpus: int = 8, **more: Any) -> dict[str, Any]:
-    given = {"kubernetes.io/hostname": name, "zone": "a", **more.pop("labels", {})}
-    found = {**given, LABEL: group} if group else given
+    value = {"kubernetes.io/hostname": name, "zone": "a", **more.pop("labels", {})}
+    result = {**value, LABEL: group} if group else value
     resource = more.pop("resource", "nvidia.com/gpu")
     ready = {"type": "Ready", "status": more.pop("ready", "True")}
     return {
-        "metadata": {"name": name, "labels": found},
+        "metadata": {"name": name, "labels": result},
         "spec": more,
         "status": {"allocatable": {"cpu": "8", resource: str(gpus)}, "conditions": [ready]},
     }
@@ -45,7 +45,7 @@ def pod(on: str | None, gpus: int, owner: str | None = None, phase: str = "Runni
 
 
 def test_nodes_of_a_label_become_a_pool() -> None:
-    found = inventory_of(
+    result = inventory_of(
         [
             node("n1", "a", labels={"nvidia.com/gpu.product": "H100", "x": "1"}, taints=[GPU]),
             node("n2", "a", 7, labels={"nvidia.com/gpu.product": "H100", "x": "2"}),
@@ -53,15 +53,15 @@ def test_nodes_of_a_label_become_a_pool() -> None:
         ],
         [],
     )
-    assert found.pool_label == LABEL
-    first, second = found.pools
+    assert result.pool_label == LABEL
+    first, second = result.pools
     assert (first.name, first.nodes, first.accelerators, first.in_use) == ("a", 2, 8, [1])
     assert first.labels == {"zone": "a", LABEL: "a", "nvidia.com/gpu.product": "H100"}
     assert first.device == DeviceArgs(attributes={"model": "H100"})
     taint = TaintArgs(key="nvidia.com/gpu", value="present", effect=TaintEffect.NO_SCHEDULE)
     assert first.taints == [taint]
     assert second.device.memory == "81559Mi"
-    assert where(place([worker("w", 1, 2, 7)], found)) == {"w": {"serve": "a"}}
+    assert where(place([worker("w", 1, 2, 7)], result)) == {"w": {"serve": "a"}}
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_pods_of_other_services_use_their_requests() -> None:
 
 def test_the_label_may_be_any_other_and_accelerators_too() -> None:
     odd = [node("n1", None, labels={"pool": "x"}, resource="amd.com/gpu")]
-    (found,) = inventory_of(odd, [], pool_label="pool").pools
-    assert (found.name, found.resource) == ("x", "amd.com/gpu")
+    (findings,) = inventory_of(odd, [], pool_label="pool").pools
+    assert (findings.name, findings.resource) == ("x", "amd.com/gpu")
     with pytest.raises(InvalidServiceError, match=r"has the label cloud\.google\.com"):
         inventory_of(odd, [])
     with pytest.raises(InvalidServiceError, match="has the label nothing"):
@@ -103,10 +103,10 @@ def test_the_label_may_be_any_other_and_accelerators_too() -> None:
 
 def lws_of(*placed: Any) -> list[Any]:
     return [
-        each
+        item
         for args in placed
-        for each in render(plan_service(args))
-        if each["kind"] == "LeaderWorkerSet"
+        for item in render(plan_service(args))
+        if item["kind"] == "LeaderWorkerSet"
     ]
 
 
@@ -188,4 +188,4 @@ def test_forbidden_reads_are_reported_or_skipped(
         with pytest.raises(UnreadableError, match=f"{next(iter(refused))}: 403 Forbidden"):
             read_inventory()
     else:
-        assert [each.name for each in read_inventory().pools] == wanted
+        assert [item.name for item in read_inventory().pools] == wanted

@@ -26,8 +26,8 @@ def device(name: str, kind: str = "gpu", model: str = "H100") -> dict[str, Any]:
 
 
 def piece(on: str, *devices: Any, driver: str = GPU, generation: int = 1) -> dict[str, Any]:
-    held = {"name": on, "generation": generation, "resourceSliceCount": 1}
-    return {"spec": {"driver": driver, "nodeName": on, "pool": held, "devices": list(devices)}}
+    kept = {"name": on, "generation": generation, "resourceSliceCount": 1}
+    return {"spec": {"driver": driver, "nodeName": on, "pool": kept, "devices": list(devices)}}
 
 
 def gpus(on: str, count: int = 8, **more: Any) -> dict[str, Any]:
@@ -59,23 +59,23 @@ def user(name: str, service: str) -> dict[str, Any]:
 
 def bare(name: str, group: str = "a") -> dict[str, Any]:
     """A node without extended resources."""
-    found = node(name, group, 0)
-    del found["status"]["allocatable"]["nvidia.com/gpu"]
-    return found
+    result = node(name, group, 0)
+    del result["status"]["allocatable"]["nvidia.com/gpu"]
+    return result
 
 
 def read(*slices: Any, classes: Any = None, claims: Any = (), **more: Any) -> Any:
-    names = list(dict.fromkeys(each["spec"]["nodeName"] for each in slices))
+    names = list(dict.fromkeys(item["spec"]["nodeName"] for item in slices))
     live = LiveDevices(slices, classes or [device_class()], list(claims))
     return inventory_of([bare(name) for name in names], more.pop("pods", ()), devices=live, **more)
 
 
 def test_devices_of_slices_become_accelerators_of_the_pool() -> None:
-    (found,) = read(gpus("n1"), gpus("n2", 6)).pools
-    assert (found.nodes, found.accelerators, found.in_use) == (2, 8, [2])
-    assert (found.resource, found.device_classes) == (None, [GPU])
-    assert found.device == DeviceArgs(memory="80Gi", attributes={"model": "H100"})
-    assert found.labels == {"zone": "a", LABEL: "a"}
+    (findings,) = read(gpus("n1"), gpus("n2", 6)).pools
+    assert (findings.nodes, findings.accelerators, findings.in_use) == (2, 8, [2])
+    assert (findings.resource, findings.device_classes) == (None, [GPU])
+    assert findings.device == DeviceArgs(memory="80Gi", attributes={"model": "H100"})
+    assert findings.labels == {"zone": "a", LABEL: "a"}
     stock = read(gpus("n1"), gpus("n2", 6))
     assert where(place([claiming("w", 1, 1, claim())], stock)) == {"w": {"serve": "a"}}
 
@@ -89,21 +89,21 @@ def test_devices_of_other_pods_are_in_use() -> None:
     ]
     pods = [user("own-0", "own"), user("foreign", "other")]
     for services, wanted in ((["own"], [3, 2]), (["team/own"], [3, 2]), ([], [3, 3])):
-        found = read(gpus("n1"), gpus("n2"), claims=claims, pods=pods, services=services)
-        assert found.pools[0].in_use == wanted
+        result = read(gpus("n1"), gpus("n2"), claims=claims, pods=pods, services=services)
+        assert result.pools[0].in_use == wanted
 
 
 def test_the_newest_generation_of_a_pool_counts() -> None:
-    (found,) = read(gpus("n1", 8), gpus("n1", 4, generation=2)).pools
-    assert found.accelerators == 4
+    (findings,) = read(gpus("n1", 8), gpus("n1", 4, generation=2)).pools
+    assert findings.accelerators == 4
 
 
 def test_nodes_that_share_slices_are_left_out() -> None:
     shared = gpus("n2")
     del shared["spec"]["nodeName"]
     live = LiveDevices([gpus("n1"), shared], [device_class()], ())
-    (found,) = inventory_of([bare("n1"), bare("n2")], (), devices=live).pools
-    assert found.nodes == 1
+    (findings,) = inventory_of([bare("n1"), bare("n2")], (), devices=live).pools
+    assert findings.nodes == 1
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,13 @@ def test_simple_classes_are_understood_and_others_not_counted(
 ) -> None:
     mixed = piece("n1", device("a"), device("b"), device("c", "mig"))
     live = LiveDevices([mixed], [device_class("x", *expressions)], ())
-    assert sum(len(each) for each in live.classes_of("n1").values()) == counted
+    assert sum(len(item) for item in live.classes_of("n1").values()) == counted
 
 
 def test_classes_of_the_very_same_devices_are_one_stock() -> None:
     classes = [device_class(), device_class("same"), device_class("mig", "device.driver == 'm'")]
-    (found,) = read(gpus("n1"), classes=classes).pools
-    assert found.device_classes == [GPU, "same"]
+    (findings,) = read(gpus("n1"), classes=classes).pools
+    assert findings.device_classes == [GPU, "same"]
 
 
 def test_devices_that_are_not_accelerators_make_no_pool() -> None:
@@ -140,14 +140,18 @@ def test_devices_that_are_not_accelerators_make_no_pool() -> None:
 
 def test_the_form_of_v1beta1_is_read() -> None:
     old = piece("n1", {"name": "a", "basic": {k: v for k, v in device("a").items() if k != "name"}})
-    (found,) = read(old).pools
-    assert (found.accelerators, found.device.memory) == (1, "80Gi")
+    (findings,) = read(old).pools
+    assert (findings.accelerators, findings.device.memory) == (1, "80Gi")
 
 
 def test_extended_resources_come_first() -> None:
     live = LiveDevices([gpus("n1")], [device_class()], ())
-    (found,) = inventory_of([node("n1", "a", 4)], (), devices=live).pools
-    assert (found.accelerators, found.resource, found.device_classes) == (4, "nvidia.com/gpu", [])
+    (findings,) = inventory_of([node("n1", "a", 4)], (), devices=live).pools
+    assert (findings.accelerators, findings.resource, findings.device_classes) == (
+        4,
+        "nvidia.com/gpu",
+        [],
+    )
 
 
 def test_live_leader_worker_sets_do_not_show_claimed_devices() -> None:

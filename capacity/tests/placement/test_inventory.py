@@ -28,13 +28,13 @@ def test_file_and_data_forms_are_equal(raw: Any, tmp_path: Path) -> None:
     (tmp_path / "pools.yaml").write_text(yaml.safe_dump(raw))
     read = load_inventory(raw)
     assert read == load_inventory(tmp_path / "pools.yaml") == load_inventory(read)
-    assert read == load_inventory([NodePoolArgs.model_validate(each) for each in POOLS])
+    assert read == load_inventory([NodePoolArgs.model_validate(item) for item in POOLS])
     assert read.selector_label == LABEL
     assert where(place([worker("w", 2)], tmp_path / "pools.yaml")) == {"w": {"serve": "a"}}
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "expected"),
     [
         ([], "pools: must contain at least 1 item, got none"),
         ({**MANIFEST, "kind": "InferenceService"},
@@ -61,14 +61,14 @@ def test_file_and_data_forms_are_equal(raw: Any, tmp_path: Path) -> None:
         ([pool("a", 1, labels={LABEL: "not valid!"})], "pools[0].labels["),
     ],
 )  # fmt: skip
-def test_invalid_inventory_is_rejected(raw: Any, told: str) -> None:
+def test_invalid_inventory_is_rejected(raw: Any, expected: str) -> None:
     with pytest.raises(InvalidServiceError) as refused:
         load_inventory(raw)
-    assert any(str(finding).startswith(told) for finding in refused.value.findings)
+    assert any(str(finding).startswith(expected) for finding in refused.value.findings)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", "is empty"),
         ("text", "must be a mapping"),
@@ -76,9 +76,9 @@ def test_invalid_inventory_is_rejected(raw: Any, told: str) -> None:
         ("a: [", "not YAML"),
     ],
 )
-def test_a_file_is_one_document(text: str, told: str, tmp_path: Path) -> None:
+def test_a_file_is_one_document(text: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "pools.yaml").write_text(text)
-    with pytest.raises(InvalidServiceError, match=told):
+    with pytest.raises(InvalidServiceError, match=expected):
         load_inventory(tmp_path / "pools.yaml")
 
 

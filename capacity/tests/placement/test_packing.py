@@ -43,8 +43,8 @@ def test_packed_pods_fit(pods: list[int], nodes: list[int]) -> None:
 def test_sizes_that_divide_each_other_are_packed_wherever_they_fit(
     pods: list[int], nodes: list[int]
 ) -> None:
-    found = packs([(size, 1) for size in pods], [(room, 1) for room in nodes])
-    assert found == tried(tuple(pods), tuple(nodes))
+    result = packs([(size, 1) for size in pods], [(room, 1) for room in nodes])
+    assert result == tried(tuple(pods), tuple(nodes))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_ledger_equals_exhaustive_packing(
     for shape, times in replicas:
         load = with_more(load, tuple(sorted(shape, reverse=True)), times)
     pods = tuple(size for shape, times in load for size in shape for _ in range(times))
-    free = (*(8,) * nodes, *(8 - held for held in in_use))
+    free = (*(8,) * nodes, *(8 - kept for kept in in_use))
     fits = tried(pods, free)
     assert (pools.fit(0, load) is not Fit.NO) == fits
     lacks = pools.missing_nodes(0, load)

@@ -54,13 +54,13 @@ def test_services_are_chosen_jointly_too() -> None:
 
 
 def test_selectors_and_tolerations_are_written_and_the_users_own_are_kept() -> None:
-    own = {
+    fields = {
         "nodeSelector": {"disk": "fast"},
         "tolerations": [{"key": "spare", "operator": "Exists"}],
         "hostIPC": True,
     }
     stock = inventory(pool("a", 4, taints=[GPU, SPARE], labels={"disk": "fast"}))
-    (written,) = place([worker("w", nodes=2, pod=own)], stock).services
+    (written,) = place([worker("w", nodes=2, pod=fields)], stock).services
     (spec,) = pod_specs(written)
     assert spec["nodeSelector"] == {"disk": "fast", LABEL: "a"}
     assert spec["tolerations"] == [
@@ -95,30 +95,30 @@ def test_outputs_in_templates_survive(output: Callable[..., Any]) -> None:
     container = service["spec"]["roles"][0]["template"]["spec"]["containers"][0]
     container["env"] = [{"name": "KEY", "value": secret}]
     service["metadata"]["namespace"] = output("team")
-    found = place([service], inventory(pool("a", 4)))
-    (written,) = found.services
+    result = place([service], inventory(pool("a", 4)))
+    (written,) = result.services
     assert pod_specs(written)[0]["containers"][0]["env"][0]["value"] is secret
-    assert where(found) == {"w": {"serve": "a"}}
+    assert where(result) == {"w": {"serve": "a"}}
 
 
 def test_placed_manifest_has_no_demands_left() -> None:
     wanted = worker("w", placement={"pools": ["a"]})
-    said = plan_service(args(wanted)).findings
-    assert [(each.severity, each.path) for each in said] == [
+    findings = plan_service(args(wanted)).findings
+    assert [(message.severity, message.path) for message in findings] == [
         (Severity.WARNING, "roles[0].placement")
     ]
-    assert "place" in said[0].message
+    assert "place" in findings[0].message
     (written,) = place([wanted], inventory(pool("a", 1))).services
     assert not plan_service(written).findings
 
 
 def test_record_has_reasons_and_free_capacity() -> None:
     stock = inventory(pool("a", 2, cost=2), pool("b", 3, inUse=[3]), pool("c", 3, 4))
-    found = place([pair("s", (1, 1, 8), (1, 1, 2))], stock)
-    record = only(found)
+    result = place([pair("s", (1, 1, 8), (1, 1, 2))], stock)
+    record = only(result)
     assert record.status is Status.PLACED
-    assert [(each.name, each.pool, each.replicas, each.wanted, each.accelerators, each.origin)
-            for each in record.roles] == [
+    assert [(item.name, item.pool, item.replicas, item.wanted, item.accelerators, item.origin)
+            for item in record.roles] == [
         ("prefill", "b", 1, 1, 8, Origin.CHOSEN), ("decode", "b", 1, 1, 2, Origin.CHOSEN)
     ]  # fmt: skip
     assert [(term.name, term.value) for term in record.terms] == [
@@ -129,7 +129,7 @@ def test_record_has_reasons_and_free_capacity() -> None:
         ("wholeNodeAccelerators", 8),
         ("order", "2, 2"),
     ]
-    reasons = {tuple(each.pools.values()): each.reason for each in record.rejected}
+    reasons = {tuple(item.pools.values()): item.reason for item in record.rejected}
     assert reasons == {
         ("a", "a"): "price: 20, against 0",
         ("a", "b"): "price: 16, against 0",
@@ -141,15 +141,15 @@ def test_record_has_reasons_and_free_capacity() -> None:
         "prefill": {"c": ("nodes have 4 accelerators, a pod needs 8",)},
         "decode": {},
     }
-    assert found.pools[1] == PoolLeft(
+    assert result.pools[1] == PoolLeft(
         "b", nodes=3, accelerators=24, in_use=3, placed=10, left=11, whole_nodes=1, certain=True
     )
 
 
 def test_rejected_pair_names_missing_accelerators() -> None:
     stock = inventory(pool("a", 2), pool("b", 1))
-    found = place([worker("first", 2), worker("second", 1)], stock)
-    reasons = [[each.reason for each in record.rejected] for record in found.placed if record]
+    result = place([worker("first", 2), worker("second", 1)], stock)
+    reasons = [[item.reason for item in record.rejected] for record in result.placed if record]
     assert reasons == [
         ["too small: 1 more node of b (8 accelerators)"],
         ["no capacity next to the others: 1 more node of a (8 accelerators)"],
@@ -157,9 +157,9 @@ def test_rejected_pair_names_missing_accelerators() -> None:
 
 
 def test_equals_go_to_the_first_pool() -> None:
-    found = place([worker("w")], inventory(pool("b", 2), pool("a", 2)))
-    assert where(found) == {"w": {"serve": "b"}}
-    assert only(found).rejected[0].reason == "as good, but later in the inventory"
+    result = place([worker("w")], inventory(pool("b", 2), pool("a", 2)))
+    assert where(result) == {"w": {"serve": "b"}}
+    assert only(result).rejected[0].reason == "as good, but later in the inventory"
 
 
 def test_missing_capacity_names_nearest_pair() -> None:
@@ -170,34 +170,34 @@ def test_missing_capacity_names_nearest_pair() -> None:
         "more node of a (8 accelerators) and 1 more node of b (8 accelerators) besides the other "
         "services"
     )
-    found = place_services([args(service) for service in services], stock)
-    record = found.placed[1]
+    result = place_services([args(service) for service in services], stock)
+    record = result.placed[1]
     assert record is not None
     assert (record.status, record.roles) == (Status.UNPLACED, ())
     assert record.nearest is not None
     assert record.nearest.missing == (Missing("a", 1, 8), Missing("b", 1, 8))
     # It is left as it was, and so are the pools.
-    assert found.services[1] == args(services[1])
-    assert [each.left for each in found.pools] == [0, 16]
+    assert result.services[1] == args(services[1])
+    assert [item.left for item in result.pools] == [0, 16]
 
 
 def test_as_many_as_possible_are_placed() -> None:
     stock = inventory(pool("a", 4))
-    found = place_services(
+    result = place_services(
         [args(worker("big", 4)), args(worker("one", 2)), args(worker("two", 2))], stock
     )
-    assert where(found) == {"big": {}, "one": {"serve": "a"}, "two": {"serve": "a"}}
+    assert where(result) == {"big": {}, "one": {"serve": "a"}, "two": {"serve": "a"}}
 
 
 def test_the_gangs_minimum_is_enough_when_there_is_no_more() -> None:
     partial = {"gangPolicy": {"minRoleReplicas": {"prefill": 1, "decode": 1}}}
     service = pair("s", (1, 1), (2, 2), schedulingStrategy=partial)
     full = only(place([service], inventory(pool("a", 5))))
-    assert (full.status, [each.replicas for each in full.roles]) == (Status.PLACED, [1, 2])
-    found = place([service], inventory(pool("a", 4)))
-    least = only(found)
-    assert (least.status, [each.replicas for each in least.roles]) == (Status.MINIMUM, [1, 1])
-    assert "prefill 1 of 1, decode 1 of 2" in found.findings[0][0].message
+    assert (full.status, [item.replicas for item in full.roles]) == (Status.PLACED, [1, 2])
+    result = place([service], inventory(pool("a", 4)))
+    least = only(result)
+    assert (least.status, [item.replicas for item in least.roles]) == (Status.MINIMUM, [1, 1])
+    assert "prefill 1 of 1, decode 1 of 2" in result.findings[0][0].message
     assert "needs 1 more node of a" in refusal([service], inventory(pool("a", 2)))
     assert "needs 2 more nodes of a" in refusal(
         [pair("s", (1, 1), (2, 2))], inventory(pool("a", 3))
@@ -208,12 +208,12 @@ def test_serving_groups_count_each_with_a_minimum_of_its_own() -> None:
     service = pair("s", (1, 1), (2, 1), groups=3)
     (record,) = place([service], inventory(pool("a", 9))).placed
     assert record is not None
-    assert [(each.replicas, each.accelerators) for each in record.roles] == [(3, 24), (6, 48)]
+    assert [(item.replicas, item.accelerators) for item in record.roles] == [(3, 24), (6, 48)]
     assert "needs 1 more node of a" in refusal([service], inventory(pool("a", 8)))
     service["spec"]["schedulingStrategy"] = {"gangPolicy": {"minRoleReplicas": {"decode": 1}}}
     least = only(place([service], inventory(pool("a", 6))))
     assert least.status is Status.MINIMUM
-    assert [each.replicas for each in least.roles] == [3, 3]
+    assert [item.replicas for item in least.roles] == [3, 3]
 
 
 def test_a_role_that_load_scales_is_placed_with_the_most_of_it() -> None:
@@ -232,29 +232,29 @@ def test_risky_mixture_is_avoided_or_reported() -> None:
     small, large = worker("small", 4, 1, 1), worker("large", 1, 1, 8)
     apart = place([small, large], inventory(pool("a", 3), pool("b", 1)))
     assert set(where(apart)["small"].values()) != set(where(apart)["large"].values())
-    assert all(each.certain for each in apart.pools)
-    found = place([small, large], inventory(pool("a", 3)))
-    assert found.findings[0][0].message.startswith("pods of several sizes share pool a")
-    assert not found.pools[0].certain
+    assert all(item.certain for item in apart.pools)
+    result = place([small, large], inventory(pool("a", 3)))
+    assert result.findings[0][0].message.startswith("pods of several sizes share pool a")
+    assert not result.pools[0].certain
 
 
 def test_pods_without_accelerators_are_placed_and_not_counted() -> None:
-    found = place([worker("w", 3, gpus=None)], inventory(pool("a", 0)))
-    assert where(found) == {"w": {"serve": "a"}}
-    assert [each.severity for each in found.findings[0]] == [Severity.INFO]
+    result = place([worker("w", 3, gpus=None)], inventory(pool("a", 0)))
+    assert where(result) == {"w": {"serve": "a"}}
+    assert [finding.severity for finding in result.findings[0]] == [Severity.INFO]
 
 
 def test_roles_scaled_to_zero_need_nothing() -> None:
-    found = place([pair("s", (1, 1), (0, 4))], inventory(pool("a", 1)))
-    assert where(found) == {"s": {"prefill": "a", "decode": "a"}}
-    assert found.pools[0].left == 0
+    result = place([pair("s", (1, 1), (0, 4))], inventory(pool("a", 1)))
+    assert where(result) == {"s": {"prefill": "a", "decode": "a"}}
+    assert result.pools[0].left == 0
 
 
 def test_running_service_is_not_moved_but_remedy_is_named() -> None:
     stock = inventory(pool("a", 4), pool("b", 2))
     before = {"small": {"serve": "a"}}
-    found = refusal([worker("small", 2), worker("large", 4)], stock, previous=before)
-    assert found == (
+    findings = refusal([worker("small", 2), worker("large", 4)], stock, previous=before)
+    assert findings == (
         "large: placement: does not fit; the closest choice, serve on a, needs 2 more nodes of a "
         "(16 accelerators) besides the other services; it would fit if small/serve to b "
         "moved: leave them out of the previous placement"
@@ -266,13 +266,13 @@ def test_running_service_is_not_moved_but_remedy_is_named() -> None:
 
 
 def test_remedy_does_not_evict_another_service() -> None:
-    told = refusal(
+    findings = refusal(
         [worker("new", 4), worker("runs", 4)],
         inventory(pool("a", 4)),
         previous={"runs": {"serve": "a"}},
     )
-    assert told.startswith("new: placement: does not fit")
-    assert told.endswith("besides the other services")
+    assert findings.startswith("new: placement: does not fit")
+    assert findings.endswith("besides the other services")
 
 
 @pytest.mark.parametrize("form", ["record", "json", "mapping", "namespaced"])
@@ -288,8 +288,8 @@ def test_a_previous_placement_has_several_forms(form: str, tmp_path: Path) -> No
         "mapping": {"w": {"serve": "b"}},
         "namespaced": {"default/w": {"serve": "b"}, "other/w": {"serve": "a"}},
     }[form]
-    found = place([worker("w", 2)], stock, previous=previous)
-    assert [(each.pool, each.origin) for each in only(found).roles] == [("b", Origin.KEPT)]
+    result = place([worker("w", 2)], stock, previous=previous)
+    assert [(item.pool, item.origin) for item in only(result).roles] == [("b", Origin.KEPT)]
 
 
 MANY = {"name": "serve", "pool": "a", "accelerators": "many"}
@@ -300,8 +300,8 @@ MANY = {"name": "serve", "pool": "a", "accelerators": "many"}
     [{"service": "w", "namespace": "default", "placement": {"roles": [MANY]}}],
 ])  # fmt: skip
 def test_previous_placement_with_wrong_structure_is_rejected(wrong: Any) -> None:
-    told = refusal([worker("w")], inventory(pool("a", 1)), previous=wrong)
-    assert told.startswith("must be the JSON of `plan --inventory`, or a mapping of service")
+    findings = refusal([worker("w")], inventory(pool("a", 1)), previous=wrong)
+    assert findings.startswith("must be the JSON of `plan --inventory`, or a mapping of service")
 
 
 def test_previous_placement_that_is_not_json_is_rejected(tmp_path: Path) -> None:
@@ -311,8 +311,8 @@ def test_previous_placement_that_is_not_json_is_rejected(tmp_path: Path) -> None
 
 
 def test_moved_role_is_reported() -> None:
-    found = place([worker("w", 2)], inventory(pool("a", 2)), previous={"w": {"serve": "gone"}})
-    ((finding,),) = found.findings.values()
+    result = place([worker("w", 2)], inventory(pool("a", 2)), previous={"w": {"serve": "gone"}})
+    ((finding,),) = result.findings.values()
     assert (finding.severity, finding.message) == (
         Severity.WARNING,
         "serve moves from gone to a: all of its replicas restart",
@@ -320,7 +320,7 @@ def test_moved_role_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("services", "told"),
+    ("services", "expected"),
     [
         ([worker("w"), worker("w")],
          "w: metadata.name: is also the name of service 1 of the list"),
@@ -337,10 +337,10 @@ def test_moved_role_is_reported() -> None:
         ([worker("w" * 64)], "metadata.name: "),
     ],
 )  # fmt: skip
-def test_unplaceable_services_are_rejected(services: Any, told: str) -> None:
-    if "multinode" in told:
+def test_unplaceable_services_are_rejected(services: Any, expected: str) -> None:
+    if "multinode" in expected:
         services[0]["spec"]["roles"][0]["multinode"] = {"nodeCount": 0}
-    assert refusal(services, inventory(pool("a", 9))).startswith(told)
+    assert refusal(services, inventory(pool("a", 9))).startswith(expected)
 
 
 def test_a_service_needs_a_name() -> None:
@@ -350,8 +350,10 @@ def test_a_service_needs_a_name() -> None:
 
 def test_output_in_pool_selection_is_rejected(output: Callable[..., Any]) -> None:
     selector = {"nodeSelector": {"zone": output("a")}}
-    told = refusal([worker("w", pod=selector)], inventory(pool("a", 1)))
-    assert told.startswith("w: roles[0].template.spec.nodeSelector.zone: is read to choose a pool")
+    findings = refusal([worker("w", pod=selector)], inventory(pool("a", 1)))
+    assert findings.startswith(
+        "w: roles[0].template.spec.nodeSelector.zone: is read to choose a pool"
+    )
 
 
 def test_too_many_combinations_are_rejected() -> None:

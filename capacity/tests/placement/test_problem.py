@@ -144,9 +144,9 @@ def test_excluded_pool_has_a_reason(needs: Any, first: Any, reason: str) -> None
         "labels": {"zone": "b"},
     }
     stock = inventory({**pool("a", 4), **first}, pool("b", 4, **good))
-    found = place([worker("w", **needs)], stock)
-    assert where(found) == {"w": {"serve": "b"}}
-    assert only(found).impossible == {"serve": {"a": (reason,)}}
+    result = place([worker("w", **needs)], stock)
+    assert where(result) == {"w": {"serve": "b"}}
+    assert only(result).impossible == {"serve": {"a": (reason,)}}
     alone = inventory({**pool("a", 4), **first})
     if "pools" not in needs.get("placement", {}):
         assert refusal([worker("w", **needs)], alone) == (
@@ -222,17 +222,17 @@ def dra(name: str, nodes: int, accelerators: int = 8, **more: Any) -> dict[str, 
 
 
 def notes(manifest: Any, *pools: Any) -> list[str]:
-    found = place([manifest], inventory(*pools))
-    return [str(each) for listed in found.findings.values() for each in listed]
+    result = place([manifest], inventory(*pools))
+    return [str(item) for listed in result.findings.values() for item in listed]
 
 
 def test_claimed_devices_are_accelerators_of_the_pool() -> None:
-    found = place([claiming("w", 2, 2, claim(4))], inventory(dra("a", 3)))
-    (placed,) = only(found).roles
+    result = place([claiming("w", 2, 2, claim(4))], inventory(dra("a", 3)))
+    (placed,) = only(result).roles
     assert (placed.accelerators, placed.device_classes) == (16, (GPU,))
-    (left,) = found.pools
+    (left,) = result.pools
     assert (left.placed, left.left, left.whole_nodes) == (16, 8, 1)
-    assert not found.findings
+    assert not result.findings
 
 
 def test_claims_and_resources_share_one_ledger() -> None:
@@ -248,9 +248,9 @@ def test_claims_and_resources_share_one_ledger() -> None:
 def test_a_pool_takes_only_what_it_offers() -> None:
     stock = inventory(dra("claims", 2), pool("resources", 2))
     listed = [worker("r"), claiming("c", 1, 1, claim())]
-    found = place(listed, stock)
-    assert where(found) == {"r": {"serve": "resources"}, "c": {"serve": "claims"}}
-    asking, claims = found.placed
+    result = place(listed, stock)
+    assert where(result) == {"r": {"serve": "resources"}, "c": {"serve": "claims"}}
+    asking, claims = result.placed
     assert asking is not None
     assert claims is not None
     assert asking.impossible["serve"] == {
@@ -265,7 +265,7 @@ def test_a_pool_takes_only_what_it_offers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "counted", "wanted"),
+    ("fields", "counted", "wanted"),
     [
         (claim(3, selectors=["true"]), 3, "selectors are not evaluated"),
         (claim(adminAccess=True), 0, None),
@@ -293,22 +293,22 @@ def test_a_pool_takes_only_what_it_offers() -> None:
         ),
     ],
 )  # fmt: skip
-def test_uncounted_devices_are_reported(given: Any, counted: int, wanted: str | None) -> None:
-    manifest = claiming("w", 1, 1, given)
-    found = place([manifest], inventory(dra("a", 1)))
-    assert found.pools[0].placed == counted
-    told = notes(manifest, dra("a", 1))
+def test_uncounted_devices_are_reported(fields: Any, counted: int, wanted: str | None) -> None:
+    manifest = claiming("w", 1, 1, fields)
+    result = place([manifest], inventory(dra("a", 1)))
+    assert result.pools[0].placed == counted
+    expected = notes(manifest, dra("a", 1))
     if wanted is not None:
-        assert any(wanted in text and "roles[0].resourceClaims" in text for text in told)
+        assert any(wanted in text and "roles[0].resourceClaims" in text for text in expected)
     elif counted:
-        assert not told
+        assert not expected
 
 
 def test_claims_of_a_template_are_reported() -> None:
     spec = {"resourceClaims": [{"name": "own", "resourceClaimTemplateName": "t"}]}
-    told = notes(claiming("w", 1, 1, claim(), pod=spec), dra("a", 1))
-    assert [text for text in told if "own: is a claim in the user's pod template" in text]
-    assert len(told) == 1
+    expected = notes(claiming("w", 1, 1, claim(), pod=spec), dra("a", 1))
+    assert [text for text in expected if "own: is a claim in the user's pod template" in text]
+    assert len(expected) == 1
 
 
 def test_a_pool_offers_something() -> None:
@@ -353,8 +353,8 @@ def test_search_places_as_many_as_exhaustive_search(pairs: Any, given_pools: Any
         args(pair(f"s{at}", one("prefill", "prefiller", left), one("decode", "decoder", right)))
         for at, (left, right) in enumerate(pairs)
     ]
-    found = place_services(services, stock)
-    placed = sum(each is not None and each.status is Status.PLACED for each in found.placed)
+    result = place_services(services, stock)
+    placed = sum(item is not None and item.status is Status.PLACED for item in result.placed)
 
     def holds(chosen: Any) -> bool:
         for at, (count, size, kind) in enumerate(given_pools):

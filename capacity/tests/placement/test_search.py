@@ -25,19 +25,19 @@ shapes = st.tuples(st.integers(0, 2), st.integers(1, 2), st.sampled_from((1, 3, 
 
 @st.composite
 def services(draw: st.DrawFn, most: int = 3) -> list[InferenceServiceArgs]:
-    found = []
+    result = []
     for index in range(draw(st.integers(1, most))):
         name = f"s{index}"
         if draw(st.booleans()):
-            found.append(args(worker(name, *draw(shapes))))
+            result.append(args(worker(name, *draw(shapes))))
             continue
         prefill, decode = draw(shapes), draw(shapes)
         spec = {}
         if prefill[0] and decode[0] and draw(st.booleans()):
             least = {"decode": draw(st.integers(0, decode[0]))}
             spec["schedulingStrategy"] = {"gangPolicy": {"minRoleReplicas": least}}
-        found.append(args(pair(name, prefill, decode, **spec)))
-    return found
+        result.append(args(pair(name, prefill, decode, **spec)))
+    return result
 
 
 @st.composite
@@ -59,8 +59,8 @@ def pools(draw: st.DrawFn) -> InventoryArgs:
 def cases(draw: st.DrawFn) -> tuple[list[ServiceRequest], Pools]:
     stock = draw(pools())
     listed = []
-    for each in draw(services()):
-        plan = plan_service(each)
+    for item in draw(services()):
+        plan = plan_service(item)
         was = {
             role.name: PreviousPool(
                 draw(st.sampled_from([one.name for one in stock.pools] + ["gone"])),
@@ -76,17 +76,17 @@ def cases(draw: st.DrawFn) -> tuple[list[ServiceRequest], Pools]:
 def every_way(listed: Sequence[ServiceRequest], stock: Pools) -> Any:
     """The best key of all combinations, one service after the other in every way."""
     best = None
-    ways = [[None, *itertools.product(each.assignments, (False, True))] for each in listed]
+    ways = [[None, *itertools.product(entry.assignments, (False, True))] for entry in listed]
     for combination in itertools.product(*ways):
         usage, tiers, ranks = stock.unused, [0, 0, 0, 0], []
-        for each, way in zip(listed, combination, strict=True):
+        for item, way in zip(listed, combination, strict=True):
             if way is None:
-                lost = [role for role in each.roles if role.previous is not None]
+                lost = [role for role in item.roles if role.previous is not None]
                 same = sum(role.unchanged for role in lost)
                 share = (same, len(lost) - same, 1, 0)
                 rank: tuple[object, ...] = (1,)
             else:
-                option = option_at(each, way[0], usage, stock, minimum=way[1])
+                option = option_at(item, way[0], usage, stock, minimum=way[1])
                 if option is None:
                     break
                 share, rank, usage = option.tiers, (0, option.terms), option.usage
@@ -101,10 +101,10 @@ def every_way(listed: Sequence[ServiceRequest], stock: Pools) -> Any:
 @given(cases())
 def test_search_equals_exhaustive_search(case: tuple[list[ServiceRequest], Pools]) -> None:
     listed, stock = case
-    found = search(listed, stock)
-    assert found.proven
-    ranks = tuple(option.rank for option in found.options)
-    assert (found.tiers, ranks) == every_way(listed, stock)
+    result = search(listed, stock)
+    assert result.proven
+    ranks = tuple(option.rank for option in result.options)
+    assert (result.tiers, ranks) == every_way(listed, stock)
 
 
 @given(
@@ -121,9 +121,9 @@ def test_search_equals_exhaustive_search_if_not_all_fit(
         was = {"serve": PreviousPool("p0")} if last_runs and at == len(sizes) - 1 else {}
         plan = plan_service(args(worker(f"s{at}", gpus=size)))
         listed.append(service_request(plan, stock, was))
-    found = search(listed, Pools(stock.pools))
-    ranks = tuple(option.rank for option in found.options)
-    assert (found.tiers, ranks) == every_way(listed, Pools(stock.pools))
+    result = search(listed, Pools(stock.pools))
+    ranks = tuple(option.rank for option in result.options)
+    assert (result.tiers, ranks) == every_way(listed, Pools(stock.pools))
 
 
 @given(services(), services(2), pools())
@@ -132,7 +132,7 @@ def test_added_services_move_no_running_service(
     old: list[InferenceServiceArgs], more: list[InferenceServiceArgs], stock: InventoryArgs
 ) -> None:
     first = place_services(old, stock)
-    added = [each.model_copy(update={"name": f"a{index}"}) for index, each in enumerate(more)]
+    added = [item.model_copy(update={"name": f"a{index}"}) for index, item in enumerate(more)]
     # In front of the others, where they would have precedence among equals.
     second = place_services([*added, *old], stock, previous=read_previous(first))
     for name, roles in where(first).items():
@@ -150,7 +150,7 @@ def test_placement_is_stable(
     again = place_services(first.services, stock)
     assert where(again) == where(first)
     assert again.services == first.services
-    assert [each.left for each in again.pools] == [each.left for each in first.pools]
+    assert [item.left for item in again.pools] == [item.left for item in first.pools]
 
 
 def test_last_service_moves_no_earlier_one_if_it_fits() -> None:
@@ -179,7 +179,7 @@ def test_a_pool_that_shrank_loses_one_and_keeps_the_other() -> None:
         both, inventory(pool("a", 2), pool("b", 2)), previous=read_previous(first)
     )
     assert where(second) == {"one": {"serve": "a"}, "two": {"serve": "b"}}
-    assert [each.roles[0].origin for each in second.placed if each] == [Origin.KEPT, Origin.MOVED]
+    assert [item.roles[0].origin for item in second.placed if item] == [Origin.KEPT, Origin.MOVED]
 
 
 def test_six_pools_and_twelve_services_take_a_moment() -> None:
@@ -187,9 +187,9 @@ def test_six_pools_and_twelve_services_take_a_moment() -> None:
     twelve = [args(pair(f"s{index}", (1, 1 + index % 2), (1 + index % 3, 1, 4))) for index in
               range(12)]  # fmt: skip
     start = time.process_time()
-    found = place_services(twelve, stock)
-    assert found.proven
-    assert all(found.placed)
+    result = place_services(twelve, stock)
+    assert result.proven
+    assert all(result.placed)
     assert time.process_time() - start < 5, "measured 0.4 s"
 
 
@@ -198,11 +198,11 @@ def test_search_bound_is_reported() -> None:
     stock = inventory(*(pool(f"p{index}", 1, 8) for index in range(5)))
     crowd = [args(worker(f"s{index}", 1, 1, size)) for index, size in
              enumerate((5, 5, 5, 3, 6, 6, 7, 5, 5))]  # fmt: skip
-    found = place_services(crowd, stock, max_steps=200)
-    assert not found.proven
-    assert found.steps < 2_000
-    (told,) = found.findings[-1]
-    assert "stopped after 200 combinations" in told.message
+    result = place_services(crowd, stock, max_steps=200)
+    assert not result.proven
+    assert result.steps < 2_000
+    (finding,) = result.findings[-1]
+    assert "stopped after 200 combinations" in finding.message
     # What it took all the same holds.
-    for left in found.pools:
+    for left in result.pools:
         assert 0 <= left.left <= left.accelerators

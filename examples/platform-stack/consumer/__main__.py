@@ -1,4 +1,4 @@
-"""Hands an application the endpoint that the platform's stack exports."""
+"""Pass the endpoint that the platform's stack exports to an application."""
 
 import pulumi
 from pulumi_kubernetes.core.v1 import ConfigMap
@@ -6,8 +6,8 @@ from pulumi_kubernetes.core.v1 import ConfigMap
 config = pulumi.Config()
 cluster, model = config.require("cluster"), config.require("model")
 platform = pulumi.StackReference(config.require("platform"))
-# The endpoint changes when the platform's does: at this stack's next update.
-endpoint = platform.require_output("endpoints").apply(lambda known: known[cluster][model])
+# A new endpoint of the platform reaches the application at the next update of this stack.
+endpoint = platform.require_output("endpoints").apply(lambda endpoints: endpoints[cluster][model])
 
 ConfigMap(
     "model",

@@ -42,13 +42,12 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the engine's arguments against pods, launcher and image."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     findings: list[Finding] = []
-    have, *different = {accelerators(pod.template) for pod in pods.all}
-    # Nothing is counted of pods that claim devices (DRA) or ask for none, nor of devices that hold
-    # several ranks, such as Neuron devices.
-    counted = have and not different and has_one_rank_per_accelerator(pods.leader.template)
-    if counted:
+    per_pod, *different = {accelerators(pod.template) for pod in pods.all}
+    # Pods that claim devices (DRA) or request none are not compared with the sizes, nor are devices
+    # that run several ranks, such as Neuron devices.
+    if per_pod and not different and has_one_rank_per_accelerator(pods.leader.template):
         field = at if ctx.role.parallelism is None else ctx.at("parallelism")
-        for finding in check_accelerators(command, have, ctx.nodes):
+        for finding in check_accelerators(command, per_pod, ctx.nodes):
             yield finding.at(*field)
     if ctx.launcher is not None and engine is not None:
         for finding in engine.multi_node.check_launcher(command, ctx.launcher):
@@ -59,7 +58,7 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def launcher_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warn of a launcher whose leader is never ready."""
+    """Warn of a startup policy that deadlocks with the launcher."""
     probed = {"readinessProbe", "startupProbe"} & pods.leader.container.keys()
     waits_for_leader = ctx.role.startup_policy is StartupPolicy.LEADER_READY
     if waits_for_leader and probed and ctx.nodes > 1 and ctx.launcher in WRAPPING:
@@ -75,7 +74,7 @@ def argument_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the user's arguments against the image's release."""
     for pod in pods.user_pods:
         command, variables = pod.user_command, read_plain_variables(pod.user_container)
-        # `transfer_findings` reports an unreadable transfer of a prefiller or decoder.
+        # `transfer_findings` checks the transfer argument of prefillers and decoders.
         paired = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
         flag = command.engine.transfer_flag if paired and command.engine else None
         for finding in check_arguments(command, variables, leave_out=flag):
@@ -96,7 +95,7 @@ _TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_TO
 
 
 def model_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check the model that a role's engine loads by its name."""
+    """Warn of a gated model without a token, if the engine loads it by name."""
     command, pod = pods.command, pods.leader
     model = command.model
     if model is None or command.engine is None or not command.readable or ctx.model is not None:
@@ -111,7 +110,7 @@ def _has_token_or_files(pods: RolePods) -> bool:
     if container.get("envFrom"):
         return True
     names = {str(variable.get("name")) for variable in container.get("env") or ()}
-    # A volume may hold the files, or the token that `hf auth login` has left.
+    # A volume may contain the model's files, or the token that `hf auth login` saved.
     mounts = (str(mount.get("mountPath")) for mount in container.get("volumeMounts") or ())
     volumes = any(path.rstrip("/") != SHARED_MEMORY for path in mounts)
     hubs = {"HF_ENDPOINT", "VLLM_USE_MODELSCOPE", "SGLANG_USE_MODELSCOPE"}

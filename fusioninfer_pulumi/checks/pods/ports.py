@@ -1,4 +1,4 @@
-"""Checks of a role's port against its engine's, of loopback addresses, and of probes."""
+"""Checks of a role's port, of engines that listen on loopback, and of probes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fusioninfer_pulumi.engines.engine import (
     PORT_FLAG,
     EngineCommand,
 )
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.pods.pd_sidecar import find_user_sidecar
 from fusioninfer_pulumi.pods.pod import Context, RolePods
-from fusioninfer_pulumi.presets.model_catalogue import weights_size
+from fusioninfer_pulumi.presets.model_catalogue import get_weights_size
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN, FIELD_REQUIRED, TAKEN_BY_TEMPLATE
 
 PROBE_NOT_ANSWERED = Rule("probe-not-answered")
@@ -37,7 +37,7 @@ _NETWORK = ("httpGet", "tcpSocket", "grpc")
 
 
 def port_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check who listens on which port of a role's pods."""
+    """Check that the engine and probes of a role's pods agree on the port."""
     if pods.kv is None or pods.kv.sidecar is None:
         yield from _check_port(pods, ctx)
     yield from _check_loopback(pods)
@@ -86,21 +86,21 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
     ports = pod.container.get("ports") or ()
     named = {entry["name"]: entry.get("containerPort") for entry in ports if entry.get("name")}
     containers = (*pod.spec["containers"], *(pod.spec.get("initContainers") or ()))
-    others = [container for container in containers if container["name"] != pod.name]
+    sidecars = [container for container in containers if container["name"] != pod.name]
     answered = {listens, pods.port}
-    answered |= {entry.get("containerPort") for c in others for entry in c.get("ports") or ()}
-    # Another container, or another program of a script, may listen on any port.
+    answered |= {entry.get("containerPort") for c in sidecars for entry in c.get("ports") or ()}
+    # Another container, or another program in a script, may listen on any port.
     declared = {entry.get("containerPort") for entry in ports}
-    alone = not others and command.script is None
-    for where in _PROBES:
-        holder, built = user_container, pod.container
-        for key in where:
-            holder, built = known_mapping(holder.get(key)), known_mapping(built.get(key))
+    alone = not sidecars and command.script is None
+    for path in _PROBES:
+        user_probe, probe = user_container, pod.container
+        for key in path:
+            user_probe, probe = known_mapping(user_probe.get(key)), known_mapping(probe.get(key))
         for kind in _NETWORK:
-            action = built.get(kind) if kind in holder else None
+            action = probe.get(kind) if kind in user_probe else None
             if not isinstance(action, Mapping) or action.get("host"):
                 continue
-            port, at = action.get("port"), (*pod.container_path, *where, kind)
+            port, at = action.get("port"), (*pod.container_path, *path, kind)
             number = named.get(port) if isinstance(port, str) else port
             if number is None and isinstance(port, str):
                 message = f'no port of the container is called "{port}": name one of its ports'
@@ -111,13 +111,13 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
                 message += f"{number}; probe {listens}"
                 yield make_finding(PROBE_NOT_ANSWERED, (*at, "port"), message)
             elif kind == "httpGet" and _is_rejected(action, pods):
-                message = f"{engine.title} answers {shown(action['path'])} with 401, because the "
+                message = f"{engine.title} answers {show(action['path'])} with 401, because the "
                 message += f"probe has no API key; use {engine.health_path}"
                 yield error(PROBE_NOT_ANSWERED, (*at, "path"), message)
 
 
 def _is_rejected(action: Mapping[str, Any], pods: RolePods) -> bool:
-    """Whether the engine asks for an API key that a probe does not send."""
+    """Return whether the engine requires an API key that a probe does not send."""
     engine, path = pods.command.engine, action.get("path")
     if engine is None or not isinstance(path, str) or not engine.paths_with_api_key.match(path):
         return False
@@ -128,10 +128,7 @@ def _is_rejected(action: Mapping[str, Any], pods: RolePods) -> bool:
 
 
 def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Compare the port of a role with the one that its engine listens on.
-
-    `port` may be that of another container, such as the user's proxy: then there is no finding.
-    """
+    """Check that the engine listens on the role's port, unless the user's sidecar does."""
     leader, port, explicit = pods.leader, pods.port, ctx.role.port
     command, at = leader.user_command, leader.command_path
     engine, user_port = command.engine, command.port
@@ -143,7 +140,7 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     declared = {entry.get("containerPort") for entry in leader.user_container.get("ports") or ()}
     if command.script is not None and port in declared:
         return  # the script may start a proxy in front of the engine
-    # The entrypoint of a custom image, and an unreadable script, may choose another port.
+    # A custom image's entrypoint or an unreadable script may choose another port.
     known = command.readable if user_port is not None else command.program or command.image.stock
     make_finding = error if known and (user_port or explicit) else warning
     default = ", its default" if user_port is None else ""
@@ -158,7 +155,7 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 LIVENESS_PROBE_TOO_EARLY = Rule("liveness-probe-too-early")
 STARTUP_PROBE_TOO_SHORT = Rule("startup-probe-too-short")
 
-#: A liveness probe that waits no longer than this restarts most engines while they load.
+#: A liveness probe that fails earlier than this restarts most engines while they load.
 _EARLY_SECONDS = 600
 
 
@@ -180,7 +177,7 @@ def startup_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield error(
             ENGINE_UNKNOWN,
             at,
-            "requires a known engine; remove it, and write a startupProbe into the template",
+            "requires a known engine; remove it, and set a startupProbe in the template",
         )
 
 
@@ -194,7 +191,7 @@ def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterato
         probe.get("failureThreshold") or 3,
     ]
     if not all(isinstance(number, int) for number in numbers):
-        return  # an Output, or for the API server to judge
+        return  # an Output, or a value that the API server rejects
     delay, period, failures = numbers
     seconds = delay + period * failures
     if seconds < _EARLY_SECONDS:
@@ -207,17 +204,17 @@ def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterato
 
 
 def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Compare the startup probe with the time that reading the weights takes."""
+    """Warn of a startup probe that is shorter than reading the weights takes."""
     probe = pods.leader.container.get("startupProbe")
     user_probe = "startupProbe" in pods.leader.user_container
     startup = ctx.role.startup or StartupArgs()
-    chosen = user_probe or startup.timeout is not None
+    is_explicit = user_probe or startup.timeout is not None
     model, uri = ctx.model, f"hf://{pods.command.model}"
     if model is None and parse_model_uri(uri) is not None:
         model = ModelArgs(uri=uri)
-    if model is None or not isinstance(probe, Mapping) or not chosen:
+    if model is None or not isinstance(probe, Mapping) or not is_explicit:
         return
-    size = weights_size(model)
+    size = get_weights_size(model)
     numbers = [probe.get("periodSeconds") or 10, probe.get("failureThreshold") or 3]
     if size is None or not all(isinstance(number, int) for number in numbers):
         return

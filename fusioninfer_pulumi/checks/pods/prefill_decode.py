@@ -1,4 +1,4 @@
-"""Checks of prefill and decode: KV cache transfer, sidecar, and settings that must be the same."""
+"""Checks of prefill and decode roles: KV cache transfer, sidecar, and settings that must match."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KV_TRANSFER_MISSING = Rule("kv-transfer-missing")
 
 def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that the engine's command line transfers the KV cache from prefill to decode."""
-    # The user's command line: the finished one has the generated arguments.
+    # The user's command line, because the finished one has generated arguments.
     args, command, at = ctx.role.kv_transfer, pods.leader.user_command, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
         return
@@ -58,7 +58,7 @@ def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check a decode role's sidecar: ours, the template's own, or none."""
+    """Check a decode role's generated sidecar, or the template's own."""
     plan = pods.kv
     if plan is None or ctx.pairing is None or ctx.role.component_type is not ComponentType.DECODER:
         return
@@ -99,8 +99,8 @@ _SETTINGS = (
 def pair_setting_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """Report settings in which prefill and decode roles differ.
 
-    An error only if an endpoint picker pairs them and the connector is known to fail; other pairs
-    may never meet, and other connectors may not need it.
+    It is an error only if an endpoint picker pairs the roles and the connector is known to fail.
+    Otherwise the pods may never be paired, or the connector may not need equal settings.
     """
     sides = [[role for role in roles if role[0].role.component_type is kind] for kind in PD_ROLES]
     return [
@@ -143,18 +143,18 @@ def _check_pair(
     if engine.rejects_unknown_models:
         names, known = decode.served_names or (), prefill.served_names
         missing = [name for name in names if known is not None and name not in known]
-        # Requests keep the name of their model on their way to the prefiller.
+        # The prefiller gets requests with the same model name.
         make_finding = error if "served name" in agreed and len(missing) == len(names) else warning
         if missing:
             message = f"serves {', '.join(missing)}, which role {first.role.name} does not; give "
             message += "both the same --served-model-name"
             yield make_finding(PAIRED_SETTINGS_DIFFER, second.at(), message)
-    why = engine.kv_cache.check_pair_sizes(prefill, decode)
-    if why is not None:
+    reason = engine.kv_cache.check_pair_sizes(prefill, decode)
+    if reason is not None:
         make_finding = error if paired else warning
         flag = engine.size_flags["tensor"][0]
         message = (
-            f"its {flag} does not match that of role {first.role.name}: {why}; use the same in both"
+            f"its {flag} does not match role {first.role.name}: {reason}; use the same in both"
         )
         yield make_finding(PAIRED_SIZES_UNSUPPORTED, second.at(), message)
 
@@ -166,7 +166,7 @@ _WRONG_WAY = {
 
 
 def connector_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """Compare the connectors of prefill and decode; an error only if a router pairs them."""
+    """Report different connectors in prefill and decode; an error if a router pairs them."""
     known = [
         (ctx, pods, setup)
         for ctx, pods in roles
@@ -177,7 +177,7 @@ def connector_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
     ]
     if not known:
         return
-    first, wanted_pods, wanted = known[0]
+    first, first_pods, first_setup = known[0]
     make_finding = error if first.pairing is not None else warning
     for ctx, _, setup in known:
         wrong = _WRONG_WAY[ctx.role.component_type]
@@ -192,13 +192,14 @@ def connector_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
     if not {ctx.role.component_type for ctx, _, _ in known} >= set(PD_ROLES):
         return
     for ctx, pods, setup in known[1:]:
-        engines = (_engine_name(pods), _engine_name(wanted_pods))
-        if engines[0] != engines[1] or setup.transfers != wanted.transfers:
+        engines = (_engine_name(pods), _engine_name(first_pods))
+        if engines[0] != engines[1] or setup.transfers != first_setup.transfers:
             yield make_finding(
                 PAIRED_SETTINGS_DIFFER,
                 ctx.at(),
                 f"transfers its KV cache with {setup.name} ({engines[0]}), role {first.role.name} "
-                f"with {wanted.name} ({engines[1]}); use the same in all prefillers and decoders",
+                f"with {first_setup.name} ({engines[1]}); use the same in all prefillers and "
+                "decoders",
             )
 
 

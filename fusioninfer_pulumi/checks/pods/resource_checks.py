@@ -12,7 +12,7 @@ from fusioninfer_pulumi.api.service_shape import VOLCANO
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, warning
 from fusioninfer_pulumi.kube import quantity
-from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, mounted
+from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, find_mount
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.resource_requests import (
     is_accelerator,
@@ -20,18 +20,18 @@ from fusioninfer_pulumi.kube.resource_requests import (
     read_limit,
     suggest_accelerator,
 )
-from fusioninfer_pulumi.pods.kv_cache_offloading import DISK, shared_memory_limit, sum_disk
+from fusioninfer_pulumi.pods.kv_cache_offloading import DISK, get_shared_memory_limit, sum_disk
 from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
-from fusioninfer_pulumi.presets.model_catalogue import weights_size
+from fusioninfer_pulumi.presets.model_catalogue import get_weights_size
 
 ACCELERATORS_NOT_REQUESTED = Rule("accelerators-not-requested")
 
-#: Devices that no engine computes on.
+#: Network devices: they are extended resources, but not accelerators.
 _NETWORK = re.compile(r"rdma|roce|infiniband|sriov|mlx|mlnx|efa$|nic")
 #: Images of engines for CPUs, and of programs that simulate an engine.
 _NO_ACCELERATOR = re.compile(r"(?<![a-z])(cpu|xeon|openvino|sim|simulator|mock|fake)(?![a-z])")
-#: Variables that engines built for processors read.
+#: Variables of engines that are built for CPUs.
 _CPU_VARIABLES = re.compile(r"VLLM_CPU_\w+|SGLANG_USE_CPU_ENGINE|VLLM_TARGET_DEVICE")
 
 
@@ -39,7 +39,7 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn of pods whose engine gets no accelerator."""
     for pod in pods.user_pods:
         command = pod.user_command
-        # A misspelled resource is a finding of the template.
+        # The checks of the template report a misspelled resource.
         misspelled = any(suggest_accelerator(name) for name, _ in _amounts(pod))
         engine = pods.command.engine if pod.is_leader or ctx.launcher in WRAPPING else None
         engine = engine or command.engine
@@ -47,7 +47,7 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             engine is None
             or misspelled
             or _has_devices(pod)
-            or _needs_none(pod, pods.command, command)
+            or _needs_no_accelerator(pod, pods.command, command)
         ):
             continue
         requested = [f"{name}: {amount}" for name, amount in _amounts(pod) if is_accelerator(name)]
@@ -62,49 +62,50 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 def _amounts(pod: Pod) -> Iterator[tuple[str, Any]]:
     resources = pod.container.get("resources") or {}
-    asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    yield from ((str(name), amount) for name, amount in asked.items())
+    amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    yield from ((str(name), amount) for name, amount in amounts.items())
 
 
 def _has_devices(pod: Pod) -> bool:
-    """Whether the serving container has a device: asked for, claimed, or all of the node's."""
+    """Return whether the serving container requests or claims devices, or is privileged."""
     if (pod.container.get("resources") or {}).get("claims"):
         return True
     for name, amount in _amounts(pod):
-        device = is_accelerator(name) or (is_extended(name) and not _NETWORK.search(name))
-        if device and quantity.parse(amount) > 0:
+        is_device = is_accelerator(name) or (is_extended(name) and not _NETWORK.search(name))
+        if is_device and quantity.parse(amount) > 0:
             return True
     return (pod.container.get("securityContext") or {}).get("privileged") is True
 
 
-def _needs_none(pod: Pod, command: EngineCommand, user_command: EngineCommand) -> bool:
+def _needs_no_accelerator(pod: Pod, command: EngineCommand, user_command: EngineCommand) -> bool:
     image = command.image if pod.is_leader else user_command.image
-    built = image.name is None or _NO_ACCELERATOR.search(image.name.lower()) is not None
-    named = any(
+    by_image = image.name is None or _NO_ACCELERATOR.search(image.name.lower()) is not None
+    by_variable = any(
         _CPU_VARIABLES.fullmatch(str(variable.get("name")))
         for variable in pod.container.get("env") or ()
     )
-    return built or named or command.value("--device") == "cpu"
+    return by_image or by_variable or command.value("--device") == "cpu"
 
 
 VOLCANO_IGNORES_CLAIMS = Rule("volcano-ignores-claims")
 
 
 def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """Warn of pods with claims that Volcano places: as it is installed, it ignores claims.
+    """Warn of pods with claims that Volcano schedules, because it ignores claims by default.
 
-    Volcano 1.14.1, pkg/scheduler/plugins/predicates: the plugin for claims is off by default, and
-    pods are bound without an allocation, which no kubelet starts (e2e/test_claims.py).
+    Volcano 1.14.1, pkg/scheduler/plugins/predicates: the plugin for claims is off by default.
+    Volcano then binds pods without an allocation, and kubelets do not start them
+    (e2e/test_claims.py).
     """
     for ctx, pods in roles:
         if ctx.shape.scheduler != VOLCANO:
             return
-        by_hand = (
+        user_claims = (
             (*pod.path, "spec", "resourceClaims")
             for pod in pods.user_pods
             if pod.user_template["spec"].get("resourceClaims")
         )
-        at = ctx.at("resourceClaims") if ctx.role.resource_claims else next(by_hand, None)
+        at = ctx.at("resourceClaims") if ctx.role.resource_claims else next(user_claims, None)
         if at is not None:
             yield warning(
                 VOLCANO_IGNORES_CLAIMS,
@@ -123,28 +124,27 @@ SHARED_MEMORY_MISSING = Rule("shared-memory-missing")
 
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warn of too little shared memory, and of volumes in memory that containers cannot fill."""
-    shares = _ranks_in_pod(pods, ctx) > 1
+    """Warn of missing shared memory, and of memory volumes above their containers' limits."""
+    has_ranks = _ranks_in_pod(pods, ctx) > 1
     for pod in pods.user_pods:
         runs = pod.is_leader or ctx.launcher in WRAPPING or pod.user_command.engine is not None
-        # Ranks on TPUs and Neuron devices do not share memory.
+        # Ranks on TPUs and Neuron devices do not communicate by shared memory.
         linked = any(name.startswith(_OTHER_LINKS) for name, _ in _amounts(pod))
-        missing = not pod.spec.get("hostIPC") and mounted(pod.container, SHARED_MEMORY) is None
-        if shares and runs and not linked and missing:
+        missing = not pod.spec.get("hostIPC") and find_mount(pod.container, SHARED_MEMORY) is None
+        if has_ranks and runs and not linked and missing:
             yield warning(
                 SHARED_MEMORY_MISSING,
                 (*pod.container_path, "volumeMounts"),
                 "ranks of one pod need more shared memory than the default of 64Mi; mount an "
                 f"emptyDir of medium Memory at {SHARED_MEMORY}",
             )
-        yield from _above_limits(pod, ctx)
+        yield from _memory_volume_findings(pod, ctx)
 
 
 _OTHER_LINKS = ("google.com/tpu", "aws.amazon.com/neuron")
 
 
 def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
-    """Count the ranks of one model copy in one pod, 1 if unknown."""
     sizes = pods.command.parallelism
     if sizes is None:
         return 1
@@ -152,14 +152,14 @@ def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
     return min(copy, sizes.devices(ctx.nodes) // ctx.nodes)
 
 
-def _amount(value: Any) -> Decimal | None:
+def _parse_amount(value: Any) -> Decimal | None:
     return None if value is None or is_output(value) else quantity.parse(value)
 
 
-def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
-    """Warn of volumes in memory that are larger than their containers' memory limits.
+def _memory_volume_findings(pod: Pod, ctx: Context) -> Iterator[Finding]:
+    """Warn of memory volumes that are larger than their containers' memory limits.
 
-    Files there count as memory of the container that writes them.
+    A file in such a volume counts as memory of the container that writes it.
     """
     containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
     user_volumes = len(pod.user_template["spec"].get("volumes") or ())
@@ -167,17 +167,17 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
         name, source = volume.get("name"), volume.get("emptyDir")
         if not isinstance(source, Mapping) or source.get("medium") != "Memory":
             continue
-        size = _amount(source.get("sizeLimit"))
+        size = _parse_amount(source.get("sizeLimit"))
         limits = [
-            _amount(read_limit(container, "memory"))
+            _parse_amount(read_limit(container, "memory"))
             for container in containers
             if any(mount.get("name") == name for mount in container.get("volumeMounts") or ())
         ]
         known = [limit for limit in limits if limit is not None]
         if size is None or not known or len(known) < len(limits) or size <= max(known):
             continue
-        # Presets write the volume into the template.
-        explicit = _amount(shared_memory_limit(ctx.role))
+        # Presets add the volume to the template, so its index may be that of a user's volume.
+        explicit = _parse_amount(get_shared_memory_limit(ctx.role))
         is_generated = size == explicit or index >= user_volumes
         field = (*pod.path, "spec", "volumes", index, "emptyDir", "sizeLimit")
         yield warning(
@@ -189,10 +189,10 @@ def _above_limits(pod: Pod, ctx: Context) -> Iterator[Finding]:
 
 
 def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Reject limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
+    """Report limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
 
-    It holds an emptyDir against the sum of the containers' limits, and what a container writes
-    elsewhere against its own (`pkg/kubelet/eviction`).
+    The sum of the containers' limits applies to an emptyDir, the container's own limit to other
+    files that it writes (`pkg/kubelet/eviction`).
     """
     model, files = ctx.model, ctx.files
     if model is None or files is None or model.cache is not None:
@@ -201,21 +201,21 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         if files.fetched:
             containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
         elif not files.model.startswith("/") and pod.is_leader:
-            # The serving container writes to the node's disk, unless another volume is mounted.
+            # The engine downloads to the node's disk, unless another kind of volume is mounted.
             disk = {v.get("name") for v in pod.spec.get("volumes") or () if v.get("emptyDir") == {}}
-            written = [
+            mounts = [
                 mount
                 for mount in pod.container.get("volumeMounts") or ()
                 if str(mount.get("mountPath")).rstrip("/") != SHARED_MEMORY
             ]
-            containers = [pod.container] if disk.issuperset(m.get("name") for m in written) else []
+            containers = [pod.container] if disk.issuperset(m.get("name") for m in mounts) else []
         else:
             continue
-        asked = (_amount(read_limit(container, DISK)) for container in containers)
-        limits = [limit for limit in asked if limit is not None]
-        size = weights_size(model) if limits else None
+        amounts = (_parse_amount(read_limit(container, DISK)) for container in containers)
+        limits = [limit for limit in amounts if limit is not None]
+        size = get_weights_size(model) if limits else None
         if size is not None and sum(limits) < size:
-            # A known model's weights may be those of another precision.
+            # If the size is from the table of models, the weights may have another precision.
             make_finding = error if model.size is not None else warning
             yield make_finding(
                 DISK_LIMIT_TOO_SMALL,
@@ -232,24 +232,24 @@ def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if args is None or offload is None:
         return
     for pod in pods.user_pods:
-        yield from _offload_disk(pod, args)
-        yield from _host_memory((*at, "cpu"), pod, offload.memory)
+        yield from _check_offload_disk(pod, args)
+        yield from _check_host_memory((*at, "cpu"), pod, offload.memory)
 
 
-def _offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
+def _check_offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
     resources = pod.user_container.get("resources") or {}
-    limit = _amount((resources.get("limits") or {}).get(DISK))
-    asked = sum_disk(args) + quantity.parse((resources.get("requests") or {}).get(DISK, 0))
-    if sum_disk(args) and limit is not None and limit < asked:
+    limit = _parse_amount((resources.get("limits") or {}).get(DISK))
+    needed = sum_disk(args) + quantity.parse((resources.get("requests") or {}).get(DISK, 0))
+    if sum_disk(args) and limit is not None and limit < needed:
         yield error(
             DISK_LIMIT_TOO_SMALL,
             (*pod.container_path, "resources", "limits", DISK),
             f"{quantity.write(limit)} is too small for the emptyDirs of kvCacheOffloading: with "
-            f"them the container requests {quantity.write(asked)}",
+            f"them the container requests {quantity.write(needed)}",
         )
 
 
-def _host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
+def _check_host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
     resources = pod.container.get("resources") or {}
     limit = (resources.get("limits") or {}).get("memory")
     amount, container = quantity.write(need), format_path(pod.container_path)

@@ -1,7 +1,7 @@
 """Checks of finished pod templates: common mistakes that the API server rejects.
 
-Constraints of single fields are JSON Schema (`schemas/pod_template.json`), those between fields are
-here. The rest is left to the API server's dry run (`checks/server_dry_run.py`).
+JSON Schema (`schemas/pod_template.json`) has the constraints of single fields, this module has
+constraints between fields. A server-side dry run finds the rest (`checks/server_dry_run.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.resource_requests import is_extended, suggest_accelerator
@@ -46,14 +46,14 @@ def check_template(template: Mapping[str, Any]) -> Iterator[Finding]:
                 )
             name = known_text(container.get("name"))
             if key == "initContainers" and name and name in names:
-                message = f"{shown(name)} is the name of two containers in the pod"
+                message = f"{show(name)} is the name of two containers in the pod"
                 yield error(DUPLICATE_NAME, (*at, "name"), message)
     priority = spec.get("priority")
     if isinstance(priority, int) and priority and spec.get("priorityClassName") in (None, ""):
         message = "is set by the API server from priorityClassName; set that instead"
         yield error(FIELD_OUT_OF_PLACE, ("spec", "priority"), message)
     if isinstance(spec.get("activeDeadlineSeconds"), int):
-        message = "is not supported in pods of a StatefulSet, as those of replicas are; remove it"
+        message = "is not supported for pods of a StatefulSet, which runs the replicas; remove it"
         yield error(FIELD_OUT_OF_PLACE, ("spec", "activeDeadlineSeconds"), message)
 
 
@@ -62,13 +62,13 @@ def _port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]
     for index, port in known_mappings(container.get("ports")):
         name = known_text(port.get("name"))
         if name and name in names:
-            message = f"{shown(name)} is the name of two ports in the container"
+            message = f"{show(name)} is the name of two ports in the container"
             yield error(DUPLICATE_NAME, (*at, "ports", index, "name"), message)
         names.add(name)
 
 
 def _names(spec: Mapping[str, Any], key: str) -> set[str] | None:
-    """Return the names of a list's items, None if not all are known."""
+    """Return the names of a list's items, None if any is an Output."""
     value = spec.get(key)
     if is_output(value) or any(
         is_output(item) or is_output(known_mapping(item).get("name")) for item in known_list(value)
@@ -90,12 +90,12 @@ _QUALIFIED_NAME = re.compile(
 )
 
 
-#: Lists of a pod by the kind of their items.
+#: Names of lists in the pod spec, by the word for their items.
 _LISTS = {"volume": "volumes", "claim": "resourceClaims"}
 
 
 def known_text(value: Any) -> str:
-    """Return a string, the empty one for other values such as Outputs."""
+    """Return a string, an empty one for other values such as Outputs."""
     return value if isinstance(value, str) else ""
 
 
@@ -119,25 +119,25 @@ def known_mappings(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
 def check_name_exists(
     at: Location, item: Mapping[str, Any], names: Collection[str] | None, kind: str
 ) -> Iterator[Finding]:
-    """Check that a list of the pod has the name of an item that refers to it."""
+    """Check that the pod has a volume or claim with the name that `item` refers to."""
     name = known_text(item.get("name"))
     if name and names is not None and name not in names:
         have = f"; it has {', '.join(sorted(names))}" if names else ""
-        message = f"the pod has no {kind} {shown(name)}{have}: add it to its {_LISTS[kind]}"
+        message = f"the pod has no {kind} {show(name)}{have}: add it to its {_LISTS[kind]}"
         yield error(NAME_NOT_FOUND, (*at, "name"), message)
 
 
 def amounts(resources: Any) -> dict[str, Decimal]:
-    """Return the known quantities of a mapping."""
+    """Return the valid quantities of a mapping."""
     quantities = {}
     for name, amount in known_mapping(resources).items():
-        parsed = parsed_amount(amount)
-        if parsed is not None:
-            quantities[str(name)] = parsed
+        value = parse_amount(amount)
+        if value is not None:
+            quantities[str(name)] = value
     return quantities
 
 
-def parsed_amount(amount: Any) -> Decimal | None:
+def parse_amount(amount: Any) -> Decimal | None:
     """Parse a quantity; None if it is invalid or unknown."""
     try:
         return quantity.parse(amount) if isinstance(amount, (str, int, float)) else None
@@ -151,8 +151,8 @@ def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Findin
         for name, amount in section.items():
             here = (*at, key, str(name))
             if key == "limits" or name not in parts["limits"]:
-                yield from _name(here, str(name))
-            yield from _amount(here, str(name), amount)
+                yield from _check_resource_name(here, str(name))
+            yield from _check_amount(here, str(name), amount)
     limits = amounts(resources.get("limits"))
     for name, amount in amounts(resources.get("requests")).items():
         here = (*at, "requests", name)
@@ -163,49 +163,49 @@ def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Findin
                     REQUESTS_AND_LIMITS,
                     here,
                     f"must equal limits[{name}] ({parts['limits'][name]}), got "
-                    f"{shown(parts['requests'][name])}",
+                    f"{show(parts['requests'][name])}",
                 )
             elif amount > limits[name]:
                 yield error(
                     REQUESTS_AND_LIMITS,
                     here,
                     f"must be at most limits[{name}] ({parts['limits'][name]}), got "
-                    f"{shown(parts['requests'][name])}",
+                    f"{show(parts['requests'][name])}",
                 )
         elif exact and name not in parts["limits"]:
             yield error(REQUESTS_AND_LIMITS, here, "needs the same amount in limits")
 
 
-def _name(at: Location, name: str) -> Iterator[Finding]:
-    meant = suggest_accelerator(name)
-    if not _is_known_form(name):
-        out = f"did you mean {meant}?" if meant else "devices have a domain, such as nvidia.com/gpu"
+def _check_resource_name(at: Location, name: str) -> Iterator[Finding]:
+    suggestion = suggest_accelerator(name)
+    if not _is_valid_resource(name):
+        hint = "devices have a domain, such as nvidia.com/gpu"
+        hint = f"did you mean {suggestion}?" if suggestion else hint
         what = "name" if "/" in name else "of a container"
-        message = f"{shown(name)} is not a valid resource {what}; {out}"
+        message = f"{show(name)} is not a valid resource {what}; {hint}"
         yield error(UNKNOWN_RESOURCE, at, message)
-    elif meant is not None:
-        # No other device has such a name in the plural.
-        same = name.lower().removesuffix("s") == meant.lower().removesuffix("s")
-        message = f"unknown device, so no node has it; did you mean {meant}?"
+    elif suggestion is not None:
+        # Only a plural or another case is certainly a mistake.
+        same = name.lower().removesuffix("s") == suggestion.lower().removesuffix("s")
+        message = f"unknown device, so no node has it; did you mean {suggestion}?"
         yield (error if same else warning)(UNKNOWN_RESOURCE, at, message)
 
 
-def _is_known_form(name: str) -> bool:
-    """Whether the API server accepts a name of a container's resource."""
+def _is_valid_resource(name: str) -> bool:
     if "/" not in name:
         return name in _STANDARD or name.startswith(_HUGE_PAGES)
-    # A quota names an extended resource with this prefix.
+    # The API server also validates the name that a quota would have.
     quota = f"requests.{name}" if is_extended(name) else name
     known = _QUALIFIED_NAME.fullmatch(name) and _QUALIFIED_NAME.fullmatch(quota)
     return bool(known) and not name.startswith("requests.")
 
 
-def _amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
-    value = parsed_amount(amount)
+def _check_amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
+    value = parse_amount(amount)
     if value is None:
         return
     if value < 0:
-        yield error(OUT_OF_RANGE, at, f"must be at least 0, got {shown(amount)}")
+        yield error(OUT_OF_RANGE, at, f"must be at least 0, got {show(amount)}")
     elif is_extended(name) and value != value.to_integral_value():
-        message = f"must be a whole number of devices, got {shown(amount)}"
+        message = f"must be a whole number of devices, got {show(amount)}"
         yield error(WRONG_TYPE, at, message)

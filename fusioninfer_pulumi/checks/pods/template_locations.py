@@ -32,10 +32,7 @@ def role_credentials(pods: RolePods, _: Context) -> Iterator[Finding]:
 
 
 def check_credentials(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Warn of each literal credential among the variables and arguments of a template.
-
-    A reference to a variable is not a literal.
-    """
+    """Warn of each literal credential in the variables and arguments of a template."""
     spec = template.get("spec") or {}
     for key in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(key) or ()):
@@ -72,22 +69,22 @@ def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     seen: set[tuple[str, Location]] = set()
     for pod in pods.all:
         for finding in check_template(pod.template):
-            # Names that become labels are checked where they are planned.
+            # Labels that the library generates from names are checked with the names.
             metadata = known_mapping(pod.user_template.get("metadata"))
             is_label = finding.location[:2] == ("metadata", "labels")
             if is_label and finding.location[-1] not in known_mapping(metadata.get("labels")):
                 continue
-            moved = finding.at(*_role_location(pod, ctx, finding.location))
-            if (moved.rule, moved.location) not in seen:
-                yield moved
-            seen.add((moved.rule, moved.location))
+            located = finding.at(*_find_role_field(pod, ctx, finding.location))
+            if (located.rule, located.location) not in seen:
+                yield located
+            seen.add((located.rule, located.location))
 
 
 def find_user_location(finished: Any, user_template: Any, location: Location) -> Location:
-    """Return a location of a finished template in the template that the user wrote.
+    """Return the location in the user's template of a location in a finished template.
 
-    Generated items of lists follow those of the user, or are merged with them by name. A generated
-    value is reported at the user's field that contains it.
+    Generated list items follow the user's items, or are merged with them by name. For a generated
+    value it is the user's field that contains it.
     """
     at: list[str | int] = []
     for position, part in enumerate(location):
@@ -120,7 +117,7 @@ def _find_user_index(finished: Any, user_template: Any, index: int) -> int | Non
     )
 
 
-def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
+def _find_role_field(pod: Pod, ctx: Context, location: Location) -> Location:
     at = find_user_location(pod.template, pod.user_template, location)
     match location:
         case (_, str(key), int(index), *rest) if at != location:
@@ -135,11 +132,10 @@ def _role_location(pod: Pod, ctx: Context, location: Location) -> Location:
     return (*pod.path, *at)
 
 
-def other_credentials(model: ModelArgs | None, routing: Routing | None) -> Iterator[Finding]:
-    """Warn of credentials in the container that fetches a model, and in the endpoint picker's.
-
-    The API server validates their pods when it creates the Job and the Deployment.
-    """
+def fetcher_and_picker_credentials(
+    model: ModelArgs | None, routing: Routing | None
+) -> Iterator[Finding]:
+    """Warn of credentials in the model fetcher's variables and the endpoint picker's template."""
     if model is not None:
         yield from check_variables(("model", "fetcher"), model.fetcher.env)
     if routing is not None and routing.picker is not None:

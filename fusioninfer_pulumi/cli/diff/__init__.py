@@ -1,4 +1,4 @@
-"""Compares two lists of manifests, and finds the effects on running pods."""
+"""Comparison of two lists of manifests, with the effects on running pods."""
 
 from fusioninfer_pulumi.cli.diff._records import Difference, FieldChange, RoleEffect
 from fusioninfer_pulumi.cli.diff.compare import compare

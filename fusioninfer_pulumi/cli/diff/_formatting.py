@@ -1,4 +1,4 @@
-"""The cells and lines of a difference that its forms share: counts, names, groups and values."""
+"""Cells and lines that the text and markdown of a difference share."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, to_canonical
 
 
 def build_replica_table(difference: Difference) -> tuple[list[str], list[list[str]]]:
-    """Names of the columns, and the rows, of the table of what happens to replicas.
+    """Return the column names and rows of the table of replicas.
 
-    Empty columns are left out, and that of the service if there is only one.
+    Empty columns are left out, and the service's column if there is only one service.
     """
     effects = difference.effects
-    services = [service_name(effect.namespace, effect.service) for effect in effects]
+    services = [format_service(effect.namespace, effect.service) for effect in effects]
     columns: dict[str, list[str]] = {
         "service": services if len(set(services)) > 1 else [""] * len(services),
         "role": [effect.role for effect in effects],
@@ -39,11 +39,11 @@ def build_replica_table(difference: Difference) -> tuple[list[str], list[list[st
     return list(columns), rows
 
 
-def total_rows(difference: Difference) -> list[list[str]]:
-    """The name, pods and accelerators of each service."""
+def build_total_rows(difference: Difference) -> list[list[str]]:
+    """Return the name, pods and accelerators of each service."""
     return [
         [
-            service_name(totals.namespace, totals.service),
+            format_service(totals.namespace, totals.service),
             format_pair(totals.pods),
             format_pair(totals.accelerators),
         ]
@@ -52,7 +52,7 @@ def total_rows(difference: Difference) -> list[list[str]]:
 
 
 def summarize(difference: Difference) -> str:
-    """Counts objects, and replicas that restart, start and stop."""
+    """Return the counts of objects, and of replicas that restart, start and stop."""
     if not difference:
         return "no difference"
     lws = [effect for effect in difference.effects if effect.kind == "LeaderWorkerSet"]
@@ -67,23 +67,23 @@ def summarize(difference: Difference) -> str:
         text += f", {starts} start" if starts else ""
         text += f", {stops} stop" if stops else ""
         parts.append(f"replicas: {text}")
-    others = Counter(e.kind for e in difference.effects if e.kind != "LeaderWorkerSet")
-    parts += [f"{kind}s: {number} restart" for kind, number in others.items()]
+    other_kinds = Counter(e.kind for e in difference.effects if e.kind != "LeaderWorkerSet")
+    parts += [f"{kind}s: {number} restart" for kind, number in other_kinds.items()]
     return "; ".join(parts)
 
 
-def count(number: int, noun: str) -> str:
-    """A number and its noun: `1 object`, `2 objects`."""
+def format_count(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 object`, `2 objects`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def format_pair(pair: Pair) -> str:
-    """Writes a number, or two where it changes."""
+    """Return `2 -> 3`, or one number if both are equal."""
     return str(pair.after) if pair.before == pair.after else f"{pair.before} -> {pair.after}"
 
 
-def service_name(namespace: str, name: str) -> str:
-    """Name of a service, with its namespace where it is not the default one."""
+def format_service(namespace: str, name: str) -> str:
+    """Return a service's name, with its namespace unless that is `default`."""
     return name if namespace == "default" else f"{namespace}/{name}"
 
 
@@ -92,12 +92,12 @@ _BOTH = f"{LWS_TEMPLATE}.{{leader,worker}}Template."
 
 
 @dataclass(frozen=True)
-class Group:
-    """Objects with one change.
+class ChangeGroup:
+    """Objects with the same change.
 
     Attributes:
-        objects: The objects; they differ in their names alone.
-        fields: The changed fields, shortened: `decode-*` means a replica and its number,
+        objects: The objects, which differ only in their names.
+        fields: The changed fields. `decode-*` stands for the name of each replica,
             `{leader,worker}Template` for the same change in both templates.
     """
 
@@ -106,155 +106,154 @@ class Group:
 
     @property
     def title(self) -> str:
-        """Kind and names; the namespace where it is not the default one."""
+        """Kind and names, with the namespace unless that is `default`."""
         first = self.objects[0]
-        where = "" if first.namespace == "default" else f"{first.namespace}/"
-        names = join_names(where + change.name for change in self.objects)
-        number = f" ({len(self.objects)} objects)" if len(self.objects) > 1 else ""
-        return f"{first.kind} {names}{number}"
+        prefix = "" if first.namespace == "default" else f"{first.namespace}/"
+        names = join_names(prefix + change.name for change in self.objects)
+        count = f" ({len(self.objects)} objects)" if len(self.objects) > 1 else ""
+        return f"{first.kind} {names}{count}"
 
 
-def group_changes(objects: Iterable[ObjectChange]) -> list[Group]:
-    """Groups objects by what changes in them, in the order of the first of each."""
+def group_changes(objects: Iterable[ObjectChange]) -> list[ChangeGroup]:
+    """Group objects with the same change, in the order of their first objects."""
     by_change: dict[str, list[ObjectChange]] = {}
     for change in objects:
-        about = [change.api_version, change.kind, change.namespace, change.action]
-        by_change.setdefault(to_canonical([*about, _masked(change)]), []).append(change)
-    return [Group(tuple(same), _fields(same)) for same in by_change.values()]
+        key = [change.api_version, change.kind, change.namespace, change.action]
+        by_change.setdefault(to_canonical([*key, _mask_ordinals(change)]), []).append(change)
+    return [ChangeGroup(tuple(group), _merge_fields(group)) for group in by_change.values()]
 
 
 def count_objects(objects: Iterable[ObjectChange]) -> str:
-    """Counts objects by what happens to them: `objects: 2 changed, 1 added`."""
+    """Count objects by action: `objects: 2 changed, 1 added`."""
     numbers = Counter(change.action for change in objects)
     actions: tuple[Action, ...] = ("changed", "replaced", "added", "removed")
     parts = [f"{numbers[action]} {action}" for action in actions if action in numbers]
-    # Replicas may restart without a changed object, when the partition is lowered.
+    # A lower partition may restart replicas although no object changes.
     return f"objects: {', '.join(parts) or 'none changed'}"
 
 
-def _fields(objects: Sequence[ObjectChange]) -> tuple[FieldChange, ...]:
+def _merge_fields(objects: Sequence[ObjectChange]) -> tuple[FieldChange, ...]:
+    """Return the fields of a group, and merge equal changes of both templates."""
     fields = objects[0].fields
     if len(objects) > 1:
-        fields = tuple(FieldChange(*parts) for parts in json.loads(_masked(objects[0])))
-    shown: dict[tuple[str, str], FieldChange] = {}
+        fields = tuple(FieldChange(*parts) for parts in json.loads(_mask_ordinals(objects[0])))
+    merged: dict[tuple[str, str], FieldChange] = {}
     for change in fields:
         values = to_canonical([change.old, change.new, change.kind])
-        in_leader = (_LEADER + change.path.removeprefix(_WORKER), values)
-        if change.path.startswith(_WORKER) and in_leader in shown:
-            shown[in_leader] = replace(change, path=_BOTH + change.path.removeprefix(_WORKER))
+        leader_key = (_LEADER + change.path.removeprefix(_WORKER), values)
+        if change.path.startswith(_WORKER) and leader_key in merged:
+            merged[leader_key] = replace(change, path=_BOTH + change.path.removeprefix(_WORKER))
         else:
-            shown[(change.path, values)] = change
+            merged[(change.path, values)] = change
     return tuple(
         replace(change, path=change.path.removeprefix(f"{LWS_TEMPLATE}."))
-        for change in shown.values()
+        for change in merged.values()
     )
 
 
-def _masked(change: ObjectChange) -> str:
-    """Writes the fields with `*` in place of the replica's number."""
+def _mask_ordinals(change: ObjectChange) -> str:
+    """Return the fields as text, with `*` instead of the replica's ordinal in names."""
     text = json.dumps(
         [[field.path, field.kind, field.old, field.new] for field in change.fields],
         ensure_ascii=False,
     )
     head, _, number = change.name.rpartition("-")
-    # Every name that ends as the object's does is the replica's: `decode-0` in `qwen-decode-0`.
+    # Fields may contain a part of the object's name, such as `decode-0` of `qwen-decode-0`.
     while head and number.isdecimal() and text != "[]":
         text = text.replace(f"{head}-{number}", f"{head}-*")
         head = head.partition("-")[2]
     return text
 
 
-#: Two names are as short as a range, and easier to read.
-_SHORTEST_RUN = 3
-# Longer numbers are not indexes, and converting huge ones takes long.
-_LONGEST_NUMBER = 9
+#: A range of two names is not shorter than the names.
+_MIN_RANGE = 3
+# Longer numbers are not indexes, and converting huge ones is slow.
+_MAX_DIGITS = 9
 
 
 def join_names(names: Iterable[str], step: int = 1) -> str:
-    """Joins names with commas, those that count up (or down) as a range: `decode-0..decode-19`."""
+    """Join names with commas, and consecutive ones as ranges: `decode-0..decode-19`.
+
+    `step` is 1 for ascending ranges, -1 for descending ones.
+    """
     runs: list[list[str]] = []
     for name in names:
         if runs and _follows(runs[-1][-1], name, step):
             runs[-1].append(name)
         else:
             runs.append([name])
-    shown = (run if len(run) < _SHORTEST_RUN else [f"{run[0]}..{run[-1]}"] for run in runs)
-    return ", ".join(name for run in shown for name in run)
-
-
-def join_in_order(names: Iterable[str]) -> str:
-    """Joins names in the order in which they restart, the highest number first."""
-    return join_names(names, -1)
+    parts = (run if len(run) < _MIN_RANGE else [f"{run[0]}..{run[-1]}"] for run in runs)
+    return ", ".join(name for part in parts for name in part)
 
 
 def _follows(one: str, other: str, step: int) -> bool:
     prefix, _, number = one.rpartition("-")
-    if not number.isdecimal() or len(number) > _LONGEST_NUMBER:
+    if not number.isdecimal() or len(number) > _MAX_DIGITS:
         return False
     return other == f"{prefix}-{int(number) + step}"
 
 
-_MOST_LINES = 60
-_CONTEXT = 2
-# Characters that stay before the first difference of two long values.
-_LEAD = 24
+_MAX_LINES = 60
+_CONTEXT_LINES = 2
+# Long values are cut at most this many characters before their first difference.
+_CONTEXT_CHARACTERS = 24
 
 
-def one_line(change: FieldChange, limit: int) -> str | None:
-    """A field's values in one line; None where they need several."""
+def format_one_line(change: FieldChange, limit: int) -> str | None:
+    """Return a field's values in one line, None if they have several lines."""
     if any(isinstance(value, str) and "\n" in value for value in (change.old, change.new)):
         return None
     if change.kind == "changed":
-        return " -> ".join(_pair(change, limit))
-    sign, value = _only(change)
-    return f"{sign} {_window(_text(value), 0, limit)}"
+        return " -> ".join(_format_both(change, limit))
+    sign, value = _get_sign_and_value(change)
+    return f"{sign} {_cut(_format_value(value), 0, limit)}"
 
 
 def format_lines(change: FieldChange, limit: int) -> list[str]:
-    """A field's values as the lines of a diff, each with its sign.
+    """Return a field's values as lines of a diff, each with its sign, at most a screenful.
 
-    Of texts of several lines only the lines that differ, and not more than a screenful.
+    Of texts with several lines, only the lines that differ are included.
     """
-    lines = list(_lines(change, limit))
-    if len(lines) > _MOST_LINES:
-        lines[_MOST_LINES:] = [f"  … {len(lines) - _MOST_LINES} more lines"]
+    lines = list(_format_all_lines(change, limit))
+    if len(lines) > _MAX_LINES:
+        lines[_MAX_LINES:] = [f"  … {len(lines) - _MAX_LINES} more lines"]
     return lines
 
 
-def printable(text: str) -> str:
-    """Escapes what would move the cursor or hide text."""
+def escape_unprintable(text: str) -> str:
+    """Escape characters that would move the cursor or hide text."""
     return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
-def _lines(change: FieldChange, limit: int) -> Iterator[str]:
+def _format_all_lines(change: FieldChange, limit: int) -> Iterator[str]:
     old, new = change.old, change.new
     if change.kind != "changed":
-        sign, value = _only(change)
-        for line in _block(value, limit):
-            yield f"{sign} {_window(printable(line), 0, limit)}".rstrip()
+        sign, value = _get_sign_and_value(change)
+        for line in _split_lines(value, limit):
+            yield f"{sign} {_cut(escape_unprintable(line), 0, limit)}".rstrip()
     elif isinstance(old, str) and isinstance(new, str) and "\n" in old + new:
-        import difflib  # most changes are of one line
+        import difflib  # imported here, because most values have one line
 
-        olds, news = old.splitlines(), new.splitlines()
-        for line in list(difflib.unified_diff(olds, news, lineterm="", n=_CONTEXT))[2:]:
-            text = f"{line[0]} {_window(printable(line[1:]), 0, limit)}"
+        before, after = old.splitlines(), new.splitlines()
+        for line in list(difflib.unified_diff(before, after, lineterm="", n=_CONTEXT_LINES))[2:]:
+            text = f"{line[0]} {_cut(escape_unprintable(line[1:]), 0, limit)}"
             yield line if line.startswith("@@") else text.rstrip()
-        if olds == news:
-            yield "  only the ends of lines differ"
+        if before == after:
+            yield "  only line endings differ"
     else:
-        yield from (f"{sign} {text}" for sign, text in zip("-+", _pair(change, limit), strict=True))
+        values = _format_both(change, limit)
+        yield from (f"{sign} {text}" for sign, text in zip("-+", values, strict=True))
 
 
-def _only(change: FieldChange) -> tuple[str, Any]:
-    """The sign and the value of an added or removed field."""
+def _get_sign_and_value(change: FieldChange) -> tuple[str, Any]:
     return ("+", change.new) if change.kind == "added" else ("-", change.old)
 
 
-def _block(value: Any, limit: int) -> list[str]:
-    """Lines of an added or removed value: a structure that one line cannot hold is YAML."""
+def _split_lines(value: Any, limit: int) -> list[str]:
+    """Return the lines of a value: JSON if it fits into one line, otherwise YAML."""
     if isinstance(value, str):
         return value.splitlines() or ['""']
-    text = _text(value)
+    text = _format_value(value)
     if len(text) <= limit or not isinstance(value, (dict, list)):
         return [text]
     import yaml
@@ -263,27 +262,26 @@ def _block(value: Any, limit: int) -> list[str]:
     return dumped.splitlines()
 
 
-def _pair(change: FieldChange, limit: int) -> tuple[str, str]:
-    """Both values of a changed field, of long ones only what is around their first difference."""
-    old, new = _text(change.old), _text(change.new)
-    if old == new and change.old != change.new:  # "1" and 1; masks of two secrets are equal
-        old, new = _as_json(change.old), _as_json(change.new)
+def _format_both(change: FieldChange, limit: int) -> tuple[str, str]:
+    """Return both values of a changed field; long ones are cut around the first difference."""
+    old, new = _format_value(change.old), _format_value(change.new)
+    if old == new and change.old != change.new:  # such as "1" and 1, or masks of two secrets
+        old, new = _format_json(change.old), _format_json(change.new)
     start = 0
     if max(len(old), len(new)) > limit:
         common = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), limit)
-        start = max(0, common - min(_LEAD, limit // 3))
-    return _window(old, start, limit), _window(new, start, limit)
+        start = max(0, common - min(_CONTEXT_CHARACTERS, limit // 3))
+    return _cut(old, start, limit), _cut(new, start, limit)
 
 
-def _text(value: Any) -> str:
-    return printable(value) if isinstance(value, str) and value else _as_json(value)
+def _format_value(value: Any) -> str:
+    return escape_unprintable(value) if isinstance(value, str) and value else _format_json(value)
 
 
-def _as_json(value: Any) -> str:
-    return printable(json.dumps(value, ensure_ascii=False))
+def _format_json(value: Any) -> str:
+    return escape_unprintable(json.dumps(value, ensure_ascii=False))
 
 
-def _window(text: str, start: int, limit: int) -> str:
-    """Cuts a text down to some characters from a place on."""
-    shown = f"…{text[start:]}" if start and len(text) > limit else text
-    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
+def _cut(text: str, start: int, limit: int) -> str:
+    text = f"…{text[start:]}" if start and len(text) > limit else text
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

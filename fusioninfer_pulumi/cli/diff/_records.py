@@ -1,7 +1,4 @@
-"""Records of a comparison.
-
-Their fields are the keys of `--output json`, in camelCase; see `formats.to_json`.
-"""
+"""Records of a comparison. Their fields, in camelCase, are the keys of `--output json`."""
 
 from __future__ import annotations
 
@@ -27,11 +24,12 @@ class FieldChange:
     """One field that differs.
 
     Attributes:
-        path: Where, e.g. `spec.template.spec.containers[vllm].image`. Items of a list are addressed
-            by their name where all have one, else by their index (that of the old list, of the new
-            one for an added item); `env[*].name` holds the names in their order.
-        old: None where the field was absent; `kind` distinguishes that from null.
-        new: None where the field is gone.
+        path: Such as `spec.template.spec.containers[vllm].image`. Items of a list have their names
+            if all have one, else their index in the old list, or in the new one if added.
+            `env[*].name` means the order of the names.
+        kind: Distinguishes a missing value from null.
+        old: Old value, None if missing.
+        new: New value, None if missing.
     """
 
     path: str
@@ -45,9 +43,9 @@ class ObjectChange:
     """One Kubernetes object that differs.
 
     Attributes:
-        api_version: API version after the change, before it where the object is removed.
-        namespace: Namespace, `default` where the manifest names none.
-        action: `replaced` is deleted and then created, because a changed field is immutable.
+        api_version: API version after the change; before the change if the object is removed.
+        namespace: Namespace, `default` if the manifest has none.
+        action: `replaced` means deleted and created, because a changed field is immutable.
         fields: The changed fields; empty for added and removed objects.
     """
 
@@ -64,14 +62,14 @@ class RoleEffect:
     """The effects of a change on the replicas of a role.
 
     Attributes:
-        service: Service; the workload's name without our labels.
-        role: Role, likewise.
+        service: Service, or the workload's name if it has no labels of this library.
+        role: Role, or the workload's name if it has no labels of this library.
         kind: Kind of the workloads that run the role.
-        kept: Replicas whose pods keep running.
-        reason: Why replicas change; empty if none does.
-        held: Replicas among those kept that keep the old template because of the partition.
-        restart_reason: The part of the reason that is about restarts.
-        role_change: The part about the role itself, such as `replicas 2 -> 3`.
+        kept: Replicas that do not restart.
+        reason: Why replicas change, empty if none does.
+        held: Replicas of `kept` whose template changes, but not yet, because of the partition.
+        restart_reason: The part of `reason` about restarts.
+        role_change: The part of `reason` about the role, such as `replicas 2 -> 3`.
     """
 
     service: str
@@ -91,7 +89,7 @@ class RoleEffect:
 
 @dataclass(frozen=True)
 class EngineChange:
-    """Arguments of a role that another engine release removes or gives another default."""
+    """Arguments of a role that the new engine release removes, or whose defaults it changes."""
 
     service: str
     namespace: str
@@ -104,7 +102,7 @@ class EngineChange:
 
 @dataclass(frozen=True)
 class ServiceTotals:
-    """Pods and accelerators of all LeaderWorkerSets of a service."""
+    """Pods and accelerators in all LeaderWorkerSets of a service."""
 
     service: str
     namespace: str
@@ -117,11 +115,11 @@ class Difference:
     """The difference between two lists of manifests; false if there is none.
 
     Attributes:
-        objects: Objects that differ, in the order of the new list, then the removed ones.
-        effects: The effects on replicas of every service that has a changed object.
+        objects: Objects that differ, in the order of the new list; removed ones are last.
+        effects: Effects on the replicas of each service with a changed object.
         notes: Sentences about the effects of the change.
-        engines: Arguments that another release of an engine removes or gives another default.
-        totals: Pods and accelerators of every service that has a changed object.
+        engines: Changes of engine releases.
+        totals: Pods and accelerators of each service with a changed object.
     """
 
     objects: tuple[ObjectChange, ...] = ()

@@ -1,8 +1,8 @@
-"""Kubernetes manifests of any origin: their identities, and what restarts their pods.
+"""Kubernetes manifests from any source: their identities, and which changes restart their pods.
 
-Updates of LeaderWorkerSets behave as in release 0.10 (revision_utils.go,
-leaderworkerset_webhook.go): the revision is `networkConfig` and `leaderWorkerTemplate`, nothing
-else restarts a replica.
+The rules for LeaderWorkerSets are those of release 0.10 (revision_utils.go,
+leaderworkerset_webhook.go): only changes of `networkConfig` or `leaderWorkerTemplate` restart a
+replica.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Service = tuple[str, str]
 
 LWS_TEMPLATE = "spec.leaderWorkerTemplate"
 LWS_NETWORK = "spec.networkConfig"
-#: The rolling update settings of a LeaderWorkerSet.
+#: Keys of a LeaderWorkerSet's rolling update settings.
 ROLLING = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
 _APPS_KINDS = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
 # LeaderWorkerSet's defaults: setting them explicitly creates no new revision.
@@ -31,40 +31,40 @@ _TEMPLATE_DEFAULTS = {"size": 1, "restartPolicy": "RecreateGroupOnPodRestart"}
 _NETWORK_DEFAULT = {"subdomainPolicy": "Shared"}
 
 
-def _number(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     number = float(text)
     return int(number) if number.is_integer() else number
 
 
-# Built once: that takes longer than comparing most manifests.
+# Created once, because that takes longer than comparing most manifests.
 _ENCODER = json.JSONEncoder(default=str)
-_DECODER = json.JSONDecoder(parse_float=_number, parse_constant=str)
-_SORTED = json.JSONEncoder(sort_keys=True)
+_DECODER = json.JSONDecoder(parse_float=_parse_number, parse_constant=str)
+_SORTING_ENCODER = json.JSONEncoder(sort_keys=True)
 
 
-def plain(value: Any) -> Any:
-    """A copy as JSON has it: text for what JSON cannot hold, and 1 for 1.0."""
+def to_plain(value: Any) -> Any:
+    """Return a copy with JSON types only: text for other types, and 1 for 1.0."""
     return _DECODER.decode(_ENCODER.encode(value))
 
 
 def to_canonical(value: Any) -> str:
-    """A plain value as text: equal for equal values, in any order of their keys."""
-    return _SORTED.encode(value)
+    """Return a plain value as text, which is the same for any order of keys."""
+    return _SORTING_ENCODER.encode(value)
 
 
 def is_equal(old: Any, new: Any) -> bool:
-    """Whether two plain values are equal; Python takes True and 1 for equal, JSON does not."""
+    """Return whether two plain values are equal as JSON, where True is not 1 as in Python."""
     return old is new or to_canonical(old) == to_canonical(new)
 
 
 def get_text(value: Any, *keys: str) -> str:
-    """Reads a nested text, empty where there is none."""
+    """Return a nested value as text, empty if it is missing."""
     item = at(value, *keys)
     return "" if item is None else str(item)
 
 
 def get_count(value: Any, *keys: str) -> int:
-    """Reads a nested count, 1 (Kubernetes' default everywhere we count) where there is none."""
+    """Return a nested count; if missing 1, which is Kubernetes' default for all counts here."""
     number = at(value, *keys)
     is_count = isinstance(number, int) and not isinstance(number, bool) and number >= 0
     return number if is_count else 1
@@ -73,8 +73,8 @@ def get_count(value: Any, *keys: str) -> int:
 class Identity(NamedTuple):
     """The identity of an object.
 
-    It excludes the API version, because `v1beta1` and `v1` are views of one object. The ordinal
-    distinguishes duplicates in a list, so that none is dropped.
+    It excludes the API version, because `v1beta1` and `v1` may be the same object. The ordinal
+    distinguishes duplicates in a list.
     """
 
     group: str
@@ -90,7 +90,7 @@ class Identity(NamedTuple):
 
     @property
     def is_pod_group(self) -> bool:
-        """Whether it is a PodGroup, Volcano's or one of Kubernetes itself."""
+        """Whether it is a PodGroup of Volcano or Kubernetes."""
         return self.kind == "PodGroup" and self.group in ("scheduling.volcano.sh", NATIVE_GROUP)
 
     @property
@@ -100,7 +100,7 @@ class Identity(NamedTuple):
 
     @property
     def template_paths(self) -> tuple[str, ...]:
-        """Paths below which a change restarts pods; none where the object runs no pods."""
+        """Paths whose changes restart pods; none if the object runs no pods."""
         if self.is_lws:
             return LWS_TEMPLATE, LWS_NETWORK
         return ("spec.template",) if self.is_apps_workload else ()
@@ -110,9 +110,9 @@ Objects = Mapping[Identity, Manifest]
 
 
 def index_by_identity(manifests: Iterable[Manifest]) -> dict[Identity, Manifest]:
-    """Plain manifests by their identities, in their order; a `kind: List` counts as its items."""
-    identified: dict[Identity, Manifest] = {}
-    for manifest in _flat(manifests):
+    """Index manifests by identity, as plain values in the same order; flatten `kind: List`."""
+    by_identity: dict[Identity, Manifest] = {}
+    for manifest in _flatten(manifests):
         group, slash, _ = get_text(manifest, "apiVersion").partition("/")
         names = (get_text(manifest, "metadata", field) for field in ("name", "generateName"))
         key = Identity(
@@ -121,112 +121,117 @@ def index_by_identity(manifests: Iterable[Manifest]) -> dict[Identity, Manifest]
             namespace=get_text(manifest, "metadata", "namespace") or "default",
             name=next(filter(None, names), ""),
         )
-        while key in identified:
+        while key in by_identity:
             key = key._replace(ordinal=key.ordinal + 1)
-        identified[key] = plain(manifest)
-    return identified
+        by_identity[key] = to_plain(manifest)
+    return by_identity
 
 
-def _flat(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
+def _flatten(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
     for manifest in manifests:
         items = at(manifest, "items")
         if isinstance(items, (list, tuple)) and at(manifest, "kind") == "List":
-            yield from _flat(items)
+            yield from _flatten(items)
         elif isinstance(manifest, Mapping):
             yield manifest
 
 
-def lws_of(objects: Objects) -> Objects:
-    """The LeaderWorkerSets among objects."""
+def select_lws(objects: Objects) -> Objects:
+    """Return the LeaderWorkerSets among objects."""
     return {key: manifest for key, manifest in objects.items() if key.is_lws}
 
 
 def get_labels(manifest: Manifest | None) -> Mapping[str, Any]:
-    """The labels of an object."""
-    of_object = at(manifest, "metadata", "labels")
-    return of_object if isinstance(of_object, Mapping) else {}
+    """Return the labels of an object."""
+    object_labels = at(manifest, "metadata", "labels")
+    return object_labels if isinstance(object_labels, Mapping) else {}
 
 
-def label(manifest: Manifest | None, name: str) -> str:
-    """A label of an object, empty without one."""
+def get_label(manifest: Manifest | None, name: str) -> str:
+    """Return a label of an object, or empty text."""
     return get_text(get_labels(manifest), name)
 
 
-def service_of(key: Identity, manifest: Manifest | None) -> Service:
-    """Service that an object belongs to; without labels, a LeaderWorkerSet's name.
+def get_service(key: Identity, manifest: Manifest | None) -> Service:
+    """Return the service that an object belongs to.
 
-    The name is empty for other objects without labels.
+    If the object has no label, the service's name is the LeaderWorkerSet's; for other kinds it is
+    empty.
     """
-    return key.namespace, label(manifest, labels.SERVICE) or (key.name if key.is_lws else "")
+    return key.namespace, get_label(manifest, labels.SERVICE) or (key.name if key.is_lws else "")
 
 
-def role_of(key: Identity, manifest: Manifest | None) -> str:
-    """Role that a workload runs; without labels, the workload's name."""
-    return label(manifest, labels.ROLE_NAME) or key.name
+def get_role(key: Identity, manifest: Manifest | None) -> str:
+    """Return the role that a workload runs, or the workload's name if it has no label."""
+    return get_label(manifest, labels.ROLE_NAME) or key.name
 
 
 def get_partition(manifest: Manifest) -> int:
-    """Ordinal below which an update of a LeaderWorkerSet leaves its groups as they are."""
+    """Return the partition of a LeaderWorkerSet: lower ordinals keep their pod template."""
     is_set = at(manifest, *ROLLING, "partition") is not None
     return get_count(manifest, *ROLLING, "partition") if is_set else 0
 
 
 def count_pods_and_accelerators(manifest: Manifest) -> tuple[int, int]:
-    """Counts the pods and accelerators of a LeaderWorkerSet."""
+    """Count the pods and accelerators of a LeaderWorkerSet."""
     template = at(manifest, "spec", "leaderWorkerTemplate")
     replicas, size = get_count(manifest, "spec", "replicas"), max(get_count(template, "size"), 1)
     worker = at(template, "workerTemplate")
-    devices = _accelerators(at(template, "leaderTemplate") or worker)
-    return replicas * size, replicas * (devices + (size - 1) * _accelerators(worker))
+    devices = _count_accelerators(at(template, "leaderTemplate") or worker)
+    return replicas * size, replicas * (devices + (size - 1) * _count_accelerators(worker))
 
 
-def _accelerators(template: Any) -> int:
-    """Accelerators of a pod, 0 for an invalid template."""
+def _count_accelerators(template: Any) -> int:
+    """Return the accelerators of a pod, 0 for an invalid template."""
     try:
         return accelerators(template)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return 0
 
 
-def restarts(key: Identity, old: Manifest, new: Manifest) -> bool:
-    """Whether an update of an object restarts its pods."""
+def has_restart(key: Identity, old: Manifest, new: Manifest) -> bool:
+    """Return whether an update of an object restarts its pods."""
     if key.is_lws:
-        return not is_equal(_lws_revision(old), _lws_revision(new))
-    return key.is_apps_workload and not is_equal(*(_at_or_mask(m, "template") for m in (old, new)))
+        return not is_equal(_read_lws_revision(old), _read_lws_revision(new))
+    templates = [_read_spec_field(manifest, "template") for manifest in (old, new)]
+    return key.is_apps_workload and not is_equal(*templates)
 
 
-def _at_or_mask(manifest: Manifest, field: str) -> Any:
-    """A field of the spec, or the mask of a secret spec."""
+def _read_spec_field(manifest: Manifest, field: str) -> Any:
+    """Return a field of the spec, or the mask if the whole spec is secret."""
     spec = at(manifest, "spec")
     return spec if isinstance(spec, str) else at(spec, field)
 
 
-def _lws_revision(manifest: Manifest) -> list[Any]:
-    template = _at_or_mask(manifest, "leaderWorkerTemplate")
+def _read_lws_revision(manifest: Manifest) -> list[Any]:
+    """Return the values whose change creates a new revision."""
+    template = _read_spec_field(manifest, "leaderWorkerTemplate")
     if isinstance(template, Mapping):
         policy = at(template, lws_objects.SUB_GROUP_POLICY)
         if isinstance(policy, Mapping):
-            template = {**template, lws_objects.SUB_GROUP_POLICY: lws_objects.completed(policy)}
+            template = {
+                **template,
+                lws_objects.SUB_GROUP_POLICY: lws_objects.with_default_type(policy),
+            }
         template = {**_TEMPLATE_DEFAULTS, **template}
     network = at(manifest, "spec", "networkConfig")
     return [template, _NETWORK_DEFAULT if network is None else network]
 
 
 def find_immutable_change(key: Identity, old: Manifest, new: Manifest) -> str | None:
-    """The first field that no update changes, so that the object is replaced; None without one."""
+    """Return a changed immutable field, which forces a replacement of the object, or None."""
     if key.is_apps_workload:
         changed = not is_equal(at(old, "spec", "selector"), at(new, "spec", "selector"))
         return "selector" if changed else None
     if not key.is_lws:
         return None
-    olds, news = (at(manifest, "spec", "leaderWorkerTemplate") for manifest in (old, new))
-    policies = [at(template, lws_objects.SUB_GROUP_POLICY) for template in (olds, news)]
+    templates = [at(manifest, "spec", "leaderWorkerTemplate") for manifest in (old, new)]
+    policies = [at(template, lws_objects.SUB_GROUP_POLICY) for template in templates]
     if not lws_objects.is_same_policy(*policies):
         if None in policies:
             return lws_objects.SUB_GROUP_POLICY
         sizes = (at(policy, lws_objects.SUB_GROUP_SIZE) for policy in policies)
-        differing = lws_objects.SUB_GROUP_TYPE if is_equal(*sizes) else lws_objects.SUB_GROUP_SIZE
-        return f"{lws_objects.SUB_GROUP_POLICY}.{differing}"
-    if not is_equal(at(olds, "volumeClaimTemplates") or [], at(news, "volumeClaimTemplates") or []):
-        return "volumeClaimTemplates"
-    return None
+        field = lws_objects.SUB_GROUP_TYPE if is_equal(*sizes) else lws_objects.SUB_GROUP_SIZE
+        return f"{lws_objects.SUB_GROUP_POLICY}.{field}"
+    claims = [at(template, "volumeClaimTemplates") or [] for template in templates]
+    return None if is_equal(*claims) else "volumeClaimTemplates"

@@ -1,4 +1,4 @@
-"""A difference as markdown for a pull request, and as JSON for programs."""
+"""`diff --output markdown`, for pull requests, and `diff --output json`."""
 
 from __future__ import annotations
 
@@ -8,89 +8,89 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from fusioninfer_pulumi.cli.diff._formatting import (
-    Group,
+    ChangeGroup,
     build_replica_table,
+    build_total_rows,
     count_objects,
+    escape_unprintable,
     format_lines,
     group_changes,
-    printable,
     summarize,
-    total_rows,
 )
 from fusioninfer_pulumi.cli.diff._records import Action, Difference
 
-# GitHub rejects comments of more than 65,536 characters; the rest is for text of the caller, such
-# as the mark by which a job finds its comment again.
+# GitHub rejects comments of more than 65,536 characters. The margin is for text that a CI job adds,
+# such as the mark by which it finds its comment again.
 LIMIT = 65_000
-_LONGEST_LINE = 240
-_LONGEST_NOTE = 1_000
+_MAX_LINE = 240
+_MAX_NOTE = 1_000
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
-#: Parts of `reason`.
-_ONLY_FOR_TEXT = frozenset({"restart_reason", "role_change"})
+#: Fields that JSON omits, because they are parts of `reason`.
+_OMITTED = frozenset({"restart_reason", "role_change"})
 _SIGNS: dict[Action, str] = {"added": "+", "removed": "-", "changed": "@@", "replaced": "!"}
 
 
 def to_markdown(difference: Difference, *, limit: int = LIMIT) -> str:
-    """Writes a difference as markdown for GitHub and GitLab.
+    """Return a difference as markdown for GitHub and GitLab.
 
     Args:
         difference: The result of `compare`.
-        limit: Most characters; lines that do not fit are counted.
+        limit: Maximum number of characters; the last line counts the lines that are left out.
 
     Returns:
-        A summary in one line, what the change does, and the changed fields folded away.
+        A summary in one line, the effects of the change, and the changed fields in a collapsed
+        section.
     """
-    first = f"**{summarize(difference)}**"
+    summary = f"**{summarize(difference)}**"
     if not difference:
-        return f"{first}\n"
-    head = [first, "", *(f"- {_escaped(note)}" for note in difference.notes), ""]
+        return f"{summary}\n"
+    lines = [summary, "", *(f"- {_escape(note)}" for note in difference.notes), ""]
     if difference.effects:
         titles, rows = build_replica_table(difference)
-        head += _table([name.capitalize() for name in titles], rows)
+        lines += _format_table([name.capitalize() for name in titles], rows)
     if difference.totals:
-        head += _table(["Service", "Pods", "Accelerators"], total_rows(difference))
-    above = "\n".join(_fitting(head, limit // 2)).rstrip("\n") + "\n"
+        lines += _format_table(["Service", "Pods", "Accelerators"], build_total_rows(difference))
+    effects = "\n".join(_truncate(lines, limit // 2)).rstrip("\n") + "\n"
     if not difference.objects:
-        return above
-    frame = f"<details>\n<summary>{count_objects(difference.objects)}</summary>\n\n"
-    lines: list[str] = []
-    above_fields = False
+        return effects
+    opening = f"<details>\n<summary>{count_objects(difference.objects)}</summary>\n\n"
+    lines = []
+    follows_fields = False
     for group in group_changes(difference.objects):
-        # An added object right below the fields of another one would look like their value.
-        gap = [""] if lines and (group.fields or above_fields) else []
-        lines += [*gap, *_lines(group)]
-        above_fields = bool(group.fields)
-    # 200 characters for the fences and the end.
-    body = "\n".join(_fitting(lines, limit - len(above) - len(frame) - 200))
-    # Longer than any fence of the values, so that none of them ends the block.
+        # Without an empty line, an added object would look like a field of the object above it.
+        gap = [""] if lines and (group.fields or follows_fields) else []
+        lines += [*gap, *_format_group(group)]
+        follows_fields = bool(group.fields)
+    # 200 characters are for the fences and the closing tag.
+    body = "\n".join(_truncate(lines, limit - len(effects) - len(opening) - 200))
+    # Longer than any fence in the values, so that no value closes the block.
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", body)), default=0))
-    return f"{above}\n{frame}{fence}diff\n{body}\n{fence}\n\n</details>\n"
+    return f"{effects}\n{opening}{fence}diff\n{body}\n{fence}\n\n</details>\n"
 
 
-def _table(head: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield f"|{'---|' * len(head)}"
+def _format_table(titles: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(titles)} |"
+    yield f"|{'---|' * len(titles)}"
     for row in rows:
-        yield f"| {' | '.join(map(_escaped, row))} |"
+        yield f"| {' | '.join(map(_escape, row))} |"
     yield ""
 
 
-def _lines(group: Group) -> Iterator[str]:
-    """The title, then the fields with their values."""
+def _format_group(group: ChangeGroup) -> Iterator[str]:
     action = group.objects[0].action
-    line = f"{_SIGNS[action]} {_cut(printable(group.title), _LONGEST_NOTE)}"
+    line = f"{_SIGNS[action]} {_cut(escape_unprintable(group.title), _MAX_NOTE)}"
     if action == "changed":
         line += " @@"
     elif action == "replaced":
         line += ", replaced: deleted and recreated"
     yield line
     for change in group.fields:
-        yield f"  {_cut(printable(change.path), _LONGEST_LINE)}:"
-        yield from format_lines(change, _LONGEST_LINE)
+        yield f"  {_cut(escape_unprintable(change.path), _MAX_LINE)}:"
+        yield from format_lines(change, _MAX_LINE)
 
 
-def _fitting(lines: list[str], limit: int) -> Iterator[str]:
-    """Yields lines while they fit, then the number of the others."""
+def _truncate(lines: list[str], limit: int) -> Iterator[str]:
+    """Yield the lines that fit, then a line with the number of the remaining ones."""
     for number, line in enumerate(lines):
         limit -= len(line) + 1
         if limit < 0:
@@ -99,10 +99,10 @@ def _fitting(lines: list[str], limit: int) -> Iterator[str]:
         yield line
 
 
-def _escaped(text: str) -> str:
-    """Writes text so that markdown and HTML show it as it is."""
-    arrows = _cut(printable(text), _LONGEST_NOTE).replace(" -> ", " → ")
-    html = arrows.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def _escape(text: str) -> str:
+    """Escape text, so that markdown and HTML show it unchanged."""
+    with_arrows = _cut(escape_unprintable(text), _MAX_NOTE).replace(" -> ", " → ")
+    html = with_arrows.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", html)
 
 
@@ -111,26 +111,24 @@ def _cut(text: str, limit: int) -> str:
 
 
 def to_json(difference: Difference) -> dict[str, Any]:
-    """Builds the JSON form; its keys are a contract.
+    """Return a difference as JSON; users' programs rely on the keys.
 
-    Args:
-        difference: The result of `compare`.
-
-    Returns:
-        `different` (whether anything is), then the fields of the records in camelCase.
+    These are `different`, and the fields of the records in camelCase.
     """
-    return {"different": bool(difference), **_json(difference)}
+    return {"different": bool(difference), **_to_plain(difference)}
 
 
-def _json(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if hasattr(value, "_asdict"):  # a named tuple of another package
         return value._asdict()
     if isinstance(value, tuple):
-        return [_json(item) for item in value]
+        return [_to_plain(item) for item in value]
     if not is_dataclass(value):
         return value
     return {
-        re.sub("_(.)", lambda match: match[1].upper(), item.name): _json(getattr(value, item.name))
+        re.sub("_(.)", lambda match: match[1].upper(), item.name): _to_plain(
+            getattr(value, item.name)
+        )
         for item in fields(value)
-        if item.name not in _ONLY_FOR_TEXT
+        if item.name not in _OMITTED
     }

@@ -1,6 +1,6 @@
-"""How a change affects the replicas of each role: which restart, why, and in which order.
+"""Effects of a change on replicas: which restart and why, and changes that `pulumi up` rejects.
 
-The order, and the changes that `pulumi up` rejects, come from the functions of the update itself.
+The rejections come from the same checks as in `pulumi up`.
 """
 
 from __future__ import annotations
@@ -32,30 +32,32 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     Objects,
     Service,
     get_count,
+    get_label,
     get_labels,
     get_partition,
-    label,
-    role_of,
-    service_of,
+    get_role,
+    get_service,
 )
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.rollout.stack_lws import layout_of
-from fusioninfer_pulumi.rollout.update_order import LwsStep, update_order
-from fusioninfer_pulumi.topology.gang import pod_group_reference
+from fusioninfer_pulumi.rollout.stack_lws import read_layout
+from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
+from fusioninfer_pulumi.topology.gang import read_pod_group_reference
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY
 
-# Above this count, replicas of one LeaderWorkerSet get no names.
-_MOST_NAMES = 10_000
+# At most this many replicas of a LeaderWorkerSet are listed by name.
+_MAX_NAMES = 10_000
 
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of one object, whose pods restart or not.
+    """A change of one object.
 
-    `immutable_field` is a changed field that forces a replacement: delete, then create.
+    Attributes:
+        restarts: Whether it restarts the object's pods.
+        immutable_field: A changed field that forces Pulumi to delete and create the object.
     """
 
     key: Identity
@@ -67,56 +69,57 @@ class Edit:
 
     @property
     def service(self) -> Service:
-        """The service that the object belongs to; its name is empty where there is none."""
-        return service_of(self.key, self.new or self.old)
+        """The service that the object belongs to; its name is empty if there is none."""
+        return get_service(self.key, self.new or self.old)
 
     @property
     def template_changes(self) -> list[FieldChange]:
         """The changes that restart pods."""
-        return [field for field in self.change.fields if below(field.path, self.key.template_paths)]
+        paths = self.key.template_paths
+        return [field for field in self.change.fields if is_below(field.path, paths)]
 
     @property
     def reason(self) -> str:
-        """Why the pods of a Deployment or the like restart."""
-        replaced = f"{self.immutable_field} changed" if self.immutable_field else ""
-        return ", ".join(filter(None, (replaced, _restart_reason(self.template_changes))))
+        """Why the pods of a Deployment, StatefulSet or DaemonSet restart."""
+        replacement = f"{self.immutable_field} changed" if self.immutable_field else ""
+        return ", ".join(filter(None, (replacement, _describe_reason(self.template_changes))))
 
 
-#: The update's steps by namespace, empty if only the Pulumi engine knows it, and LeaderWorkerSet.
+#: Steps of an update by namespace (empty if it is an Output) and LeaderWorkerSet.
 Steps = Mapping[tuple[str, str], LwsStep]
 
 
-def planned_steps(plans: Iterable[ServicePlan]) -> Steps:
-    """Returns the step of each LeaderWorkerSet in the updates of services."""
+def index_steps(plans: Iterable[ServicePlan]) -> Steps:
+    """Index the update steps of services by LeaderWorkerSet."""
     return {
         (plan.namespace if isinstance(plan.namespace, str) else "", step.name): step
         for plan in plans
-        for step in update_order(plan)
+        for step in order_update(plan)
     }
 
 
-def step_of(key: Identity, steps: Steps) -> LwsStep | None:
-    """Returns the step of a LeaderWorkerSet, None without a plan of it."""
+def find_step(key: Identity, steps: Steps) -> LwsStep | None:
+    """Return the step of a LeaderWorkerSet, None if no plan has it."""
     return steps.get((key.namespace, key.name)) or steps.get(("", key.name))
 
 
 def find_released(
     lws: tuple[Objects, Objects], steps: tuple[Steps, Steps], edits: Iterable[Edit]
 ) -> list[Identity]:
-    """Finds LeaderWorkerSets of an unchanged template that a lower partition lets restart."""
+    """Return LeaderWorkerSets that restart only because the partition is lower."""
     restarting = {edit.key for edit in edits if edit.restarts}
     keys = []
     for key in (key for key in lws[0] if key in lws[1] and key not in restarting):
-        before, after = (step_of(key, side) for side in steps)
-        freed = before and after and before.frozen and not after.frozen
-        if freed or get_partition(lws[0][key]) > get_partition(lws[1][key]):
+        before, after = (find_step(key, side) for side in steps)
+        is_released = before and after and before.frozen and not after.frozen
+        if is_released or get_partition(lws[0][key]) > get_partition(lws[1][key]):
             keys.append(key)
     return keys
 
 
 @dataclass(frozen=True)
-class _Lws:
-    """One LeaderWorkerSet before and after."""
+class _LwsChange:
+    """A LeaderWorkerSet before and after the change."""
 
     key: Identity
     old: Manifest | None
@@ -135,78 +138,81 @@ class _Lws:
 
     @property
     def names(self) -> list[str]:
-        """Its replicas: `decode-0`, `1-decode-0` in a serving group."""
-        some = self.new or self.old
-        group, index = label(some, labels.GROUP_INDEX), label(some, labels.REPLICA_INDEX)
-        prefix = f"{group}-{role_of(self.key, some)}" if group else role_of(self.key, some)
-        most = min(max(self.counts), _MOST_NAMES)
-        return [f"{prefix}-{index if index and most <= 1 else number}" for number in range(most)]
+        """Names of its replicas: `decode-0`, or `1-decode-0` in a serving group."""
+        manifest = self.new or self.old
+        group = get_label(manifest, labels.GROUP_INDEX)
+        index = get_label(manifest, labels.REPLICA_INDEX)
+        role = get_role(self.key, manifest)
+        prefix = f"{group}-{role}" if group else role
+        count = min(max(self.counts), _MAX_NAMES)
+        return [f"{prefix}-{index if index and count <= 1 else number}" for number in range(count)]
 
     @property
-    def changed(self) -> Edit | None:
-        """The edit that restarts its pods, None without one."""
-        is_changed = self.edit is not None and self.edit.restarts and min(self.counts)
-        return self.edit if is_changed else None
+    def restarting_edit(self) -> Edit | None:
+        """The edit if it restarts pods, else None."""
+        has_restarts = self.edit is not None and self.edit.restarts and min(self.counts)
+        return self.edit if has_restarts else None
 
     @property
-    def frozen(self) -> int:
-        """The ordinal from which on replicas restart.
+    def restart_start(self) -> int:
+        """The lowest ordinal that restarts; lower ones keep their template due to the partition.
 
-        Replicas below the partition keep their template: LeaderWorkerSet ensures it for its
-        replicas, the state of the stack for LeaderWorkerSets of one replica. A replacement has no
-        partition.
+        A replacement ignores the partition.
         """
         common = min(self.counts)
-        if self.changed is None or self.new is None:
+        if self.restarting_edit is None or self.new is None:
             return common
-        if self.changed.immutable_field:
+        if self.restarting_edit.immutable_field:
             return 0
         is_frozen = self.step is not None and self.step.frozen
         return common if is_frozen else min(get_partition(self.new), common)
 
     @property
     def restarts(self) -> list[str]:
-        """The replicas that restart."""
-        return self.names[self.frozen : min(self.counts)]
+        """Names of the replicas that restart."""
+        return self.names[self.restart_start : min(self.counts)]
 
 
 def find_role_effects(
     lws: tuple[Objects, Objects], edits: Sequence[Edit], steps: Steps
 ) -> Iterator[RoleEffect]:
-    """Yields the effects on the replicas of services that have a changed object.
+    """Yield the effects on replicas of the services that have a changed object.
 
-    One effect for each role of LeaderWorkerSets, and one for each other workload that restarts.
+    There is one effect for each role that LeaderWorkerSets run, and one for each other workload
+    that restarts.
     """
     old, new = lws
-    edited = {edit.key: edit for edit in edits}
-    services: dict[Service, dict[str, list[_Lws]]] = {
+    edits_by_key = {edit.key: edit for edit in edits}
+    services: dict[Service, dict[str, list[_LwsChange]]] = {
         edit.service: {} for edit in edits if edit.service[1]
     }
     for key in {**old, **new}:
-        some = new.get(key) or old.get(key)
-        roles = services.get(service_of(key, some))
+        manifest = new.get(key) or old.get(key)
+        roles = services.get(get_service(key, manifest))
         if roles is not None:
-            item = _Lws(key, old.get(key), new.get(key), edited.get(key), step_of(key, steps))
-            roles.setdefault(role_of(key, some), []).append(item)
+            edit, step = edits_by_key.get(key), find_step(key, steps)
+            change = _LwsChange(key, old.get(key), new.get(key), edit, step)
+            roles.setdefault(get_role(key, manifest), []).append(change)
     for service, roles in services.items():
         for name, items in roles.items():
-            yield _effect(service, name, items)
+            yield _describe_role_effect(service, name, items)
         for edit in edits:
             if edit.restarts and edit.key.is_apps_workload and service == edit.service:
-                yield _apps_effect(service, edit)
+                yield _describe_apps_effect(service, edit)
 
 
-def _effect(service: Service, role: str, items: Sequence[_Lws]) -> RoleEffect:
+def _describe_role_effect(service: Service, role: str, items: Sequence[_LwsChange]) -> RoleEffect:
     replicas = Pair(*map(sum, zip(*(item.counts for item in items), strict=True)))
     added = [name for i in items for name in i.names[i.counts[0] : i.counts[1]]]
-    edits = [item.changed for item in items if item.changed is not None]
+    edits = [item.restarting_edit for item in items if item.restarting_edit is not None]
     gangs = {
-        f"gang scheduling switched {'on' if pod_group_reference(edit.new) else 'off'}"
+        f"gang scheduling switched {'on' if read_pod_group_reference(edit.new) else 'off'}"
         for edit in edits
-        if bool(pod_group_reference(edit.old)) != bool(pod_group_reference(edit.new))
+        if bool(read_pod_group_reference(edit.old)) != bool(read_pod_group_reference(edit.new))
     }
     changes = [change for edit in edits for change in edit.template_changes]
-    restart_reason = _restart_reason(changes, gangs) if any(item.restarts for item in items) else ""
+    has_restarts = any(item.restarts for item in items)
+    restart_reason = _describe_reason(changes, gangs) if has_restarts else ""
     existed = any(item.old is not None for item in items)
     exists = any(item.new is not None for item in items)
     role_change = "replicas renamed" if added else ""
@@ -223,19 +229,19 @@ def _effect(service: Service, role: str, items: Sequence[_Lws]) -> RoleEffect:
         restarts=tuple(name for item in items for name in item.restarts),
         added=tuple(added),
         removed=tuple(name for i in items for name in i.names[i.counts[1] : i.counts[0]]),
-        kept=tuple(name for item in items for name in item.names[: item.frozen]),
+        kept=tuple(name for item in items for name in item.names[: item.restart_start]),
         reason=", ".join(filter(None, (restart_reason, role_change))),
-        held=tuple(name for i in items if i.changed for name in i.names[: i.frozen]),
+        held=tuple(n for i in items if i.restarting_edit for n in i.names[: i.restart_start]),
         restart_reason=restart_reason,
         role_change=role_change,
     )
 
 
-def _apps_effect(service: Service, edit: Edit) -> RoleEffect:
+def _describe_apps_effect(service: Service, edit: Edit) -> RoleEffect:
     return RoleEffect(
         service=service[1],
         namespace=service[0],
-        role=role_of(edit.key, edit.new),
+        role=get_role(edit.key, edit.new),
         kind=edit.key.kind,
         replicas=Pair(*(get_count(side, "spec", "replicas") for side in (edit.old, edit.new))),
         restarts=(edit.key.name,),
@@ -254,10 +260,10 @@ _GANG_FIELDS = (
 
 _LIST = r"\.(containers|initContainers)"
 _CONTAINER = rf"{_LIST}\[[^\]]*\]"
-# The first pattern that a path matches names what changed.
-_WORDS = tuple(
-    (re.compile(pattern), word)
-    for pattern, word in (
+# The first pattern that matches a path gives the name of the changed part.
+_PART_NAMES = tuple(
+    (re.compile(pattern), name)
+    for pattern, name in (
         (re.escape(_REVISION) + "$", "revision"),
         (re.escape(_PAIR_REVISION) + "$", "pair revision"),
         (r"\.volumeClaimTemplates\b", "volume claim templates"),
@@ -284,118 +290,122 @@ _WORDS = tuple(
 def drop_explained_revision(
     fields: Sequence[FieldChange], templates: Sequence[str]
 ) -> tuple[FieldChange, ...]:
-    """Drops revisions if another field of the template changed, which explains them."""
+    """Drop changed revision labels if another field of the template changed, too."""
     for revisions in ((_REVISION, _PAIR_REVISION), (_REVISION,)):
-        others = [change for change in fields if not change.path.endswith(revisions)]
-        if any(below(change.path, templates) for change in others):
-            return tuple(others)
+        rest = [change for change in fields if not change.path.endswith(revisions)]
+        if any(is_below(change.path, templates) for change in rest):
+            return tuple(rest)
     return tuple(fields)
 
 
-def below(path: str, roots: Iterable[str]) -> bool:
-    """Whether a path is one of the roots, below one, or holds one."""
+def is_below(path: str, roots: Iterable[str]) -> bool:
+    """Return whether a path is one of the roots, or below or above one."""
     return any(
         path == root or path.startswith((f"{root}.", f"{root}[")) or root.startswith(f"{path}.")
         for root in roots
     )
 
 
-def _restart_reason(changes: Iterable[FieldChange], gangs: Collection[str] = ()) -> str:
-    """Returns why pods restart: `image, arguments changed`.
+def _describe_reason(changes: Iterable[FieldChange], gangs: Collection[str] = ()) -> str:
+    """Return why pods restart, such as `image, arguments changed`.
 
-    Changes of their gang come first, and replace the fields that implement it.
+    `gangs` describes changes of gang scheduling, which replace the fields that implement it.
     """
     parts = dict.fromkeys(sorted(gangs))
-    words: dict[str, None] = {}
+    names: dict[str, None] = {}
     for change in changes:
         if change.path == f"{LWS_TEMPLATE}.size":
             parts[f"nodes per replica {change.old or 1} -> {change.new or 1}"] = None
-        elif not (gangs and _is_gang(change)):
-            word = next(word for pattern, word in _WORDS if pattern.search(change.path))
-            words[word] = None
-    if len(words) > 1:
-        words.pop("pod template", None)
-    return ", ".join([*parts, *([f"{', '.join(words)} changed"] if words else [])])
+        elif not (gangs and _is_gang_field(change)):
+            name = next(name for pattern, name in _PART_NAMES if pattern.search(change.path))
+            names[name] = None
+    if len(names) > 1:
+        names.pop("pod template", None)
+    return ", ".join([*parts, *([f"{', '.join(names)} changed"] if names else [])])
 
 
-def _is_gang(change: FieldChange) -> bool:
+def _is_gang_field(change: FieldChange) -> bool:
     if change.path.endswith(_GANG_FIELDS):
         return True
-    whole = change.new if change.kind == "added" else change.old
+    value = change.new if change.kind == "added" else change.old
     return (
         change.path.endswith(".metadata.annotations")
-        and isinstance(whole, Mapping)
-        and _GANG_KEYS.issuperset(whole)
+        and isinstance(value, Mapping)
+        and _GANG_KEYS.issuperset(value)
     )
 
 
 def find_rejections(
     plans: Sequence[ServicePlan], lws: tuple[Objects, Objects], edits: Iterable[Edit]
 ) -> dict[Service, list[Finding]]:
-    """Returns the changes that `pulumi up` rejects, by service, if the old objects are running.
+    """Return the changes that `pulumi up` rejects, by service, if the old objects are running.
 
-    Skips services that occur several times in a source, because each of their clusters may be
-    updated independently.
+    Services that a source contains several times are skipped, because they may run in different
+    clusters.
     """
-    edited = {edit.key: edit for edit in edits}
-    times = Counter((str(plan.namespace), plan.service) for plan in plans)
-    rejected = {}
+    edits_by_key = {edit.key: edit for edit in edits}
+    plan_counts = Counter((str(plan.namespace), plan.service) for plan in plans)
+    rejections = {}
     for plan in plans:
-        planned = lws_by_name(plan, lws[1])
-        if not planned or times[str(plan.namespace), plan.service] > 1:
+        new_keys = index_lws_by_name(plan, lws[1])
+        if not new_keys or plan_counts[str(plan.namespace), plan.service] > 1:
             continue
-        service = next(iter(planned.values())).namespace, plan.service
-        running = lws_by_name(plan, lws[0])
+        service = next(iter(new_keys.values())).namespace, plan.service
+        old_keys = index_lws_by_name(plan, lws[0])
         other_layout = {
-            key.name: role_of(key, manifest)
+            key.name: get_role(key, manifest)
             for key, manifest in lws[0].items()
-            if service_of(key, manifest) == service
-            and layout_of(get_labels(manifest)) not in (None, plan.shape.layout)
+            if get_service(key, manifest) == service
+            and read_layout(get_labels(manifest)) not in (None, plan.shape.layout)
         }
-        roles = {name: role_of(key, lws[1][key]) for name, key in planned.items()}
-        edits_of = {name: edited[key] for name, key in running.items() if key in edited}
+        roles = {name: get_role(key, lws[1][key]) for name, key in new_keys.items()}
+        service_edits = {
+            name: edits_by_key[key] for name, key in old_keys.items() if key in edits_by_key
+        }
         replaced = {
-            name: edit.immutable_field for name, edit in edits_of.items() if edit.immutable_field
+            name: edit.immutable_field
+            for name, edit in service_edits.items()
+            if edit.immutable_field
         }
-        in_place = {
+        updated_in_place = {
             name: (edit.old, edit.new)
-            for name, edit in edits_of.items()
+            for name, edit in service_edits.items()
             if edit.old is not None and edit.new is not None and name not in replaced
-            # A secret template is a text.
-            if all(isinstance(_template(side), Mapping) for side in (edit.old, edit.new))
+            # The mask of a secret template is text.
+            if all(isinstance(_get_template(side), Mapping) for side in (edit.old, edit.new))
         }
         before = {
             name: None
             if name in replaced
             else RunningLws(
-                pod_group_reference(lws[0][key]),
-                get_count(_template(lws[0][key]), "size"),
+                read_pod_group_reference(lws[0][key]),
+                get_count(_get_template(lws[0][key]), "size"),
                 get_count(lws[0][key], "spec", "replicas"),
-                name in edits_of and edits_of[name].restarts,
+                name in service_edits and service_edits[name].restarts,
             )
-            for name, key in running.items()
+            for name, key in old_keys.items()
         }
         policies = {name for name, field in replaced.items() if field.startswith(SUB_GROUP_POLICY)}
         awaits_replicas = plan.wait.level.awaits_replicas
-        rejected[service] = [
+        rejections[service] = [
             *check_layout_change(
                 plan.shape.layout, other_layout, roles, awaits_replicas=awaits_replicas
             ),
             *check_subgroup_policies(plan, policies),
-            *check_kueue_changes(plan, in_place),
+            *check_kueue_changes(plan, updated_in_place),
             *check_gang_joins(plan, before),
         ]
-    return rejected
+    return rejections
 
 
-def lws_by_name(plan: ServicePlan, lws: Objects) -> dict[str, Identity]:
-    """Returns the LeaderWorkerSets of a service by name, none if one occurs twice."""
-    planned = {lws.name for role in plan.roles for lws in role.lws}
-    known = isinstance(plan.namespace, str)
-    keys = [k for k in lws if k.name in planned and (not known or k.namespace == plan.namespace)]
-    matched = {key.name: key for key in keys}
-    return matched if len(matched) == len(keys) else {}
+def index_lws_by_name(plan: ServicePlan, lws: Objects) -> dict[str, Identity]:
+    """Index the LeaderWorkerSets of a service by name; empty if a name is not unique."""
+    names = {lws.name for role in plan.roles for lws in role.lws}
+    is_known = isinstance(plan.namespace, str)
+    keys = [k for k in lws if k.name in names and (not is_known or k.namespace == plan.namespace)]
+    by_name = {key.name: key for key in keys}
+    return by_name if len(by_name) == len(keys) else {}
 
 
-def _template(manifest: Manifest) -> Any:
+def _get_template(manifest: Manifest) -> Any:
     return at(manifest, "spec", "leaderWorkerTemplate")

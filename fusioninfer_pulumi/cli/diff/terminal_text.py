@@ -1,4 +1,4 @@
-"""A difference for people at a terminal."""
+"""`diff --output text`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from rich.padding import Padding
 from rich.text import Text
 
 from fusioninfer_pulumi.cli.diff._formatting import (
-    Group,
+    ChangeGroup,
     build_replica_table,
+    build_total_rows,
+    escape_unprintable,
     format_lines,
+    format_one_line,
     group_changes,
-    one_line,
-    printable,
     summarize,
-    total_rows,
 )
 from fusioninfer_pulumi.cli.diff._records import Action, Difference, FieldChange
-from fusioninfer_pulumi.cli.terminal import table
+from fusioninfer_pulumi.cli.terminal import make_table
 
-_MOST_FIELDS = 100
-#: Most characters of a value.
-_LIMIT = 400
+_MAX_FIELDS = 100
+#: Maximum number of characters of a value.
+_MAX_VALUE = 400
 
 _SIGNS: dict[Action, tuple[str, str]] = {
     "added": ("+", "green"),
@@ -35,71 +35,71 @@ _LINE_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def print_diff(difference: Difference, console: Console) -> None:
-    """Prints the result of `compare`."""
-    for part in _parts(difference, console):
-        # The terminal wraps long lines, so that they can be copied whole.
+    """Print the result of `compare`."""
+    for part in _list_parts(difference, console):
+        # The terminal wraps long lines, so users can copy whole lines.
         console.print(part, soft_wrap=True)
 
 
-def _parts(difference: Difference, console: Console) -> Iterator[RenderableType]:
+def _list_parts(difference: Difference, console: Console) -> Iterator[RenderableType]:
     yield summarize(difference)
-    for name, pods, devices in total_rows(difference):
+    for name, pods, devices in build_total_rows(difference):
         yield f"  {name}: pods {pods}, accelerators {devices}"
     if difference.notes:
         yield ""
         for note in difference.notes:
-            yield Text.assemble("  * ", (printable(note), "bold"))
+            yield Text.assemble("  * ", (escape_unprintable(note), "bold"))
     if difference.effects:
         yield ""
-        yield from _effects(difference, console)
-    gap = True
+        yield from _format_effects(difference, console)
+    needs_gap = True
     for group in group_changes(difference.objects):
-        if gap or group.fields:
+        if needs_gap or group.fields:
             yield ""
-        yield Text("\n").join(_group(group, console.width))
-        gap = bool(group.fields)
+        yield Text("\n").join(_format_group(group, console.width))
+        needs_gap = bool(group.fields)
 
 
-def _effects(difference: Difference, console: Console) -> Iterator[RenderableType]:
-    """The table of replicas; where it is too wide, its rows as paragraphs."""
-    head, rows = build_replica_table(difference)
-    cells = [[printable(cell) for cell in row] for row in rows]
-    replicas = table(map(str.upper, head), header="dim")
-    above = ""
-    for service, *others in cells:
-        # The name of a service is in the first of its rows only.
-        replicas.add_row("" if head[0] == "service" and service == above else service, *others)
-        above = service
-    if console.measure(replicas).maximum + 2 <= console.width:
-        yield Padding.indent(replicas, 2)
+def _format_effects(difference: Difference, console: Console) -> Iterator[RenderableType]:
+    """Yield the table of replicas, or paragraphs if the table is too wide."""
+    titles, rows = build_replica_table(difference)
+    rows = [[escape_unprintable(cell) for cell in row] for row in rows]
+    table = make_table(map(str.upper, titles), header="dim")
+    previous = ""
+    for service, *cells in rows:
+        # Only the first row of a service has its name.
+        table.add_row("" if titles[0] == "service" and service == previous else service, *cells)
+        previous = service
+    if console.measure(table).maximum + 2 <= console.width:
+        yield Padding.indent(table, 2)
         return
-    for row in cells:
+    for row in rows:
         yield f"  {row[0]}"
-        for name, cell in zip(head[1:], row[1:], strict=True):
+        for name, cell in zip(titles[1:], row[1:], strict=True):
             yield f"    {name:<8}  {cell}"
 
 
-def _group(group: Group, width: int) -> Iterator[Text]:
+def _format_group(group: ChangeGroup, width: int) -> Iterator[Text]:
     action = group.objects[0].action
     sign, style = _SIGNS[action]
-    title = printable(group.title)
+    title = escape_unprintable(group.title)
     if action == "replaced":
         title += ", replaced: deleted and recreated"
     yield Text.assemble(f"{sign} ", (title, style))
-    for change in group.fields[:_MOST_FIELDS]:
-        yield from _field(change, width)
-    more = len(group.fields) - _MOST_FIELDS
+    for change in group.fields[:_MAX_FIELDS]:
+        yield from _format_field(change, width)
+    more = len(group.fields) - _MAX_FIELDS
     if more > 0:
         yield Text(f"    … {more} more fields; use --output json to list all")
 
 
-def _field(change: FieldChange, width: int) -> Iterator[Text]:
-    """A field in one line where it fits, else with its values below."""
-    path, values = f"    {printable(change.path)}:", one_line(change, _LIMIT)
+def _format_field(change: FieldChange, width: int) -> Iterator[Text]:
+    """Yield a field in one line if it fits, otherwise with its values on lines below."""
+    path, values = f"    {escape_unprintable(change.path)}:", format_one_line(change, _MAX_VALUE)
     if values is not None and len(path) + 1 + len(values) <= width:
         yield Text(f"{path} {values}")
         return
     yield Text(path)
-    for value_line in format_lines(change, _LIMIT):
+    for value_line in format_lines(change, _MAX_VALUE):
         style = _LINE_STYLES.get(value_line[:1], "")
         yield Text.assemble(" " * 6, (value_line, style))

@@ -1,4 +1,4 @@
-"""Updates over time, from the manifests of both sides: when each replica restarts."""
+"""Simulated updates between the manifests of two sources, for `plan --update`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
-from fusioninfer_pulumi.cli.diff._formatting import join_in_order
+from fusioninfer_pulumi.cli.diff._formatting import join_names
 from fusioninfer_pulumi.cli.diff.compare import (
     Change,
     Manifests,
@@ -20,11 +20,11 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     Service,
     count_pods_and_accelerators,
     get_count,
-    label,
-    role_of,
-    service_of,
+    get_label,
+    get_role,
+    get_service,
 )
-from fusioninfer_pulumi.cli.diff.restarts import lws_by_name
+from fusioninfer_pulumi.cli.diff.restarts import index_lws_by_name
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -33,30 +33,30 @@ from fusioninfer_pulumi.rollout.timeline import (
     LwsSize,
     Timeline,
     format_duration,
-    timeline,
+    simulate_update,
 )
-from fusioninfer_pulumi.rollout.update_order import find_pair_changes, update_order
-from fusioninfer_pulumi.topology.gang import pod_group_reference
+from fusioninfer_pulumi.rollout.update_order import find_pair_changes, order_update
+from fusioninfer_pulumi.topology.gang import read_pod_group_reference
 
-# Each step visits every LeaderWorkerSet: for more of them it takes long.
-_MOST_LWS = 400
-#: Titles of the columns before those of roles.
+# Each step of the simulation visits all LeaderWorkerSets, so more of them take long.
+_MAX_LWS = 400
+#: Titles of the columns to the left of the roles' columns.
 HEAD = ("STEP", "BEGINS BY", "RESTARTS", "STARTS")
 GPUS = "GPUS"
-#: How to read the figures.
+#: Explanation below the table.
 BOUNDS = (
-    "This is the slowest successful update: each replica becomes available when its timeout ends. "
-    "Times exclude some seconds of each step: Pulumi's own work, and up to 5 s between two reads."
+    "This is the slowest successful update: each replica becomes available just before its timeout."
+    " A real step takes some seconds more: Pulumi's own work, and up to 5 s between status checks."
 )
 
 
 @dataclass(frozen=True)
 class ServiceTimeline:
-    """The update of a service over time.
+    """The simulated update of a service.
 
     Attributes:
-        timeline: None where there is none.
-        missing: Why there is none.
+        timeline: None if the update cannot be simulated.
+        missing: Why it cannot be simulated.
         mixed: What clients see while pods of two revisions run.
     """
 
@@ -68,22 +68,22 @@ class ServiceTimeline:
 
     @property
     def head(self) -> tuple[str, ...]:
-        """Titles of its columns."""
+        """Titles of the columns."""
         return (*HEAD, *self._roles, GPUS)
 
     @property
     def cells(self) -> list[tuple[str, ...]]:
-        """Its rows as text, none without a timeline."""
-        return [] if self.timeline is None else list(self._cells(self.timeline))
+        """The rows as text, empty if there is no timeline."""
+        return [] if self.timeline is None else list(self._build_rows(self.timeline))
 
     @property
     def notes(self) -> Iterator[str]:
-        """Facts that are not in the rows."""
+        """Sentences below the table."""
         if self.timeline is None:
             return
         if self.timeline.not_awaited:
-            names = join_in_order(map(self._short, self.timeline.not_awaited))
-            yield f"The update does not wait for {names}, and does not count them as ready."
+            names = self._join_names(self.timeline.not_awaited)
+            yield f"The update does not wait for {names}; the table does not count them as ready."
         yield from self.mixed
 
     @property
@@ -91,26 +91,27 @@ class ServiceTimeline:
         rows = () if self.timeline is None else self.timeline.rows
         return tuple(dict.fromkeys(role for row in rows for role in row.serving))
 
-    def _cells(self, played: Timeline) -> Iterator[tuple[str, ...]]:
-        last = len(played.rows) - 1
-        for number, row in enumerate(played.rows):
+    def _build_rows(self, timeline: Timeline) -> Iterator[tuple[str, ...]]:
+        last = len(timeline.rows) - 1
+        for number, row in enumerate(timeline.rows):
             name = {0: "before", last: "after"}.get(number, str(number))
             yield (
                 name,
                 format_duration(row.seconds) if number else "",
-                join_in_order(map(self._short, row.restarting)),
-                join_in_order(map(self._short, row.starting)),
+                self._join_names(row.restarting),
+                self._join_names(row.starting),
                 *(str(row.serving.get(role, 0)) for role in self._roles),
                 str(row.accelerators),
             )
 
-    def _short(self, lws: str) -> str:
-        return lws.removeprefix(f"{self.service}-")
+    def _join_names(self, lws: Sequence[str]) -> str:
+        # An update restarts the highest ordinal first.
+        return join_names((name.removeprefix(f"{self.service}-") for name in lws), step=-1)
 
     def to_json(self) -> dict[str, Any]:
-        """The update in the keys of `plan --output json`."""
-        played = self.timeline
-        if played is None:
+        """Return the update as `plan --output json` prints it."""
+        timeline = self.timeline
+        if timeline is None:
             return {"missing": self.missing}
         before, *steps, after = (
             {
@@ -120,59 +121,59 @@ class ServiceTimeline:
                 "serving": dict(row.serving),
                 "gpus": row.accelerators,
             }
-            for row in played.rows
+            for row in timeline.rows
         )
         return {
             "before": before,
             "turns": steps,
             "after": after,
-            "peakGpus": played.peak,
-            "longestSeconds": played.after.seconds,
-            "notAwaited": list(played.not_awaited),
+            "peakGpus": timeline.peak,
+            "longestSeconds": timeline.after.seconds,
+            "notAwaited": list(timeline.not_awaited),
             **({"mixedRevisions": list(self.mixed)} if self.mixed else {}),
         }
 
 
-def timelines(old: Manifests, new: Manifests, plans: Plans) -> list[ServiceTimeline]:
-    """Plays the update of each service after, in their order; arguments as of `compare`."""
+def simulate_updates(old: Manifests, new: Manifests, plans: Plans) -> list[ServiceTimeline]:
+    """Simulate the update of each new service; the parameters are those of `compare`."""
     change = Change(old, new, plans)
     rejections = change.find_rejections()
-    times = Counter((str(plan.namespace), plan.service) for plan in change.plans)
-    return [_played(plan, change, rejections, times) for plan in change.plans]
+    plan_counts = Counter((str(plan.namespace), plan.service) for plan in change.plans)
+    return [_simulate(plan, change, rejections, plan_counts) for plan in change.plans]
 
 
-def _played(
+def _simulate(
     plan: ServicePlan,
     change: Change,
     rejections: Mapping[Service, Sequence[Finding]],
-    times: Mapping[tuple[str, str], int],
+    plan_counts: Mapping[tuple[str, str], int],
 ) -> ServiceTimeline:
-    old_keys, new_keys = (lws_by_name(plan, lws) for lws in change.lws)
+    old_keys, new_keys = (index_lws_by_name(plan, lws) for lws in change.lws)
     namespace = next((key.namespace for key in new_keys.values()), str(plan.namespace))
     service = namespace, plan.service
-    running = {key: m for key, m in change.lws[0].items() if service_of(key, m) == service}
-    several = times[str(plan.namespace), plan.service] > 1 or any(key.ordinal for key in running)
+    running = {key: m for key, m in change.lws[0].items() if get_service(key, m) == service}
+    is_repeated = plan_counts[str(plan.namespace), plan.service] > 1
     missing = ""
     if rejections.get(service):
         missing = f"`pulumi up` rejects it: {rejections[service][0].message}"
-    elif several or not new_keys:
-        missing = "it has no replicas, or appears several times in a source"
-    elif len(new_keys) > _MOST_LWS:
-        missing = f"it has more than {_MOST_LWS} LeaderWorkerSets"
+    elif is_repeated or any(key.ordinal for key in running) or not new_keys:
+        missing = "the service has no replicas, or appears several times in a source"
+    elif len(new_keys) > _MAX_LWS:
+        missing = f"the service has more than {_MAX_LWS} LeaderWorkerSets"
     elif not running:
         missing = "the old source has no replicas of this service"
     if missing:
         return ServiceTimeline(*service, missing=missing)
     edits = {edit.key: edit for edit in change.edits}
-    olds = {name: change.lws[0][key] for name, key in old_keys.items()}
+    old_lws = {name: change.lws[0][key] for name, key in old_keys.items()}
     pairs = {
-        name: (label(manifest, labels.PAIR_REVISION), pod_group_reference(manifest))
-        for name, manifest in olds.items()
+        name: (get_label(manifest, labels.PAIR_REVISION), read_pod_group_reference(manifest))
+        for name, manifest in old_lws.items()
     }
     pair_changes = find_pair_changes(plan, pairs)
     changes = {}
-    for step in update_order(plan):
-        key, after = old_keys.get(step.name), _size(change.lws[1][new_keys[step.name]])
+    for step in order_update(plan):
+        key, after = old_keys.get(step.name), _read_size(change.lws[1][new_keys[step.name]])
         if key is None:
             changes[step.name] = LwsChange(None, after)
             continue
@@ -181,22 +182,22 @@ def _played(
         restarts = edit is not None and edit.restarts and (is_replaced or not step.frozen)
         recreates = step.rollout.strategy is RolloutStrategy.RECREATE
         changes[step.name] = LwsChange(
-            _size(olds[step.name]),
+            _read_size(old_lws[step.name]),
             after,
-            restarts=restarts or key in change.freed,
+            restarts=restarts or key in change.released,
             recreated=restarts and (is_replaced or recreates),
             new_pair=pair_changes.get(step.name, False),
         )
     removed = [
-        (role_of(key, manifest), _size(manifest))
+        (get_role(key, manifest), _read_size(manifest))
         for key, manifest in running.items()
         if key not in change.lws[1]
     ]
     mixed = tuple(find_mixed_revisions(change, service))
-    return ServiceTimeline(*service, timeline(plan, changes, removed), mixed=mixed)
+    return ServiceTimeline(*service, simulate_update(plan, changes, removed), mixed=mixed)
 
 
-def _size(manifest: Manifest) -> LwsSize:
+def _read_size(manifest: Manifest) -> LwsSize:
     replicas = get_count(manifest, "spec", "replicas")
     _, devices = count_pods_and_accelerators(manifest)
     return LwsSize(replicas, devices // replicas if replicas else 0)

@@ -1,7 +1,7 @@
 """Runs a user's Pulumi project in a child process and records the objects that it registers.
 
-No Pulumi CLI, engine, cluster or network: the SDK talks to a monitor that lives in that process.
-Importing this package does not import pulumi; `run_program` does, when it is called.
+It needs no Pulumi CLI, engine, cluster or network, because the SDK talks to a resource monitor in
+the child process. Only `run_program` imports pulumi, not this package.
 """
 
 from fusioninfer_pulumi.cli.program.parent_process import run_program

@@ -1,9 +1,9 @@
-"""The process that runs a program, which may end, hang or print as it likes.
+"""The child process that runs a program, which may exit, hang or print.
 
-The SDK runs with a subclass of its mock monitor. `tests/cli/test_program_sdk.py` tests
-what is taken from it beyond that: `Output.secret` and `runtime.invoke_output` are replaced in this
-process, and `SETTINGS.callbacks` keeps transforms. Without it the SDK opens a gRPC server, for an
-engine that would call them back.
+The SDK runs with a subclass of its mock monitor. This process also replaces `Output.secret` and
+`runtime.invoke_output`, and sets `SETTINGS.callbacks`, because the SDK would otherwise open a gRPC
+server through which the engine calls transforms. `tests/cli/test_program_sdk.py` tests that these
+parts of the SDK exist.
 """
 
 from __future__ import annotations
@@ -50,30 +50,30 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 T = TypeVar("T")
 
-#: Seconds for tasks that nothing awaits, such as log messages, after the program's end.
-_GRACE = 0.5
+#: After the program's end, tasks that nothing awaits, such as log messages, have this long.
+_GRACE_SECONDS = 0.5
 _MAX_FRAMES = 8
 #: Start of the SDK's error about a value that cannot be a property.
-_SERIALISING = "While processing resource: "
-#: Shorter values occur in too many words. Pulumi's command line has the same limit.
-_SHORTEST_SECRET = 3
+_SERIALIZATION_ERROR = "While processing resource: "
+#: Shorter values are not masked, because they occur in many words. Pulumi has the same limit.
+_MIN_SECRET_LENGTH = 3
 
 
 def main(connection: Connection, request: Request) -> None:
-    """Runs the program and sends what it registers, or why it failed.
+    """Run the program, and send a recording of its resources or the errors.
 
     Args:
-        connection: Gets a text for each secret value, then one recording or tuple of errors.
-        request: What to run.
+        connection: Receives a text for each secret value, then a recording or a tuple of errors.
+        request: The project and its configuration.
     """
-    os.setsid()  # the processes that the program starts are ended with it
+    os.setsid()  # so that the parent can also kill the processes that the program starts
     for stream in (1, 2):
-        os.dup2(request.printed.fileno(), stream)
+        os.dup2(request.output.fileno(), stream)
     sys.stdout = sys.stderr = io.TextIOWrapper(
         io.FileIO(2, "w", closefd=False), encoding="utf-8", errors="replace", write_through=True
     )
     program = request.project.program
-    importlib.invalidate_caches()  # the folder may have been written a moment ago
+    importlib.invalidate_caches()  # the folder may have just been written
     os.chdir(program.parent)
     sys.path.insert(0, str(program.parent))
     sys.argv = [str(program)]
@@ -89,21 +89,21 @@ def main(connection: Connection, request: Request) -> None:
         except OSError:  # the program has closed it, such as with `os.closerange`
             os._exit(1)
 
-    faulthandler.dump_traceback_later(request.limit)
+    faulthandler.dump_traceback_later(request.timeout)
     try:
-        outcome: Any = _run(request, send)
+        result: Any = _run(request, send)
     except BaseException as problem:  # noqa: BLE001  # GeneratorExit is an error of the program, too
-        *first, last = _failure(problem, request.project.root)
-        outcome = (*first, replace(last, frames=_frames(problem, request.project.root)))
-    send(outcome)
+        *first, last = _explain_failure(problem, request.project.root)
+        result = (*first, replace(last, frames=_find_user_frames(problem, request.project.root)))
+    send(result)
 
 
 class _Pickler(pickle.Pickler):
-    """Replaces Outputs by their text, if it is known, else by UnknownOutput."""
+    """Replaces an Output by its text if that is known, otherwise by UnknownOutput."""
 
     def reducer_override(self, value: Any) -> Any:
         if is_output(value):
-            text = asyncio.get_event_loop().run_until_complete(_known(value))
+            text = asyncio.get_event_loop().run_until_complete(_read_output(value))
             return (str, (text,)) if isinstance(text, str) else (UnknownOutput, ())
         for plain in (str, int, float):
             if isinstance(value, plain) and not isinstance(value, enum.Enum):
@@ -111,16 +111,16 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-async def _known(output: Output[Any]) -> Any:
-    """Returns the value of an Output, None if it is secret or unknown."""
+async def _read_output(output: Output[Any]) -> Any:
+    """Return the value of an Output, None if it is secret or unknown."""
     with contextlib.suppress(Exception):
         if not await output.is_secret():
-            return await asyncio.wait_for(output.future(), _GRACE)
+            return await asyncio.wait_for(output.future(), _GRACE_SECONDS)
     return None
 
 
 def _run(request: Request, send: Callable[[str], None]) -> Recording:
-    """Runs a program; returns what it registers, and raises what it raises."""
+    """Run a program and return its recording; exceptions of the program propagate."""
     project, config = request.project, request.config
     recorder = Recorder(request.secrets, project)
     services: list[tuple[str, ServicePlan]] = []
@@ -128,7 +128,7 @@ def _run(request: Request, send: Callable[[str], None]) -> Recording:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.set_default_executor(_Executor(max_workers=4))
-    # Futures of a failed program that no task awaits are not reported.
+    # Otherwise asyncio prints exceptions that nothing awaited after a program has failed.
     loop.set_exception_handler(lambda _loop, _context: None)
     pulumi.runtime.configure(
         pulumi.runtime.Settings(
@@ -143,13 +143,14 @@ def _run(request: Request, send: Callable[[str], None]) -> Recording:
     )
     SETTINGS.callbacks = recorder
     pulumi.runtime.set_all_config(config.values, list(config.encrypted))
-    setattr(Output, "secret", staticmethod(_sending(Output.secret, send)))  # noqa: B010  # mypy
+    secret = _send_before_calling(Output.secret, send)
+    setattr(Output, "secret", staticmethod(secret))  # noqa: B010  # mypy
     for name in ("invoke_output", "invoke_output_single"):
         setattr(pulumi.runtime, name, recorder.invoke_output)
 
-    def body() -> None:
-        pulumi.runtime.register_stack_transformation(recorder.constructed)
-        with _failing_exits():
+    def run_program() -> None:
+        pulumi.runtime.register_stack_transformation(recorder.record_position)
+        with _raise_failed_exits():
             if project.runtime == "yaml":
                 from fusioninfer_pulumi.cli.program.yaml_program import YamlProgram
 
@@ -157,26 +158,26 @@ def _run(request: Request, send: Callable[[str], None]) -> Recording:
             else:
                 runpy.run_path(str(project.program), run_name="__main__")
 
-    with _failing_exits():
-        loop.run_until_complete(pulumi.runtime.run_in_stack(body))
-        # Log messages and other tasks that nothing awaits may finish.
+    with _raise_failed_exits():
+        loop.run_until_complete(pulumi.runtime.run_in_stack(run_program))
+        # Let log messages and other tasks that nothing awaits finish.
         if pending := asyncio.all_tasks(loop):
-            loop.run_until_complete(asyncio.wait(pending, timeout=_GRACE))
+            loop.run_until_complete(asyncio.wait(pending, timeout=_GRACE_SECONDS))
     return Recording(
         tuple(item for _, item in sorted(recorder.objects, key=itemgetter(0))),
         tuple(ProgramService(*recorder.places[name], plan) for name, plan in services),
-        tuple(sorted(recorder.findings.values(), key=_finding_order)),
+        tuple(sorted(recorder.findings.values(), key=_get_sort_key)),
         config.encrypted,
     )
 
 
-def _finding_order(finding: Finding) -> str:
-    """Sorts findings about registrations, which the SDK sends in any order, behind the others."""
+def _get_sort_key(finding: Finding) -> str:
+    # Findings about registrations are last and sorted, because the SDK registers in any order.
     return finding.message if finding.rule == UNKNOWN_WITHOUT_PULUMI.id else ""
 
 
 class _Executor(ThreadPoolExecutor):
-    """Makes the SDK's calls to the monitor in the event loop, so that their order is the same.
+    """Runs the SDK's calls to the monitor in the event loop, so that their order never varies.
 
     Functions of the program run in threads.
     """
@@ -192,45 +193,45 @@ class _Executor(ThreadPoolExecutor):
         return asyncio.run_coroutine_threadsafe(call(), asyncio.get_running_loop())
 
 
-def _sending(
-    secret: Callable[[Any], Output[Any]], send: Callable[[str], None]
+def _send_before_calling(
+    make_secret: Callable[[Any], Output[Any]], send: Callable[[str], None]
 ) -> Callable[[Any], Output[Any]]:
-    """`Output.secret`, which also sends the texts and numbers in the value that it gets.
+    """Wrap `Output.secret`, so that it also sends the texts and numbers in its argument.
 
-    Pulumi's command line masks only secrets of the stack's config in text; `pulumi.Config`
-    passes those to `Output.secret`.
+    `pulumi.Config` passes secrets of the stack's config to `Output.secret`. Pulumi's command line
+    masks only these in the program's output.
     """
 
     def send_texts(value: Any) -> None:
-        for text in _texts(value):
+        for text in _list_texts(value):
             send(text)
 
-    def sending(value: Any) -> Output[Any]:
+    def send_and_make_secret(value: Any) -> Output[Any]:
         send_texts(value)
-        output = secret(value)
+        output = make_secret(value)
         if not isinstance(value, (str, int, float)):
-            output.apply(send_texts)  # it may contain Outputs, whose values come later
+            output.apply(send_texts)  # it may contain Outputs, whose values are known later
         return output
 
-    return sending
+    return send_and_make_secret
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """The texts and numbers in a plain value, also as literals quote them. Keys are not secret."""
+def _list_texts(value: Any) -> Iterator[str]:
+    """Yield the texts and numbers in a plain value, also quoted as in literals, but no keys."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
         for item in value:
-            yield from _texts(item)
+            yield from _list_texts(item)
     elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
         text = str(value)
         forms = (text, json.dumps(text)[1:-1], repr(text)[1:-1], *text.splitlines())
-        yield from (form for form in forms if len(form) >= _SHORTEST_SECRET)
+        yield from (form for form in forms if len(form) >= _MIN_SECRET_LENGTH)
 
 
 @contextlib.contextmanager
-def _failing_exits() -> Iterator[None]:
-    """Converts a failing `sys.exit` to an error, because the SDK does not propagate it."""
+def _raise_failed_exits() -> Iterator[None]:
+    """Convert `sys.exit` with an error to a RunError, because the SDK does not propagate it."""
     try:
         yield
     except SystemExit as exit_:
@@ -240,46 +241,45 @@ def _failing_exits() -> Iterator[None]:
             raise RunError(f"SystemExit: {exit_.code}") from exit_
 
 
-def _failure(problem: BaseException, root: Path) -> Iterator[Finding]:
-    """Converts an exception of a program to findings, one for each line of its message."""
+def _explain_failure(problem: BaseException, root: Path) -> Iterator[Finding]:
+    """Convert an exception of a program to findings, one for each line of its message."""
+    # Errors of the component are both an InvalidServiceError and a RunError.
     if isinstance(problem, InvalidServiceError):
-        # Those of the component are a RunError, too, and end with their rules.
         for number, finding in enumerate(problem.findings):
             title = problem.titles[number]
             line = f"{title}: {finding}" if title else str(finding)
             line = line if number else f"InvalidServiceError: {line}"
             yield replace(finding, location=(), converted=(), message=line)
         return
-    text = _named(problem)
+    text = _format_exception(problem)
     if isinstance(problem, RunError):
-        # Meant to end a program without a traceback; the text of a missing config value has two
-        # lines that belong together.
+        # Programs raise it to stop without a traceback, so its type is not printed. The message
+        # about a missing config value has two lines.
         text = ": ".join(line.strip() for line in str(problem).splitlines())
     elif isinstance(problem, SyntaxError) and problem.filename:
-        place = f"{_relative(problem.filename, root) or problem.filename}:{problem.lineno}"
-        text = f"{type(problem).__name__}: {problem.msg} ({place})"
-    elif str(problem).startswith(_SERIALISING):
-        # The SDK's text prints the whole property with all its values.
+        file = _find_user_path(problem.filename, root) or problem.filename
+        text = f"{type(problem).__name__}: {problem.msg} ({file}:{problem.lineno})"
+    elif str(problem).startswith(_SERIALIZATION_ERROR):
+        # The SDK's message contains the whole property with all its values.
         cause = problem
         while cause.__cause__ is not None:
             cause = cause.__cause__
-        resource = str(problem).splitlines()[0].removeprefix(_SERIALISING)
-        text = f"resource {resource}: {_named(cause)}"
+        resource = str(problem).splitlines()[0].removeprefix(_SERIALIZATION_ERROR)
+        text = f"resource {resource}: {_format_exception(cause)}"
     elif isinstance(problem, ModuleNotFoundError):
         text += "; the program runs in the Python environment of fusioninfer-pulumi"
     for line in filter(None, (text or "failed").splitlines()):
         yield error(PROGRAM_FAILED, (), line)
 
 
-def _named(problem: BaseException) -> str:
-    """An exception's type and text."""
+def _format_exception(problem: BaseException) -> str:
     return f"{type(problem).__name__}: {problem}".removesuffix(": ")
 
 
-def _frames(problem: BaseException, root: Path) -> tuple[str, ...]:
-    """The last frames of the user's files, without their text, which may contain a secret.
+def _find_user_frames(problem: BaseException, root: Path) -> tuple[str, ...]:
+    """Return the last stack frames in the user's files, without code, which may contain a secret.
 
-    Where a task lost them, those of the exception's cause.
+    If the exception has none, because an asyncio task lost them, its cause may have some.
     """
     current: BaseException | None = problem
     for _ in range(_MAX_FRAMES):
@@ -288,7 +288,7 @@ def _frames(problem: BaseException, root: Path) -> tuple[str, ...]:
         frames = tuple(
             f"{path}:{frame.lineno}" + ("" if frame.name == "<module>" else f" in {frame.name}")
             for frame in traceback.extract_tb(current.__traceback__)
-            if (path := _relative(frame.filename, root)) is not None
+            if (path := _find_user_path(frame.filename, root)) is not None
         )
         if frames:
             return frames[-_MAX_FRAMES:]
@@ -296,8 +296,8 @@ def _frames(problem: BaseException, root: Path) -> tuple[str, ...]:
     return ()
 
 
-def _relative(file: str, root: Path) -> str | None:
-    """The path of a user's file; None for an installed package, and for <string>."""
+def _find_user_path(file: str, root: Path) -> str | None:
+    """Return the relative path of a user's file; None for installed packages and `<string>`."""
     path = Path(file)
     if file.startswith("<") or "site-packages" in path.parts or not path.is_relative_to(root):
         return None

@@ -1,4 +1,4 @@
-"""Runs the program of a project folder in a child process, and reads its messages."""
+"""Runs a project's program in a child process, and reads the messages that it sends."""
 
 from __future__ import annotations
 
@@ -29,148 +29,149 @@ from fusioninfer_pulumi.cli.program.recording import (
     ProgramError,
     Recording,
     Secrets,
-    masked,
+    mask_secrets,
     program_error,
 )
 from fusioninfer_pulumi.findings import Finding
 
-#: Seconds that a program may take.
-LIMIT = 300.0
-#: Forking is quick, and safe without threads. Other systems than Linux start some.
+#: Default timeout of a program, in seconds.
+TIMEOUT_SECONDS = 300.0
+#: Forking is fast, but only safe in a process without threads, which other systems start.
 _METHOD = "fork" if sys.platform == "linux" else "spawn"
-#: Seconds in which a program whose time is over prints where its threads are.
-_GRACE = 1.0
-#: Seconds between two checks whether a silent process still runs.
-_POLL = 0.05
+#: After the timeout, a program has this long to print the stacks of its threads.
+_GRACE_SECONDS = 1.0
+#: While nothing is received, the parent checks this often whether the child process has exited.
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the child process runs.
+    """The input of the child process.
 
     Attributes:
         project: The project.
         config: The configuration of the stack.
         secrets: What replaces secret values in objects.
-        limit: Seconds after which the program is ended.
-        printed: Connection to the file for the output of the program and its child processes.
+        timeout: Seconds after which the program is killed.
+        output: Connection to the file for the output of the program and its child processes.
     """
 
     project: Project
     config: StackConfig
     secrets: Secrets
-    limit: float
-    printed: Connection
+    timeout: float
+    output: Connection
 
 
 def run_program(
     folder: Path,
     stack: str | None = None,
     secrets: Secrets = Secrets.MASKED,
-    limit: float = LIMIT,
+    timeout: float = TIMEOUT_SECONDS,
 ) -> Recording:
-    """Runs a project's program as a first `pulumi preview` would, without engine and cluster.
+    """Run a project's program as the first `pulumi preview` would, without engine and cluster.
 
-    The program runs in a separate process, so programs can be run one after another, and one that
-    ends its process or never returns is an error like any other. What it prints goes to standard
-    error once it has ended, without secret values.
+    The program runs in a separate process, so a crash or an endless loop is an error like any
+    other. Its output goes to standard error after its end, with secret values masked.
 
     Args:
-        folder: The folder that holds `Pulumi.yaml`.
-        stack: The stack whose configuration is used; without one, the only stack there is, else
-            `dev`.
-        secrets: What replaces secret values. Encrypted configuration reads `<secret>`
-            in any case: only the stack's key could open it.
-        limit: Seconds after which a program that has not ended is ended.
+        folder: The folder with `Pulumi.yaml`.
+        stack: The stack whose configuration is used; by default the only stack, otherwise `dev`.
+        secrets: What replaces secret values. Encrypted configuration is always `<secret>`, because
+            only the stack's key can decrypt it.
+        timeout: Seconds after which the program is killed.
 
     Returns:
         The Kubernetes objects, the InferenceService components, and the warnings.
 
     Raises:
-        ProgramError: The project cannot be read, the stack does not exist, or the program failed.
+        ProgramError: The project is invalid, the stack does not exist, or the program failed.
     """
     project = load_project(folder)
     config = read_stack_config(project, stack)
-    # Imported before the fork: several programs share the loaded SDK.
+    # Imported before the fork, so that several programs share the loaded SDK.
     child = importlib.import_module("fusioninfer_pulumi.cli.program.child_process")
-    hidden: set[str] = set()
-    with tempfile.TemporaryFile(prefix="fusioninfer-pulumi-") as printed:
-        request = Request(project, config, secrets, limit, Connection(os.dup(printed.fileno())))
+    secret_texts: set[str] = set()
+    with tempfile.TemporaryFile(prefix="fusioninfer-pulumi-") as output:
+        request = Request(project, config, secrets, timeout, Connection(os.dup(output.fileno())))
         try:
-            outcome = _outcome(child.main, request, hidden)
+            result = _run_child(child.main, request, secret_texts)
         except ProgramError as problem:
-            outcome = problem.findings
+            result = problem.findings
         finally:
             if secrets is Secrets.SHOWN:
-                hidden.clear()
-            printed.seek(0)
-            if text := masked(printed.read().decode("utf-8", "replace"), hidden):
+                secret_texts.clear()
+            output.seek(0)
+            if text := mask_secrets(output.read().decode("utf-8", "replace"), secret_texts):
                 sys.stderr.write(text.removesuffix("\n") + "\n")
                 sys.stderr.flush()
-    if not isinstance(outcome, Recording):
-        raise ProgramError(*config.findings, *_masked(outcome, hidden))
+    if not isinstance(result, Recording):
+        raise ProgramError(*config.findings, *_mask_findings(result, secret_texts))
     services = (
-        replace(item, plan=replace(item.plan, findings=_masked(item.plan.findings, hidden)))
-        for item in outcome.services
+        replace(
+            item, plan=replace(item.plan, findings=_mask_findings(item.plan.findings, secret_texts))
+        )
+        for item in result.services
     )
-    findings = (*config.findings, *_masked(outcome.findings, hidden))
-    return replace(outcome, services=tuple(services), findings=findings)
+    findings = (*config.findings, *_mask_findings(result.findings, secret_texts))
+    return replace(result, services=tuple(services), findings=findings)
 
 
-def _masked(findings: Iterable[Finding], hidden: Iterable[str]) -> tuple[Finding, ...]:
-    return tuple(replace(finding, message=masked(finding.message, hidden)) for finding in findings)
+def _mask_findings(findings: Iterable[Finding], secrets: set[str]) -> tuple[Finding, ...]:
+    return tuple(replace(item, message=mask_secrets(item.message, secrets)) for item in findings)
 
 
-def _outcome(main: Any, request: Request, hidden: set[str]) -> Any:
-    """Runs the child process; the recording that it sends, or a tuple of errors.
+def _run_child(main: Any, request: Request, secret_texts: set[str]) -> Any:
+    """Run the child process, and return the recording or the tuple of errors that it sends.
 
-    Secret values are added to `hidden` as they come.
+    The secret values that it sends are added to `secret_texts`, even if it fails later.
     """
     context: Any = multiprocessing.get_context(_METHOD)
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=main, args=(sender, request))
     with warnings.catch_warnings():
-        # Python warns of threads, of which a test runner has some.
+        # Python warns about forking a process with threads, such as a test runner.
         warnings.simplefilter("ignore", DeprecationWarning)
         process.start()
     sender.close()
-    outcome: Any = None
-    deadline = time.monotonic() + request.limit + _GRACE
+    result: Any = None
+    deadline = time.monotonic() + request.timeout + _GRACE_SECONDS
     try:
-        while (left := deadline - time.monotonic()) > 0:
-            ended = process.exitcode is not None
-            if receiver.poll(_POLL):
+        while (seconds_left := deadline - time.monotonic()) > 0:
+            has_exited = process.exitcode is not None
+            if receiver.poll(_POLL_SECONDS):
                 try:
                     message = pickle.loads(receiver.recv_bytes())  # noqa: S301  # our own process
                 except (EOFError, OSError):
-                    process.join(left)
+                    process.join(seconds_left)
                     break
                 if isinstance(message, str):
-                    hidden.add(message)
+                    secret_texts.add(message)
                 else:
-                    outcome = message
-            elif ended:
-                break  # its own child processes may keep the connection open
-        if outcome is None or process.exitcode is None:
-            raise program_error(PROGRAM_ENDED, _how_it_ended(process.exitcode, request.limit))
-        return outcome
+                    result = message
+            elif has_exited:
+                break  # processes that it started may keep the connection open
+        if result is None or process.exitcode is None:
+            message = _explain_end(process.exitcode, request.timeout)
+            raise program_error(PROGRAM_ENDED, message)
+        return result
     finally:
         process.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)  # and what it started
+            os.killpg(process.pid, signal.SIGKILL)  # the processes that it started
         process.join()
         receiver.close()
 
 
-def _how_it_ended(status: int | None, limit: float) -> str:
+def _explain_end(status: int | None, timeout: float) -> str:
     if status is None:
         return (
-            f"the program did not end within {limit:g} s (raise --timeout to allow more); "
-            "the lines above show where each of its threads is"
+            f"the program did not end within {timeout:g} s (raise --timeout to allow more); "
+            "the lines above are the stacks of its threads"
         )
     if status == -signal.SIGKILL:
-        return "the program was killed (SIGKILL), as the system does when memory runs out"
-    how = "it called os._exit"
+        return "the program was killed (SIGKILL), probably because the system ran out of memory"
+    cause = "it called os._exit"
     if status:
-        how = "it crashed, called os._exit, or closed all file descriptors (os.closerange)"
-    return f"the program terminated its process with status {status}: {how}"
+        cause = "it crashed, called os._exit, or closed all file descriptors (os.closerange)"
+    return f"the program ended with exit status {status}: {cause}"

@@ -1,4 +1,4 @@
-"""Stands in for the Pulumi engine: answers as a first preview would, and records."""
+"""A stand-in for the Pulumi engine: records objects, and answers as in the first preview."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
-# Its stubs are a separate package, which users do not have.
+# The type stubs of protobuf are a separate package, which may be missing.
 from google.protobuf.struct_pb2 import ListValue, Struct  # type: ignore[import-untyped,unused-ignore]
 from pulumi import Output, ResourceOptions, ResourceTransformArgs
 from pulumi.errors import RunError
@@ -39,27 +39,26 @@ _STACK = "pulumi:pulumi:Stack"
 _PROVIDER = "pulumi:providers:kubernetes"
 _RELEASE = "kubernetes:helm.sh/v3:Release"
 _SECRET_DATA = ("data", "stringData")
-#: Largest whole number that protobuf keeps: all its numbers are floats.
-_EXACT = 2**53
+#: Largest integer that is exact in protobuf's Struct, whose numbers are all floats.
+_MAX_EXACT_INTEGER = 2**53
 
 Inputs = dict[str, Any]
 
 
 class Recorder(MockMonitor):
-    """Records Kubernetes objects; a subclass so that calls of later SDKs have an answer too.
+    """The resource monitor, which records Kubernetes objects and runs transforms.
 
-    It is the resource monitor, and keeps the functions that the engine would call back. `Mocks`
-    alone see neither parents nor whether a component is remote, nor which parts of a value are
-    secret.
+    A subclass of MockMonitor also answers calls that newer SDKs add. `Mocks` would not be enough:
+    they see no parents, no remote components and no secret parts of values.
 
     Attributes:
-        objects: The objects, with the positions of their constructors.
-        findings: The warnings by their texts.
+        objects: The objects, each with the position of its constructor call in the program.
+        findings: The warnings by message.
         places: File and line of each InferenceService, by logical name.
     """
 
     def __init__(self, secrets: Secrets, project: Project) -> None:
-        super().__init__(cast("Mocks", None))  # every method that would ask them is replaced
+        super().__init__(cast("Mocks", None))  # every method that uses the mocks is overridden
         self.objects: list[tuple[int, dict[str, Any]]] = []
         self.findings: dict[str, Finding] = {}
         self.places: dict[str, tuple[str, int | None]] = {}
@@ -68,79 +67,80 @@ class Recorder(MockMonitor):
         self._positions: dict[tuple[str, str], int] = {}
         self._states: dict[str, Struct] = {}
         self._functions: list[Callable[[ResourceTransformArgs], Any]] = []
-        self._transforms: dict[str, list[str]] = {}  # by resource, with those of its ancestors
-        self._of_stack: list[str] = []
+        # Tokens of the transforms of each resource and its ancestors, by URN.
+        self._transforms: dict[str, list[str]] = {}
+        self._stack_tokens: list[str] = []
 
     def warn(self, rule: Rule, text: str) -> None:
-        """Keeps a warning, in one line."""
+        """Add a warning, in one line."""
         finding = warning(rule, (), " ".join(text.split()))
         self.findings.setdefault(finding.message, finding)
 
     def _warn_unknown(self, text: str) -> None:
         self.warn(UNKNOWN_WITHOUT_PULUMI, text)
 
-    def constructed(self, args: ResourceTransformationArgs) -> None:
-        """Notes that a resource's constructor runs (the SDK calls it as a transformation)."""
+    def record_position(self, args: ResourceTransformationArgs) -> None:
+        """Record the order of constructor calls; the SDK calls this as a transformation."""
         self._positions.setdefault((args.type_, args.name), len(self._positions))
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
-        """The resource's unique name, with the types of all its ancestors but the stack."""
+        """Return a resource's URN, which contains the types of all ancestors except the stack."""
         ancestry = parent.split("::")[2] if parent else _STACK
         qualified = type_ if ancestry == _STACK else f"{ancestry}${type_}"
         return f"urn:pulumi:{get_stack()}::{get_project()}::{qualified}::{name}"
 
     def RegisterResource(self, request: Any) -> Any:
-        """Registers a resource: its outputs are its inputs, the rest is unknown."""
+        """Register a resource; its outputs are its inputs, and everything else is unknown."""
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type == _STACK:
             return resource_pb2.RegisterResourceResponse(urn=urn)
         if urn in self._transforms:
-            file, line = self._source(request)
+            file, line = self._find_place(request)
             place = f" ({file}:{line})" if line else ""
             raise RunError(f"Duplicate resource URN '{urn}'; try giving it a unique name{place}")
         # The engine's order: transforms of the resource, its ancestors, then the stack.
         inherited = self._transforms.get(request.parent, [])
         tokens = [*(callback.token for callback in request.transforms), *inherited]
         self._transforms[urn] = tokens
-        return self._register(urn, request, [*tokens, *self._of_stack])
+        return self._register(urn, request, [*tokens, *self._stack_tokens])
 
     def ReadResource(self, request: Any) -> resource_pb2.ReadResourceResponse:
-        """Reads something that exists: nothing of it is known here."""
+        """Return an existing resource, all of whose outputs are unknown."""
         urn = self.make_urn(request.parent, request.type, request.name)
         self._warn_unknown(f'{request.type} "{request.id}": its outputs are unknown without Pulumi')
         self._states[urn] = Struct()
         return resource_pb2.ReadResourceResponse(urn=urn)
 
     def ExistsResource(self, request: Any) -> Any:
-        """Asks whether something exists, which is unknown here."""
+        """Return that it is unknown whether a resource exists."""
         self._warn_unknown(
             f'{request.type} "{request.id}": whether it exists is unknown without Pulumi'
         )
         return SimpleNamespace(exists=False, unknown=True)
 
     def Invoke(self, request: Any) -> Any:
-        """Calls a provider's function: an empty answer, except where no provider is needed.
+        """Return the result of a provider's function, empty unless no provider is needed.
 
-        Only calls that return at once come here, and they cannot return an unknown value:
-        generated code would fail on None, while an empty answer lets the program go on.
+        These functions do not return Outputs, so the result cannot be unknown. Generated code fails
+        on None, while an empty result lets the program continue.
         """
         if request.tok == "pulumi:pulumi:getResource":
             urn = request.args["urn"]
-            return _answer({"urn": urn, "id": "", "state": self._states[urn]})
+            return _make_response({"urn": urn, "id": "", "state": self._states[urn]})
         if request.tok == "kubernetes:yaml:decode":
-            return _answer({"result": list(documents(request.args["text"]))})
+            return _make_response({"result": list(documents(request.args["text"]))})
         self._warn_not_called(f"function {request.tok}")
-        return _answer({})
+        return _make_response({})
 
     def invoke_output(self, tok: str, props: Mapping[str, Any] | None, *_: Any, **__: Any) -> Any:
-        """An unknown Output, in place of the SDK's function that calls a provider's."""
+        """Return an unknown Output; replaces the SDK's function that calls a provider."""
         self._warn_not_called(f"function {tok}")
         return Output.from_input(dict(props or {})).apply(lambda _props: UNKNOWN_OUTPUT)
 
     def Call(self, request: Any) -> Any:
-        """Calls a method of a remote component: unknown."""
+        """Return an unknown result of a remote component's method."""
         self._warn_not_called(f"method {request.tok}")
-        return _answer({"result": rpc.UNKNOWN})
+        return _make_response({"result": rpc.UNKNOWN})
 
     def _warn_not_called(self, what: str) -> None:
         self._warn_unknown(f"{what}: its result is unknown, because providers are not called")
@@ -148,25 +148,25 @@ class Recorder(MockMonitor):
     def register_transform(
         self, transform: Callable[[ResourceTransformArgs], Any]
     ) -> callback_pb2.Callback:
-        """Keeps a transform of a resource's options."""
+        """Store a transform of one resource and its children."""
         self._functions.append(transform)
         return callback_pb2.Callback(token=str(len(self._functions) - 1))
 
     def register_stack_transform(self, transform: Callable[[ResourceTransformArgs], Any]) -> None:
-        """Keeps a transform of every later resource."""
-        self._of_stack.append(self.register_transform(transform).token)
+        """Store a transform of every resource that is registered later."""
+        self._stack_tokens.append(self.register_transform(transform).token)
 
-    def ignore(self, _registered: object) -> None:
-        """Takes what belongs to deployments, or to provider functions, none of which is called."""
+    def ignore(self, _callback: object) -> None:
+        """Ignore callbacks for deployments and for provider functions, which never run here."""
 
     register_invoke_transform = register_resource_hook = register_error_hook = ignore
 
     async def _register(
         self, urn: str, request: Any, tokens: Sequence[str]
     ) -> resource_pb2.RegisterResourceResponse:
-        """Records the resource if it is an object; answers with its outputs.
+        """Apply transforms, record the resource if it is an object, and return its outputs.
 
-        Options that a transform returns are ignored: none of them changes an object.
+        Options that a transform returns are ignored, because they do not change objects.
         """
         properties = request.object
         for token in tokens:
@@ -183,38 +183,39 @@ class Recorder(MockMonitor):
                 result = await result
             if result is not None:
                 properties = await rpc.serialize_properties(result.props, {})
-        outputs = self._states[urn] = self._outputs(request, properties)
+        outputs = self._states[urn] = self._record(request, properties)
         return resource_pb2.RegisterResourceResponse(urn=urn, object=outputs)
 
-    def _outputs(self, request: Any, properties: Struct) -> Struct:
+    def _record(self, request: Any, properties: Struct) -> Struct:
+        """Record a resource if it is an object, and return its outputs."""
         token, name = request.type, request.name
         if token == TOKEN:
-            self.places[name] = self._source(request)
+            self.places[name] = self._find_place(request)
         if request.remote or token == _RELEASE:
             text = "only the Pulumi engine can expand it; its objects are missing"
             self._warn_unknown(f'{token} "{name}": {text}')
             return Struct() if request.remote else properties
-        inputs = _plain(properties)
+        inputs = _to_plain(properties)
         if properties is not request.object:
-            inputs = _remarked(inputs, _plain(request.object))
+            inputs = _restore_marks(inputs, _to_plain(request.object))
         if self._secrets is Secrets.SHOWN:
-            inputs = _revealed(inputs)
+            inputs = _remove_marks(inputs)
         if token == _PROVIDER and "namespace" in inputs:
-            namespace = _masked(inputs["namespace"], Secrets.MASKED)
+            namespace = _mask(inputs["namespace"], Secrets.MASKED)
             text = f'provider "{name}" creates objects without metadata.namespace in {namespace}'
-            self._warn_unknown(f"{text}, which is not shown")
+            self._warn_unknown(f"{text}, which the output does not show")
         if not (request.custom and _is_object(token, inputs)):
             return properties
         position = self._positions.get((token, name), len(self._positions))
-        self.objects.append((position, _manifest(token, name, inputs, self._secrets)))
+        self.objects.append((position, _build_manifest(token, name, inputs, self._secrets)))
         metadata = inputs.get("metadata", {})
         if isinstance(metadata, dict) and not {"name", SIGNATURE} & metadata.keys():
             # The provider will generate the name.
             properties.get_or_create_struct("metadata")["name"] = rpc.UNKNOWN
         return properties
 
-    def _source(self, request: Any) -> tuple[str, int | None]:
-        """The file and the line where the program declares a resource, as far as they are known."""
+    def _find_place(self, request: Any) -> tuple[str, int | None]:
+        """Return the file and line that declare a resource, as far as they are known."""
         root = self._project.root
         if self._project.runtime == "yaml":
             file = self._project.program
@@ -227,13 +228,13 @@ class Recorder(MockMonitor):
 
 
 class Engine:
-    """The few calls that the SDK makes to the engine itself."""
+    """Handles the SDK's calls to the engine."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
     def Log(self, request: Any) -> None:
-        """Takes a message of `pulumi.log`."""
+        """Handle a message of `pulumi.log`."""
         if request.severity == engine_pb2.WARNING:
             self._recorder.warn(PROGRAM_MESSAGE, request.message)
         elif request.severity == engine_pb2.ERROR:
@@ -242,79 +243,79 @@ class Engine:
             print(request.message, file=sys.stderr)
 
     def RequirePulumiVersion(self, _request: object) -> None:
-        """Accepts any required version: there is no CLI."""
+        """Accept any version, because there is no CLI."""
 
 
-def _answer(result: Inputs) -> Any:
-    """A provider's answer; not the protobuf message, which older SDKs call otherwise."""
+def _make_response(result: Inputs) -> Any:
+    """Return a provider's response; older SDKs have another name for the protobuf message."""
     struct = Struct()
     struct.update(result)
     return SimpleNamespace(failures=[], unknown=False, returnDependencies={}, **{"return": struct})
 
 
 def _is_object(token: str, inputs: Inputs) -> bool:
-    """Whether a custom resource is a Kubernetes object, not a patch of one."""
+    """Return whether a custom resource is a Kubernetes object and not a patch."""
     if not token.startswith("kubernetes:") or token.count(":") < 2:
         return False
     name = token.rpartition(":")[2]
-    # A patch's token ends in Patch while its kind is the patched object's; a user-defined kind
-    # may end in Patch too.
+    # The token of a patch is `KindPatch`, but its kind is `Kind`. A user-defined kind may end in
+    # `Patch`, too.
     return not name.endswith("Patch") or inputs.get("kind") == name
 
 
-def _manifest(token: str, name: str, inputs: Inputs, secrets: Secrets) -> dict[str, Any]:
-    """The object that a registration describes, with keys in the order that `Recording` documents.
+def _build_manifest(token: str, name: str, inputs: Inputs, secrets: Secrets) -> dict[str, Any]:
+    """Return the object of a registration, with keys in the order that `Recording` documents.
 
-    The provider names an object without `metadata.name` after the resource, with a suffix that
-    only the deployment knows.
+    If `metadata.name` is missing, the provider derives it from the resource's name with a random
+    suffix.
     """
     _, api_version, kind = token.split(":", 2)
     # The core group has no name in Kubernetes and is called "core" in tokens.
-    api_version = _known(inputs.get("apiVersion")) or api_version.removeprefix("core/")
-    kind = _known(inputs.get("kind")) or kind
-    metadata = _masked(inputs.get("metadata", {}), secrets)
-    if not isinstance(metadata, dict):  # who reads an object must find its name and namespace
+    api_version = _to_known_text(inputs.get("apiVersion")) or api_version.removeprefix("core/")
+    kind = _to_known_text(inputs.get("kind")) or kind
+    metadata = _mask(inputs.get("metadata", {}), secrets)
+    if not isinstance(metadata, dict):  # it is secret or unknown, but readers need a mapping
         metadata = {"name": metadata}
     if not {"name", "generateName"} & metadata.keys() and not kind.endswith("List"):
         metadata["name"] = f"{name}-{UNKNOWN}"
     first = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
     rest = {key: value for key, value in inputs.items() if key not in first}
     if kind == "Secret" and secrets is not Secrets.SHOWN:
-        rest |= {key: _secret_items(rest[key]) for key in _SECRET_DATA if key in rest}
-    return {**first, **_masked(rest, secrets)}
+        rest |= {key: _mark_items(rest[key]) for key in _SECRET_DATA if key in rest}
+    return {**first, **_mask(rest, secrets)}
 
 
-def _known(value: Any) -> str | None:
+def _to_known_text(value: Any) -> str | None:
     return value if isinstance(value, str) and value != rpc.UNKNOWN else None
 
 
-def _plain(value: Any) -> Any:
-    """A protobuf value as plain Python; secrets and unknown values are as the SDK marks them."""
+def _to_plain(value: Any) -> Any:
+    """Convert a protobuf value to plain Python; secrets and unknown values keep their marks."""
     if isinstance(value, Struct):
-        return {key: _plain(value[key]) for key in sorted(value)}
+        return {key: _to_plain(value[key]) for key in sorted(value)}
     if isinstance(value, ListValue):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
+        return [_to_plain(item) for item in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT_INTEGER:
         return int(value)
     return value
 
 
-def _masked(value: Any, secrets: Secrets) -> Any:
-    """A plain value with secrets and unknown values masked; of a secret mapping the keys, too."""
+def _mask(value: Any, secrets: Secrets) -> Any:
+    """Mask secret and unknown values; of a secret mapping, also the keys."""
     if isinstance(value, list):
-        return [_masked(item, secrets) for item in value]
+        return [_mask(item, secrets) for item in value]
     if isinstance(value, dict):
         if rpc.is_rpc_secret(value):
             secret = value["value"]
             return SECRET if secret == rpc.UNKNOWN else secrets.mask(secret)
         if SIGNATURE in value:
-            return UNKNOWN  # assets and references have no place in a Kubernetes object
-        return {key: _masked(item, secrets) for key, item in value.items()}
+            return UNKNOWN  # an asset or a reference, which Kubernetes objects cannot contain
+        return {key: _mask(item, secrets) for key, item in value.items()}
     return UNKNOWN if value == rpc.UNKNOWN else value
 
 
-def _secret_items(value: Any) -> Any:
-    """The data of a Secret, all of which the SDK makes secret: its keys are shown."""
+def _mark_items(value: Any) -> Any:
+    """Mark each item of a Secret's data as secret; the SDK marks the mapping, which hides keys."""
     if isinstance(value, dict) and rpc.is_rpc_secret(value):
         value = value["value"]
     if not isinstance(value, dict) or SIGNATURE in value:
@@ -322,37 +323,40 @@ def _secret_items(value: Any) -> Any:
     return {key: rpc.wrap_rpc_secret(item) for key, item in value.items()}
 
 
-def _remarked(properties: Inputs, before: Inputs) -> Inputs:
-    """Properties after transforms with secrets where they were; what is new among them is secret.
+def _restore_marks(properties: Inputs, before: Inputs) -> Inputs:
+    """Mark as secret only what was secret before the transforms, or what they have changed.
 
-    The SDK hands a transform each property that holds a secret as one secret, and marks the whole
-    of it when the transform returns it: one variable of a container makes a secret of the `spec`.
+    If a part of a property is secret, the SDK passes the property to a transform as one secret, and
+    marks all of it when the transform returns. One secret variable of a container would hide the
+    whole `spec`.
     """
     return {
-        key: _narrowed(_revealed(value), before.get(key)) if rpc.is_rpc_secret(value) else value
+        key: _mark_changes(_remove_marks(value), before.get(key))
+        if rpc.is_rpc_secret(value)
+        else value
         for key, value in properties.items()
     }
 
 
-def _narrowed(value: Any, before: Any) -> Any:
-    """A value of a secret without marks inside of it; plain as far as it was plain before."""
+def _mark_changes(value: Any, before: Any) -> Any:
+    """Mark the parts of an unmarked value as secret that were secret before, or have changed."""
     if not rpc.is_rpc_secret(before):
         if isinstance(value, dict) and isinstance(before, Mapping):
-            return {key: _narrowed(item, before.get(key, ...)) for key, item in value.items()}
+            return {key: _mark_changes(item, before.get(key, ...)) for key, item in value.items()}
         if isinstance(value, list) and isinstance(before, list):
             added = [...] * (len(value) - len(before))
-            return [_narrowed(*pair) for pair in zip(value, [*before, *added], strict=False)]
+            return [_mark_changes(*pair) for pair in zip(value, [*before, *added], strict=False)]
         if type(value) is type(before) and value == before:
             return value
     return rpc.wrap_rpc_secret(value)
 
 
-def _revealed(value: Any) -> Any:
-    """A value without the marks of secrets inside of it."""
+def _remove_marks(value: Any) -> Any:
+    """Remove the SDK's marks of secrets from a value."""
     if isinstance(value, list):
-        return [_revealed(item) for item in value]
+        return [_remove_marks(item) for item in value]
     if isinstance(value, dict):
         if rpc.is_rpc_secret(value):
-            return _revealed(value["value"])
-        return {key: _revealed(item) for key, item in value.items()}
+            return _remove_marks(value["value"])
+        return {key: _remove_marks(item) for key, item in value.items()}
     return value

@@ -1,6 +1,6 @@
-"""The result of a run of a program in plain values, and the masks of its secrets.
+"""The result of running a program, and masks for its secrets.
 
-Does not import Pulumi, because commands and the list of rules import it.
+Must not import Pulumi, because all commands import this module.
 """
 
 from __future__ import annotations
@@ -51,14 +51,13 @@ class Recording:
     """The result of one run of a program.
 
     Attributes:
-        objects: The Kubernetes objects, in the order in which the program constructed them; what
-            an object depends on comes before it. Each is `apiVersion`, `kind`, `metadata` (always a
-            mapping), then its other fields in alphabetical order, as the keys of all mappings are:
-            the SDK passes properties as a protobuf map, which has no order.
+        objects: The Kubernetes objects in the order in which the program constructed them, so after
+            the objects that they depend on. Each has `apiVersion`, `kind` and `metadata` (always a
+            mapping), then its other fields. All other keys are in alphabetical order, because the
+            SDK passes properties as a protobuf map, which has no order.
         services: The InferenceService components, in the same order.
-        findings: Warnings, each text once: what only the Pulumi engine can expand, and messages of
-            the program.
-        encrypted: The ciphertext of each encrypted value of the stack's config.
+        findings: Warnings without duplicates: unknown values, and messages of the program.
+        encrypted: The ciphertexts of the stack's encrypted config values, by key.
     """
 
     objects: tuple[dict[str, Any], ...]
@@ -76,8 +75,8 @@ class ProgramError(Exception):
     """A project that cannot be run, or a program that failed.
 
     Attributes:
-        findings: The errors, one line each. The last one has the stack frames of the user's
-            files, outermost first.
+        findings: The errors, one line each. The last one has the stack frames in the user's files,
+            outermost first.
     """
 
     def __init__(self, *findings: Finding) -> None:
@@ -89,7 +88,7 @@ class ProgramError(Exception):
 
 
 def program_error(rule: Rule, message: str) -> ProgramError:
-    """Returns an error of one line."""
+    """Return a ProgramError with one finding."""
     return ProgramError(error(rule, (), message))
 
 
@@ -101,7 +100,7 @@ class Secrets(enum.Enum):
     SHOWN = enum.auto()  #: the value
 
     def mask(self, value: Any) -> Any:
-        """Returns what replaces a plain value."""
+        """Return the replacement of a plain value."""
         if self is Secrets.SHOWN:
             return value
         if self is Secrets.MASKED:
@@ -111,28 +110,28 @@ class Secrets(enum.Enum):
 
 
 def remove_marks(value: T) -> T:
-    """Returns a copy of plain values and records with `<secret>` for each marked mask."""
-    return cast("T", _unmarked(value))
+    """Return a copy of plain values and dataclasses with `<secret>` instead of marked masks."""
+    return cast("T", _remove_marks(value))
 
 
-def _unmarked(value: Any) -> Any:
+def _remove_marks(value: Any) -> Any:
     if isinstance(value, str):
         return _MARK.sub(SECRET, value) if "\0" in value else value
     if isinstance(value, Mapping):
-        return {_unmarked(key): _unmarked(item) for key, item in value.items()}
+        return {_remove_marks(key): _remove_marks(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        items = [_unmarked(item) for item in value]
-        # A named tuple takes its items one by one.
+        items = [_remove_marks(item) for item in value]
+        # The constructor of a named tuple has one parameter for each item.
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if is_dataclass(value) and not isinstance(value, type):
         return replace(
-            value, **{item.name: _unmarked(getattr(value, item.name)) for item in fields(value)}
+            value, **{item.name: _remove_marks(getattr(value, item.name)) for item in fields(value)}
         )
     return value
 
 
-def masked(text: str, secrets: Iterable[str]) -> str:
-    """Returns a text with its secrets masked, the longest first."""
+def mask_secrets(text: str, secrets: Iterable[str]) -> str:
+    """Return a text with its secrets masked, the longest first."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, SECRET)
     return text

@@ -1,4 +1,4 @@
-"""Runs a Pulumi YAML program with the SDK for Python, in place of Pulumi's language host."""
+"""Runs a Pulumi YAML program with the Python SDK instead of Pulumi's language host."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from fusioninfer_pulumi.provider.server import construct_component
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 _STEP = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\["([^"]*)"\]')
 _COMPONENTS = {token.replace(":index", ""): token for token in (TOKEN, PREREQUISITES)}
-#: Resources of the Kubernetes provider that become further resources.
+#: Resources that the Kubernetes provider expands to other resources.
 _REMOTE = re.compile(r"kubernetes:(yaml|kustomize|helm\.sh)\b")
 _CUSTOM_RESOURCE = "kubernetes:apiextensions.k8s.io:CustomResource"
-#: Functions that need no provider.
+#: Functions that Pulumi YAML implements itself, without a provider.
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "join": lambda args: args[0].join(map(str, args[1])),
     "select": lambda args: args[1][int(args[0])],
@@ -39,7 +39,7 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 
 class YamlProgram:
-    """A YAML program, whose values are computed when they are first read."""
+    """A YAML program, which evaluates each value on first use."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -47,16 +47,16 @@ class YamlProgram:
         self._values: dict[str, Any] = {}
 
     def run(self) -> None:
-        """Registers all resources, and reads all outputs."""
+        """Register all resources, and evaluate all outputs."""
         for section in ("resources", "outputs"):
             if not isinstance(self._content.get(section) or {}, dict):
                 raise RunError(f"{section} must be a mapping")
         for name in self._content.get("resources") or {}:
-            self._named(name)
-        self._value(self._content.get("outputs"))
+            self._find(name)
+        self._evaluate(self._content.get("outputs"))
 
-    def _named(self, name: str) -> Any:
-        """Returns a resource, variable or config value, or a value of the program itself."""
+    def _find(self, name: str) -> Any:
+        """Return a resource, a variable, a config value, or the built-in `pulumi`."""
         if name in self._values:
             if self._values[name] is self:
                 raise RunError(f"{name} refers to itself")
@@ -65,11 +65,11 @@ class YamlProgram:
         resources, variables = (self._content.get(key) or {} for key in ("resources", "variables"))
         value: Any
         if name in resources:
-            value = self._resource(name, resources[name])
+            value = self._register(name, resources[name])
         elif name in variables:
-            value = self._value(variables[name])
-        elif name in self._project.declared:
-            value = _read_config(name, self._project.declared[name])
+            value = self._evaluate(variables[name])
+        elif name in self._project.config:
+            value = _read_config(name, self._project.config[name])
         elif name == "pulumi":
             value = {
                 "cwd": str(Path.cwd()),
@@ -83,50 +83,50 @@ class YamlProgram:
         self._values[name] = value
         return value
 
-    def _value(self, value: Any) -> Any:
-        """Returns a value with its references and functions replaced by their results."""
+    def _evaluate(self, value: Any) -> Any:
+        """Replace references and functions in a value by their results."""
         if isinstance(value, list):
-            return [self._value(item) for item in value]
+            return [self._evaluate(item) for item in value]
         if isinstance(value, str):
-            return self._text(value)
+            return self._interpolate(value)
         if not isinstance(value, dict):
             return value
         function = next(iter(value), "")
         if len(value) == 1 and str(function).startswith("fn::"):
-            return _call(function.removeprefix("fn::"), self._value(value[function]))
-        return {key: self._value(item) for key, item in value.items()}
+            return _call(function.removeprefix("fn::"), self._evaluate(value[function]))
+        return {key: self._evaluate(item) for key, item in value.items()}
 
-    def _text(self, text: str) -> Any:
+    def _interpolate(self, text: str) -> Any:
         whole = _REFERENCE.fullmatch(text)
         if whole and whole[1] is not None:
-            return self._referenced(whole[1])
+            return self._resolve(whole[1])
         parts: list[Any] = []
         end = 0
         for match in _REFERENCE.finditer(text):
-            literal = "${" if match[1] is None else self._referenced(match[1])
-            parts += [text[end : match.start()], literal]
+            value = "${" if match[1] is None else self._resolve(match[1])
+            parts += [text[end : match.start()], value]
             end = match.end()
         parts.append(text[end:])
         return Output.concat(*parts) if has_output(parts) else "".join(map(str, parts))
 
-    def _referenced(self, path: str) -> Any:
+    def _resolve(self, path: str) -> Any:
         steps = [
             int(match[2]) if match[2] else match[1] or match[3] for match in _STEP.finditer(path)
         ]
         if not steps:
             raise RunError(f"${{{path}}}: a name is missing")
-        value = self._named(str(steps[0]))
+        value = self._find(str(steps[0]))
         for step in steps[1:]:
-            value = _member(value, step)
+            value = _get_member(value, step)
         return value
 
-    def _resource(self, name: str, declared: Any) -> pulumi.Resource:
-        if not isinstance(declared, dict) or "type" not in declared:
+    def _register(self, name: str, resource: Any) -> pulumi.Resource:
+        if not isinstance(resource, dict) or "type" not in resource:
             raise RunError(f"resources.{name}: type is missing")
-        properties = self._value(declared.get("properties") or {})
-        options = self._options(declared.get("options") or {})
-        logical = str(declared.get("name", name))
-        token = str(declared["type"])
+        properties = self._evaluate(resource.get("properties") or {})
+        options = self._read_options(resource.get("options") or {})
+        logical = str(resource.get("name", name))
+        token = str(resource["type"])
         token = _COMPONENTS.get(token, token)
         if token in _COMPONENTS.values():
             return construct_component(logical, token, properties, options)
@@ -135,37 +135,38 @@ class YamlProgram:
             return pulumi.ProviderResource(package, logical, properties, options)
         if _REMOTE.match(token):
             return pulumi.ComponentResource(token, logical, properties, options, remote=True)
-        if isinstance(declared.get("get"), dict):
-            identifier = self._value(declared["get"].get("id"))
+        if isinstance(resource.get("get"), dict):
+            identifier = self._evaluate(resource["get"].get("id"))
             options = pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(id=identifier))
         elif token == _CUSTOM_RESOURCE:
             token = f"kubernetes:{properties.get('apiVersion')}:{properties.get('kind')}"
         return pulumi.CustomResource(token, logical, properties, options)
 
-    def _options(self, declared: Mapping[str, Any]) -> pulumi.ResourceOptions:
-        """Returns the options that change what is registered; others are for deployments."""
-        read = {
-            key: self._value(declared.get(key))
+    def _read_options(self, fields: Mapping[str, Any]) -> pulumi.ResourceOptions:
+        """Read the options that change what is registered; others matter only in deployments."""
+        options = {
+            key: self._evaluate(fields.get(key))
             for key in ("provider", "providers", "parent", "dependsOn")
         }
-        depends_on = read.pop("dependsOn")
-        return pulumi.ResourceOptions(**read, depends_on=depends_on)
+        depends_on = options.pop("dependsOn")
+        return pulumi.ResourceOptions(**options, depends_on=depends_on)
 
 
-def _read_config(name: str, declared: Any) -> Any:
+def _read_config(name: str, entry: Any) -> Any:
     namespace, _, key = name.rpartition(":")
     text = pulumi.Config(namespace or None).require(key)
-    default = declared
-    if isinstance(declared, dict):
-        default = declared.get("default", declared.get("value"))
-        kind = declared.get("type")
+    default = entry
+    if isinstance(entry, dict):
+        default = entry.get("default", entry.get("value"))
+        kind = entry.get("type")
     else:
         kind = None
     is_text = kind.lower() == "string" if isinstance(kind, str) else isinstance(default, str)
     value = text if is_text else yaml.safe_load(text)
-    full = name if namespace else f"{pulumi.get_project()}:{name}"
-    secret = isinstance(declared, dict) and declared.get("secret") is True
-    return Output.secret(value) if secret or pulumi.runtime.is_config_secret(full) else value
+    full_key = name if namespace else f"{pulumi.get_project()}:{name}"
+    is_secret = isinstance(entry, dict) and entry.get("secret") is True
+    is_secret = is_secret or pulumi.runtime.is_config_secret(full_key)
+    return Output.secret(value) if is_secret else value
 
 
 def _call(function: str, argument: Any) -> Any:
@@ -186,21 +187,21 @@ def _call(function: str, argument: Any) -> Any:
         raise RunError(f"fn::{function}: {problem}") from None
 
 
-def _member(value: Any, step: str | int) -> Any:
-    """Returns a property or item; one that only a deployment knows is unknown."""
+def _get_member(value: Any, step: str | int) -> Any:
+    """Return a property or item; it is unknown if only a deployment sets it."""
     if isinstance(value, pulumi.Resource):
         member = getattr(value, str(step), None)
         return member if is_output(member) else value.urn.apply(lambda _urn: UNKNOWN)
     if is_output(value):
-        return value.apply(lambda known: _item(known, step, UNKNOWN))
-    item = _item(value, step, None)
+        return value.apply(lambda resolved: _get_item(resolved, step, UNKNOWN))
+    item = _get_item(value, step, None)
     if item is None:
         raise RunError(f"no property {step}")
     return item
 
 
-def _item(value: Any, step: str | int, missing: Any) -> Any:
+def _get_item(value: Any, step: str | int, default: Any) -> Any:
     try:
         return value[step]
     except (KeyError, IndexError, TypeError):
-        return missing
+        return default

@@ -87,7 +87,10 @@ from fusioninfer_pulumi.generated.dicts import (
 )
 from fusioninfer_pulumi.generated.dicts import SecondaryTierArgsDict as SecondaryTierArgsDict
 from fusioninfer_pulumi.generated.dicts import SecretKeyArgsDict as SecretKeyArgsDict
+from fusioninfer_pulumi.generated.dicts import ServiceLevelArgsDict as ServiceLevelArgsDict
+from fusioninfer_pulumi.generated.dicts import ServiceLevelsArgsDict as ServiceLevelsArgsDict
 from fusioninfer_pulumi.generated.dicts import ServicePlacementArgsDict as ServicePlacementArgsDict
+from fusioninfer_pulumi.generated.dicts import SessionArgsDict as SessionArgsDict
 from fusioninfer_pulumi.generated.dicts import SidecarArgsDict as SidecarArgsDict
 from fusioninfer_pulumi.generated.dicts import SplitArgsDict as SplitArgsDict
 from fusioninfer_pulumi.generated.dicts import StartupArgsDict as StartupArgsDict

@@ -12,7 +12,7 @@ WORKLOADS = ("-kserve-mn-prefill", "-kserve-mn", "-kserve-prefill", "-kserve")
 
 
 def child_name(parent: str, suffix: str) -> str:
-    """A derived name, as knative's `kmeta.ChildName` shortens it."""
+    """Return a derived name, shortened like knative's `kmeta.ChildName`."""
     if len(parent) > _LONGEST - len(suffix):
         digest = hashlib.md5(parent.encode(), usedforsecurity=False).hexdigest()
         parent = f"{parent[: _HEAD - len(suffix)]}{digest}"

@@ -1,4 +1,4 @@
-"""Fills in the Go templates of a spec, and leaves out what cannot be evaluated, with its flag."""
+"""Evaluates the Go templates of a spec; drops values that cannot be evaluated, with their flags."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WORD = re.compile(
 
 
 def fill_templates(builder: ServiceBuilder, spec: Node) -> Node:
-    """The spec with its Go templates evaluated for a service."""
+    """Return the spec with its Go templates evaluated for a service."""
     filling = _Filling(builder, spec)
     filled = filling.filled(spec, ()) or Node(spec.at, {})
     return filling.without_lost_mounts(filled) if filling.lost_volumes else filled
@@ -69,14 +69,14 @@ class _Filling:
         }
 
     def filled(self, node: Node, path: Location) -> Node | None:
-        """A tree with its templates evaluated, None where nothing is left of it."""
+        """Return a tree with its templates evaluated, None if nothing of it remains."""
         content = node.content
         if isinstance(content, dict):
             made = {key: self.filled(item, (*path, key)) for key, item in content.items()}
             lost = any(made.get(key, node) is None for key in ("name", "value"))
             if path[-2:-1] == ("env",) and lost:
                 self._report.consume(*(leaf.at for _, leaf in node.leaves()))
-                return None  # a variable without its value is another one
+                return None  # a variable without its value would be wrong
             kept = {key: item for key, item in made.items() if item is not None}
             whole = Node(node.at, kept, node.synthetic)
             if path[-2:-1] == ("volumes",) and _scalars(whole) < _scalars(node):
@@ -101,7 +101,7 @@ class _Filling:
         return Node(node.at, " ".join(words)) if words else None
 
     def without_lost_mounts(self, node: Node) -> Node:
-        """A tree without the mounts of volumes that are left out."""
+        """Return a tree without the mounts of volumes that are left out."""
         if isinstance(node.content, dict):
             made = {key: self.without_lost_mounts(item) for key, item in node.content.items()}
             mounts = made.get("volumeMounts")
@@ -140,7 +140,7 @@ class _Filling:
                 yield entry
 
     def _words(self, node: Node, path: Location) -> list[str]:
-        """The words of a shell's text but for those that cannot be evaluated, with their flags."""
+        """Return the words of a shell command, without unknown words and their flags."""
         if path[-1:] != ("value",) or ADDITIONAL not in _sibling_names(node):
             return []
         kept: list[str] = []
@@ -162,7 +162,7 @@ class _Filling:
             self._report.unsupported(node.at, message)
 
     def _scope(self, path: Location) -> Scope:
-        """What templates at a place may read: routes and pickers name what KServe creates."""
+        """Return the values that templates at a path may read."""
 
         def child(parent: str, suffix: str) -> str:
             made = child_name(parent, suffix)
@@ -185,7 +185,7 @@ def _scalars(node: Node) -> int:
 
 
 def _waits(word: Any) -> bool:
-    """Whether a word is a flag whose value follows."""
+    """Return whether a word is a flag whose value follows."""
     return isinstance(word, str) and word.startswith("-") and "=" not in word
 
 

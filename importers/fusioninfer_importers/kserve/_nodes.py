@@ -1,4 +1,4 @@
-"""Merges a service with the configs that it is based on, and keeps where each value comes from.
+"""Merges a service with its base configs, and keeps the source field of each value.
 
 KServe merges as the API server does (strategic merge patch): mappings field by field, lists of
 named items by name, other lists as a whole; the later value wins.
@@ -35,9 +35,9 @@ class Node:
     """A value, and the field that it comes from.
 
     Attributes:
-        at: Its field; of a merged value the last one.
+        at: Its field; for a merged value the last one.
         content: Nodes by key, a list of nodes, or a scalar.
-        synthetic: Whether no document has it; `at` is then the field that it follows from.
+        synthetic: Whether no document has the value; `at` is then the field it is derived from.
     """
 
     at: SourceField
@@ -54,7 +54,7 @@ class Node:
         return self.content
 
     def get(self, *keys: str | int) -> Node | None:
-        """The node below it, None when it is not set."""
+        """Return the nested node, None if it is not set."""
         node = self
         for key in keys:
             content = node.content
@@ -67,21 +67,21 @@ class Node:
 
     @property
     def items(self) -> list[Node]:
-        """The nodes of a list; none for other values, which our own rules refuse."""
+        """The nodes of a list; empty for other values, which our rules reject."""
         return list(self.content) if isinstance(self.content, list) else []
 
     def list_at(self, *keys: str) -> list[Node]:
-        """Return the nodes of a list below it, none if it is not set."""
+        """Return the nodes of a nested list, empty if it is not set."""
         node = self.get(*keys)
         return [] if node is None else node.items
 
     def text(self, key: str) -> str | None:
-        """The text below it, None for anything else."""
+        """Return a nested string, None for anything else."""
         text = self.get(key)
         return text.content if text is not None and isinstance(text.content, str) else None
 
     def leaves(self, path: Location = ()) -> Iterator[tuple[Location, Node]]:
-        """Every node without nodes below it, with its path from here."""
+        """Yield each leaf node with its path from here."""
         content = self.content
         if isinstance(content, dict) and content:
             for key, node in content.items():
@@ -94,7 +94,7 @@ class Node:
 
 
 def read_node(at: SourceField) -> Node:
-    """The tree of a field's value, without nulls, which mean that a field is not set."""
+    """Return the tree of a field's value, without nulls, which mean unset fields."""
     return _node(at, at.value)
 
 
@@ -109,7 +109,7 @@ def _node(at: SourceField, value: Any) -> Node:
 
 
 def merge(below: Node, above: Node, field: str = "") -> Node:
-    """Merges two trees; `above` wins."""
+    """Merge two trees; `above` wins."""
     if isinstance(below.content, dict) and isinstance(above.content, dict):
         both = dict(below.content)
         for key, node in above.content.items():
@@ -142,7 +142,7 @@ def _merge_lists(below: list[Node], above: list[Node], key: str) -> list[Node]:
 
 
 def copy_node(builder: ServiceBuilder, target: Location, node: Node) -> None:
-    """Copies a tree; findings about a value in it name the field that the value comes from."""
+    """Copy a tree; findings about a value in it name the field that the value comes from."""
     if all(_unchanged(node.at, path, leaf) for path, leaf in node.leaves()):
         builder.copy(target, node.value, node.at)
         return
@@ -151,7 +151,7 @@ def copy_node(builder: ServiceBuilder, target: Location, node: Node) -> None:
 
 
 def copy_fields(builder: ServiceBuilder, target: Location, node: Node, *keys: str) -> None:
-    """Copies those fields of a mapping that are set."""
+    """Copy those fields of a mapping that are set."""
     for key in keys:
         field = node.get(key)
         if field is not None:
@@ -179,7 +179,7 @@ def _unchanged(at: SourceField, path: Location, leaf: Node) -> bool:
 
 
 def synthetic(at: SourceField, value: Any) -> Node:
-    """The tree of a value that no document has; findings about it name the field `at`."""
+    """Return the tree of a value that no document has; findings about it are at the field `at`."""
     if isinstance(value, dict):
         return Node(at, {key: synthetic(at, item) for key, item in value.items()}, synthetic=True)
     if isinstance(value, list):
@@ -188,7 +188,7 @@ def synthetic(at: SourceField, value: Any) -> Node:
 
 
 def with_fields(node: Node, **fields: Node | None) -> Node:
-    """A mapping with some of its fields replaced; None leaves a field out."""
+    """Return a mapping with some of its fields replaced; None leaves a field out."""
     both = {**(node.content if isinstance(node.content, dict) else {}), **fields}
     kept = {key: item for key, item in both.items() if item is not None}
     return Node(node.at, kept, node.synthetic)

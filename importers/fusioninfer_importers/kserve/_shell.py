@@ -1,4 +1,4 @@
-"""Splits arguments as the shell script of KServe's presets does, as far as that is known.
+"""Splits arguments like the shell script of KServe's presets.
 
 The script ends in `eval "exec vllm serve ... ${VLLM_ADDITIONAL_ARGS} $@"`: a shell reads the
 container's args and that variable once more, after the kubelet has expanded `$(NAME)`.
@@ -28,9 +28,9 @@ _OTHER = re.compile(r"\$(?:\{[^}]*\}?|[0-9@*#?!$-])")
 def container_arguments(
     report: ConversionReport, args: Node, names: Collection[str]
 ) -> Iterator[Node]:
-    """The arguments of a container's own args.
+    """Yield the arguments in a container's args.
 
-    Each keeps its own field as long as a shell leaves the list as it is.
+    Each keeps its own source field if the shell does not change the list.
     """
     joined = Node(args.at, " ".join(str(argument) for argument in args.value))
     try:
@@ -50,7 +50,7 @@ def container_arguments(
 def shell_arguments(
     report: ConversionReport, node: Node, names: Collection[str], expanded: Collection[str]
 ) -> Iterator[Node]:
-    """The arguments in a text, none when they cannot be known here; variables stay for the kubelet.
+    """Yield the arguments in a text, none if they are unknown; the kubelet expands variables.
 
     `names` are the variables that the shell knows, `expanded` those that the kubelet expands here.
     """
@@ -77,7 +77,7 @@ def shell_arguments(
 def _problem(
     text: str, names: Collection[str], expanded: Collection[str]
 ) -> tuple[Rule, str] | None:
-    """Rule and message where only the shell in the pod knows the arguments."""
+    """Return rule and message if only the shell in the pod knows the arguments."""
     pieces = [re.sub(r"\\.", "", piece, flags=re.DOTALL) for piece in _PIECE.findall(text)]
     # Nothing expands between single quotes, or after a backslash.
     live = " ".join(piece for piece in pieces if not piece.startswith("'"))

@@ -1,4 +1,4 @@
-"""The container `main` with what KServe's presets add to it and to its pod.
+"""The container `main`, merged with KServe's presets for it and its pod.
 
 The presets (config/llmisvcconfig in KServe's sources, v0.20) run a shell script around
 `vllm serve`. A container without a command gets that program, with the arguments that
@@ -81,7 +81,7 @@ class Preset:
 
 
 def _with_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
-    """A pod spec merged over KServe's preset."""
+    """Return a pod spec merged over KServe's preset."""
     listed, volumes = pod.get("containers"), pod.get("volumes")
     if listed is None:
         listed = synthetic(pod.at, [{"name": MAIN}])
@@ -112,7 +112,7 @@ def _security(preset: Preset) -> dict[str, Any]:
 
 
 def _preset_volumes(report: ConversionReport, volumes: Node, preset: Preset) -> Node:
-    """The preset's volumes merged with the user's, which replace those of another source."""
+    """Return the preset's volumes merged with the user's, which replace those of another source."""
     below: list[dict[str, Any]] = []
     for name in _VOLUMES.values():
         user_volume = next(
@@ -162,7 +162,7 @@ def _preset_container(container: Node, preset: Preset) -> Node:
 
 
 def _lifecycle(container: Node, preset: Preset) -> Node | None:
-    """The preset's `preStop` for programs that get none of ours."""
+    """Return the preset's `preStop` for programs that get none of ours."""
     lifecycle = container.get("lifecycle")
     if not preset.leads or not is_other_program(container):
         return lifecycle
@@ -173,10 +173,10 @@ def _lifecycle(container: Node, preset: Preset) -> Node | None:
 
 
 def _below(container: Node, field: str, key: str, items: list[dict[str, Any]]) -> Node:
-    """A list of the container, after those items of the preset whose key it does not have."""
+    """Return a list of the container with the preset's missing items before it."""
     listed = container.get(field)
     if listed is not None and not isinstance(listed.content, list):
-        return listed  # our own rules refuse it
+        return listed  # our rules reject it
     user_items = listed.items if listed is not None else []
     taken = {(item.text(key) or "").rstrip("/") for item in user_items}
     free = synthetic(container.at, [item for item in items if item[key] not in taken])
@@ -184,7 +184,7 @@ def _below(container: Node, field: str, key: str, items: list[dict[str, Any]]) -
 
 
 def _preset_probe(container: Node, name: str, preset: Preset) -> Node | None:
-    """A probe merged over the preset's."""
+    """Return a probe merged over the preset's."""
     probe = container.get(name)
     if not isinstance(probe.content if probe is not None else {}, dict):
         return probe
@@ -200,12 +200,12 @@ def _preset_probe(container: Node, name: str, preset: Preset) -> Node | None:
 
 
 def is_other_program(container: Node) -> bool:
-    """Whether a container's own command starts neither vLLM nor SGLang."""
+    """Return whether a container's own command starts neither vLLM nor SGLang."""
     return container.get("command") is not None and read_command(container.value).engine is None
 
 
 def _port(container: Node, preset: Preset) -> int:
-    """The port of the engine: that of its arguments, else the preset's."""
+    """Return the port in the engine's arguments, else the preset's."""
     variables = container.list_at("env")
     texts = [
         variable.text("value") for variable in variables if variable.text("name") == ADDITIONAL
@@ -217,7 +217,7 @@ def _port(container: Node, preset: Preset) -> int:
 
 
 def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:
-    """A pod spec with the preset, and with a command in its container `main`."""
+    """Return a pod spec with the preset, and with a command in its container `main`."""
     listed = pod.get("containers")
     valid = listed is not None and isinstance(listed.content, list)
     if listed is not None and valid and MAIN not in [node.text("name") for node in listed.items]:

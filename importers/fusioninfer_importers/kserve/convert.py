@@ -53,7 +53,7 @@ _IDENTITY = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "nam
 
 
 def named(documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
-    """The ConfigMaps of endpoint pickers, and the objects with the downloads' credentials."""
+    """Return ConfigMaps of endpoint pickers, and objects with credentials of downloads."""
     place = ("spec", "router", "scheduler", "config", "ref", "name")
     values = [document.at(*place).value for document in documents]
     names = {name for name in values if isinstance(name, str)}
@@ -70,7 +70,7 @@ def named(documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
 
 
 def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
-    """Converts KServe's documents: one service for each LLMInferenceService."""
+    """Convert KServe's documents: one service for each LLMInferenceService."""
     report = ConversionReport(documents, allow_lossy=allow_lossy)
     configs = {
         (document.namespace, document.name): document
@@ -149,7 +149,7 @@ def _report_configs(
 def _find_bases(
     report: ConversionReport, document: SourceDocument, configs: Objects
 ) -> list[SourceDocument]:
-    """The configs that a service is based on, in merge order."""
+    """Return the configs that a service is based on, in merge order."""
     bases = []
     for index, reference in enumerate(document.raw["spec"].get("baseRefs") or ()):
         at = document.at("spec", "baseRefs", index)
@@ -180,7 +180,7 @@ def _find_bases(
 
 
 def _read_spec(report: ConversionReport, document: SourceDocument) -> Node:
-    """The spec of a document; `kubectl get` shows a `uri` that comes from a config as empty."""
+    """Return the spec of a document, without an empty `uri`, which a config sets."""
     spec = read_node(document.at("spec"))
     model, uri = spec.get("model"), spec.get("model", "uri")
     if model is None or uri is None or uri.content:
@@ -217,12 +217,12 @@ def _merge_bases(
 
 
 def _find_config(configs: Objects, namespace: Any, name: Any) -> SourceDocument | None:
-    """An LLMInferenceServiceConfig: of the service's namespace, else of KServe's own."""
+    """Return an LLMInferenceServiceConfig from the service's namespace, else from KServe's."""
     return configs.get((namespace, name)) or configs.get((SYSTEM, name))
 
 
 def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> None:
-    """Converts an LLMInferenceService, whose spec is merged with its configs."""
+    """Convert an LLMInferenceService, whose spec is merged with its configs."""
     copy_metadata(builder, builder.main)
     builder.set_origin(("spec", "roles"), spec.at)
     spec = fill_templates(builder, spec)
@@ -245,7 +245,7 @@ def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> No
 
 
 def _convert_gang(builder: ServiceBuilder, spec: Node) -> None:
-    """Turns the gang off that our default would make, unless the pods ask for Volcano."""
+    """Disable gang scheduling, which is our default, unless the pods use Volcano."""
     workloads = [node for node in (spec, spec.get("prefill")) if node is not None]
     pods = [pod for node in workloads for pod in map(node.get, ("template", "worker")) if pod]
     several = len(workloads) > 1 or spec.get("worker") is not None
@@ -255,7 +255,7 @@ def _convert_gang(builder: ServiceBuilder, spec: Node) -> None:
 
 
 def _add_trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
-    """Adds the attributes of spans that KServe's controller sets (tracing.go)."""
+    """Add the attributes of spans that KServe's controller sets (tracing.go)."""
     namespace, name = builder.main.namespace, builder.main.name
     if not isinstance(namespace, str):
         return  # an Output; it would have to be a part of a text

@@ -27,7 +27,7 @@ _CHARACTERS = 4
 
 
 def migrate(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration for llm-d 0.9 or later; equal to the given one if it is current."""
+    """Return a configuration for llm-d 0.9 or later; unchanged if it is current."""
     migrated = copy.deepcopy(dict(config))
     if "apiVersion" in migrated:
         migrated["apiVersion"] = _VERSIONS.get(migrated["apiVersion"], migrated["apiVersion"])

@@ -57,7 +57,7 @@ Groups = Mapping[tuple[Any, str], Sequence[Member]]
 
 
 def group_members(specs: Iterable[tuple[Any, Any, Node]]) -> Groups:
-    """The routing groups of services, given by namespace, name and merged spec."""
+    """Return the routing groups of services, given by namespace, name and merged spec."""
     groups: dict[tuple[Any, str], list[Member]] = {}
     for namespace, name, spec in specs:
         group = spec.get("router", "route", "group")
@@ -105,7 +105,7 @@ def pool_reference(spec: Node) -> Node | None:
 
 
 def has_picker(spec: Node) -> bool:
-    """Whether a service with a router has an endpoint picker; otherwise a Service does.
+    """Return whether a service with a router has an endpoint picker; otherwise a Service does.
 
     KServe has no picker without a scheduler. We add one for prefill and decode, which need pairing.
     """
@@ -115,7 +115,7 @@ def has_picker(spec: Node) -> bool:
 
 
 def service_backend(service: Any, spec: Node) -> dict[str, Any]:
-    """The backendRef to a service's pool or Service, without a weight."""
+    """Return the backendRef to a service's pool or Service, without a weight."""
     reference = pool_reference(spec)
     if reference is not None:
         return {
@@ -136,7 +136,7 @@ def serving_backend(service: Any) -> dict[str, Any]:
 def kserve_backends(
     namespace: Any, service: Any, spec: Node
 ) -> dict[tuple[Any, str, str], Mapping[str, Any]]:
-    """Our backend in place of each that KServe creates for a service with a router."""
+    """Return our backend for each backend that KServe creates for a service with a router."""
     ours = service_backend(service, spec)
     return {
         (namespace, kind, child_name(str(service), end)): ours for kind, end in _SUFFIXES.items()
@@ -144,7 +144,7 @@ def kserve_backends(
 
 
 def replace_backends(builder: ServiceBuilder, rules: Node, known: Backends) -> Node:
-    """The rules of a route with our pools instead of the backends that KServe creates."""
+    """Return the rules of a route with our pools instead of the backends that KServe creates."""
     return _map_items(rules, lambda rule: _replace_in_rule(builder, rule, known))
 
 
@@ -192,7 +192,7 @@ def _replace_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> Nod
 
 
 def _map_items(node: Node, change: Any) -> Node:
-    """A list with each of its mappings changed; our own rules reject other values."""
+    """Return a list with `change` applied to each mapping; our rules reject other values."""
     if not isinstance(node.content, list):
         return node
     made = [change(item) if isinstance(item.content, dict) else item for item in node.content]
@@ -200,7 +200,7 @@ def _map_items(node: Node, change: Any) -> Node:
 
 
 def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> None:
-    """Converts the router; a service without one has no router role."""
+    """Convert the router; a service without one has no router role."""
     router = spec.get("router")
     if router is None:
         return
@@ -296,7 +296,7 @@ def _convert_route(builder: ServiceBuilder, target: Location, spec: Node, relate
 
 
 def _shared_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> list[dict[str, Any]]:
-    """The rules of a group's own address, in the route of the member with the largest weight.
+    """Return the rules for a group's address, for the member with the largest weight.
 
     KServe writes them into the route of every member (router_group_routing.go); of equal rules
     gateways use the oldest.
@@ -380,7 +380,7 @@ def _model_rules(
 
 
 def _convert_gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:
-    """Attaches the route to the Gateways that are named, else to KServe's default Gateway.
+    """Attach the route to the Gateways that are named, else to KServe's default Gateway.
 
     Neither KServe nor the result creates that Gateway.
     """

@@ -42,14 +42,14 @@ _BEHAVIOR = ("advanced", "horizontalPodAutoscalerConfig", "behavior")
 
 
 def stop_annotation(document: SourceDocument) -> SourceField | None:
-    """The annotation that stops a service, None when the service runs."""
+    """Return the annotation that stops a service, None if the service runs."""
     value = (document.metadata.get("annotations") or {}).get(STOP)
     stops = isinstance(value, str) and value.lower() == "true"
     return document.at("metadata", "annotations", STOP) if stops else None
 
 
 def park_roles(builder: ServiceBuilder) -> None:
-    """Sets the replicas of every serving role to 0 when the service is stopped."""
+    """Set the replicas of every serving role to 0 when the service is stopped."""
     stop = stop_annotation(builder.main)
     if stop is None:
         return
@@ -119,23 +119,25 @@ def _convert_wva(
     copy_fields(builder, ours, scaling, "minReplicas", "maxReplicas")
     _set_minimum(builder, target, scaling)
     model, cost = builder.get(("spec", "model")) or {}, wva.get("variantCost")
-    accelerator = workload.get("labels", _ACCELERATOR)
-    fields: dict[Location, str | None] = {
-        ("annotations", "llm-d.ai/managed"): "true",
-        ("annotations", "llm-d.ai/model-id"): model.get("name") or str(builder.main.name),
-        ("annotations", "llm-d.ai/variant-cost"): "10.0" if cost is None else str(cost.content),
-        ("labels", _ACCELERATOR): None if accelerator is None else str(accelerator.content),
+    annotations = {
+        "llm-d.ai/managed": "true",
+        "llm-d.ai/model-id": model.get("name") or str(builder.main.name),
+        "llm-d.ai/variant-cost": "10.0" if cost is None else str(cost.content),
     }
-    for path, value in fields.items():
-        at: Location = ("metadata", *path)
-        present = builder.get(at)
-        if value is not None and present not in (None, "unknown", value):
-            builder.report.unsupported(
-                wva.at if path[0] == "labels" else wva.at / "variantCost",
-                f"{path[1]} is the same for all autoscalers of a service, {present} and {value} "
-                "conflict; use one value for prefill and decode",
-            )
-        builder.default(at, value or present or "unknown", wva.at)
+    builder.derive((*ours, "annotations"), annotations, wva.at)
+    label, accelerator = ("metadata", "labels", _ACCELERATOR), workload.get("labels", _ACCELERATOR)
+    present = builder.get(label) or "unknown"
+    if accelerator is None:
+        builder.default(label, present, wva.at)
+        return
+    value = str(accelerator.content)
+    if present not in ("unknown", value):
+        builder.report.unsupported(
+            wva.at,
+            f"{_ACCELERATOR} is the same for all autoscalers of a service, {present} and {value} "
+            "conflict; use one value for prefill and decode",
+        )
+    builder.default(label, value, wva.at)
 
 
 def _variant_trigger(builder: ServiceBuilder, name: str, at: SourceField) -> dict[str, Any] | None:
@@ -176,7 +178,7 @@ def _variant_trigger(builder: ServiceBuilder, name: str, at: SourceField) -> dic
 
 
 def is_settings(document: SourceDocument) -> bool:
-    """Whether a ConfigMap has the settings of KServe's controller."""
+    """Return whether a ConfigMap has the settings of KServe's controller."""
     return bool(document.name == SETTINGS)
 
 

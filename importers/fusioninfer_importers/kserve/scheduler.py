@@ -89,7 +89,7 @@ def _find_config_map(maps: Objects, namespace: Any, name: Any) -> SourceDocument
 
 
 def default_config(family: EppFamily, *, paired: bool, adapters: bool) -> dict[str, Any]:
-    """The configuration that KServe's controller writes for a scheduler without one.
+    """Return the configuration that KServe's controller writes for a scheduler without one.
 
     Args:
         family: The endpoint picker that reads it.
@@ -132,7 +132,7 @@ def _make_profile(name: str, weights: _Weights, *filters: str) -> dict[str, Any]
 
 
 def convert_scheduler(builder: ServiceBuilder, target: Location, spec: Node, maps: Objects) -> None:
-    """Converts the scheduler of a router that has one to the picker of a router role."""
+    """Convert the scheduler of a router that has one to the picker of a router role."""
     scheduler = spec.get("router", "scheduler")
     assert scheduler is not None, "the caller has looked"
     report, picker = builder.report, (*target, "endpointPicker")
@@ -180,7 +180,7 @@ def _convert_config(
     spec: Node,
     maps: Objects,
 ) -> None:
-    """Sets the picker's configuration; `flag` is that of its command line."""
+    """Set the picker's configuration; `flag` is that of its command line."""
     report, ours = builder.report, (*target, "endpointPickerConfig")
     image = builder.get((*target, "endpointPicker", "image"))
     family = find_family(image) if isinstance(image, str) else None
@@ -271,7 +271,7 @@ def _report_pool(builder: ServiceBuilder, pool: Node) -> None:
 def _use_config_map(
     builder: ServiceBuilder, target: Location, reference: Node, maps: Objects
 ) -> None:
-    """Takes the picker's configuration from a ConfigMap, whose key is `epp` by default."""
+    """Take the picker's configuration from a ConfigMap, whose key is `epp` by default."""
     name, key = reference.text("name"), reference.text("key") or "epp"
     config_map = _find_config_map(maps, builder.main.namespace, name)
     if config_map is None:
@@ -295,7 +295,7 @@ def _use_config_map(
 
 
 def _convert_picker_pods(builder: ServiceBuilder, picker: Location, scheduler: Node) -> Node | None:
-    """Sets the picker's container and pods; returns the configuration in its arguments."""
+    """Set the picker's container and pods; return the configuration in its arguments."""
     metadata = (*picker, "template", "metadata")
     copy_fields(builder, metadata, scheduler, "labels", "annotations")
     pod = scheduler.get("template")
@@ -340,9 +340,9 @@ def _convert_picker_pods(builder: ServiceBuilder, picker: Location, scheduler: N
 
 
 def _drop_generated_flags(builder: ServiceBuilder, args: Node) -> tuple[list[Node], Node | None]:
-    """The arguments without those that hold here anyway, and the configuration among them."""
+    """Return the arguments without redundant ones, and the configuration among them."""
     name, namespace = builder.main.name, builder.main.namespace
-    #: What KServe's presets say, and what each is here.
+    #: Flags of KServe's presets, and their meaning here.
     same = {
         "pool-name": (child_name(str(name), POOL),),
         "pool-namespace": (str(namespace),),
@@ -376,7 +376,7 @@ def _drop_generated_flags(builder: ServiceBuilder, args: Node) -> tuple[list[Nod
 
 
 def pairs(args: Node) -> Iterator[tuple[str, Node | None, list[Node]]]:
-    """Each flag with its value, `--flag value` or `--flag=value`; other arguments have none."""
+    """Yield each flag with its value (`--flag value` or `--flag=value`), and other arguments."""
     items = args.items
     index = 0
     while index < len(items):
@@ -398,7 +398,7 @@ def pairs(args: Node) -> Iterator[tuple[str, Node | None, list[Node]]]:
 def _convert_picker_container(
     builder: ServiceBuilder, picker: Location, container: Node, name: Node
 ) -> list[Node]:
-    """Sets the picker's own fields; returns the container with the others, if there are any."""
+    """Set the picker's own fields; return the container with its other fields, if any."""
     # KServe's presets start the picker in `command`, so its args are further flags.
     resources = container.get("resources")
     if resources is not None:

@@ -24,7 +24,7 @@ WEIGHTS = "/mnt/models"
 _FETCHER: Location = ("spec", "model", "fetcher")
 #: Fields that our container has too.
 _KNOWN = ("image", "env", "resources", "securityContext")
-#: What the container asks for unless a user says otherwise (KServe's inferenceservice-config).
+#: Default resources of the container (KServe's inferenceservice-config).
 _REQUESTS = {"cpu": "100m", "memory": "100Mi"}
 #: Fields that KServe's controller overwrites (its event StorageInitializerOverride).
 _CONTROLLED = ("name", "args", "command")
@@ -42,7 +42,7 @@ def adapter_names(spec: Node) -> list[str]:
 
 
 def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
-    """Converts the model: what is served, who downloads it, LoRA adapters.
+    """Convert the model: what is served, who downloads it, LoRA adapters.
 
     Returns:
         Arguments of the presets' command that name the model.
@@ -76,7 +76,7 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
 
 
 def _has_mounted_model(spec: Node) -> bool:
-    """Whether the user mounts the model, so that nothing is downloaded."""
+    """Return whether the user mounts the model, so that nothing is downloaded."""
     enabled, pod = spec.get("storageInitializer", "enabled"), spec.get("template")
     if enabled is None or enabled.content is not False or pod is None:
         return False
@@ -88,7 +88,7 @@ def _has_mounted_model(spec: Node) -> bool:
 
 
 def _convert_mounted_model(builder: ServiceBuilder, spec: Node, model: Node) -> None:
-    """Converts a model that the user mounts where the presets' command looks for it."""
+    """Convert a model that the user mounts where the presets' command looks for it."""
     report = builder.report
     report.translated(model.at / "uri", f"not downloaded; the pods mount the model at {WEIGHTS}")
     report.consume(*(leaf.at for leaf in (spec.get("storageInitializer", "enabled"),) if leaf))
@@ -101,7 +101,7 @@ def _convert_mounted_model(builder: ServiceBuilder, spec: Node, model: Node) -> 
 
 
 def _report_criticality(builder: ServiceBuilder, model: Node) -> None:
-    """Reports the criticality of a model or an adapter, which v1alpha1 has."""
+    """Report the criticality of a model or an adapter, which v1alpha1 has."""
     field = model.get("criticality")
     if field is None:
         return
@@ -131,7 +131,7 @@ def _report_confidential(builder: ServiceBuilder, model: Node) -> None:
 
 
 def _convert_download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
-    """Sets who downloads the model: an init container, unless the service disables it."""
+    """Set who downloads the model: an init container, unless the service disables it."""
     uri, target = model.value["uri"], ("spec", "model", "fetch")
     enabled = spec.get("storageInitializer", "enabled")
     without = enabled is not None and enabled.content is False
@@ -180,7 +180,7 @@ def _needs_download(uri: Node | None) -> bool:
 
 
 def move_initializer(builder: ServiceBuilder, spec: Node) -> Node:
-    """The spec without the init container in its pods; its fields become `model.fetcher`.
+    """Return the spec without the init container, whose fields become `model.fetcher`.
 
     KServe's controller takes it out of the pods where it has nothing to download, too. Where the
     service disables it, a container of that name is the user's own and stays.

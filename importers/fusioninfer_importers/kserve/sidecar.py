@@ -26,7 +26,7 @@ _PRESET = {"name": NAME, "restartPolicy": "Always", "imagePullPolicy": "IfNotPre
 
 
 def convert_sidecar(builder: ServiceBuilder, role: Location, decode: Node) -> Node:
-    """Sets the sidecar of a decode role; returns the workload without it.
+    """Set the sidecar of a decode role; return the workload without it.
 
     Like KServe's, ours accepts only prefill addresses of its own pool by default.
     """

@@ -46,7 +46,7 @@ class Scope:
     child: Callable[[str, str], str] = child_name
 
     def field(self, path: str) -> Any:
-        """The value of a field such as `.Spec.Model.Name`, None where it is not set.
+        """Return the value of a field such as `.Spec.Model.Name`, None where it is not set.
 
         Raises:
             TemplateError: There is no such field, or none that is known here.
@@ -72,7 +72,7 @@ class Scope:
 
 
 def _key(name: str) -> str:
-    """The key of a Go field."""
+    """Return the key of a Go field."""
     if name in _KEYS:
         return _KEYS[name]
     if name.startswith("KV"):
@@ -81,7 +81,7 @@ def _key(name: str) -> str:
 
 
 def evaluate(text: str, scope: Scope) -> str:
-    """A text with its templates evaluated.
+    """Return a text with its templates evaluated.
 
     Raises:
         TemplateError: A template cannot be evaluated here.
@@ -119,7 +119,7 @@ def _split(text: str) -> Iterator[_Part]:
 
 
 def _block(parts: list[_Part], scope: Scope, *, live: bool) -> tuple[str, list[_Part]]:
-    """The text up to the end of a block, and the parts from the action that ends it."""
+    """Return the text up to the end of a block, and the parts from the action that ends it."""
     out: list[str] = []
     while parts:
         part, parts = parts[0], parts[1:]
@@ -139,7 +139,7 @@ def _block(parts: list[_Part], scope: Scope, *, live: bool) -> tuple[str, list[_
 def _condition(
     test: str, parts: list[_Part], scope: Scope, *, live: bool
 ) -> tuple[str, list[_Part]]:
-    """What an `if` becomes, and the parts after its `end`."""
+    """Return the result of an `if`, and the parts after its `end`."""
     holds = live and _is_true(_value(test, scope))
     made, rest = _block(parts, scope, live=holds)
     if not rest:
@@ -198,7 +198,7 @@ _Tokens = list[tuple[str, str]]
 
 
 def _call(tokens: _Tokens, scope: Scope) -> tuple[Any, _Tokens]:
-    """A function with its arguments, or one operand; and the tokens after it."""
+    """Return a function with its arguments, or one operand; and the tokens after it."""
     if not tokens:
         raise TemplateError("an action is empty")
     kind, text = tokens[0]
@@ -245,7 +245,7 @@ def _operand(tokens: _Tokens, scope: Scope) -> tuple[Any, _Tokens]:
 
 
 def _skipped(tokens: _Tokens) -> _Tokens:
-    """The tokens after one operand that is not evaluated."""
+    """Return the tokens after one operand that is not evaluated."""
     depth = 0
     for index, token in enumerate(tokens):
         depth += {("mark", "("): 1, ("mark", ")"): -1}.get(token, 0)
@@ -293,7 +293,7 @@ def _kv_transfer(scope: Scope, *arguments: Any) -> str:
 
 
 def _shutdown(scope: Scope, *arguments: Any) -> int:
-    """Seconds in which vLLM ends: those of the pod, less its preStop hook and some for the rest."""
+    """Return vLLM's shutdown timeout: the grace period less the preStop hook and a margin."""
     del scope
     if len(arguments) != 2 or not isinstance(arguments[1], int):
         raise TemplateError("shutdownTimeout takes a pod spec and a number")

@@ -55,7 +55,7 @@ def convert_workload(
     component_type: str,
     arguments: tuple[str, ...],
 ) -> None:
-    """Converts a workload to a role; `arguments` are those of the presets' command."""
+    """Convert a workload to a role; `arguments` are those of the presets' command."""
     target = builder.add_role(workload.at, name, component_type)
     replicas = workload.get("replicas")
     if replicas is not None and stop_annotation(builder.main) is not None:
@@ -76,7 +76,7 @@ def convert_workload(
 
 
 def _set_decode_port(builder: ServiceBuilder, target: Location, workload: Node) -> None:
-    """Sets the port of a decode engine behind the sidecar that is no vLLM, from its `--port`."""
+    """Set the port of a decode engine behind the sidecar that is no vLLM, from its `--port`."""
     command = _find_other_program(workload.get("template"))
     port = None if command is None else integer(get_flag_value(command.argv.texts(), PORT_FLAG))
     if port not in (None, PORT):
@@ -85,7 +85,7 @@ def _set_decode_port(builder: ServiceBuilder, target: Location, workload: Node) 
 
 
 def _find_other_program(pod: Node | None) -> EngineCommand | None:
-    """The command of the container `main` where it starts neither vLLM nor SGLang, else None."""
+    """Return the command of `main` if it starts neither vLLM nor SGLang, else None."""
     for container in pod.list_at("containers") if pod is not None else ():
         if container.text("name") == MAIN and container.get("command") is not None:
             command = read_command(container.value)
@@ -94,7 +94,7 @@ def _find_other_program(pod: Node | None) -> EngineCommand | None:
 
 
 def _configures_kv_transfer(workload: Node) -> bool:
-    """Whether something in the pods may say how the engine hands its KV cache over."""
+    """Return whether the pods may configure KV cache transfer."""
     pods = (workload.get("template"), workload.get("worker"))
     texts = [str(leaf.content) for pod in pods if pod is not None for _, leaf in pod.leaves()]
     program = any(pod is not None and _main_has(pod, "command") for pod in pods)
@@ -102,7 +102,7 @@ def _configures_kv_transfer(workload: Node) -> bool:
 
 
 def _convert_parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> int:
-    """Copies the sizes; returns the number of pods of one replica."""
+    """Copy the sizes; return the number of pods of one replica."""
     block, worker = workload.get("parallelism"), workload.get("worker")
     sizes = block.value if block is not None else {}
     data, local, pipeline = (sizes.get(key) for key in ("data", "dataLocal", "pipeline"))
@@ -192,7 +192,7 @@ def _main_has(pod: Node | None, *fields: str) -> bool:
 
 
 def _mains(pod: Node | None) -> list[Node]:
-    """The container `main` of a pod, if it has one."""
+    """Return the container `main` of a pod, if it has one."""
     containers = pod.list_at("containers") if pod is not None else []
     return [container for container in containers if container.text("name") == MAIN]
 
@@ -217,7 +217,7 @@ def _convert_template(builder: ServiceBuilder, target: Location, pod: Node, work
 
 
 def _workload_metadata(builder: ServiceBuilder, target: Location, metadata: Node) -> None:
-    """Copies a workload's labels or annotations, which win over those of the service."""
+    """Copy a workload's labels or annotations, which win over those of the service."""
     if not isinstance(metadata.content, dict) or not metadata.content:
         builder.report.consume(metadata.at)
         return
@@ -245,12 +245,12 @@ def _convert_rollout(builder: ServiceBuilder, target: Location, workload: Node) 
             copy_node(builder, (*target, "rollout", key), field)
     surge = strategy.get("maxSurge")
     if surge is not None and surge.content not in (0, "0%"):
-        # Sets of one replica each have no surge.
+        # LeaderWorkerSets of one replica have no surge.
         builder.derive(("spec", "layout"), "PerRole", surge.at)
 
 
 def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node) -> None:
-    """Converts the offloading of a workload's KV cache."""
+    """Convert the offloading of a workload's KV cache."""
     offloading = workload.get("kvCacheOffloading")
     if offloading is None:
         return
@@ -280,7 +280,7 @@ def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node
 
 
 def _copy_quantity(builder: ServiceBuilder, target: Location, field: Node) -> None:
-    """Copies a quantity, which is a string in our manifests."""
+    """Copy a quantity, which is a string in our manifests."""
     if isinstance(field.content, str):
         copy_node(builder, target, field)
     else:
@@ -288,7 +288,7 @@ def _copy_quantity(builder: ServiceBuilder, target: Location, field: Node) -> No
 
 
 def convert_devices(builder: ServiceBuilder) -> None:
-    """Converts the annotations for dynamic resource allocation to a claim of every serving role."""
+    """Convert the annotations for dynamic resource allocation to a claim of every serving role."""
     annotations = builder.main.metadata.get("annotations") or {}
     settings = {key: value for key, value in annotations.items() if key.startswith(PREFIX)}
     if not settings:

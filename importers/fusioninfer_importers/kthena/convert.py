@@ -38,12 +38,12 @@ _BOOSTER = (
 
 
 def selects(documents: Sequence[SourceDocument], raw: Mapping[str, Any]) -> bool:
-    """Whether an object is a Deployment whose pods a ModelServer selects."""
+    """Return whether an object is a Deployment whose pods a ModelServer selects."""
     return is_selected(raw, documents)
 
 
 def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
-    """Converts Kthena's documents: one service for each ModelServing and Deployment.
+    """Convert Kthena's documents: one service for each ModelServing and Deployment.
 
     A ModelServer adds a router, a ModelRoute its rules, an AutoscalingPolicy autoscaling of roles.
     """

@@ -22,7 +22,7 @@ _SERVER = "ModelServer"
 
 
 def is_selected(raw: Mapping[str, Any], documents: Sequence[SourceDocument]) -> bool:
-    """Whether an object is a Deployment whose pods a ModelServer of these documents selects."""
+    """Return whether an object is a Deployment with pods that a ModelServer selects."""
     if (raw.get("apiVersion"), raw.get("kind")) != (API_VERSION, KIND):
         return False
     deployment = SourceDocument(Origin(""), raw)
@@ -41,7 +41,7 @@ def is_selected(raw: Mapping[str, Any], documents: Sequence[SourceDocument]) -> 
 def convert_deployment(
     report: ConversionReport, document: SourceDocument, deployment: Deployment
 ) -> Serving:
-    """Converts a Deployment to a service of one role, whose replicas are its pods."""
+    """Convert a Deployment to a service of one role, whose replicas are its pods."""
     builder = report.add_service(document)
     copy_metadata(builder, document)
     at, spec = document.at("spec"), deployment.spec

@@ -48,7 +48,7 @@ _COMPOSED = {f"{PREFIX}group-name": (_GROUP, NAME), f"{PREFIX}role-id": (_REPLIC
 def convert_template(
     builder: ServiceBuilder, target: Location, template: PodTemplate, role: str, at: SourceField
 ) -> None:
-    """Converts a pod template: selectors and variables use labels of our pods."""
+    """Convert a pod template: selectors and variables use labels of our pods."""
     spec_of_pod, moved = _with_variables(template.spec, builder.main.name, role)
     spec = _relabelled(builder.report, spec_of_pod, at / "spec")
     built = {"metadata": template.metadata, "spec": spec}
@@ -67,7 +67,7 @@ def convert_template(
 
 
 def use_group_of_lws(builder: ServiceBuilder, role: Location) -> None:
-    """Lets variables of a role's pods count replicas by the groups of the role's one set."""
+    """Make variables count replicas by the group index of the role's one LeaderWorkerSet."""
     for key in ("template", "leaderTemplate", "workerTemplate"):
         for _, container in _containers(builder.get((*role, key, "spec"))):
             for variable in container.get("env") or ():
@@ -86,10 +86,10 @@ def _containers(spec: Any) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
 def _with_variables(
     template_spec: dict[str, Any] | None, service: Any, role: str
 ) -> tuple[dict[str, Any] | None, dict[tuple[str, int], dict[int, int]]]:
-    """Writes the values of Kthena's labels into variables that are read from them.
+    """Replace variables that are read from Kthena's labels by the labels' values.
 
-    Returns the pod spec, and for each container where its own variables stand now, by where they
-    stood; without those that Kthena overwrites.
+    Return the pod spec and, for each container, the new index of each of its variables by the old
+    index. Variables that Kthena overwrites are dropped.
     """
     spec = copy.deepcopy(template_spec)
     moved: dict[tuple[str, int], dict[int, int]] = {}
@@ -123,7 +123,7 @@ def _is_overwritten(variable: Any) -> bool:
 
 
 def _label_of(variable: Any) -> str | None:
-    """The label of its pod that a variable is read from."""
+    """Return the pod label that a variable is read from."""
     read: Any = variable
     for key in ("valueFrom", "fieldRef", "fieldPath"):
         read = read.get(key) if isinstance(read, Mapping) else None
@@ -132,7 +132,7 @@ def _label_of(variable: Any) -> str | None:
 
 
 def needs_environment(role: Role) -> bool:
-    """Whether a role's containers may read the variables that Kthena sets in every pod.
+    """Return whether a role's containers may read the variables that Kthena sets in every pod.
 
     Single pods get them only if their template names one.
     """
@@ -151,7 +151,7 @@ def _mentions(value: Any) -> bool:
 
 
 def _relabelled(report: ConversionReport, value: Any, at: SourceField) -> Any:
-    """Replaces Kthena's labels in selectors by ours."""
+    """Replace Kthena's labels in selectors by ours."""
     if isinstance(value, list):
         return [_relabelled(report, item, at / index) for index, item in enumerate(value)]
     if not isinstance(value, Mapping):
@@ -186,7 +186,7 @@ def _key(report: ConversionReport, key: Any, at: SourceField) -> Any:
 
 
 def _same(report: ConversionReport, key: Any, at: SourceField) -> Any:
-    """Our label for one that has the same values."""
+    """Return our label with the same values as one of Kthena's."""
     if isinstance(key, str) and key in _SAME:
         report.translated(at, f"{key} becomes {_SAME[key]}")
         return _SAME[key]

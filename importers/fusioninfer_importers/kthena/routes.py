@@ -32,7 +32,7 @@ Target = tuple[TargetModel, Server, SourceField]
 def route_matches(
     report: ConversionReport, spec: ModelRouteSpec, match: ModelMatch, at: SourceField
 ) -> Iterator[dict[str, Any]]:
-    """Yields an HTTPRoute match for each model that a rule matches."""
+    """Yield an HTTPRoute match for each model that a rule matches."""
     names = models_of(spec)
     asked = match.body.model if match.body is not None else None
     if asked is not None:
@@ -58,7 +58,7 @@ def route_matches(
 def _header_match(
     report: ConversionReport, match: StringMatch, at: SourceField
 ) -> tuple[str, str] | None:
-    """Type and value of a header match."""
+    """Return type and value of a header match."""
     condition = _only_condition(report, match, at)
     if condition is None:
         return None
@@ -86,7 +86,7 @@ def _path_match(
 
 
 def full_match(pattern: str) -> str:
-    """A regular expression that matches the whole text where another one is found in it.
+    """Return a regular expression that matches the whole text if another one matches a part.
 
     Kthena searches (kthena-router/datastore, matchString); Envoy and gateways built on it match
     the whole text. A side that the pattern anchors itself gets no `.*`.
@@ -121,12 +121,12 @@ def _only_condition(
 
 
 def models_of(spec: ModelRouteSpec) -> list[str]:
-    """The model names that requests of a route have."""
+    """Return the model names that requests of a route have."""
     return [name for name in (spec.model_name, *(spec.lora_adapters or ())) if name]
 
 
 def asked_models(spec: ModelRouteSpec, match: ModelMatch) -> list[str]:
-    """The models of a route that a rule matches."""
+    """Return the models of a route that a rule matches."""
     asked = match.body.model if match.body is not None else None
     return models_of(spec) if asked is None else [asked]
 
@@ -147,7 +147,7 @@ class Shared:
 
 
 def convert_shared(shared: Sequence[Shared]) -> None:
-    """Sets `routedBy` in services without a rule of their own."""
+    """Set `routedBy` in services without a rule of their own."""
     for share in shared:
         if not _has_rules(share.server):
             builder, by = share.server.serving.builder, share.by.serving.builder.main.name
@@ -160,7 +160,7 @@ def convert_route(
     spec: ModelRouteSpec,
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[Shared]:
-    """Converts a ModelRoute; returns the targets that other services' routes lead to."""
+    """Convert a ModelRoute; return the targets that other services' routes lead to."""
     at = document.at("spec")
     if not spec.model_name and not spec.lora_adapters:
         report.invalid(at / "modelName", "is required without loraAdapters")
@@ -237,12 +237,12 @@ def _convert_rule(
 
 
 def _main_server(targets: Sequence[Target]) -> Server:
-    """The target whose service has the rule: the first with the largest weight."""
+    """Return the target whose service has the rule: the first with the largest weight."""
     return max(targets, key=lambda share: _weight(share[0]))[1]
 
 
 def _shared_targets(report: ConversionReport, targets: Sequence[Target]) -> Iterator[Shared]:
-    """The other targets of a rule, which has the retries of the main one."""
+    """Return the other targets of a rule, which has the retries of the main one."""
     for _, server, place in targets:
         main = _main_server(targets)
         if server is main:
@@ -362,7 +362,7 @@ def _copy_parent_refs(
 def _rewrite_model_name(
     report: ConversionReport, spec: ModelRouteSpec, at: SourceField, server: Server
 ) -> None:
-    """Rewrites a model name that the engine does not serve, as Kthena's router does.
+    """Rewrite a model name that the engine does not serve, as Kthena's router does.
 
     It puts the server's model in place of the name of every request that is for no adapter
     (kthena-router/router/router.go).
@@ -387,7 +387,7 @@ def _rewrite_model_name(
 
 
 def _check_order(report: ConversionReport, rules: Sequence[RouteRule], at: SourceField) -> None:
-    """Warns where Kthena (first match) and HTTPRoutes (most specific match) differ."""
+    """Warn where Kthena (first match) and HTTPRoutes (most specific match) differ."""
     for later, rule in enumerate(rules):
         earlier = [
             i

@@ -87,7 +87,7 @@ def convert_policies(
     bindings: Iterable[tuple[SourceDocument, BindingSpec]],
     servings: Sequence[Serving],
 ) -> None:
-    """Converts policies to `autoscaling` of the roles that they scale."""
+    """Convert policies to `autoscaling` of the roles that they scale."""
     used = set()
     for document, spec in bindings:
         at, name = document.at("spec"), spec.policy_ref.name
@@ -239,7 +239,7 @@ def _metrics(listed: Sequence[Metric] | None, at: SourceField) -> list[tuple[Met
 def _add_autoscalers(
     report: ConversionReport, policy: Policy, serving: Serving, scaled: Sequence[_Scaled]
 ) -> None:
-    """Adds autoscalers to roles."""
+    """Add autoscalers to roles."""
     behavior = behavior_of(report, policy.spec, policy.document.at("spec"))
     builder, done = serving.builder, False
     for scaled_role in scaled:
@@ -305,7 +305,7 @@ def _add_autoscalers(
 def _set_initial_replicas(
     report: ConversionReport, serving: Serving, index: int, scaled: _Scaled
 ) -> None:
-    """Sets initial replicas within the bounds; Kthena scales to them at once."""
+    """Set initial replicas within the bounds; Kthena scales to them at once."""
     replicas = serving.roles[index].replicas
     least, most = scaled.bounds
     start = min(max(1 if replicas is None else replicas, least), most)
@@ -356,7 +356,7 @@ def metrics_of(
     sources: Mapping[str, tuple[MetricSource, SourceField]],
     at: SourceField,
 ) -> dict[str, Any]:
-    """Builds `engine`, `metrics` and `prometheus` of a role's autoscaling.
+    """Build `engine`, `metrics` and `prometheus` of a role's autoscaling.
 
     Both systems have a target per pod for metrics of pods and a total target for queries, and use
     the metric that asks for most instances (pkg/autoscaler/algorithm/recommendation.go).
@@ -404,7 +404,7 @@ def metrics_of(
 def _check_selector(
     report: ConversionReport, role: str, serving: Serving, pod: PodSource, at: SourceField
 ) -> None:
-    """Reports a selector of other pods than the role's entry pods, whose metrics are used."""
+    """Report a selector of other pods than the role's entry pods, whose metrics are used."""
     selector = pod.label_selector
     if selector is None:
         return
@@ -418,7 +418,7 @@ def _check_selector(
 
 
 def behavior_of(report: ConversionReport, spec: PolicySpec, at: SourceField) -> dict[str, Any]:
-    """Converts the behavior of a policy to that of a HorizontalPodAutoscaler."""
+    """Convert the behavior of a policy to that of a HorizontalPodAutoscaler."""
     behavior = spec.behavior or Behavior()
     up, where = behavior.scale_up, at / "behavior" / "scaleUp"
     stable = (up.stable_policy if up is not None else None) or _UP
@@ -482,7 +482,7 @@ def _scaling_rules(
 def _whole_seconds(
     report: ConversionReport, text: str, at: SourceField, least: int, most: int
 ) -> int:
-    """A duration in whole seconds within bounds."""
+    """Return a duration in whole seconds within bounds."""
     length = seconds(text)
     if length is None:
         report.invalid(at, f"must be a duration such as 30s, got {text}")

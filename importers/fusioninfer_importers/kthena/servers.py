@@ -65,7 +65,7 @@ def convert_server(
     spec: ModelServerSpec,
     servings: Sequence[Serving],
 ) -> Server | None:
-    """Adds a router to the selected ModelServing, and settings to its roles; None without one."""
+    """Add a router to the selected ModelServing, and settings to its roles; None without one."""
     at = document.at("spec")
     serving = _selected(report, document, spec, servings)
     if serving is None:
@@ -147,7 +147,7 @@ def _selected(
 
 
 def labels(main: SourceDocument, role: Role) -> dict[str, Any]:
-    """Labels of a role's entry pods that do not differ from one to another."""
+    """Return the labels that all entry pods of a role share."""
     metadata = role.entry_template.metadata or {}
     pod_labels = metadata.get("labels")
     static = {NAME: main.name, ROLE: role.name, f"{PREFIX}entry": "true"}
@@ -161,7 +161,7 @@ def _matches(wanted: Mapping[str, str], present: Mapping[str, Any]) -> bool:
 
 
 def _convert_phases(serving: Serving, group: PDGroup | None, at: SourceField) -> None:
-    """Takes from the ModelServer which roles prefill and decode; it knows better than names."""
+    """Set component types by the ModelServer, which is more reliable than role names."""
     if group is None:
         return
     builder = serving.builder
@@ -189,7 +189,7 @@ def _convert_phases(serving: Serving, group: PDGroup | None, at: SourceField) ->
 
 
 def commands(role: Role) -> list[EngineCommand]:
-    """Commands of the containers in a role's entry pods whose engine is known."""
+    """Return the commands of containers with a known engine in a role's entry pods."""
     containers = (role.entry_template.spec or {}).get("containers")
     read = [
         read_command(container)
@@ -231,7 +231,7 @@ def _check_engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> N
 
 
 def _convert_connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
-    """Says how the KV cache gets from prefill to decode pods."""
+    """Set the KV cache transfer from prefill to decode pods."""
     builder, connector_spec = serving.builder, spec.kv_connector
     kind = connector_spec.type or "http" if connector_spec is not None else "http"
     pair = [
@@ -270,7 +270,7 @@ def _convert_connector(serving: Serving, spec: ModelServerSpec, at: SourceField)
 
 
 def _has_kv_transfer(role: Role) -> bool:
-    """Whether the engine's arguments configure a KV connector, right or wrong."""
+    """Return whether the engine's arguments configure a KV connector, right or wrong."""
     known = commands(role)
     if not known:
         containers = [container for container, _ in _entry_containers(role)]
@@ -294,7 +294,7 @@ def _entry_containers(role: Role) -> list[tuple[Mapping[str, Any], list[Any]]]:
 
 
 def _starts_entrypoint(container: Mapping[str, Any]) -> bool:
-    """Whether a container starts its image's entrypoint with arguments."""
+    """Return whether a container starts its image's entrypoint with arguments."""
     words = container.get("args")
     is_text = isinstance(words, list) and all(isinstance(word, str) for word in words)
     return is_text and not container.get("command")
@@ -337,7 +337,7 @@ def _with_port(words: Sequence[str], port: int, new: int) -> list[str]:
 
 
 def check_traffic_policy(server: Server) -> None:
-    """Reports how timeout and retries differ in an HTTPRoute, and if there is none for them."""
+    """Report how timeout and retries differ in an HTTPRoute, and if there is none for them."""
     policy, builder = server.spec.traffic_policy, server.serving.builder
     if policy is None:
         return

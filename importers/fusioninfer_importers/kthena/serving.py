@@ -53,7 +53,7 @@ class Serving:
 def convert_roles(
     builder: ServiceBuilder, roles: Sequence[Role], at: SourceField, *, by_role: bool
 ) -> None:
-    """Converts the roles; `by_role` says that updates go role by role (RoleRollingUpdate)."""
+    """Convert the roles; `by_role` says that updates go role by role (RoleRollingUpdate)."""
     builder.set_origin(("spec", "roles"), at)
     types = component_types([role.name for role in roles])
     for index, (role, component_type) in enumerate(zip(roles, types, strict=True)):
@@ -69,7 +69,7 @@ def convert_roles(
 
 
 def component_types(names: Sequence[str]) -> list[str]:
-    """Component types of the roles of a group, by their names: Kthena has no field for them."""
+    """Return component types of a group's roles by name, because Kthena has no field for them."""
     types = [_TYPES.get(name.lower(), WORKER) for name in names]
     # Prefill without decode, or the reverse, serves whole requests.
     return types if {PREFILLER, DECODER} <= set(types) else [WORKER] * len(types)
@@ -131,14 +131,14 @@ def _report_no_effect(builder: ServiceBuilder, at: SourceField) -> None:
 
 
 def count_replicas(partition: CountOrPercentage, replicas: int) -> int:
-    """A partition in replicas; Kthena rounds percentages up."""
+    """Convert a partition to replicas; Kthena rounds percentages up."""
     if isinstance(partition, int):
         return partition
     return math.ceil(int(partition.removesuffix("%")) * replicas / 100)
 
 
 def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
-    """Converts a ModelServing, except for its gang."""
+    """Convert a ModelServing, except for its gang."""
     at = builder.main.at("spec")
     copy_metadata(builder, builder.main)
     spec = serving.spec
@@ -261,7 +261,7 @@ def _convert_rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: Source
 
 
 def convert_gang(serving: Serving) -> None:
-    """Converts the gang of a ModelServing, after its autoscalers: their minima count."""
+    """Convert the gang of a ModelServing, after its autoscalers: their minima count."""
     builder, group = serving.builder, serving.model.spec.template
     at = builder.main.at("spec")
     here, scheduler = at / "template", builder.get((*SCHEDULING, "schedulerName"))
@@ -299,7 +299,7 @@ def convert_gang(serving: Serving) -> None:
 
 
 def _report_without_gang(serving: Serving, at: SourceField) -> None:
-    """Reports gang settings, which have no effect where Kueue admits each replica separately."""
+    """Report gang settings, which have no effect where Kueue admits each replica separately."""
     report, group = serving.builder.report, serving.model.spec.template
     for key, policy in (("gangPolicy", group.gang_policy), ("gangpolicy", group.gangpolicy)):
         if policy is not None:
@@ -311,7 +311,7 @@ def _report_without_gang(serving: Serving, at: SourceField) -> None:
 
 
 def _gang_mode(serving: Serving) -> str | None:
-    """Sets the minima of autoscaled roles; returns the mode, None when all minima are 0."""
+    """Set the minima of autoscaled roles; return the mode, None when all minima are 0."""
     builder = serving.builder
     minima = builder.get(_MINIMA) or {}
     scaled = {
@@ -332,7 +332,7 @@ def _gang_mode(serving: Serving) -> str | None:
             at,
             f"the gang needs at least {count} replicas of {name}",
         )
-    # Our own rules report minima that are all 0.
+    # Our rules report minima that are all 0.
     return None if none else "On"
 
 

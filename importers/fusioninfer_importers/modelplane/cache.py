@@ -42,7 +42,7 @@ class Caches:
 
 
 def read_caches(report: ConversionReport, documents: Sequence[SourceDocument]) -> Caches:
-    """Validates the ModelCaches of an input."""
+    """Validate the ModelCaches of an input."""
     caches = {}
     for document in documents:
         if document.kind == "ModelCache":
@@ -56,7 +56,7 @@ def read_caches(report: ConversionReport, documents: Sequence[SourceDocument]) -
 def convert_cache(
     builder: ServiceBuilder, reference: ModelCacheRef | None, at: SourceField, caches: Caches
 ) -> None:
-    """Converts the cache that a deployment refers to."""
+    """Convert the cache that a deployment refers to."""
     if reference is None:
         return
     namespace = builder.main.namespace
@@ -109,7 +109,7 @@ def convert_cache(
 
 
 def check_cache_users(report: ConversionReport, caches: Caches) -> None:
-    """Reports caches that no deployment, or several deployments, refer to."""
+    """Report caches that no deployment, or several deployments, refer to."""
     for document, cache in caches.read.values():
         users = caches.users.get(document, 0)
         if not users and cache is not None:
@@ -133,7 +133,7 @@ def _engines(builder: ServiceBuilder) -> Iterator[Mapping[str, Any]]:
 
 
 def _path_as_name(builder: ServiceBuilder) -> str | None:
-    """The name of a model that engines know only by its path; None when they set a name."""
+    """Return the path as model name, None if the engines set a name."""
     commands = [read_command(container) for container in _engines(builder)]
     if any(command.has("--served-model-name") for command in commands):
         return None

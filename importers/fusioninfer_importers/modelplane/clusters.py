@@ -19,7 +19,7 @@ _TOLERATIONS = ("metadata", "annotations", labels.CLUSTER_TOLERATIONS)
 
 
 def convert_cluster(builder: ServiceBuilder, selector: MatchLabels | None, at: SourceField) -> None:
-    """Converts the labels that a cluster must have."""
+    """Convert the labels that a cluster must have."""
     if selector is None:
         return
     require_labels(builder, selector.match_labels or {}, at / "matchLabels")
@@ -31,7 +31,7 @@ def convert_cluster(builder: ServiceBuilder, selector: MatchLabels | None, at: S
 
 
 def require_labels(builder: ServiceBuilder, wanted: Mapping[str, str], at: SourceField) -> None:
-    """Adds labels that a cluster must have; `at` has a field for each of them, by key."""
+    """Add labels that a cluster must have; `at` has a field for each of them, by key."""
     required = _required(builder)
     for key, value in wanted.items():
         if required.get(key, value) != value:
@@ -46,7 +46,7 @@ def require_labels(builder: ServiceBuilder, wanted: Mapping[str, str], at: Sourc
 
 
 def conflicting_label(one: ServiceBuilder, other: ServiceBuilder) -> str | None:
-    """A label by which two services cannot be in one cluster; None when they can."""
+    """Return a label for which two services need different clusters; None if there is none."""
     wanted, also = _required(one), _required(other)
     return next((key for key in wanted if also.get(key, wanted[key]) != wanted[key]), None)
 
@@ -59,7 +59,7 @@ def _required(builder: ServiceBuilder) -> dict[str, str]:
 def convert_tolerations(
     builder: ServiceBuilder, tolerations: Sequence[Mapping[str, Any]] | None, at: SourceField
 ) -> None:
-    """Converts the tolerated taints of clusters."""
+    """Convert the tolerated taints of clusters."""
     if not tolerations:
         return
     text = json.dumps([dict(toleration) for toleration in tolerations], sort_keys=True)

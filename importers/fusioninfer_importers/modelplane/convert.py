@@ -30,7 +30,7 @@ from fusioninfer_pulumi.plugins.importers import Conversion, SourceDocument
 
 
 def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
-    """Converts Modelplane's documents: one service for each ModelDeployment."""
+    """Convert Modelplane's documents: one service for each ModelDeployment."""
     report = ConversionReport(documents, allow_lossy=allow_lossy)
     caches = read_caches(report, documents)
     converted = [

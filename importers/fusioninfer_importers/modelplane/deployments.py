@@ -43,7 +43,7 @@ _PICKER_FIELDS = ("image", "args", "resources")
 
 
 def convert_released(builder: ServiceBuilder, spec: ReleasedSpec, caches: Caches) -> None:
-    """Converts a deployment of 0.2 or later."""
+    """Convert a deployment of 0.2 or later."""
     copy_metadata(builder, builder.main)
     at = builder.main.at("spec", "template")
     labels = (spec.template.metadata.labels if spec.template.metadata else None) or {}
@@ -66,7 +66,7 @@ def convert_released(builder: ServiceBuilder, spec: ReleasedSpec, caches: Caches
 
 
 def convert_early(builder: ServiceBuilder, spec: EarlySpec, caches: Caches) -> None:
-    """Converts a deployment of 0.1."""
+    """Convert a deployment of 0.1."""
     copy_metadata(builder, builder.main)
     _convert_replica(builder, spec, builder.main.at("spec"), spec.replicas, caches)
 
@@ -102,7 +102,7 @@ def _convert_replica(
 def _convert_gang(
     builder: ServiceBuilder, templates: Sequence[Template], at: SourceField, *, several: bool
 ) -> None:
-    """Turns the gang off that our default would make, unless the pods ask for Volcano or Kueue."""
+    """Disable gang scheduling, which is our default, unless the pods use Volcano or Kueue."""
     if convert_queue(builder):
         return
     if several and all(template.spec.get("schedulerName") != VOLCANO for template in templates):
@@ -140,7 +140,7 @@ def _check_phases(
 def convert_engine(
     builder: ServiceBuilder, engine: Engine, at: SourceField, *, pairs: bool
 ) -> None:
-    """Converts an engine to a role; `pairs` says that prefill and decode are separate engines."""
+    """Convert an engine to a role; `pairs` says that prefill and decode are separate engines."""
     report = builder.report
     target = builder.add_role(at)
     builder.copy((*target, "name"), engine.name, at / "name")
@@ -218,7 +218,7 @@ def _check_members(
 
 
 def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches) -> None:
-    """Converts a deployment of the disaggregation proposal (workers, prefill, routing)."""
+    """Convert a deployment of the disaggregation proposal (workers, prefill, routing)."""
     at, report = builder.main.at("spec"), builder.report
     copy_metadata(builder, builder.main)
     pairs = spec.prefill is not None
@@ -250,7 +250,7 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
 
 
 def _check_explicit(builder: ServiceBuilder, spec: ProposedSpec) -> None:
-    """Reports what must be explicit with prefill: both counts, and the routing."""
+    """Report what must be explicit with prefill: both counts, and the routing."""
     at, report = builder.main.at("spec"), builder.report
     wanted = "is required with prefill: the ratio of prefill to decode is stated, not guessed"
     if spec.workers.count is None:

@@ -39,7 +39,7 @@ _DRIVER = re.compile(
 
 
 def report_reserved(report: ConversionReport, at: SourceField) -> None:
-    """Reports a label with Modelplane's own prefix."""
+    """Report a label with Modelplane's own prefix."""
     report.invalid(at, "uses the prefix modelplane.ai/, which is reserved")
 
 
@@ -52,19 +52,19 @@ def convert_template(
     gang: bool,
     serves: bool = True,
 ) -> None:
-    """Converts a pod template, with what Modelplane adds to every pod.
+    """Convert a pod template, with what Modelplane adds to every pod.
 
     `gang` says that an engine has several pods, `serves` that this one answers requests.
     """
     labels = (template.metadata or {}).get("labels")
-    # Our own rules refuse what is no mapping.
+    # Our rules reject values that are not mappings.
     for key in labels if isinstance(labels, Mapping) else ():
         if str(key).startswith("modelplane.ai/"):
             report_reserved(builder.report, at / "metadata" / "labels" / key)
     containers = template.spec.get("containers")
     listed = containers if isinstance(containers, list) else None
     names = [container.get("name") for container in listed or () if isinstance(container, dict)]
-    # Our own rules refuse what is no list.
+    # Our rules reject values that are not lists.
     if names != [_ENGINE] and (listed is not None or containers is None):
         builder.report.invalid(
             at / "spec" / "containers",
@@ -126,7 +126,7 @@ def _own_env(spec: dict[str, Any]) -> list[Any]:
 
 
 def convert_replicas(builder: ServiceBuilder, replicas: int | None) -> None:
-    """Copies the number of replicas: each is a serving group, in which prefill and decode pair."""
+    """Copy the number of replicas: each is a serving group, in which prefill and decode pair."""
     if replicas is not None:
         builder.copy(("spec", "groups"), replicas, builder.main.at("spec", "replicas"))
 
@@ -136,7 +136,7 @@ def convert_devices(
     role: Location,
     members: Sequence[tuple[NodeSelector | None, SourceField]],
 ) -> None:
-    """Converts the devices that a role's pods ask for to claims.
+    """Convert the devices that a role's pods ask for to claims.
 
     Modelplane takes the DeviceClass from the InferenceClass of the pool where it places a replica.
     Here it is the driver that the expressions name: drivers install a class of that name.

@@ -70,7 +70,7 @@ Shared = tuple[Deployment, str, SourceField]
 
 
 def labels_of(document: SourceDocument, template: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The labels of a deployment's endpoints."""
+    """Return the labels of a deployment's endpoints."""
     return {**(template or {}), _DEPLOYMENT: document.name}
 
 
@@ -80,7 +80,7 @@ def convert_service(
     spec: ModelServiceSpec,
     deployments: Sequence[Deployment],
 ) -> list[Shared]:
-    """Converts a ModelService to a rule of the service that gets the most requests.
+    """Convert a ModelService to a rule of the service that gets the most requests.
 
     Returns the other deployments that the rule leads to.
     """
@@ -128,7 +128,7 @@ def convert_service(
 
 
 def convert_shared(shared: Sequence[Shared]) -> None:
-    """Sets `routedBy` in services without a rule of their own."""
+    """Set `routedBy` in services without a rule of their own."""
     for deployment, by, at in shared:
         router = _router(deployment.builder, at)
         if not deployment.builder.get((*router, "httproute", "rules")):
@@ -143,7 +143,7 @@ def _router(builder: ServiceBuilder, at: SourceField) -> Location:
 
 
 def add_router(builder: ServiceBuilder, at: SourceField, *, pairs: bool) -> Location:
-    """Adds a router with Modelplane's picker; `pairs` says that prefill and decode are apart."""
+    """Add a router with Modelplane's picker; `pairs` is whether prefill and decode are separate."""
     router = builder.add_role(at, "router", "router")
     builder.default((*router, "scorers"), dict(_SCORERS), at)
     if pairs:
@@ -168,7 +168,7 @@ def _rule(document: SourceDocument, shares: Sequence[_Share]) -> dict[str, Any]:
 
 
 def _weights(parts: Sequence[Fraction]) -> list[int]:
-    """The smallest integers of the same ratio, rounded where they exceed the maximum."""
+    """Return the smallest integers of the same ratio, rounded if they exceed the maximum."""
     scale = math.lcm(*(part.denominator for part in parts))
     whole = [int(part * scale) for part in parts]
     divisor = math.gcd(*whole)

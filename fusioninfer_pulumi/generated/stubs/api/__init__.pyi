@@ -89,6 +89,9 @@ from fusioninfer_pulumi.api.router import MetricsMode as MetricsMode
 from fusioninfer_pulumi.api.router import NetworkPolicyArgs as NetworkPolicyArgs
 from fusioninfer_pulumi.api.router import PickerTlsArgs as PickerTlsArgs
 from fusioninfer_pulumi.api.router import PoolArgs as PoolArgs
+from fusioninfer_pulumi.api.router import ServiceLevelArgs as ServiceLevelArgs
+from fusioninfer_pulumi.api.router import ServiceLevelsArgs as ServiceLevelsArgs
+from fusioninfer_pulumi.api.router import SessionArgs as SessionArgs
 from fusioninfer_pulumi.api.scheduling import GangBackend as GangBackend
 from fusioninfer_pulumi.api.scheduling import GangMode as GangMode
 from fusioninfer_pulumi.api.scheduling import GangPolicyArgs as GangPolicyArgs

@@ -1,14 +1,15 @@
-"""Autoscaling of a role: bounds, and what the number of replicas follows."""
-
-from __future__ import annotations
+"""Autoscaling of a role: bounds, metrics and target values."""
 
 import enum
+from fractions import Fraction
 from typing import Any
 
 from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.field_types import (
+    AnnotationMap,
     Count,
+    Duration,
     LabelMap,
     PositiveCount,
     Quantity,
@@ -95,6 +96,10 @@ class AutoscalingArgs(SpecModel):
     "`latency`, `throughput` or `queue`: generated metrics and target values for the engine and\n    the endpoint picker, limited to this service."
     target_requests: float | None
     "Requests per replica, replacing the default: running requests for `latency` (100), waiting\n    requests for the other targets (5)."
+    time_to_first_token: Duration | None
+    "`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as\n    `1s`, followed instead of running requests. Measured by llm-d's endpoint picker if its metrics\n    are readable, else by the engines."
+    time_per_token: Duration | None
+    "`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as\n    `50ms`, followed instead of running requests."
     metrics: list[AutoscalingMetricArgs]
     "Metrics in addition to `target`. The metric that requires the most replicas applies."
     prometheus: WebAddress | None
@@ -103,6 +108,11 @@ class AutoscalingArgs(SpecModel):
     "`KEDA`: additional fields of the ScaledObject, under KEDA's names."
     behavior: dict[str, Any] | None
     "`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed through."
+    annotations: AnnotationMap
+    "Annotations of the autoscaler, in addition to the service's; values may be Outputs."
+
+    @property
+    def latency_goals(self) -> dict[str, Fraction]: ...
 
 def scales_to_zero(args: AutoscalingArgs) -> bool: ...
 def uses_picker_metrics(args: AutoscalingArgs) -> bool: ...

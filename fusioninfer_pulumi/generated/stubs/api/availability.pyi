@@ -1,6 +1,4 @@
-"""What keeps a role available: startup probes, spread over nodes, disruption budgets."""
-
-from __future__ import annotations
+"""Availability of a role: startup probes, spread over nodes, disruption budgets."""
 
 import enum
 
@@ -28,7 +26,7 @@ class StartupArgs(SpecModel):
     "Bytes that a pod reads per second, such as `1Gi`; `200Mi` by default, the rate of a network\n    disk."
 
 class WhenUnsatisfiable(str, enum.Enum):
-    """The scheduler's choice when a pod violates the spread."""
+    """What the scheduler does with a pod that would violate the spread."""
 
     SCHEDULE_ANYWAY = "ScheduleAnyway"
     DO_NOT_SCHEDULE = "DoNotSchedule"

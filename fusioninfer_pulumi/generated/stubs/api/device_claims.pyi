@@ -1,7 +1,5 @@
 """Devices that pods claim by dynamic resource allocation (DRA) instead of extended resources."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from typing_extensions import Unpack
@@ -18,9 +16,9 @@ from fusioninfer_pulumi.generated import dicts
 class ResourceClaimArgs(SpecModel):
     """Devices of each pod of a role.
 
-    `deviceClassName` with `count` and `selectors` describes them, or `spec` does as in a
-    ResourceClaim; either creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34).
-    `templateName` and `claimName` name existing objects.
+    Either describe them, by `deviceClassName` with `count` and `selectors` or by the `spec` of a
+    ResourceClaim, which creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34). Or
+    name an existing object, by `templateName` or `claimName`.
     """
 
     def __init__(self, **fields: Unpack[dicts.ResourceClaimArgsDict]) -> None: ...
@@ -33,7 +31,7 @@ class ResourceClaimArgs(SpecModel):
     selectors: list[str] | None
     "CEL expressions that each device must match."
     admin_access: bool | None
-    "Whether to request admin access: devices are shared with their users, for monitoring.\n    Requires permission."
+    "Whether to request admin access, for example to monitor devices that others use. Requires\n    permission."
     spec: dict[str, Any] | None
     "The spec of a ResourceClaim, passed through."
     template_name: NameOrOutput | None

@@ -1,6 +1,4 @@
-"""The engine of a role, and how it splits and copies the model, in KServe's words."""
-
-from __future__ import annotations
+"""The engine of a role and its parallelism; the fields are named as KServe's."""
 
 import enum
 
@@ -35,13 +33,13 @@ class EngineArgs(SpecModel):
     name: EngineName
     "`vllm` (default) or `sglang`."
     version: ReleaseText | None
-    "Release, such as `0.32.0`; by default the one that this version of the library uses, which\n    `plan` prints."
+    "Release, such as `0.32.0`. Default: the release of the service's `edition`, which `plan`\n    prints."
 
 class ParallelismArgs(SpecModel):
-    """Sizes that become arguments of vLLM or SGLang, and the number of pods in a replica.
+    """Parallel sizes, passed to vLLM or SGLang as arguments.
 
-    KServe's `parallelism`: a replica has `data / dataLocal` pods, or one for each pipeline stage,
-    unless `multinode.nodeCount` is set.
+    They also determine the pods per replica, unless `multinode.nodeCount` is set: `data` divided by
+    `dataLocal`, else one per pipeline stage.
     """
 
     def __init__(self, **fields: Unpack[dicts.ParallelismArgsDict]) -> None: ...
@@ -63,6 +61,6 @@ class ParallelismArgs(SpecModel):
     @property
     def ranks(self) -> int: ...
     @property
-    def sized(self) -> bool: ...
+    def has_sizes(self) -> bool: ...
     @property
     def pods(self) -> int | None: ...

@@ -1,6 +1,4 @@
-"""The node pools of a cluster, and what services demand of the pools that `place` chooses."""
-
-from __future__ import annotations
+"""The node pools of a cluster, and services' requirements for pools, as `place` uses them."""
 
 import enum
 from typing import Literal
@@ -36,12 +34,12 @@ class DeviceArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.DeviceArgsDict]) -> None: ...
     memory: Bytes | None
-    "Memory of one accelerator, such as `80Gi`. Without it, roles that require memory are not\n    placed on this pool."
+    "Memory of one accelerator, such as `80Gi`. If unset, roles that require memory are not placed\n    on this pool."
     attributes: dict[Text, Text]
     "Other attributes that roles may require, such as `{model: H100, fabric: ib-1}`."
 
 class NodePoolArgs(SpecModel):
-    """Nodes of one kind."""
+    """A pool of equal nodes."""
 
     def __init__(self, **fields: Unpack[dicts.NodePoolArgsDict]) -> None: ...
     name: Text
@@ -55,7 +53,7 @@ class NodePoolArgs(SpecModel):
     device_classes: list[Text]
     "DeviceClasses whose claims these accelerators satisfy (dynamic resource allocation); none by\n    default."
     in_use: list[PositiveCount]
-    "Accelerators in use by others, one number per affected node: `[8, 2]` are eight on one node\n    and two on another. None by default."
+    "Accelerators in use by other workloads, one number per affected node: `[8, 2]` means eight on\n    one node and two on another. None by default."
     device: DeviceArgs
     "Properties of the accelerators."
     labels: LabelMap
@@ -69,18 +67,18 @@ class InventoryArgs(SpecModel):
     """The node pools of a cluster.
 
     Raises:
-        InvalidServiceError: The input cannot work; every problem is listed.
+        InvalidServiceError: The input is invalid; it has every finding.
     """
 
     def __init__(self, **fields: Unpack[dicts.InventoryArgsDict]) -> None: ...
     pool_label: LabelKey | None
     "Node label that identifies a pool. Its value is the pool's name, unless the pool's `labels`\n    set it. Default: the label of GKE, EKS, AKS or Karpenter that all pools have in their\n    `labels`."
     pools: list[NodePoolArgs]
-    "The pools. Among equally suitable pools the first is used."
+    "The pools; the first of equally suitable pools is used."
 
     @property
     def selector_label(self) -> str | None: ...
-    def selected_by(self, pool: NodePoolArgs) -> str: ...
+    def selector_value(self, pool: NodePoolArgs) -> str: ...
 
 class InventoryMetadata(SpecModel):
     """Metadata of an inventory; informational."""
@@ -107,7 +105,7 @@ class DeviceRequirementArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.DeviceRequirementArgsDict]) -> None: ...
     attributes: dict[Text, AnyOf]
-    "Attributes of the pool's devices with their allowed values, one or a list: `{model: [H100,\n    H200]}`."
+    "Allowed values of device attributes, one or a list: `{model: [H100, H200]}`."
     min_memory: Bytes | None
     "Minimum memory of an accelerator, such as `80Gi`; any by default."
 
@@ -125,4 +123,4 @@ class ServicePlacementArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.ServicePlacementArgsDict]) -> None: ...
     colocate: Text | None
-    "Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have the\n    same value on the pools of all roles, because the KV cache is transferred between them. By\n    default roles may use any pools."
+    "Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have the\n    same value on the pools of all roles, for example for KV cache transfer. By default roles may\n    use any pools."

@@ -1,6 +1,4 @@
-"""Where an engine keeps the KV cache that its accelerators have no room for, in KServe's words."""
-
-from __future__ import annotations
+"""KV cache in host memory and on disks; the fields are named as KServe's."""
 
 import enum
 from typing import Any
@@ -24,7 +22,7 @@ class EmptyDirTierArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.EmptyDirTierArgsDict]) -> None: ...
     size: Bytes
-    "Size, such as `200Gi`: limits the volume, and is requested as `ephemeral-storage`."
+    "Size, such as `200Gi`: the volume's limit and the request of `ephemeral-storage`."
 
 class ClaimReferenceArgs(SpecModel):
     """An existing PersistentVolumeClaim of the service's namespace."""
@@ -61,15 +59,15 @@ class SecondaryTierArgs(SpecModel):
     "A directory; the only kind of tier."
 
 class KvCacheOffloadingArgs(SpecModel):
-    """The KV cache beyond the accelerators' memory: host memory, then disks.
+    """Storage for KV cache beyond the accelerators' memory: host memory, then disks.
 
-    KServe's `kvCacheOffloading`. vLLM's OffloadingConnector from 0.14, with `secondary` from 0.22;
-    SGLang's hierarchical cache, with `secondary` from 0.5.3.
+    Uses vLLM's OffloadingConnector (0.14 or later, `secondary` 0.22) or SGLang's hierarchical cache
+    (`secondary` 0.5.3 or later).
     """
 
     def __init__(self, **fields: Unpack[dicts.KvCacheOffloadingArgsDict]) -> None: ...
     cpu: Bytes
-    "Host memory for the KV cache of each engine, such as `64Gi`, for all its accelerators\n    together; with `parallelism.data`, of each copy. The container's memory limit must be larger."
+    "Host memory for the KV cache, such as `64Gi`: per engine, or per copy with\n    `parallelism.data`, for all accelerators together. The container's memory limit must be\n    larger."
     eviction_policy: EvictionPolicy | None
     "Eviction policy of host memory: `lru` (the engines' default) or `arc` (vLLM)."
     secondary: list[SecondaryTierArgs]

@@ -1,6 +1,4 @@
-"""How the KV cache gets from prefill to decode pods, and how pods publish what they cache."""
-
-from __future__ import annotations
+"""KV cache transfer from prefill to decode pods, and KV cache events."""
 
 import enum
 from typing import Any
@@ -37,12 +35,12 @@ class SidecarConnector(str, enum.Enum):
 class SidecarArgs(SpecModel):
     """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port and forwards other requests to the engine.
+    It listens on the pool's port. Requests without a prefill pod go to the engine directly.
     """
 
     def __init__(self, **fields: Unpack[dicts.SidecarArgsDict]) -> None: ...
     enabled: bool
-    "Whether to add the sidecar; otherwise the pods serve as their template defines."
+    "Whether to add the sidecar; otherwise the template's containers are used unchanged."
     image: ImageOrOutput | None
     "Image; by default the one released with the endpoint picker. May be an Output."
     family: str | None
@@ -81,8 +79,8 @@ class RdmaArgs(SpecModel):
 class KvTransferArgs(SpecModel):
     """KV cache transfer from prefill to decode pods.
 
-    `{}` generates what the engine needs for NIXL, on a prefiller and on a decoder alike. Where the
-    engine's arguments contain `--kv-transfer-config`, they are used unchanged.
+    `{}` generates the engine's settings for NIXL, on prefillers and decoders. If the engine's
+    arguments contain `--kv-transfer-config`, they are used unchanged.
     """
 
     def __init__(self, **fields: Unpack[dicts.KvTransferArgsDict]) -> None: ...
@@ -91,7 +89,7 @@ class KvTransferArgs(SpecModel):
     connector: Text | None
     "vLLM's KV connector; `NixlConnector` by default."
     role: KvRole | None
-    "vLLM's `kv_role`. Default: `kv_both`; with NIXL and vLLM 0.23.0 or later the role's:\n    `kv_producer` or `kv_consumer`."
+    "vLLM's `kv_role`. Default: `kv_both`; with NIXL and vLLM 0.23.0 or later `kv_producer` for\n    prefillers and `kv_consumer` for decoders."
     extra_config: dict[str, Any] | None
     "vLLM's `kv_connector_extra_config`."
     side_channel_port: Port
@@ -101,18 +99,18 @@ class KvTransferArgs(SpecModel):
     shared_memory: str | None
     "Size limit of the memory volume at /dev/shm, such as `16Gi`; unlimited by default."
     engine_port: Port | None
-    "Decoders only: port of the engine behind the sidecar. Default: its configured port if it\n    differs from the pool's, else 8001."
+    "Decoders only: port of the engine behind the sidecar. Default: the engine's port if it\n    differs from the pool's, else 8001."
     sidecar: SidecarArgs
     "Decoders only: the sidecar."
 
 class KvEventsArgs(SpecModel):
     """KV cache events of the engine, for an endpoint picker that uses them for scoring.
 
-    With `{}` each pod publishes on its own address, where a picker that discovers pods subscribes.
+    With `{}` each pod publishes on its own address; pickers that discover pods subscribe there.
     """
 
     def __init__(self, **fields: Unpack[dicts.KvEventsArgsDict]) -> None: ...
     endpoint: _Endpoint
-    "ZMQ endpoint: with `*` the pod listens on it, otherwise it connects to it."
+    "ZMQ endpoint: the pod listens if the host is `*`, otherwise it connects."
     topic: Text | None
     "Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers\n    subscribe to."

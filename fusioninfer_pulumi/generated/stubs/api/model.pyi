@@ -1,6 +1,4 @@
-"""The model that a service serves: where its files come from, and how they get into the pods."""
-
-from __future__ import annotations
+"""The model that a service serves: its source, download and cache."""
 
 import enum
 from dataclasses import dataclass
@@ -68,6 +66,8 @@ class S3Args(SpecModel):
     region: TextOrOutput | None
     "Region of the bucket; may be an Output."
 
+ModelUri = Text
+
 class LoraAdapterArgs(SpecModel):
     """A LoRA adapter."""
 
@@ -114,7 +114,7 @@ class StorageArgs(SpecModel):
     storage_class_name: NameOrOutput | None
     "StorageClass; the cluster's default if not set. May be an Output."
     access_modes: list[AccessMode]
-    "Access modes; `ReadWriteMany` by default. Access modes of an existing claim cannot be\n    changed, so other modes keep the service from growing to more nodes."
+    "Access modes; `ReadWriteMany` by default. They cannot be changed later: with other modes the\n    service cannot grow to more nodes."
 
 class WarmUpJobArgs(SpecModel):
     """The Job that fills the cache."""
@@ -144,13 +144,15 @@ class CacheArgs(SpecModel):
     mount_path: AbsolutePath
     "Mount path of the volume."
     warm_up: bool
-    "Whether a Job downloads the model before the pods are created, which then mount the cache\n    read-only. Otherwise the engines download into the cache."
+    "Whether a Job downloads the model before the pods are created; they then mount the cache\n    read-only. Otherwise the engines download into the cache."
     mount_model: bool
-    "Mounts only the model's directory of the volume, at `model.mountPath`, and each adapter's at\n    `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`. For commands that\n    contain such a path. Requires `warmUp`."
+    "Mounts the model's directory at `model.mountPath` and each adapter's at\n    `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`. For commands that\n    contain such a path. Requires `warmUp`."
     read_only: bool
-    "Whether pods mount the downloaded files read-only; `false` is for engines that write next to\n    the model files. Requires `warmUp`."
+    "Whether pods mount the downloaded files read-only; `false` if the engine writes next to the\n    model files. Requires `warmUp`."
     job: WarmUpJobArgs
     "The warm-up Job."
+    compile_cache: bool
+    "Whether vLLM keeps compiled kernels in the volume, in the directory `compiled`, so that later\n    pods of the same release, model and GPU type start without compiling. Pods write to it, also\n    with `readOnly`. With `kvTransfer`, pods reuse it from vLLM 0.28 on."
 
 class ModelArgs(SpecModel):
     """The model: mounted or downloaded in every serving pod, and passed to the engine."""
@@ -202,9 +204,7 @@ class ModelSource:
     revision: str | None
 
     @property
-    def fetched(self) -> str: ...
+    def fetch_uri(self) -> str: ...
 
 def parse_model_uri(uri: str) -> ModelSource | None: ...
 def hub_name(uri: str) -> str | None: ...
-
-ModelUri = Text

@@ -1,6 +1,4 @@
-"""One role of a service: what runs, in how many replicas, on how many nodes."""
-
-from __future__ import annotations
+"""A role of a service: its pods, replicas and nodes."""
 
 import enum
 
@@ -87,15 +85,16 @@ class Strategy(str, enum.Enum):
     QUEUE_SIZE = "queue-size"
     LORA_AFFINITY = "lora-affinity"
     PD_DISAGGREGATION = "pd-disaggregation"
+    SESSION_AFFINITY = "session-affinity"
 
 class MultinodeArgs(SpecModel):
     """Runs each replica of a role on several nodes."""
 
     def __init__(self, **fields: Unpack[dicts.MultinodeArgsDict]) -> None: ...
     node_count: PositiveCount | None
-    "Nodes (and pods) per replica, including the leader; 1 is the same as no `multinode`.\n    Required, unless the role's `parallelism` determines it (`pipeline`, or `data` with\n    `dataLocal`)."
+    "Nodes (and pods) per replica, including the leader. Default: the role's\n    `parallelism.pipeline`, or `data` divided by `dataLocal`; required if neither is set."
     launcher: Launcher | None
-    "How the pods of a replica form one engine. Default: `ray`; `multiprocessing` for SGLang;\n    `data-parallel` if `parallelism.data` spans pods."
+    "How the pods of a replica form one engine. Default: `none` for a `workerTemplate` (with\n    `parallelism`, only if it has a command); `data-parallel` for vLLM if `parallelism.data` is a\n    multiple of the nodes; `multiprocessing` for SGLang and generated containers; else `ray`."
 
 class NetworkConfigArgs(SpecModel):
     """LeaderWorkerSet's `networkConfig`."""
@@ -122,11 +121,11 @@ class RoleArgs(SpecModel):
     component_type: ComponentType
     "Function of the role: `worker`, `prefiller`, `decoder` or `router`."
     replicas: Count
-    "Independent instances of the model. 0 scales the role to zero: it has no objects and is not\n    part of the gang."
+    "Replicas of the model. 0 scales the role to zero: it has no pods and is not part of the\n    gang."
     template: PodTemplate | None
-    "Pod template for all pods of the role. With the service's `model` it can be omitted or\n    partial: the library generates the container, and fields of the template take precedence."
+    "Pod template for all pods of the role. If the service has a `model`, the template is optional\n    and may be partial: the library generates the rest; the template's fields take precedence."
     leader_template: PodTemplate | None
-    "Pod template of the leaders; use it with `workerTemplate` instead of `template`."
+    "Pod template of the leaders; set it and `workerTemplate` instead of `template`."
     worker_template: PodTemplate | None
     "Pod template of the other pods of a multi-node replica."
     container: str | None
@@ -136,25 +135,25 @@ class RoleArgs(SpecModel):
     multinode: MultinodeArgs | None
     "Runs each replica on several nodes; by default a replica is one pod."
     parallelism: ParallelismArgs | None
-    "How the engine shards and replicates the model. Sets the engine's arguments and the number of\n    pods per replica. By default the engine's arguments determine it."
+    "How the engine shards and replicates the model. Sets the engine's arguments, and the pods per\n    replica unless `multinode.nodeCount` does. By default the engine's own arguments apply."
     placement: RolePlacementArgs | None
-    "Node pools that the role may use, and the accelerators it requires; used only by `place` and\n    `--inventory`. By default any pool that the pod templates allow."
+    "Node pools that the role may use, and the accelerators it requires; only for `place` and\n    `--inventory`. By default any pool that the pod templates allow."
     engine: EngineArgs | None
-    "The engine, overriding the service's, if the library generates the container."
+    "The engine of generated containers, instead of the service's."
     accelerator: Text | None
-    "Accelerator model, such as `H100`, or its memory, such as `80Gi`. Used only for memory\n    checks, not for scheduling. By default inferred from claims and node selectors. `cpu` generates\n    a container with the engine's CPU build."
+    "Accelerator model, such as `H100`, or its memory, such as `80Gi`. Memory checks use it; by\n    default they infer it from claims and node selectors. Generated containers derive `gpus` and the\n    image from it: `cpu` is the engine's CPU build. It does not affect scheduling."
     gpus: PositiveCount | None
-    "GPUs per pod, if the library generates the container. Default: the product of `parallelism`,\n    else the number that the package fusioninfer-capacity computes for the model on\n    `accelerator`."
+    "GPUs per pod of generated containers. Default: the template's GPUs, else the number that\n    `parallelism` or the template's arguments require, else that of the model's catalogue entry or\n    the package fusioninfer-capacity for `accelerator`."
     resource_claims: list[ResourceClaimArgs] | None
-    "Devices that the serving container of every pod claims (DRA), instead of accelerators in its\n    resources; none by default."
+    "Devices that each pod's serving container claims (DRA) instead of requesting accelerators as\n    resources; none by default."
     rollout: RoleRolloutArgs | None
     "Overrides of the service's `rollout` for this role."
     restart_policy: RestartPolicy | None
     "LeaderWorkerSet's restart policy. Default: `RecreateGroupAfterStart` for multi-node replicas\n    (LeaderWorkerSet 0.9 or later), `RecreateGroupOnPodRestart` for single pods."
     environment: PodEnvironment | None
-    "`Kthena` sets `ENTRY_ADDRESS`, `WORKER_INDEX` and `GROUP_SIZE` in every container that does\n    not set them, from LeaderWorkerSet's variables. By default containers have only\n    LeaderWorkerSet's: `LWS_LEADER_ADDRESS`, `LWS_WORKER_INDEX` and `LWS_GROUP_SIZE`."
+    "`Kthena` adds `ENTRY_ADDRESS`, `WORKER_INDEX` and `GROUP_SIZE` to containers that lack them.\n    By default containers have only LeaderWorkerSet's variables: `LWS_LEADER_ADDRESS`,\n    `LWS_WORKER_INDEX` and `LWS_GROUP_SIZE`."
     startup_policy: StartupPolicy | None
-    "LeaderWorkerSet's startup policy; `LeaderCreated` by default. `LeaderReady` deadlocks with\n    gang scheduling and is rejected there."
+    "LeaderWorkerSet's startup policy; `LeaderCreated` by default. `LeaderReady` is rejected for\n    gang-scheduled pods, because it deadlocks."
     network_config: NetworkConfigArgs | None
     "LeaderWorkerSet's network configuration."
     sub_group_policy: SubGroupPolicyArgs | None
@@ -166,21 +165,21 @@ class RoleArgs(SpecModel):
     kv_cache_offloading: KvCacheOffloadingArgs | None
     "Storage for KV cache beyond accelerator memory: host memory, then disks; none by default."
     disruption_budget: DisruptionBudgetArgs | None
-    "Number of replicas that evictions may take down at a time, overriding the service's;\n    unlimited by default."
+    "PodDisruptionBudget of the role, instead of the service's; none by default."
     autoscaling: AutoscalingArgs | None
     "Scales the replicas between bounds, starting with `replicas`; requires `layout: PerRole`. By\n    default the number of replicas is fixed."
     startup: StartupArgs | None
     "Startup probe: how long the engine may take to load its model. By default a template's\n    container has no startup probe."
     topology_spread: list[TopologySpreadArgs] | None
-    "Spreads the leaders of the replicas over zones or nodes; by default the scheduler decides."
+    "Spreads the leaders of the replicas over zones or nodes. By default generated single-node\n    roles are spread over nodes if possible, and the scheduler decides about others."
     pod_labels: LabelMapOrOutput
-    "Labels of the role's pods; for a router, of the endpoint picker's pods. They override the\n    service's labels; a template's labels override both. Values may be Outputs. A change restarts\n    the pods."
+    "Labels of the role's pods; for a router, of the endpoint picker's pods. They override the\n    service's `podLabels`; a template's labels override both. Values may be Outputs. A change\n    restarts the pods."
     pod_annotations: AnnotationMap
-    "Annotations of the role's pods, with the same precedence; values may be Outputs. A change\n    restarts the pods."
+    "Annotations of the role's pods, with the precedence of `podLabels`; values may be Outputs. A\n    change restarts the pods."
     strategy: Strategy | None
     "Routers only: load-balancing strategy of the endpoint picker. Default: `prefix-cache`, or\n    `pd-disaggregation` if prefill and decode are separate roles."
     scorers: dict[str, float] | None
-    "Routers only: scorer weights that replace those of the strategy: `prefix-cache`, `kv-cache`,\n    `queue`, `load`, `running`, `lora`, if the endpoint picker has them."
+    "Routers only: scorer weights, replacing the strategy's: `prefix-cache`, `kv-cache`, `queue`,\n    `load`, `running`, `lora`, `session`, if the endpoint picker has them."
     httproute: HttpRouteArgs | None
     "Routers only: the spec of a Gateway API HTTPRoute."
     gateway: GatewayArgs | None
@@ -188,11 +187,11 @@ class RoleArgs(SpecModel):
     endpoint_picker: EndpointPickerArgs | None
     "Routers only: the endpoint picker's image, pods and behavior."
     endpoint_picker_config: str | None
-    "Routers only: a complete EndpointPickerConfig, used verbatim instead of `strategy`."
+    "Routers only: a complete EndpointPickerConfig, used unchanged instead of `strategy`."
     pool: PoolArgs | None
     "Routers only: the InferencePool's ports and deletion protection."
     model_rewrites: list[ModelRewriteArgs] | None
-    "Routers only: maps model names in requests to models or adapters, by weight: aliases and\n    canaries. Not supported by every endpoint picker (docs/routing.md)."
+    "Routers only: maps model names in requests to models or adapters by weight, for aliases and\n    canaries. Not supported by every endpoint picker (docs/routing.md)."
     network_policy: NetworkPolicyArgs | None
     "Routers only: allows only the gateway and the endpoint picker to reach the pods. By default\n    enabled if `gateway.implementation` determines where the gateway's proxies run."
     reference_grants: bool | None
@@ -203,6 +202,6 @@ class RoleArgs(SpecModel):
     @property
     def is_routed_externally(self) -> bool: ...
     @property
-    def counted(self) -> bool: ...
+    def has_node_count(self) -> bool: ...
     @property
     def nodes(self) -> int: ...

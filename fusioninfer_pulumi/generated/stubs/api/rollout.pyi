@@ -1,6 +1,4 @@
-"""How a service is updated, and what an update waits for."""
-
-from __future__ import annotations
+"""Updates of a service: batches, order, timeouts and waits."""
 
 import enum
 
@@ -35,7 +33,7 @@ class RoleOrder(str, enum.Enum):
     SEQUENTIAL = "Sequential"
 
 class RolloutLevel(str, enum.Enum):
-    """Unit of `maxUnavailable` and `partition`."""
+    """Unit that `maxUnavailable` and `partition` count."""
 
     ROLE = "Role"
     GROUP = "Group"
@@ -60,9 +58,9 @@ class RoleRolloutArgs(SpecModel):
     max_unavailable: CountOrPercentage | None
     "Replicas that may be unavailable during an update, as a number or a percentage (rounded down,\n    at least 1); 1 by default. Only for `Rolling`; 0 only with `maxSurge`."
     max_surge: CountOrPercentage | None
-    "Additional replicas that an update may start, as a number or a percentage (rounded up); 0 by\n    default. Only for `Rolling` with layout `PerRole`. They need additional capacity."
+    "Additional replicas that an update may start, as a number or a percentage (rounded up); 0 by\n    default. They need additional capacity. Only for `Rolling` with layout `PerRole`."
     partition: Count | None
-    "Replicas with an ordinal below it keep their current pod template until `partition` is\n    lowered; 0 by default. Not available for layout `PerRole` with `Recreate`."
+    "Replicas with a lower ordinal keep their current pod template until `partition` is lowered; 0\n    by default. Not available for layout `PerRole` with `Recreate`."
     timeout: Duration | None
     "Time that an updated replica may take to become available, such as `90s` or `1h30m`, before\n    the update fails; 45m by default."
 

@@ -1,6 +1,4 @@
-"""A router's route, Gateway and model rewrites; Gateway API fields are passed on as they are."""
-
-from __future__ import annotations
+"""A router's route, Gateway and model rewrites; Gateway API fields are passed through."""
 
 from typing import Any
 
@@ -25,7 +23,7 @@ class SplitArgs(SpecModel):
     service: Name
     "Name of the service; its router must set `routedBy`."
     weight: int
-    "Percentage of requests that go to its pool; the rest of 100 stays with this service."
+    "Percentage of requests for its pool; this service's pool gets the rest."
 
 class HttpRouteRefArgs(SpecModel):
     """An HTTPRoute that is created elsewhere."""
@@ -37,7 +35,7 @@ class HttpRouteRefArgs(SpecModel):
     "Namespace of the HTTPRoute; the service's by default. May be an Output."
 
 class HttpRouteArgs(SpecModel):
-    """The spec of the service's HTTPRoute; or which other route leads to the service."""
+    """The spec of the service's HTTPRoute, or a reference to another route to the service."""
 
     def __init__(self, **fields: Unpack[dicts.HttpRouteArgsDict]) -> None: ...
     parent_refs: list[dict[str, Any]] | None
@@ -45,7 +43,7 @@ class HttpRouteArgs(SpecModel):
     hostnames: list[StringOrOutput] | None
     "Host names of the route; each may be an Output."
     rules: list[dict[str, Any]] | None
-    "Rules. Rules without `backendRefs` lead to the service's pool, as does the default rule."
+    "Rules; one for all paths by default. Rules without `backendRefs` lead to the service's\n    pool."
     use_default_gateways: str | None
     "Attaches the route to the cluster's default Gateways (Gateway API 1.4, experimental)."
     split: list[SplitArgs] | None
@@ -78,7 +76,7 @@ class GatewayArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.GatewayArgsDict]) -> None: ...
     implementation: str | None
-    "Gateway implementation: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`\n    or `gke`. The library generates the additional objects that it requires, which it cannot infer\n    from the class name. If it is the only field, with `parentRefs` or `routedBy`, no Gateway is\n    created."
+    "Gateway implementation: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`\n    or `gke`. The library generates the additional objects that it requires. If no other field is\n    set, and the route has `parentRefs` or `routedBy`, no Gateway is created."
     refs: list[GatewayRefArgs] | None
     "Existing Gateways; without it a Gateway is created."
     gateway_class_name: TextOrOutput | None

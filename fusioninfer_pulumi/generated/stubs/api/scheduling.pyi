@@ -1,6 +1,4 @@
-"""How a service's pods are scheduled, and which of them only together."""
-
-from __future__ import annotations
+"""Scheduling of a service's pods: scheduler, queue and gang."""
 
 import enum
 
@@ -50,9 +48,9 @@ class NetworkTopologyArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.NetworkTopologyArgsDict]) -> None: ...
     group_policy: NetworkTopologyRuleArgs | None
-    "For all pods of a gang: of a serving group, or of the service if there are no groups."
+    "Maximum distance between all pods of a service or serving group."
     role_policy: NetworkTopologyRuleArgs | None
-    "For the pods of each replica of a role; the PodGroup then uses `subGroupPolicy`."
+    "Maximum distance between the pods of one replica; the PodGroup then uses `subGroupPolicy`."
 
 class GangPolicyArgs(SpecModel):
     """Gang scheduling of the service's pods."""
@@ -61,13 +59,13 @@ class GangPolicyArgs(SpecModel):
     mode: OnOff[GangMode]
     "`Auto` (default), `On` or `Off`."
     backend: GangBackend
-    "`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue named by `queue`\n    until there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37\n    (`scheduling.k8s.io/v1beta1`, off by default there) gang-schedules all pods. Only Volcano\n    supports a minimum per role."
+    "`Volcano` (default). `Kueue`: every LeaderWorkerSet waits in the LocalQueue `queue` until\n    there is quota for a whole replica. `Native`: a PodGroup of Kubernetes 1.37\n    (`scheduling.k8s.io/v1beta1`, which is off by default) gang-schedules all pods. Only Volcano\n    supports a minimum per role."
     min_role_replicas: dict[str, Count] | None
-    "Replicas of each role that are gang-scheduled; the others start when capacity is available. A\n    role that is not listed needs all its replicas; 0 makes a role optional. By default the whole\n    service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup `subGroupPolicy`)."
+    "Number of replicas of each role that are required in the gang; the others start when there is\n    capacity. All replicas of a role without an entry are required; 0 makes a role optional. By\n    default the whole service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup\n    `subGroupPolicy`)."
     required_replicas: RequiredReplicas
-    "Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`, with which an\n    unschedulable optional replica cannot replace a required one during an update. But while a\n    required replica is unschedulable, no other pod of the gang is scheduled."
+    "Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`: an optional\n    replica then cannot replace a required one during an update. But while a required replica is\n    unschedulable, no other pod of the gang is scheduled."
     min_resources: bool
-    "Whether to set the gang's resource requests in the PodGroup, which Volcano then admits only\n    if the queue has capacity; off by default. With `minRoleReplicas` only the minimum counts."
+    "Whether to set `minResources` in the PodGroup: Volcano then admits the gang only if the queue\n    has capacity for it, or for its required replicas with `minRoleReplicas`. Off by default."
     network_topology: NetworkTopologyArgs | None
     "Maximum network distance between pods; unlimited by default. Requires HyperNodes and\n    Volcano's scheduler plugin `network-topology-aware`."
 

@@ -1,6 +1,4 @@
-"""A whole service as a user writes it, in Python and in YAML."""
-
-from __future__ import annotations
+"""The InferenceService as users write it in Python and YAML."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -18,11 +16,11 @@ KIND: str
 class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
     """A model served on Kubernetes: the arguments of the `InferenceService` component.
 
-    A mapping of the same shape is accepted too, in snake_case or camelCase, flat as here or with
+    The component also accepts a mapping, in snake_case or camelCase, flat as here or with
     `metadata` and `spec` as in a manifest.
 
     Raises:
-        InvalidServiceError: The input cannot work; every problem is listed.
+        InvalidServiceError: The input is invalid; it has every finding.
     """
 
     def __init__(self, **fields: Unpack[dicts.InferenceServiceArgsDict]) -> None: ...
@@ -45,4 +43,4 @@ class InferenceServiceManifest(SpecModel):
     spec: ServiceSpec
     "The service's roles, and settings that apply to all of them."
 
-def flat(document: Mapping[str, Any]) -> dict[str, Any]: ...
+def flatten(document: Mapping[str, Any]) -> dict[str, Any]: ...
