@@ -200,7 +200,7 @@ def closest_name(key: str, known: Iterable[str], cutoff: float = 0.6) -> str | N
     return lowered[close[0]] if close else None
 
 
-def shown(value: Any) -> str:
+def show(value: Any) -> str:
     """Format a value for a message: shortened JSON, never an object's address."""
     if is_output(value):
         return "a pulumi Output"
@@ -213,7 +213,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 1]}…"
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
+def list_names(names: Sequence[str], most: int = 3) -> str:
     """Join names with commas; after `most` of them only say how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

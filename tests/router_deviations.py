@@ -259,6 +259,15 @@ def probes_use_the_services_liveness_and_readiness(document: Objects, ours: Obje
 
 
 @deviation
+def the_endpoint_picker_is_ready_once_it_listens(document: Objects, ours: Objects) -> None:
+    container(document)["startupProbe"] = {
+        "tcpSocket": {"port": 9002},
+        "periodSeconds": 1,
+        "failureThreshold": 120,
+    }
+
+
+@deviation
 def endpoint_picker_pods_pass_the_restricted_profile(document: Objects, ours: Objects) -> None:
     pod(document)["securityContext"] = {
         "runAsNonRoot": True,

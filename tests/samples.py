@@ -64,7 +64,7 @@ def service(*roles: Any, metadata: Any = None, name: Any = "svc", **spec: Any) -
 def changed(manifest: Manifest, fields: Mapping[str, Any]) -> Manifest:
     """Sets fields of a manifest by their paths in findings; null removes one."""
     for path, value in fields.items():
-        *parents, last = catalog._location(path)
+        *parents, last = catalog._parse_path(path)
         holder: Any = manifest
         for part, following in zip(parents, [*parents[1:], last], strict=True):
             if part not in (range(len(holder)) if isinstance(holder, list) else holder):

@@ -116,13 +116,18 @@ def _api_stub() -> str:
 
 def _module_stub(source: Path) -> str:
     tree = _Declarations().visit(ast.parse(source.read_text(encoding="utf-8")))
-    future, rest = ast.unparse(tree).split("import annotations\n", 1)
-    lines = ["import annotations", "from typing_extensions import Unpack", _IMPORT_DICTS, rest]
-    return future + "\n".join(lines)
+    added = ast.parse(f"from typing_extensions import Unpack\n{_IMPORT_DICTS}")
+    # After the docstring.
+    tree.body[1:1] = added.body
+    return ast.unparse(tree)
 
 
 class _Declarations(ast.NodeTransformer):
     """Keeps the public declarations of a module: no code, no values but those of enums."""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:  # as visit_If
+        """Remove imports from `__future__`, which must come first and change nothing in a stub."""
+        return None if node.module == "__future__" else node
 
     def visit_If(self, node: ast.If) -> None:  # the base class chooses the name
         """Remove imports for type checkers, whose names no declaration needs."""

@@ -4,10 +4,6 @@
 website, Kthena or Modelplane, in any order. An input is a service, route or policy of a YAML file,
 of a block of a page, or of KServe's end-to-end fixtures, with the documents next to it that it
 refers to. `--write` puts the tables into docs/systems.md, `--verbose` prints every other result.
-
-KServe's integration tests build their inputs in Go and send them to an API server of envtest.
-`--audit LOG` reads them from its audit log: run the tests with a KUBEBUILDER_ASSETS whose
-kube-apiserver is a script that adds `--audit-policy-file` (level Request) and `--audit-log-path`.
 """
 
 from __future__ import annotations
@@ -15,7 +11,6 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib.util
-import json
 import re
 import subprocess
 import sys
@@ -88,14 +83,14 @@ _INVALID_THERE = {"field-invalid", "unknown-key", "unknown-value", "wrong-type"}
 #: Rules and fields whose rejection docs/systems.md documents: objects that upstream does not show,
 #: engines that would not start, and what Kubernetes has no counterpart for.
 _DOCUMENTED = {
-    "reference-missing", "accelerators-too-few", "engine-release-unsupported",
+    "reference-missing", "accelerators-too-few", "engine-release-unsupported", "engine-unknown",
+    "engine-not-movable",
     "rateLimit", "externalModelProviderName", "homogeneousTarget", "heterogeneousTarget",
     "panicPolicy",
 }  # fmt: skip
 _BOOSTER = "ModelBooster"
 #: Reasons of fewer inputs are printed by `--verbose` only.
 SEVERAL = 2
-CREATED = 201
 DOCUMENTED = "rejected as documented"
 INVALID = "also rejected by the system itself"
 RESULTS = ("as is", "with warnings", "with --allow-lossy", "rejected", DOCUMENTED, INVALID)
@@ -288,28 +283,6 @@ def _fixtures(folder: Path) -> Iterator[Sample]:
             used = [scheduler] if "scheduler-with-configmap-ref" in refs else []
             used += [_SETTINGS] if {"scaling-keda", "scaling-prefill-keda"} & set(refs) else []
             yield Sample("LLMInferenceService, e2e", " + ".join(refs), [service, *bases, *used])
-
-
-def audited(log: Path) -> Iterator[Sample]:
-    """Yield the services that tests created, each with the objects of its namespace it names."""
-    created: dict[str, list[Manifest]] = {}
-    for line in log.read_text(encoding="utf-8").splitlines():
-        event = json.loads(line)
-        made, accepted = event.get("requestObject"), event["responseStatus"].get("code") == CREATED
-        # Typed clients of Go send `metadata` alone for objects without fields.
-        if made and accepted and event["verb"] == "create":
-            created.setdefault(event["objectRef"].get("namespace", ""), []).append(made)
-    seen: list[Sequence[Any]] = []
-    for namespace, objects in created.items():
-        for service in objects:
-            if service["kind"] != "LLMInferenceService":
-                continue
-            related = list(_related(service, objects))
-            specs = [{**item, "metadata": item["metadata"].get("labels")} for item in related]
-            if specs not in seen:
-                seen.append(specs)
-                name = f"{namespace}/{service['metadata'].get('name')}"
-                yield Sample("LLMInferenceService, integration tests", name, related)
 
 
 def _base_refs(module: ast.Module) -> Iterator[tuple[str, ...]]:

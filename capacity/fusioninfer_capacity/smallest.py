@@ -10,7 +10,7 @@ from fusioninfer_capacity.fit.lookup import model_architecture
 from fusioninfer_capacity.fit.roles import named_accelerator
 from fusioninfer_capacity.fit.sizing import Wish, layouts, sensible, with_copies
 from fusioninfer_capacity.fit.weights import Split, stages
-from fusioninfer_pulumi.plugins.capacity import ModelArgs, ModelConfigError, hub_name, shown
+from fusioninfer_pulumi.plugins.capacity import ModelArgs, ModelConfigError, hub_name, show
 
 _PER_NODE = 8
 
@@ -40,7 +40,7 @@ def smallest_layout(
     kind = named_accelerator(accelerator)
     if kind is None:
         return (
-            f"{shown(accelerator)} is not known; use a name such as H100, or a memory such as 80Gi"
+            f"{show(accelerator)} is not known; use a name such as H100, or a memory such as 80Gi"
         )
     architecture = _architecture(model)
     if architecture is None:

@@ -219,4 +219,5 @@ def test_sessions_keep_their_pods(fleet: Fleet, version: str) -> None:
         row = found[case, "short chats"]
         assert row.met >= 0.8, (case, row)
         assert row.busiest <= MOST / PODS, (case, row)
-    assert found["prefix-cache", "short chats"].met < 0.6
+        # Without a common prefix another strategy meets the pod of a session by chance.
+        assert row.met > found["prefix-cache", "short chats"].met + 0.1

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.api.validation_errors import (
     rule_error,
     string_format,
 )
-from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, shown
+from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, show
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output, output_paths
 from fusioninfer_pulumi.kube.typed_args import find_duplicate_fields, to_plain, use_kubernetes_names
@@ -179,14 +179,14 @@ def _amount(value: Any, *, kind: str, is_whole: bool = False) -> str:
     except ValueError:
         amount = Decimal()
     if amount <= 0 or (is_whole and amount != amount.to_integral_value()):
-        raise rule_error(INVALID_FORMAT, f"must be an amount {kind}, got {shown(value)}")
+        raise rule_error(INVALID_FORMAT, f"must be an amount {kind}, got {show(value)}")
     return str(value)
 
 
 def _duration(value: Any) -> str:
     if isinstance(value, str) and durations.seconds(value):
         return value
-    message = f"must be a duration above 0 such as 90s, 10m or 1h30m, got {shown(value)}"
+    message = f"must be a duration above 0 such as 90s, 10m or 1h30m, got {show(value)}"
     raise rule_error(INVALID_FORMAT, message)
 
 
@@ -197,7 +197,7 @@ def _count(value: Any, *, least: int) -> Any:
         return value
     raise rule_error(
         INVALID_FORMAT,
-        f"must be a count of at least 0 or a percentage from {least}% to 100%, got {shown(value)}",
+        f"must be a count of at least 0 or a percentage from {least}% to 100%, got {show(value)}",
     )
 
 
@@ -314,7 +314,7 @@ def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]
                 yield error(
                     WRONG_TYPE,
                     at,
-                    f"keys must be strings, got {shown(key)}; quote it in YAML",
+                    f"keys must be strings, got {show(key)}; quote it in YAML",
                 )
     elif isinstance(value, (list, tuple)):
         if len(value) > MAX_COUNT:
@@ -337,7 +337,7 @@ def _leaf_findings(at: Location, value: Any) -> Iterator[Finding]:
         if not math.isfinite(value):
             yield error(WRONG_TYPE, at, f"must be a finite number, got {value}")
     elif not isinstance(value, (bool, int, type(None))) and not is_output(value):
-        yield error(WRONG_TYPE, at, f"must be plain data, got {shown(value)}")
+        yield error(WRONG_TYPE, at, f"must be plain data, got {show(value)}")
 
 
 def known_json_findings(

@@ -25,7 +25,7 @@ from fusioninfer_pulumi.api.field_types import (
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel, default, reject_fields
 from fusioninfer_pulumi.api.validation_errors import rule_error, string_format
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, FIELD_WITHOUT_EFFECT
 from fusioninfer_pulumi.schemas.kind_schema import CONTAINER, TOLERATIONS
 
@@ -99,7 +99,7 @@ class S3Args(SpecModel):
 
 def _model_uri(uri: str) -> str:
     if parse_model_uri(uri) is None:
-        raise rule_error(INVALID_MODEL_URI, f"must be {URI_FORMATS}, got {shown(uri)}")
+        raise rule_error(INVALID_MODEL_URI, f"must be {URI_FORMATS}, got {show(uri)}")
     return uri
 
 

@@ -192,7 +192,6 @@ def _spec(model: SpecModel, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _spec_findings(at: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]:
-    """Check the fields of a route's or a Gateway's spec that are set."""
     spec = {key: value for key, value in spec.items() if value is not None}
     yield from part_findings(at, spec, part)
     yield from known_json_findings(at, spec, _MAY_BE_OUTPUTS[part])

@@ -143,7 +143,12 @@ class EndpointPickerArgs(SpecModel):
     `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
 
     replicas: PositiveCount = 1
-    """Number of pods. With several, one is the leader and the others are on standby."""
+    """Number of pods."""
+
+    leader_election: bool | None = None
+    """With several replicas: whether one of them serves and the others are on standby; otherwise
+    all serve. By default enabled with a prefix or session scorer, `flowControl` or
+    `endpointPickerConfig`, because replicas share no prefixes, sessions or queues."""
 
     resources: Resources | None = None
     """Resources of its container, replacing the default requests."""
@@ -243,7 +248,6 @@ _FIELDS_OF_PICKER = {
 
 
 def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check the overrides of a template."""
     yield from partial_template_findings(at, template)
     metadata, spec = template.get("metadata"), template.get("spec")
     pod_labels = metadata.get("labels") if isinstance(metadata, Mapping) else None

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.findings import (
     closest_name,
     error,
     format_path,
-    shown,
+    show,
 )
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.rules.common import (
@@ -97,7 +97,7 @@ def type_mismatch(at: Location, value: Any, kind: str, rule: Rule = WRONG_TYPE) 
         return error(FIELD_REQUIRED, at, f"is required: {kind}")
     if is_output(value):
         return error(OUTPUT_NOT_ALLOWED, at, OUTPUT_HINT)
-    return error(rule, at, f"must be {kind}, got {shown(value)}")
+    return error(rule, at, f"must be {kind}, got {show(value)}")
 
 
 def pydantic_findings(problem: ValidationError, root: type[BaseModel]) -> list[Finding]:
@@ -123,23 +123,23 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
     if is_output(value):
         return error(OUTPUT_NOT_ALLOWED, at, OUTPUT_HINT)
     if kind == "invalid_key" or (kind == "string_type" and item["loc"][-1] == "[key]"):
-        return error(WRONG_TYPE, at, f"keys must be strings, got {shown(value)}")
+        return error(WRONG_TYPE, at, f"keys must be strings, got {show(value)}")
     if kind in _TYPES:
-        return error(WRONG_TYPE, at, f"must be {_TYPES[kind]}, got {shown(value)}")
+        return error(WRONG_TYPE, at, f"must be {_TYPES[kind]}, got {show(value)}")
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
         limit = context[bound]
         limit = int(limit) if limit == int(limit) else limit
-        return error(OUT_OF_RANGE, at, f"must be {words} {limit}, got {shown(value)}")
+        return error(OUT_OF_RANGE, at, f"must be {words} {limit}, got {show(value)}")
     if kind in ("enum", "literal_error"):
         allowed = re.findall(r"'([^']*)'", str(context["expected"]))
         choice = allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
         closest = closest_name(value, allowed) if isinstance(value, str) else None
         hint = f"; did you mean {closest}?" if closest is not None and len(allowed) > 1 else ""
-        return error(UNKNOWN_VALUE, at, f"must be {choice}, got {shown(value)}{hint}")
+        return error(UNKNOWN_VALUE, at, f"must be {choice}, got {show(value)}{hint}")
     if kind == "string_pattern_mismatch":
         description = _DESCRIPTIONS[context["pattern"]]
-        return error(INVALID_FORMAT, at, f"must be {description}, got {shown(value)}")
+        return error(INVALID_FORMAT, at, f"must be {description}, got {show(value)}")
     if kind in _LENGTHS:
         rule, message = _LENGTHS[kind]
         return error(rule, at, message.format(length=len(value), **context))

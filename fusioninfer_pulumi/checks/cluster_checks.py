@@ -91,7 +91,6 @@ def check_cluster(
 
 
 def _backend_of(plan: ServicePlan) -> str | None:
-    """Return the backend that gang-schedules a service's pods, None for none."""
     if plan.shape.local_queue is not None:
         return KUEUE
     if plan.gang is None:

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.api.service_shape import (
     VOLCANO,
     is_prefill_decode,
 )
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.pod import Pod
@@ -101,7 +101,7 @@ def _pod_scheduler(
     ):
         user_value = pod.user_template["spec"].get(field)
         if expected is not None and user_value not in (None, expected):
-            message = f'must be "{expected}" as for the service, or unset; got {shown(user_value)}'
+            message = f'must be "{expected}" as for the service, or unset; got {show(user_value)}'
             yield error(SCHEDULER_DIFFERS_FROM_SERVICE, (*pod.path, "spec", field), message)
 
 
@@ -124,7 +124,6 @@ def _gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]
 
 
 def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Check the scheduler and the minimum of a Volcano or Kubernetes gang."""
     plan, at = built.plan, (*_STRATEGY, "schedulerName")
     gang = plan.gangs[0] if plan.gangs else None
     if scheduling.gang_policy.backend is GangBackend.NATIVE:

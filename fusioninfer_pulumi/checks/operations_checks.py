@@ -28,7 +28,7 @@ from fusioninfer_pulumi.findings import (
     Rule,
     error,
     format_path,
-    shown,
+    show,
     warning,
 )
 from fusioninfer_pulumi.operations.monitors import find_declared_port
@@ -183,7 +183,6 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
 def _conflicts(
     built: BuiltService, role: RolePlan, args: AutoscalingArgs
 ) -> Iterator[tuple[Location, str]]:
-    """Yield the path and message of each field that conflicts with other fields."""
     hpa, plan, groups = args.engine is AutoscalingEngine.HPA, built.plan, built.args.groups or 1
     group_message = "is one number for all serving groups, but each group is scaled separately"
     for path, present, message in (
@@ -386,7 +385,7 @@ def _check_metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
         if value is None:
             yield error(FIELD_REQUIRED, path, f"is required with engine {args.engine.value}")
         elif not keda and ("/" in value or "%" in value):
-            message = f"must be the name of a metric, without / and %, got {shown(value)}"
+            message = f"must be the name of a metric, without / and %, got {show(value)}"
             yield error(INVALID_FORMAT, path, message)
 
 

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_closest_image,
     find_family,
 )
-from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, show, warning
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.routing_plan import Routing
@@ -102,13 +102,13 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         yield error(PICKER_CONFIG_INVALID, (), str(problem))
         return
     if not isinstance(config, dict):
-        message = f"must be a mapping, got {shown(config) if config else 'an empty text'}"
+        message = f"must be a mapping, got {show(config) if config else 'an empty text'}"
         yield error(PICKER_CONFIG_INVALID, (), message)
         return
     # Both keys are optional in every endpoint picker (tested).
     for key, allowed in (("kind", (EPP_CONFIG_KIND,)), ("apiVersion", family.api_versions)):
         if config.get(key, "") not in ("", *allowed):
-            message = f"must be {' or '.join(allowed)} for {family.name}, got {shown(config[key])}"
+            message = f"must be {' or '.join(allowed)} for {family.name}, got {show(config[key])}"
             yield error(PICKER_CONFIG_INVALID, (key,), message)
     plugins = config.get("plugins")
     for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
@@ -116,7 +116,7 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         if not isinstance(name, str) or family.registers(name):
             continue
         families = [other.name for other in FAMILIES.values() if other.registers(name)]
-        message = f"{family.name} has no plugin {shown(name)} and exits because of it"
+        message = f"{family.name} has no plugin {show(name)} and exits because of it"
         if families:
             message += f"; {', '.join(families)} have it"
         # A type that no upstream release has may be the user's own plugin.
@@ -125,7 +125,6 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
 
 
 def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Warn if `family` conflicts with the image."""
     known = None if is_output(epp.image) else find_family(epp.image)
     if known is not None and known is not epp.family:
         message = (
@@ -135,14 +134,12 @@ def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 
 def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check the strategy against the endpoint picker's release."""
     # `pool_findings` checks the roles.
     for finding in check_strategy(epp.family, epp.request) if epp.request is not None else ():
         yield finding.under(*parts.at)
 
 
 def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    """Check that the endpoint picker's release supports flow control."""
     at = (*parts.at, "endpointPicker")
     if epp.request is not None and epp.args.service_levels and not parts.intent.flow_control:
         message = "conflicts with serviceLevels, whose requests wait there; remove one of them"
@@ -206,7 +203,7 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
     if scorer not in request.scorers:
         message = (
             f"strategy {request.strategy.value} uses scorer {scorer}, which is not in "
-            f"{shown(list(request.scorers))}; add it, or choose another strategy"
+            f"{show(list(request.scorers))}; add it, or choose another strategy"
         )
         yield error(FIELD_REQUIRED, ("scorers",), message)
     if request.scorers and not set(LOAD_SCORERS).intersection(request.scorers):

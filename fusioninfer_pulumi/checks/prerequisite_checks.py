@@ -287,7 +287,6 @@ def _objects(plan: ServicePlan) -> Iterator[Object]:
 
 
 def _products_of(manifest: Object) -> Iterator[tuple[Product, Kind]]:
-    """Yield the products that an object needs, each with the API and kind."""
     api, kind = manifest["apiVersion"], manifest["kind"]
     for product in PRODUCTS:
         same_group = product.group == api.rpartition("/")[0]

@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.rollout import (
     RolloutStrategy,
 )
 from fusioninfer_pulumi.api.spec_model import reject_fields
-from fusioninfer_pulumi.findings import Finding, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Rule, error, show, warning
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.probes_and_shutdown import compute_startup_seconds
@@ -121,7 +121,7 @@ def _role_layout_findings(plan: ServicePlan, role: RolePlan) -> Iterator[Finding
         yield error(
             FIELD_OUT_OF_PLACE,
             role.locate_rollout_field("max_surge"),
-            f"requires layout: PerRole, got {shown(surge)}: with PerReplica each LeaderWorkerSet "
+            f"requires layout: PerRole, got {show(surge)}: with PerReplica each LeaderWorkerSet "
             "has exactly one replica",
         )
     elif (

@@ -291,7 +291,6 @@ def parse_field(field: str) -> Location:
 
 
 def _replace_merge_keys(location: Location, value: Any) -> Location:
-    """Replace the merge keys of list items by indexes."""
     indexed: list[str | int] = []
     for part in location:
         key = _index(part, value) if isinstance(value, list) and isinstance(part, str) else part
@@ -336,7 +335,6 @@ def _replace_unknown(value: Any) -> Any:
 
 
 def _derive_pods(manifest: Object) -> Iterator[DryRunObject]:
-    """Yield the pods that controllers create from an object."""
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     if kind == LEADER_WORKER_SET:
         yield from _derive_replica_pods(manifest)

@@ -19,7 +19,7 @@ from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container
 from fusioninfer_pulumi.engines.model_arguments import is_gated
-from fusioninfer_pulumi.findings import Finding, Location, Rule, closest_name, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, closest_name, error, show, warning
 from fusioninfer_pulumi.kube import object_names, quantity
 from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
@@ -151,7 +151,7 @@ def _name(built: BuiltService) -> Iterator[Finding]:
             INVALID_FORMAT,
             ("metadata", "name"),
             "must be a DNS-1035 label (a-z 0-9 -, starts with a letter, at most "
-            f"{DNS_LABEL_LIMIT} characters), got {shown(service)}",
+            f"{DNS_LABEL_LIMIT} characters), got {show(service)}",
         )
 
 
@@ -184,7 +184,6 @@ def _namespace(built: BuiltService) -> Iterator[Finding]:
 
 
 def _role_names(built: BuiltService) -> Iterator[Finding]:
-    """Check that no role has the name of one of the router's objects."""
     for role in built.plan.roles:
         at = ("roles", role.position, "name")
         if role.name in RESERVED_ROLES:

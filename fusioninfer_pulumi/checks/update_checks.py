@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy
-from fusioninfer_pulumi.findings import Finding, Rule, error, listed
+from fusioninfer_pulumi.findings import Finding, Rule, error, list_names
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.stack_lws import StackLws
@@ -137,8 +137,8 @@ def check_layout_change(
                 LAYOUT_CHANGE_WHILE_RUNNING,
                 ("layout",),
                 f"{layout.value} cannot replace {other.value} in a running role "
-                f"({listed(unchanged)}); {keep}rename each role in the same update, which starts "
-                "the new replicas next to the old ones and needs capacity for both, or set "
+                f"({list_names(unchanged)}); {keep}rename each role in the same update, which "
+                "starts the new replicas next to the old ones and needs capacity for both, or set "
                 "replicas: 0 for all roles first, which interrupts the service "
                 "(docs/how-to/move.md)",
             )
@@ -148,8 +148,8 @@ def check_layout_change(
             error(
                 LAYOUT_CHANGE_WHILE_RUNNING,
                 ("wait", "level"),
-                f"the old replicas ({listed(sorted(old_roles))}) would stop before the new ones "
-                "are ready: use Available or Serving in an update that changes the layout",
+                f"the old replicas ({list_names(sorted(old_roles))}) would stop before the new "
+                "ones are ready: use Available or Serving in an update that changes the layout",
             )
         ]
     return []
@@ -450,4 +450,4 @@ def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Mem
 
 
 def _list_names(members: Sequence[_Member]) -> str:
-    return listed([member.step.name for member in members])
+    return list_names([member.step.name for member in members])

@@ -101,7 +101,7 @@ def _escape(text: str, extra: str = "") -> str:
 
 
 class LineFinder:
-    """Finds the lines of fields in YAML texts, which it parses on first use."""
+    """The lines of fields in YAML texts, which are parsed on first use."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts

@@ -51,7 +51,7 @@ def repository(
     # Pulumi supports no other protocol.
     is_https = url.startswith("https://")
     plugin = {"packages": {"fusioninfer": f"{url}@{revision or _DEFAULT_BRANCH}"}}
-    return Installation(lines, plugin if is_https else _installed_plugin())
+    return Installation(lines, plugin if is_https else _read_plugin())
 
 
 def read_installation() -> Installation:
@@ -74,10 +74,10 @@ def read_installation() -> Installation:
             lines.append(f"{package} @ {record['url']}")
     if any("file:" in line for line in lines):
         lines.insert(0, "# Works only on this machine; use a tag or commit to share the project.")
-    return Installation(lines, _installed_plugin())
+    return Installation(lines, _read_plugin())
 
 
-def _installed_plugin() -> dict[str, Any]:
+def _read_plugin() -> dict[str, Any]:
     folder = sysconfig.get_path("scripts")
     return {"plugins": {"providers": [{"name": "fusioninfer", "path": folder}]}}
 

@@ -194,7 +194,7 @@ def _check_service(options: argparse.Namespace) -> list[Finding]:
 _TEMPLATE = "A large language model on Kubernetes"
 _DESCRIPTIONS = {
     "model": "Name of the model on Hugging Face",
-    "accelerator": "GPU model, such as H100; or cpu",
+    "accelerator": "GPU model, such as H100, or cpu",
     "replicas": "Number of replicas",
 }
 _MAIN = '''\
@@ -219,13 +219,13 @@ pulumi.export("endpoint", service.endpoint)
 pulumi.export("status", service.status)
 '''
 _SERVICE = '''\
-"""The service, in a module of its own so that tests can plan it without Pulumi or a cluster."""
+"""The service; the test plans it without Pulumi and without a cluster."""
 
 from fusioninfer_pulumi import InferenceServiceArgs, model_service
 
 
 def service_args(model: str, accelerator: str, replicas: int) -> InferenceServiceArgs:
-    """Return the service; `fusioninfer-pulumi plan . --explain` shows its containers."""
+    """Return the service; `fusioninfer-pulumi plan . --explain` shows the generated values."""
     return model_service(
         model,
         accelerator=accelerator,
@@ -234,7 +234,7 @@ def service_args(model: str, accelerator: str, replicas: int) -> InferenceServic
     )
 '''
 _TEST = '''\
-"""Tests the planned service without Pulumi or a cluster: run `pytest`."""
+"""Test the planned objects with `pytest`, without Pulumi and without a cluster."""
 
 from service import service_args
 

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.component.status import (
     explain_unplaced_gang,
     is_available,
 )
-from fusioninfer_pulumi.findings import listed
+from fusioninfer_pulumi.findings import list_names
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -203,7 +203,7 @@ def explain_queue(names: Sequence[str], snapshot: Snapshot) -> list[str]:
                 waiting = reasons.setdefault(str(condition.get("message") or ""), [])
                 waiting += sorted(owners & set(names))
     return [
-        f"LeaderWorkerSet {listed(waiting, most=1)}: waits in the LocalQueue of Kueue: {reason}"
+        f"LeaderWorkerSet {list_names(waiting, most=1)}: waits in the LocalQueue of Kueue: {reason}"
         for reason, waiting in reasons.items()
         if waiting
     ]
@@ -337,13 +337,12 @@ def _selector(service: str) -> str:
 def _group_by_reason(
     pods: Sequence[Object], find_reason: Callable[[Object], str | None]
 ) -> list[str]:
-    """Return a line for each reason, with the pods that have it."""
     reasons: dict[str, list[str]] = {}
     for pod in sorted(pods, key=name_of):
         cause = find_reason(pod)
         if cause is not None:
             reasons.setdefault(cause, []).append(name_of(pod))
-    return [f"pod {listed(names, most=1)}: {reason}" for reason, names in reasons.items()]
+    return [f"pod {list_names(names, most=1)}: {reason}" for reason, names in reasons.items()]
 
 
 def _controller_events(name: str, events: Sequence[Object]) -> Iterator[str]:

@@ -349,7 +349,6 @@ def _name_and_minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _trim(live: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a live object that the status needs."""
     metadata = live["metadata"]
     keys = ("generation", "resourceVersion")
     kept = {key: metadata[key] for key in keys if key in metadata}

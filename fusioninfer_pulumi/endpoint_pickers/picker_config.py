@@ -77,6 +77,12 @@ class EppRequest:
     service_levels: ServiceLevelsArgs | None = None
     session: SessionArgs = field(default_factory=SessionArgs)
 
+    @property
+    def keeps_state(self) -> bool:
+        """Whether a picker chooses by what it alone has seen, and not by the engines' metrics."""
+        weights = _get_scorer_weights(self)
+        return self.flow_control or "prefix-cache" in weights or "session" in weights
+
 
 @dataclass(frozen=True)
 class Scorer:
@@ -120,6 +126,8 @@ STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
 
 #: Feature gate of flow control.
 FLOW_CONTROL = "flowControl"
+#: Flag by which one of several replicas serves.
+LEADER_ELECTION = "--ha-enable-leader-election"
 
 _PICKER = "max-score-picker"
 _PREFIX = "prefix-cache-scorer"
@@ -497,6 +505,7 @@ def build_epp_flags(
     namespace: str,
     engine_metrics: LoadMetrics | None = None,
     *,
+    elects_leader: bool = False,
     experimental: bool = False,
     tracing: bool = False,
 ) -> list[str]:
@@ -528,7 +537,6 @@ def build_epp_flags(
     arguments += build_metric_flags(family, engine_metrics)
     if experimental:
         arguments.append("--allow-experimental-plugins=true")
-    if args.replicas > 1:
-        # A single replica needs no leases.
-        arguments.append("--ha-enable-leader-election")
+    if elects_leader:
+        arguments.append(LEADER_ELECTION)
     return arguments

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.engines.engine_images import Version, format_version
-from fusioninfer_pulumi.findings import Rule, shown
+from fusioninfer_pulumi.findings import Rule, show
 from fusioninfer_pulumi.generated import FOLDER
 
 PICKER_FAMILY_UNKNOWN = Rule("picker-family-unknown")
@@ -85,7 +85,6 @@ class EppFamily:
     """The facts about one family of endpoint pickers.
 
     Attributes:
-        repository: Repository of its images.
         versions: First and last supported version of its images.
         sidecar_repository: Repository of the prefill/decode sidecar, whose versions are the same;
             None if the family has no sidecar.
@@ -296,7 +295,7 @@ def explain_unknown_image(image: str) -> str:
         for repository, versions in releases.items()
     )
     return (
-        f"{shown(image)} is not a supported endpoint picker; supported are {known}. For your own "
+        f"{show(image)} is not a supported endpoint picker; supported are {known}. For your own "
         f"build set endpointPicker.family ({', '.join(FAMILIES)})"
     )
 

@@ -27,7 +27,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_family,
 )
 from fusioninfer_pulumi.engines.editions import get_edition_defaults
-from fusioninfer_pulumi.findings import Finding, Location, error, shown
+from fusioninfer_pulumi.findings import Finding, Location, error, show
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.containers import use_mirror
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
@@ -96,16 +96,12 @@ def choose_epp_intent(
 def choose_epp_image(
     at: Location, args: EndpointPickerArgs, intent: EppIntent
 ) -> tuple[Any, EppFamily | None, list[Finding]]:
-    """Return the endpoint picker's image, its family, and findings.
-
-    The image may be an Output; the family is None if it is unknown. `at` is the location of
-    `endpointPicker`.
-    """
+    """Return the endpoint picker's image, its family, None if unknown, and findings below `at`."""
     explicit = None
     if args.family is not None:
         explicit = FAMILIES.get(args.family)
         if explicit is None:
-            message = f"must be one of {', '.join(FAMILIES)}, got {shown(args.family)}"
+            message = f"must be one of {', '.join(FAMILIES)}, got {show(args.family)}"
             return args.image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
     image = args.image
     if image is None:

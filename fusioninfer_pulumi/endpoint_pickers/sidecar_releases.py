@@ -19,7 +19,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     split_image,
 )
 from fusioninfer_pulumi.engines.engine_images import format_version
-from fusioninfer_pulumi.findings import Finding, error, shown
+from fusioninfer_pulumi.findings import Finding, error, show
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 #: Names by which a sidecar in a user's template is recognized: image repositories and containers of
@@ -78,7 +78,7 @@ def choose_sidecar_family(
     if explicit is not None:
         able = [name for name, row in FAMILIES.items() if row.sidecar_repository is not None]
         if explicit not in able:
-            message = f"must be one of {', '.join(able)}, got {shown(explicit)}"
+            message = f"must be one of {', '.join(able)}, got {show(explicit)}"
             return error(PICKER_FAMILY_UNKNOWN, ("family",), message)
         return FAMILIES[explicit]
     if image is None or is_output(image):
@@ -89,7 +89,7 @@ def choose_sidecar_family(
         name == "llm-d-router-disagg-sidecar" and () < version < oldest
     ):
         needed = format_version(oldest)
-        message = f"{shown(image)} is too old; the oldest supported release is {needed}"
+        message = f"{show(image)} is too old; the oldest supported release is {needed}"
         return error(PICKER_FAMILY_UNKNOWN, ("image",), message)
     return find_sidecar_image_family(image) or picker
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
@@ -17,12 +16,11 @@ _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 _INITS = ("env", "tini", "dumb-init", "nvidia_entrypoint.sh")
 
 
-@dataclass(frozen=True)
-class Argv:
+class Argv(NamedTuple):
     """A container's `command` and `args`, empty if not set.
 
     Attributes:
-        outputs: Names of the fields, of these two, whose whole list is an Output.
+        outputs: The fields (`command`, `args`) that are an Output instead of a list.
         script_at: Index in `words` of the script that `sh -c` runs, None if there is none.
     """
 
@@ -69,7 +67,7 @@ def read_argv(container: Mapping[str, Any]) -> Argv:
 
 
 def _find_script(words: Sequence[Any]) -> int | None:
-    """Return the index of the script after `sh -c` or `bash -euo pipefail -c`, None without it."""
+    """Return the index of the script after `sh -c` or `bash -euo pipefail -c`, None if absent."""
     shells = [index for index, word in enumerate(words) if basename(str(word)) in _SHELLS]
     before, behind = words[: shells[0] if shells else 0], words[shells[0] + 1 if shells else 0 :]
     prefixes = (isinstance(word, str) and _is_prefix(word) for word in before)
@@ -104,8 +102,7 @@ _PYTHON_VALUED = ("-X", "-W", "--check-hash-based-pycs")
 _MENTIONS = ("echo", "printf", "pip", "pip3", "which", "test", "[", "grep", "pkill", "pgrep")
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """An engine's program in a list of words.
 
     Attributes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from fusioninfer_pulumi.engines._container_words import Argv, basename, find_program
@@ -108,8 +107,7 @@ _PROGRAMS = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class EngineCall:
+class EngineCall(NamedTuple):
     """One place in a script where an engine is started.
 
     Attributes:
@@ -138,8 +136,7 @@ class EngineCall:
     may_exec: bool
 
 
-@dataclass(frozen=True)
-class Script:
+class Script(NamedTuple):
     """A parsed shell script.
 
     Attributes:
@@ -154,8 +151,7 @@ class Script:
     starts_ray: bool
 
 
-@dataclass(frozen=True)
-class _Command:
+class _Command(NamedTuple):
     words: tuple[Token, ...]
     before: str
     after: str

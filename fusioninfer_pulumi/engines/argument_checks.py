@@ -30,7 +30,7 @@ from fusioninfer_pulumi.engines.engine import (
     EngineCommand,
     Word,
 )
-from fusioninfer_pulumi.findings import Finding, Rule, closest_name, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Rule, closest_name, error, show, warning
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 
 ARGUMENT_UNKNOWN = Rule("argument-unknown")
@@ -41,8 +41,7 @@ _NO_FLAG = re.compile(r"-|-\d+|-\d*\.\d+")
 # A script may install another release before it starts the engine.
 _INSTALLS = re.compile(r"\b(pip3?|uv)\b.*\binstall\b")
 _MOST_CHOICES = 8
-#: Similarity from which on an unknown argument is a typo. Arguments of releases newer than the
-#: table are less similar to known ones.
+#: Similarity from which on an unknown argument is a typo and not an argument of a newer release.
 _TYPO_SIMILARITY = 0.9
 
 
@@ -159,7 +158,7 @@ def _parse_argument(
 def _check_value(option: Option, value: str) -> str:
     problem = explain_invalid_value(option, value)
     if problem and not _has_unknown_part(value):
-        raise argparse.ArgumentTypeError(f"{problem}, got {shown(value)}")
+        raise argparse.ArgumentTypeError(f"{problem}, got {show(value)}")
     return value
 
 

@@ -22,10 +22,7 @@ class EditError(ValueError):
 
 
 def with_command(container: Mapping[str, Any], edited: ContainerCommand | None) -> dict[str, Any]:
-    """Return the container with a new command line, or unchanged if that is None.
-
-    `command` and `args` come right after name and image, where people look for them.
-    """
+    """Return the container with a new command line, or unchanged if that is None."""
     if edited is None:
         return dict(container)
     lists = {"command": edited.command, "args": edited.args}

@@ -22,10 +22,7 @@ def parse_json(text: str) -> Any:
 
 
 def normalize_flag(name: str) -> str:
-    """Replace the underscores of a long flag with dashes, up to its first dot.
-
-    vLLM does the same (FlexibleArgumentParser).
-    """
+    """Replace underscores with dashes before the first dot of a long flag, as vLLM does."""
     if not name.startswith("--"):
         return name
     head, dot, tail = name.partition(".")

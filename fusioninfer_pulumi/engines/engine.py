@@ -48,8 +48,7 @@ NIXL = "NixlConnector"
 _SERVED_NAME = "--served-model-name"
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """An argument to add to a command line.
 
     Attributes:
@@ -71,16 +70,14 @@ class Argument:
         return (self.names[0], *self.values)
 
 
-@dataclass(frozen=True)
-class Word:
+class Word(NamedTuple):
     """A word of a command line and the container field it is in, such as `("args", 2)`."""
 
     value: str
     place: Location
 
 
-@dataclass(frozen=True)
-class ContainerCommand:
+class ContainerCommand(NamedTuple):
     """The new command line of a container.
 
     Attributes:
@@ -127,8 +124,7 @@ VLLM_METRICS = LoadMetrics(
 )
 
 
-@dataclass(frozen=True)
-class Parallelism:
+class Parallelism(NamedTuple):
     """Degrees of parallelism.
 
     Attributes:
@@ -180,8 +176,7 @@ class Parallelism:
         return " x ".join(parts) or f"{names['tensor']} 1"
 
 
-@dataclass(frozen=True)
-class KvConnector:
+class KvConnector(NamedTuple):
     """How an engine transfers its KV cache.
 
     Attributes:
@@ -200,8 +195,7 @@ class KvConnector:
     side_channel: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True)
-class Transfer:
+class Transfer(NamedTuple):
     """How the engines of a role transfer their KV cache.
 
     Attributes:
@@ -215,8 +209,7 @@ class Transfer:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True)
-class Offloading:
+class Offloading(NamedTuple):
     """Where an engine stores KV cache that does not fit on its accelerators.
 
     Attributes:
@@ -232,8 +225,7 @@ class Offloading:
     shared: bool = False
 
 
-@dataclass(frozen=True)
-class Offload:
+class Offload(NamedTuple):
     """What offloading adds to each pod.
 
     Attributes:

@@ -74,7 +74,6 @@ def _read(container: Mapping[str, Any]) -> EngineCommand:
 
 
 def _image_serves(image: Image) -> bool:
-    """Return whether the image's entrypoint starts an engine."""
     return image.engine is not None and ENGINES[image.engine].image_serves
 
 
@@ -117,11 +116,7 @@ def find_serving_container(template: Mapping[str, Any], name: str | None) -> Map
 def find_serving_port(
     container: Mapping[str, Any], command: EngineCommand, port: int | None
 ) -> int:
-    """Return the port that a container serves on.
-
-    It is the role's `port`, else the engine's `--port`, else the container port named `http`, else
-    the first container port, else 8000.
-    """
+    """Return the role's `port`, else `--port`, else the port named `http`, the first, or 8000."""
     explicit = port or command.port
     if explicit is not None:
         return explicit

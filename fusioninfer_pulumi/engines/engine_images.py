@@ -53,9 +53,8 @@ class Image:
 
 
 def _split_reference(reference: str) -> tuple[str, str | None]:
-    """Return the repository of a reference, and its tag."""
     path, slash, last = reference.partition("@")[0].rpartition("/")
-    last, colon, tag = last.partition(":")  # an earlier colon is that of the registry's port
+    last, colon, tag = last.partition(":")  # an earlier colon precedes the registry's port
     return f"{path}{slash}{last}", tag if colon else None
 
 

@@ -55,13 +55,10 @@ exec {_JOIN}"""
 
 
 def choose_launcher(engine: Engine | None, nodes: int, data: int | None = None) -> Launcher:
-    """Return the default launcher of an engine, ray if it is unknown.
-
-    If `data` copies of the model are spread evenly over the nodes, no copy spans nodes, and the
-    engine may have another default.
-    """
+    """Return the default launcher of an engine, ray if it is unknown."""
     if engine is None:
         return Launcher.RAY
+    # No copy of the model spans nodes if `data` copies are spread evenly over them.
     return engine.data_launcher if data is not None and data % nodes == 0 else engine.launcher
 
 

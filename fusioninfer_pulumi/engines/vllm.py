@@ -34,8 +34,8 @@ from fusioninfer_pulumi.findings import Finding, Rule, warning
 IMAGE_WITHOUT_RAY = Rule("image-without-ray")
 RANKS_ON_LEADER_ALONE = Rule("ranks-on-leader-alone")
 
-#: First release without ray. The wheels up to 0.17.1 require `ray[cgraph]`, those of
-#: 0.18.0 and later do not, and `docker/Dockerfile` of 0.18.0 and 0.33.0 installs none.
+#: First release without ray. Wheels up to 0.17.1 require `ray[cgraph]` and later ones do not, and
+#: `docker/Dockerfile` of 0.18.0 and 0.33.0 does not install ray.
 WITHOUT_RAY: Version = (0, 18, 0)
 LAST_WITH_RAY: Version = (0, 17, 1)
 #: Moving tags of vllm/vllm-openai; all of them are past 0.18.0.
@@ -215,7 +215,7 @@ class Vllm(Engine):
     expert_flags = ("--enable-expert-parallel", "-ep")
     rank_port_flags = PORT_PER_RANK
     ray_data_backend = Argument(DATA_BACKEND, ("ray",))
-    # Its health is that of all ranks of the pod (`dp_supervisor.py`, 0.22.0 and later).
+    # It reports the health of all ranks of the pod (`dp_supervisor.py`, 0.22.0 and later).
     supervisor = ("--data-parallel-supervisor-port", 9256)
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-modules",

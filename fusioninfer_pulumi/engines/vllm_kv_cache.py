@@ -207,10 +207,7 @@ class VllmKvCache(KvCache):
 
 
 def read_transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
-    """Return the settings of `--kv-transfer-config`, or its text if it is not a JSON object.
-
-    None if the flag is absent.
-    """
+    """Return `--kv-transfer-config`; text if it is not a JSON object, None if it is absent."""
     text = command.value(TRANSFER)
     try:
         settings = None if text is None else parse_json(text)
@@ -231,7 +228,6 @@ def _iterate_connectors(settings: Mapping[str, Any]) -> Iterator[Mapping[str, An
 
 
 def _read_connector_names(settings: Mapping[str, Any] | str | None) -> tuple[str, ...]:
-    """Return the names of a connector and of its nested connectors."""
     connectors = _iterate_connectors(settings) if isinstance(settings, Mapping) else ()
     names = (connector.get("kv_connector") for connector in connectors)
     return tuple(name for name in names if isinstance(name, str))

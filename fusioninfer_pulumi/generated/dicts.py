@@ -120,6 +120,9 @@ if TYPE_CHECKING:
         NetworkPolicyArgs,
         PickerTlsArgs,
         PoolArgs,
+        ServiceLevelArgs,
+        ServiceLevelsArgs,
+        SessionArgs,
     )
     from fusioninfer_pulumi.api.scheduling import (
         GangBackend,
@@ -163,6 +166,15 @@ class AutoscalingArgsDict(TypedDict, total=False):
     target_requests: float | None
     """Requests per replica, replacing the default: running requests for `latency` (100), waiting
     requests for the other targets (5)."""
+
+    time_to_first_token: str | None
+    """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as
+    `1s`, followed instead of running requests. Measured by llm-d's endpoint picker if its metrics
+    are readable, else by the engines."""
+
+    time_per_token: str | None
+    """`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as
+    `50ms`, followed instead of running requests."""
 
     metrics: Sequence[AutoscalingMetricArgs | AutoscalingMetricArgsDict]
     """Metrics in addition to `target`. The metric that requires the most replicas applies."""
@@ -320,14 +332,20 @@ class EndpointPickerArgsDict(TypedDict, total=False):
 
     image: Input[str] | None
     """Image. Default: the inference extension's endpoint picker, or llm-d's for
-    `pd-disaggregation` and `modelRewrites`. May be an Output, together with `family`."""
+    `pd-disaggregation`, `session-affinity`, `serviceLevels` and `modelRewrites`. May be an Output,
+    together with `family`."""
 
     family: str | None
     """Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,
-    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9` or `llm-d-0.10`."""
+    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
 
     replicas: int
-    """Number of pods. With several, one is the leader and the others are on standby."""
+    """Number of pods."""
+
+    leader_election: bool | None
+    """With several replicas: whether one of them serves and the others are on standby; otherwise
+    all serve. By default enabled with a prefix or session scorer, `flowControl` or
+    `endpointPickerConfig`, because replicas share no prefixes, sessions or queues."""
 
     resources: Mapping[str, Any] | None
     """Resources of its container, replacing the default requests."""
@@ -353,6 +371,13 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     full; releases up to v1.3 also queue while more than 5 requests wait in each pod. If disabled,
     requests get status 503 while there is no pod. By default enabled if `autoscaling.target`
     requires it."""
+
+    service_levels: ServiceLevelsArgs | ServiceLevelsArgsDict | None
+    """Priorities of requests, and fairness between tenants; enables `flowControl`
+    (docs/how-to/service-levels.md)."""
+
+    session: SessionArgs | SessionArgsDict
+    """With `session-affinity`: where requests name their session."""
 
     threshold: int | None
     """With `pd-disaggregation`: prompts with more uncached characters than this are computed by a
@@ -1205,6 +1230,7 @@ class RoleArgsDict(TypedDict, total=False):
             "queue-size",
             "lora-affinity",
             "pd-disaggregation",
+            "session-affinity",
         ]
         | None
     )
@@ -1213,7 +1239,7 @@ class RoleArgsDict(TypedDict, total=False):
 
     scorers: Mapping[str, float] | None
     """Routers only: scorer weights, replacing the strategy's: `prefix-cache`, `kv-cache`, `queue`,
-    `load`, `running`, `lora`, if the endpoint picker has them."""
+    `load`, `running`, `lora`, `session`, if the endpoint picker has them."""
 
     httproute: HttpRouteArgs | HttpRouteArgsDict | None
     """Routers only: the spec of a Gateway API HTTPRoute."""
@@ -1361,6 +1387,39 @@ class SecretKeyArgsDict(TypedDict, total=False):
     """Key that holds the value."""
 
 
+class ServiceLevelArgsDict(TypedDict, total=False):
+    """A priority of requests, as an InferenceObjective named `{service}-{name}`."""
+
+    name: Required[str]
+    """Name; requests have `{service}-{name}` in the header `x-llm-d-inference-objective`."""
+
+    priority: Required[int]
+    """Priority; requests without a level have 0. The endpoint picker sends waiting requests of the
+    highest priority first."""
+
+    max_queued: int | None
+    """Maximum number of requests of this level that wait in the endpoint picker; the others get
+    status 429. Default: 5000."""
+
+
+class ServiceLevelsArgsDict(TypedDict, total=False):
+    """Priorities of requests. Tenants of one priority take turns.
+
+    The header `x-llm-d-inference-fairness-id` names the tenant."""
+
+    levels: Required[Sequence[ServiceLevelArgs | ServiceLevelArgsDict]]
+    """The levels."""
+
+    max_concurrency: int
+    """Requests that each pod processes at a time; other requests wait in the endpoint picker, and
+    not in the engines, which serve them in order of arrival. At most the engine's
+    `--max-num-seqs`."""
+
+    evict: bool
+    """Whether running requests of a negative priority are aborted with status 429 while requests
+    of a higher priority wait."""
+
+
 class ServicePlacementArgsDict(TypedDict, total=False):
     """Placement of a service's roles relative to each other."""
 
@@ -1368,6 +1427,16 @@ class ServicePlacementArgsDict(TypedDict, total=False):
     """Device attribute or node label, such as `topology.kubernetes.io/zone`, that must have the
     same value on the pools of all roles, for example for KV cache transfer. By default roles may
     use any pools."""
+
+
+class SessionArgsDict(TypedDict, total=False):
+    """Where requests name their session: in the header `x-session-id` by default."""
+
+    header: str | None
+    """Request header with the session's name."""
+
+    cookie: str | None
+    """Cookie with the session's name, which your application sets."""
 
 
 class SidecarArgsDict(TypedDict, total=False):
@@ -1557,6 +1626,7 @@ class RouterDict(TypedDict, total=False):
             "queue-size",
             "lora-affinity",
             "pd-disaggregation",
+            "session-affinity",
         ]
         | None
     )
@@ -1565,7 +1635,7 @@ class RouterDict(TypedDict, total=False):
 
     scorers: Mapping[str, float] | None
     """Routers only: scorer weights, replacing the strategy's: `prefix-cache`, `kv-cache`, `queue`,
-    `load`, `running`, `lora`, if the endpoint picker has them."""
+    `load`, `running`, `lora`, `session`, if the endpoint picker has them."""
 
     httproute: HttpRouteArgs | HttpRouteArgsDict | None
     """Routers only: the spec of a Gateway API HTTPRoute."""

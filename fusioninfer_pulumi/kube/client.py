@@ -250,7 +250,6 @@ class KubernetesApi:
 
 
 def _connect(kubeconfig: str | None, context: str | None) -> Any:
-    """Return the official client's `ApiClient`."""
     # Start-up time: importing this client takes as long as importing Pulumi.
     client: Any = importlib.import_module("kubernetes.client")
     config: Any = importlib.import_module("kubernetes.config")

@@ -1,7 +1,4 @@
-"""Loading of manifests, InferenceServices and those of other systems.
-
-Only this package knows the importers.
-"""
+"""Loads manifests of InferenceServices and, through importers, of other systems."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.service import API_VERSION, KIND
 from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
-from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, show, warning
 from fusioninfer_pulumi.loading.importer import Importer, find_importer, importers
 from fusioninfer_pulumi.loading.model_config import with_model_config
 from fusioninfer_pulumi.loading.source_document import Origins, SourceDocument
@@ -72,11 +72,11 @@ def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
         yield error(
             WRONG_KIND,
             ("apiVersion",),
-            f"must be v1 for kind List, got {shown(raw.get('apiVersion'))}",
+            f"must be v1 for kind List, got {show(raw.get('apiVersion'))}",
         )
     items = raw.get("items")
     if not isinstance(items, list):
-        yield error(WRONG_TYPE, ("items",), f"must be a list, got {shown(items)}")
+        yield error(WRONG_TYPE, ("items",), f"must be a list, got {show(items)}")
     elif not items:
         yield error(FIELD_REQUIRED, ("items",), "must not be empty")
 
@@ -208,7 +208,7 @@ def _locate(importer: Importer, origins: Origins, finding: Finding) -> tuple[Ori
 def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) -> LoadedDocument:
     if _lacks_importer(raw):
         text = "needs an importer that is not installed; run"
-        message = f"{shown(raw['apiVersion'])} {text} {install_command('importers')}"
+        message = f"{show(raw['apiVersion'])} {text} {install_command('importers')}"
         missing = error(IMPORTER_MISSING, ("apiVersion",), message)
         return LoadedDocument(origin, Document(None, (missing,)))
     finding = _find_wrong_version(raw)
@@ -270,5 +270,5 @@ def _find_wrong_version(raw: Any) -> Finding | None:
             allowed = " or ".join(importer.kinds[kind])
             if version is None:
                 return error(FIELD_REQUIRED, ("apiVersion",), f"is required, must be {allowed}")
-            return error(WRONG_KIND, ("apiVersion",), f"must be {allowed}, got {shown(version)}")
+            return error(WRONG_KIND, ("apiVersion",), f"must be {allowed}, got {show(version)}")
     return None

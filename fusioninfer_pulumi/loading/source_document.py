@@ -36,12 +36,12 @@ class SourceDocument:
     @property
     def name(self) -> Any:
         """Its name, None if it is missing or not a string."""
-        return _reference(self.metadata.get("name"))
+        return _read_name(self.metadata.get("name"))
 
     @property
     def namespace(self) -> Any:
         """Its namespace, `default` if it is missing or not a string; may be an Output."""
-        return _reference(self.metadata.get("namespace")) or "default"
+        return _read_name(self.metadata.get("namespace")) or "default"
 
     def at(self, *path: str | int) -> SourceField:
         """Return the field at a path from the document's root."""
@@ -49,7 +49,7 @@ class SourceDocument:
 
     def leaves(self) -> Iterator[SourceField]:
         """Yield every leaf: scalars, and empty mappings and lists, but no nulls."""
-        yield from _leaves(self.at(), self.raw)
+        yield from _walk_leaves(self.at(), self.raw)
 
 
 class SourceField(NamedTuple):
@@ -85,18 +85,18 @@ class SourceField(NamedTuple):
         return value
 
 
-def _reference(value: Any) -> Any:
+def _read_name(value: Any) -> Any:
     """Return a name by which documents refer to each other, None if it is not a string."""
     return value if isinstance(value, str) or is_output(value) else None
 
 
-def _leaves(at: SourceField, value: Any) -> Iterator[SourceField]:
+def _walk_leaves(at: SourceField, value: Any) -> Iterator[SourceField]:
     if isinstance(value, Mapping) and value:
         for key, item in value.items():
-            yield from _leaves(at / key, item)
+            yield from _walk_leaves(at / key, item)
     elif isinstance(value, list) and value:
         for index, item in enumerate(value):
-            yield from _leaves(at / index, item)
+            yield from _walk_leaves(at / index, item)
     elif value is not None:
         yield at
 

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.api.spec import ServiceMetadata
 from fusioninfer_pulumi.api.spec_model import check_model
 from fusioninfer_pulumi.api.validation_errors import field_of, pydantic_findings
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.findings import Finding, Rule, error, errors, shown
+from fusioninfer_pulumi.findings import Finding, Rule, error, errors, show
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 
@@ -59,7 +59,7 @@ class Document:
 def validate_document(raw: Any) -> Document:
     """Validate one document."""
     if not isinstance(raw, Mapping):
-        return _reject([error(WRONG_TYPE, (), f"must be a mapping, got {shown(raw)}")])
+        return _reject([error(WRONG_TYPE, (), f"must be a mapping, got {show(raw)}")])
     findings = _check_kind(raw, KIND)
     if findings:
         return _reject(findings)
@@ -113,7 +113,7 @@ def _check_kind(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
         if key not in raw:
             problems.append(error(FIELD_REQUIRED, (key,), f"is required, must be {expected}"))
         elif raw[key] != expected:
-            problems.append(error(WRONG_KIND, (key,), f"must be {expected}, got {shown(raw[key])}"))
+            problems.append(error(WRONG_KIND, (key,), f"must be {expected}, got {show(raw[key])}"))
     return problems
 
 
@@ -160,7 +160,7 @@ def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
     if isinstance(raw, (list, tuple)):
         raw = {"pools": list(raw)}
     if not isinstance(raw, Mapping):
-        return None, [error(WRONG_TYPE, (), f"must be a mapping, got {shown(raw)}")]
+        return None, [error(WRONG_TYPE, (), f"must be a mapping, got {show(raw)}")]
     is_manifest = any(key in raw for key in ("kind", "apiVersion", "spec"))
     if is_manifest and (findings := _check_kind(raw, INVENTORY_KIND)):
         return None, findings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fusioninfer_pulumi.api.rollout import RolloutArgs, WaitArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
@@ -41,8 +41,7 @@ class RoleMemory(Protocol):
         """Describe the change to a new estimate of the same role, None if nothing changes."""
 
 
-@dataclass(frozen=True)
-class PresetValue:
+class PresetValue(NamedTuple):
     """A value of a generated container, and where it comes from.
 
     Attributes:
@@ -60,8 +59,7 @@ class PresetValue:
     reason: str
 
 
-@dataclass(frozen=True)
-class RoleEngine:
+class RoleEngine(NamedTuple):
     """The engine in a generated container.
 
     Attributes:
@@ -129,7 +127,7 @@ class ServicePlan:
 
     @property
     def gang(self) -> GangPlan | None:
-        """The gang, with serving groups that of the first group; None if there is none."""
+        """The gang, or the first gang if there are serving groups; None if there is none."""
         return self.gangs[0] if self.gangs else None
 
     @property

@@ -41,7 +41,7 @@ from fusioninfer_pulumi.findings import closest_name as closest_name
 from fusioninfer_pulumi.findings import error as error
 from fusioninfer_pulumi.findings import errors as errors
 from fusioninfer_pulumi.findings import info as info
-from fusioninfer_pulumi.findings import shown as shown
+from fusioninfer_pulumi.findings import show as show
 from fusioninfer_pulumi.findings import warning as warning
 from fusioninfer_pulumi.kube import labels as labels
 from fusioninfer_pulumi.kube import quantity as quantity

@@ -27,7 +27,7 @@ from fusioninfer_pulumi.findings import Rule as Rule
 from fusioninfer_pulumi.findings import Severity as Severity
 from fusioninfer_pulumi.findings import error as error
 from fusioninfer_pulumi.findings import info as info
-from fusioninfer_pulumi.findings import shown as shown
+from fusioninfer_pulumi.findings import show as show
 from fusioninfer_pulumi.findings import warning as warning
 from fusioninfer_pulumi.kube import durations as durations
 from fusioninfer_pulumi.kube import labels as labels

@@ -95,7 +95,7 @@ def _finish(pods: RolePods, pair: str) -> RolePods:
 def build_contexts(
     meta: ServiceMeta, args: InferenceServiceArgs, shape: ServiceShape, intent: EppIntent | None
 ) -> list[Context]:
-    """Return the context of each role that runs pods; `intent` is None without a router."""
+    """Return the context of each role that runs pods; `intent` is None if it has no router."""
     roles = [
         (position, role, read_user_pods(position, role))
         for position, role in enumerate(args.roles)

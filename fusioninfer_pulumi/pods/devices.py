@@ -21,7 +21,7 @@ from fusioninfer_pulumi.rules.common import TAKEN_BY_TEMPLATE
 
 @dataclass(frozen=True)
 class ClaimTemplate:
-    """A ResourceClaimTemplate; `spec` is that of its claims."""
+    """The name of a ResourceClaimTemplate, and the spec of its claims."""
 
     name: str
     spec: dict[str, Any]

@@ -81,7 +81,6 @@ def get_shared_memory_limit(role: RoleArgs) -> str | None:
 
 
 def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -> Pod:
-    """Return the pod with volumes, mounts and disk requests for the secondary tiers."""
     volumes, mounts = [], []
     for index, (tier, folder) in enumerate(zip(args.secondary, folders, strict=True)):
         name = choose_free_name(f"kv-cache-secondary-{index}", pod.spec.get("volumes"))
@@ -104,7 +103,6 @@ def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -
 
 
 def _source(tier: SecondaryTierArgs) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the volume source of a tier, and more fields of its mount."""
     disk, claim = tier.file_system.empty_dir, tier.file_system.pvc
     if disk is not None:
         return {"emptyDir": {"sizeLimit": disk.size}}, {}

@@ -176,12 +176,11 @@ def _plan_events(
 def _plan_decoder(
     leader: Pod, ctx: Context, command: EngineCommand, plan: KvTransferPlan
 ) -> tuple[KvTransferPlan, list[Argument], list[Finding]]:
-    """Plan the sidecar in front of a decode engine, and the engine's new port."""
     args, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.at("kvTransfer")
     pool, port = plan.pool_port, find_serving_port(leader.container, command, None)
     user_sidecar = find_user_sidecar(leader.template, leader.name, pool)
     if user_sidecar is not None or not args.sidecar.enabled:
-        plan = replace(plan, engine_port=args.engine_port or port, user_sidecar=user_sidecar)
+        plan = plan._replace(engine_port=args.engine_port or port, user_sidecar=user_sidecar)
         return plan, [], []
     engine = args.engine_port or (
         port if port != pool else _find_free_port(leader.spec, pool, args, command)
@@ -202,7 +201,7 @@ def _plan_decoder(
             )
             findings.append(error(ENGINE_NOT_MOVABLE, leader.command_path, message))
     moved_from = frozenset({port, pool} - {engine})
-    plan = replace(plan, engine_port=engine, moved_from=moved_from, sidecar=sidecar)
+    plan = plan._replace(engine_port=engine, moved_from=moved_from, sidecar=sidecar)
     return plan, arguments, findings
 
 

@@ -55,7 +55,6 @@ class ModelPlan:
     """The claim and the warm-up Job of a model, None if they are not generated.
 
     Attributes:
-        claim: Name of the claim.
         warm_up: Spec of the Job.
     """
 

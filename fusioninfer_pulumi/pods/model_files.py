@@ -160,9 +160,8 @@ def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
 
 def _warm_up(files: ModelFiles, source: ModelSource, cache: CacheArgs, mount_path: str) -> str:
     """Add a source to the warm-up Job; return its path in pods, `mount_path` with `mountModel`."""
-    # Each source and revision has its own folder, so that a new one is downloaded next to the one
-    # in use. With `mountModel` another script fills the folder (`pods/model_cache.py`), so the name
-    # differs.
+    # A new revision is downloaded next to the one in use, so each has its own folder. With
+    # `mountModel` another script fills the folder (`pods/model_cache.py`), so the name differs.
     suffix = " mounted" if cache.mount_model else ""
     digest = hashlib.sha256(f"{source.fetch_uri}{suffix}".encode()).hexdigest()[:8]
     name = f"{_slug(source.place)}-{digest}"
@@ -191,10 +190,7 @@ def fetch_container(
     sources: Sequence[tuple[str, str]],
     mounts: list[Manifest],
 ) -> Manifest:
-    """Build a container that downloads each source into its folder, on the mounted volumes.
-
-    The model's credentials become variables that reference Secrets.
-    """
+    """Build a container that downloads each source into its folder."""
     env = fetch_env(model, {source.partition("://")[0] for source, _ in sources})
     return {
         "name": name,

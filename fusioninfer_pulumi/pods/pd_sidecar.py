@@ -44,10 +44,7 @@ _RANKS = "--data-parallel-size"
 
 
 def find_user_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | None:
-    """Return the name of the sidecar in a user's template, None if there is none.
-
-    A sidecar is recognized by its name or image, or because it listens on the pool's port.
-    """
+    """Return the user's sidecar: a container with a known name or image, or on the pool's port."""
     spec = template.get("spec") or {}
     candidates = [
         container for container in spec.get("containers") or () if container.get("name") != serving
@@ -244,11 +241,9 @@ def _build_token_volume(spec: Mapping[str, Any], planned: SidecarPlan) -> Manife
 
 
 def sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterator[Manifest]:
-    """Build a ServiceAccount, a Role and its RoleBinding, if any sidecar needs them.
+    """Build a Role, its RoleBinding and, unless the user has one, a ServiceAccount for sidecars.
 
-    A sidecar watches the service's pool and the pods that it selects
-    (`pkg/sidecar/proxy/allowlist.go`). The Role is bound to the user's ServiceAccount if the
-    template has one.
+    A sidecar watches its pool and the pool's pods (`pkg/sidecar/proxy/allowlist.go`).
     """
     accounts = {
         sidecar.account: sidecar.is_user_account

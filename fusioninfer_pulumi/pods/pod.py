@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.monitoring import TracingArgs
@@ -55,14 +55,12 @@ class Commands:
         return command
 
 
-@dataclass(frozen=True)
-class Pairing:
+class Pairing(NamedTuple):
     """Settings that the prefill and decode pods behind one endpoint picker share.
 
     Attributes:
         family: Family of the endpoint picker, which determines the sidecar's default family.
         port: Port of the prefill pods, which must be the port of all pods of the pool.
-        prefill_https: Whether the prefill engines serve HTTPS.
         registry: Registry that mirrors the sidecar's default image, None for the original one.
         sidecar: The edition's sidecar image, which sidecars of its family use.
     """
@@ -74,13 +72,11 @@ class Pairing:
     sidecar: str = ""
 
 
-@dataclass(frozen=True)
-class SidecarPlan:
+class SidecarPlan(NamedTuple):
     """The sidecar of a role's leaders.
 
     Attributes:
         port: First port that it listens on, which is the pool's.
-        https: Whether it serves HTTPS.
         rank_ports: Number of ports that it listens on.
         account: ServiceAccount that it uses, None if it uses none.
         is_user_account: Whether the user's template has that account, so that it is not created.
@@ -103,8 +99,7 @@ class SidecarPlan:
         return tuple(range(self.port, self.port + self.rank_ports))
 
 
-@dataclass(frozen=True)
-class KvTransferPlan:
+class KvTransferPlan(NamedTuple):
     """The KV cache transfer of a role.
 
     Attributes:
@@ -112,7 +107,6 @@ class KvTransferPlan:
         engine_port: Port that the engine listens on.
         moved_from: Ports in the user's template that are replaced by `engine_port`.
         connector: The engine's KV connector, None if it is unknown.
-        sidecar: The generated sidecar, None if there is none.
         user_sidecar: Name of the sidecar in the user's template, None if there is none.
     """
 
@@ -363,12 +357,10 @@ class RolePods:
         return replace(self, leader=pod) if pod.is_leader else replace(self, worker=pod)
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """The input of the passes of a role, which do not change it.
 
     Attributes:
-        position: Index of the role in the spec.
         role: The role after presets, with the model's size in its `startup`.
         user_pods: The role's pods before the first pass.
         nodes: Pods in one replica.

@@ -136,7 +136,6 @@ def expand(args: InferenceServiceArgs) -> Expansion:
 
 
 def _mirror_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
-    """Return the spec with the fetcher's default image from `imageRegistry`."""
     model, registry = args.model, args.image_registry
     if model is None or registry is None or "image" in model.fetcher.model_fields_set:
         return args
@@ -174,8 +173,6 @@ def _extend_timeouts(
 
 @dataclass
 class _RoleExpander:
-    """Expands one role."""
-
     args: InferenceServiceArgs
     model: ModelArgs
     position: int
@@ -233,7 +230,6 @@ class _RoleExpander:
         return role.model_copy(update={**update, "template": self._build_template(role, chosen)})
 
     def _generate_fields(self, role: RoleArgs) -> Iterator[tuple[str, Any]]:
-        """Yield generated values for fields of the role that the user does not set."""
         data = role.parallelism is not None and (role.parallelism.data or 1) > 1
         if role.nodes > 1 and not data and (role.multinode is None or not role.multinode.launcher):
             count = role.multinode.node_count if role.multinode is not None else None
@@ -347,7 +343,6 @@ class _RoleExpander:
     # The template.
 
     def _find_user_container(self) -> Mapping[str, Any]:
-        """Return the user's serving container, empty if there is none."""
         if not self.spec.get("containers"):
             return {}
         container = find_serving_container(self.template, self.user_role.container)
@@ -433,7 +428,6 @@ class _RoleExpander:
         return container
 
     def _generate_arguments(self, role: RoleArgs, *, auto: bool) -> list[str]:
-        """Return generated arguments, without flags that the user sets."""
         preset, port = self.preset, self.user_role.port
         known = find_catalogue_model(self.model_name)
         # Multi-node replicas do not drain: workers cannot see when their leader has finished, and
@@ -478,7 +472,6 @@ class _RoleExpander:
         return missing
 
     def _compute_resources(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
-        """Return requests for CPU and memory, and limits for GPUs."""
         limits: dict[str, Any] = {}
         if chosen.gpus and not role.resource_claims and not self.user_gpus:
             limits[_AMD_GPU if self.on_amd else _NVIDIA_GPU] = str(chosen.gpus)
@@ -536,7 +529,6 @@ _Model = TypeVar("_Model", RoleArgs, InferenceServiceArgs)
 
 
 def _unset_fields(model: _Model, *names: str) -> _Model:
-    """Return a copy of a model with these fields unset."""
     copied = model.model_copy(update=dict.fromkeys(names))
     copied.model_fields_set.difference_update(names)
     return copied

@@ -174,10 +174,8 @@ def find_catalogue_layout(name: str, accelerator: str) -> GpuLayout | None:
 
 
 def get_model_bytes(model: ModelArgs, name: str) -> int | None:
-    """Return the bytes of a model's weights, None if unknown.
-
-    The catalogue takes precedence, so that the result does not depend on installed packages.
-    """
+    """Return the bytes of a model's weights, None if unknown."""
+    # The catalogue takes precedence, so that the result does not depend on installed packages.
     known = load_catalogue().get(name)
     if known is not None:
         return known.bytes

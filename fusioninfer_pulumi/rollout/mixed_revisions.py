@@ -293,7 +293,7 @@ def _find_model_names(update: Update) -> Iterator[MixedPair]:
         missing = sorted(name for name, targets in requested.items() if not targets <= names)
         if missing:
             yield _describe_missing(missing, members, engine.api_source)
-    # Aliases that the endpoint picker rewrites no longer.
+    # Aliases that the endpoint picker no longer rewrites.
     removed = {*dict(_find_rewrites(update.objects_before))} - rewrites.keys()
     for lws in {lws.role: lws for lws in update.after}.values():
         engine, names = lws.command.engine, lws.command.requestable_names
@@ -302,10 +302,10 @@ def _find_model_names(update: Update) -> Iterator[MixedPair]:
             yield _describe_missing(missing, f"clients with {lws.role} pods", engine.api_source)
 
 
-def _describe_missing(names: Sequence[str], parts: str, source: str) -> MixedPair:
+def _describe_missing(names: Sequence[str], members: str, source: str) -> MixedPair:
     return MixedPair(
         PairState.BROKEN,
-        parts,
+        members,
         f"requests for {', '.join(names)} fail with HTTP 404 on these pods",
         "serve the old and the new name until the update is over and no client requests "
         "the old one",
@@ -441,7 +441,7 @@ def _find_sidecars(update: Update) -> Iterator[MixedPair]:
 
 
 def _find_pickers(update: Update) -> Iterator[MixedPair]:
-    """Yield an endpoint picker that the update brings, if its image does not say its release."""
+    """Yield the endpoint picker if its image is new and of unknown release."""
     image = update.plan.picker.epp.image if update.plan and update.plan.picker else None
     before = [
         item.get("image")

@@ -17,9 +17,7 @@ class StackTemplate:
     """Fields of a LeaderWorkerSet's spec in the stack's state.
 
     Attributes:
-        sub_groups: Its `subGroupPolicy`.
         gang: Name of its pods' PodGroup, or empty.
-        nodes: Pods of each replica.
     """
 
     sub_groups: Mapping[str, Any]

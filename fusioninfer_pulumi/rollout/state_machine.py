@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
-from fusioninfer_pulumi.findings import listed
+from fusioninfer_pulumi.findings import list_names
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.rollout.update_order import LwsStep, choose_next_lws
 
@@ -69,15 +69,13 @@ class LwsState:
         revision: Revision after the update.
         version_before: Version in the stack's state, None if it is not in the state.
         revision_before: Revision in the stack's state.
-        settled: Whether this update need not wait for the revision: an earlier one has, or the
-            LeaderWorkerSet is frozen.
+        settled: Whether the update need not wait for the revision: it was available, or is frozen.
         served_revision: Last revision that was available, None if none ever was.
         exists: Whether it existed before the update, so that changing it stops a replica.
         version: Version that Pulumi returned, None until Pulumi answers.
         snapshot: Its entry in the last list, None if it was missing.
         deadline: When it must be available, in the phases CHANGING and STARTING.
-        uses_rollout_timeout: Whether the deadline follows from `rollout.timeout` instead of
-            `wait.timeout`.
+        uses_rollout_timeout: Whether `rollout.timeout` sets the deadline; else `wait.timeout`.
         timeout_text: That timeout in messages, such as `after 45m (rollout.timeout)`.
     """
 
@@ -129,8 +127,7 @@ class UpdateState:
         has_list: Whether a list has succeeded. If a later one fails, the last success counts.
         failures: Failed attempts at the first list.
         blocked_since: When `is_blocked` became true, None while it is false.
-        changed_at: When a LeaderWorkerSet was last registered or became available; before that,
-            when the update started.
+        changed_at: When the update started, or something was last registered or available.
         next_list: When the next list is due.
     """
 
@@ -487,7 +484,7 @@ def _fail_overdue(state: UpdateState, at: float) -> tuple[Fail, ...]:
     overdue = [lws for lws in awaited if at + MARGIN_SECONDS > lws.deadline]
     names = tuple(lws.step.name for lws in overdue)
     verb = "is" if len(names) == 1 else "are"
-    return (Fail(f"{listed(names)} {verb} not available {overdue[0].timeout_text}", names),)
+    return (Fail(f"{list_names(names)} {verb} not available {overdue[0].timeout_text}", names),)
 
 
 def _fail_blocked(state: UpdateState, at: float) -> tuple[Fail, ...]:
@@ -500,7 +497,8 @@ def _fail_blocked(state: UpdateState, at: float) -> tuple[Fail, ...]:
     verb = "is" if len(names) == 1 else "are"
     message = (
         f"no replica of role {first.role} could be updated for {first.timeout} (rollout.timeout), "
-        f"because {listed(names)} {verb} not available and rollout.maxUnavailable is {first.limit}"
+        f"because {list_names(names)} {verb} not available and rollout.maxUnavailable is "
+        f"{first.limit}"
     )
     return (Fail(message, names),)
 

@@ -51,8 +51,7 @@ def find_endpoint(router: Routing) -> Endpoint | None:
     """Return the endpoint of a service, if possible with TLS.
 
     Its host is the route's first host name without a wildcard, else a listener's host name, else
-    the address of the service's own Gateway. None if there is no route, or no host name and no own
-    Gateway.
+    the address of the service's own Gateway. None if there is none of these, or no route.
     """
     if router.route is None:
         return None

@@ -16,6 +16,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     CONFIG_KEY,
     GRPC_PORT,
     HEALTH_PORT,
+    LEADER_ELECTION,
     METRICS_PORT,
     EppRequest,
     build_epp_config,
@@ -65,8 +66,8 @@ _PAUSE_SECONDS = 60
 #: reject all requests if there is none. While both serve, each knows half of the load, and the new
 #: one knows no prefixes yet.
 _ROLLING_UPDATE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-#: Several replicas elect a leader, and only the leader becomes Ready. In a rolling update the new
-#: pods would wait for the old leader to exit.
+#: With leader election only the leader becomes Ready. In a rolling update the new pods would wait
+#: for the old leader to exit.
 _RECREATE = {"type": "Recreate"}
 #: There is no memory limit, because its indexes grow with the traffic.
 _REQUESTS = {"cpu": "500m", "memory": "1Gi"}
@@ -78,11 +79,9 @@ class EppPlan:
 
     Attributes:
         name: Name of its Deployment, Service, ServiceAccount, Role and RoleBinding.
-        config_name: Name of its ConfigMap.
         image: Its image; may be an Output.
         request: Inputs of the generated configuration, None for a user's configuration.
         config: Its EndpointPickerConfig as YAML.
-        arguments: Arguments of its container.
         summary: Its strategy, in one sentence.
         env: Additional environment variables of its container.
     """
@@ -108,7 +107,7 @@ class EppPlan:
     def delays_sigterm(self) -> bool:
         """Whether the picker keeps serving for a while after its pod is deleted.
 
-        Not if the user configures its shutdown. Nor with several replicas, because no other replica
+        Not if the user configures its shutdown. Nor with leader election, because no other replica
         becomes the leader before this one exits.
         """
         user_spec: Mapping[str, Any] = (self.args.template or {}).get("spec") or {}
@@ -118,7 +117,12 @@ class EppPlan:
             for container in user_spec.get("containers") or ()
         )
         is_long_enough = isinstance(grace, int) and grace > _PAUSE_SECONDS
-        return self.args.replicas == 1 and is_long_enough and not is_explicit
+        return not self.elects_leader and is_long_enough and not is_explicit
+
+    @property
+    def elects_leader(self) -> bool:
+        """Whether only one of several replicas serves, and becomes Ready."""
+        return LEADER_ELECTION in self.arguments
 
     @property
     def pod_labels(self) -> dict[str, str]:
@@ -179,12 +183,15 @@ def plan_epp(
         )
         config = dump_epp_config(build_epp_config(family, request))
         summary = describe_strategy(request) + note
+    keeps_state = request is None or request.keeps_state
     flags = build_epp_flags(
         family,
         epp_args,
         object_names.inference_pool(service),
         OWN_NAMESPACE if is_output(spec.namespace) else spec.namespace,
         metrics,
+        elects_leader=epp_args.replicas > 1
+        and (keeps_state if epp_args.leader_election is None else epp_args.leader_election),
         experimental=affinity is not None or (request is not None and uses_sessions(request)),
         tracing=tracing is not None,
     )
@@ -215,11 +222,11 @@ def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     Pulumi does not await it if it has several replicas, because only the leader becomes Ready.
     """
     built = metadata(meta, epp.name)
-    if epp.args.replicas > 1:
+    if epp.elects_leader:
         built["annotations"] = {**built.get("annotations", {}), labels.PULUMI_SKIP_AWAIT: "true"}
     spec = {
         "replicas": epp.args.replicas,
-        "strategy": _ROLLING_UPDATE if epp.args.replicas == 1 else _RECREATE,
+        "strategy": _RECREATE if epp.elects_leader else _ROLLING_UPDATE,
         "selector": {"matchLabels": epp.pod_labels},
         "template": overlay(pod_template(epp), epp.args.template or {}),
     }
@@ -331,7 +338,7 @@ def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
         (object_names.POOL_GROUP, ["inferencepools"], READ),
         *((group, objectives, READ) for group in groups),
     ]
-    if epp.args.replicas > 1:
+    if epp.elects_leader:
         verbs = (*READ, "create", "update", "patch", "delete")
         rules.append(("coordination.k8s.io", ["leases"], verbs))
         rules.append(("", ["events"], ("create", "patch")))

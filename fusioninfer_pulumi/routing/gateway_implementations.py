@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import GatewayArgs
@@ -118,8 +117,7 @@ def _match_envoy_gateway(name: str, namespace: Any, _service_namespace: Any) -> 
     yield {**namespace_peer(namespace), "podSelector": {"matchLabels": {owner: name}}}
 
 
-@dataclass(frozen=True)
-class Implementation:
+class Implementation(NamedTuple):
     """One gateway implementation.
 
     Attributes:
@@ -189,8 +187,7 @@ _LISTENERS = ({"name": "http", "port": 80, "protocol": "HTTP"},)
 _SPEC_FIELDS = ("addresses", "infrastructure", "allowed_listeners", "tls", "default_scope")
 
 
-@dataclass(frozen=True)
-class GatewayPlan:
+class GatewayPlan(NamedTuple):
     """The Gateway that is created for a service.
 
     Attributes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.route import HttpRouteArgs
@@ -30,8 +29,7 @@ _WRONG_POOL_REFERENCES = (
 _NO_TIMEOUT = "0s"
 
 
-@dataclass(frozen=True)
-class ParentPlan:
+class ParentPlan(NamedTuple):
     """A Gateway that the route attaches to.
 
     Attributes:
@@ -49,12 +47,10 @@ class ParentPlan:
     listeners: tuple[Mapping[str, Any], ...] | None
 
 
-@dataclass(frozen=True)
-class RulePlan:
+class RulePlan(NamedTuple):
     """One rule of the route.
 
     Attributes:
-        spec: The user's rule.
         defaulted: Whether it has no backends, so that the library adds them.
         corrected: Indexes of backends that are replaced with the service's pool.
         request_timeout: Timeout to set, None for the user's.
@@ -76,8 +72,7 @@ class RulePlan:
         return self.spec.get("matches") or ({},)
 
 
-@dataclass(frozen=True)
-class RoutePlan:
+class RoutePlan(NamedTuple):
     """The HTTPRoute.
 
     Attributes:
@@ -116,10 +111,9 @@ def plan_parents(
         if ref.get("kind", "Gateway") != "Gateway" or ref.get("group", GROUP) != GROUP:
             continue
         parent_namespace = ref.get("namespace", namespace)
-        listeners = known
-        is_service_gateway = gateway is not None and ref["name"] == gateway.name
-        if gateway and is_service_gateway and is_known_equal(parent_namespace, namespace):
-            listeners = gateway.listeners
+        matched = gateway if gateway and ref["name"] == gateway.name else None
+        is_ours = matched is not None and is_known_equal(parent_namespace, namespace)
+        listeners = matched.listeners if matched and is_ours else known
         section, port = ref.get("sectionName"), ref.get("port")
         plans.append(
             ParentPlan((*at, *field), ref["name"], parent_namespace, section, port, listeners)
@@ -254,8 +248,7 @@ def _build_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
     return built
 
 
-@dataclass(frozen=True)
-class GrantPlan:
+class GrantPlan(NamedTuple):
     """A reference into another namespace, which needs a ReferenceGrant there.
 
     Attributes:
@@ -283,10 +276,7 @@ def plan_grants(
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
 ) -> Iterator[GrantPlan]:
-    """Yield the grants for references of the route, the Gateway and external routes.
-
-    `backend` is the target of external routes.
-    """
+    """Yield the grants for references of route, Gateway and external routes, to `backend`."""
     for field, owner, kind, origin, ref in _find_references(
         backend, namespace, args, route, gateway
     ):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, FailureMode, PoolArgs
@@ -20,7 +19,7 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 def service_reference(service: str, roles: Sequence[RolePlan], shape: ServiceShape) -> Manifest:
     """Return a route's reference to the Service.
 
-    The port is that of the first role that receives requests; roles scaled to zero come last.
+    It has the port of the first role that receives requests; roles scaled to zero come last.
     """
     entries = [role for role in roles if role.component_type in shape.entry_types]
     running = [role for role in entries if role.replicas]
@@ -45,8 +44,7 @@ def serving_service(meta: ServiceMeta, roles: Sequence[RolePlan], shape: Service
     return build_object("v1", "Service", named, spec=spec)
 
 
-@dataclass(frozen=True)
-class PoolPlan:
+class PoolPlan(NamedTuple):
     """The pods that the endpoint picker chooses from.
 
     Attributes:
@@ -136,8 +134,7 @@ def pool_reference(name: str) -> Manifest:
     return {"group": object_names.POOL_GROUP, "kind": object_names.POOL_KIND, "name": name}
 
 
-@dataclass(frozen=True)
-class RewriteRule:
+class RewriteRule(NamedTuple):
     """A rule that maps model names in requests to the models that answer them.
 
     Attributes:
@@ -160,8 +157,7 @@ class RewriteRule:
         return f"{names} -> {shares}"
 
 
-@dataclass(frozen=True)
-class RewritePlan:
+class RewritePlan(NamedTuple):
     """The InferenceModelRewrite of a router.
 
     Attributes:

@@ -141,10 +141,7 @@ def plan_routing(
     roles: Sequence[RolePlan],
     intent: EppIntent,
 ) -> tuple[Routing, list[Finding]]:
-    """Plan the routing of a service; `roles` are the roles that run pods.
-
-    The findings are the reasons why the endpoint picker cannot be planned.
-    """
+    """Plan the routing of a service; findings explain why its endpoint picker is missing."""
     router, namespace = shape.router, args.namespace
     assert router is not None
     position = args.roles.index(router)

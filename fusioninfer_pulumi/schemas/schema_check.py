@@ -20,7 +20,7 @@ from fusioninfer_pulumi.findings import (
     closest_name,
     error,
     format_path,
-    shown,
+    show,
     warning,
 )
 from fusioninfer_pulumi.kube import quantity
@@ -165,7 +165,7 @@ def _check_quantities(
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
             pattern = schema.below(part, key).get("pattern", "")
             if pattern.startswith(_QUANTITY_PATTERN) and quantity.is_absurd(value):
-                yield error(INVALID_FORMAT, (*at, key), f"must be {_QUANTITY}, got {shown(value)}")
+                yield error(INVALID_FORMAT, (*at, key), f"must be {_QUANTITY}, got {show(value)}")
 
 
 def _replace_unknown(value: Any, unknown: set[str], depth: int = 0) -> Any:
@@ -203,10 +203,10 @@ def _convert_error(schema: KindSchema, problem: Any, at: Location, value: Any) -
     if name == "additionalProperties":
         for key in expected:
             if "patternProperties" in schema.at(at):
-                message = f"{shown(key)} is not a valid Kubernetes label or annotation key"
+                message = f"{show(key)} is not a valid Kubernetes label or annotation key"
                 yield error(INVALID_FORMAT, (*at, key), message)
             else:
-                yield _unknown_key((*at, key), schema.at(at))
+                yield _explain_unknown_key((*at, key), schema.at(at))
     elif name == "required":
         missing = schema.below(schema.at(at), expected)
         kind = f": {_describe_type(schema, missing)}" if missing.get("type") else ""
@@ -216,14 +216,14 @@ def _convert_error(schema: KindSchema, problem: Any, at: Location, value: Any) -
         is_unquoted = isinstance(value, (bool, int, float)) and expected == ["string"]
         hint = "; quote it in YAML" if is_unquoted else ""
         kind = _describe_type(schema, schema.at(at))
-        yield error(WRONG_TYPE, at, f"must be {kind}, got {shown(value)}{hint}")
+        yield error(WRONG_TYPE, at, f"must be {kind}, got {show(value)}{hint}")
     elif name == "enum":
         allowed = ", ".join(str(word) for word in expected)
-        yield error(UNKNOWN_VALUE, at, f"must be one of {allowed}, got {shown(value)}")
+        yield error(UNKNOWN_VALUE, at, f"must be one of {allowed}, got {show(value)}")
     elif name == "pattern":
         kind = _describe_type(schema, schema.at(at))
         hint = f" that matches {expected}" if kind == "a string" else ""
-        yield error(INVALID_FORMAT, at, f"must be {kind}{hint}, got {shown(value)}")
+        yield error(INVALID_FORMAT, at, f"must be {kind}{hint}, got {show(value)}")
     elif name == "oneOf":
         yield _explain_one_of(at, schema.at(at), value)
     elif name in ("anyOf", "not"):
@@ -259,7 +259,7 @@ def _describe_type(schema: KindSchema, part: Schema) -> str:
     return _TYPES.get(kinds or "", "a value")
 
 
-def _unknown_key(at: Location, parent: Schema) -> Finding:
+def _explain_unknown_key(at: Location, parent: Schema) -> Finding:
     key, known = str(at[-1]), sorted(parent.get("properties", ()))
     closest = closest_name(key, known)
     if closest is not None:
@@ -273,7 +273,7 @@ def _explain_limit(at: Location, name: str, limit: Any, value: Any) -> Finding:
     """Return the error about a number, text, list or mapping that is too small or too large."""
     if name in ("minimum", "maximum"):
         word = "least" if name == "minimum" else "most"
-        return error(OUT_OF_RANGE, at, f"must be at {word} {limit}, got {shown(value)}")
+        return error(OUT_OF_RANGE, at, f"must be at {word} {limit}, got {show(value)}")
     if name in ("minLength", "minItems", "minProperties"):
         if limit == 1:
             return error(FIELD_REQUIRED, at, "must not be empty")
@@ -281,7 +281,7 @@ def _explain_limit(at: Location, name: str, limit: Any, value: Any) -> Finding:
     if name in ("maxLength", "maxItems", "maxProperties"):
         unit = "characters" if name == "maxLength" else "items"
         return error(OUT_OF_RANGE, at, f"must have at most {limit} {unit}, got {len(value)}")
-    return error(DUPLICATE_NAME, at, f"must not repeat values, got {shown(value)}")
+    return error(DUPLICATE_NAME, at, f"must not repeat values, got {show(value)}")
 
 
 def _check_keys(
@@ -301,7 +301,7 @@ def _check_keys(
         before = first.setdefault(repr(keys), index)
         if before != index:
             values = " and ".join(
-                shown(value) if len(keys) == 1 else f"{key} {shown(value)}"
+                show(value) if len(keys) == 1 else f"{key} {show(value)}"
                 for key, value in keys.items()
             )
             location = (*at, index, *keys) if len(keys) == 1 else (*at, index)

@@ -263,7 +263,6 @@ def _is_outcome_certain(
 
 
 def _get_status(roles: list[RoleDemand], running: Mapping[str, int], nodes: _Nodes) -> str:
-    """Return `Full`, `Partial` or `Blocked`; a service with 0 replicas is `Full`."""
     if all(running[role.name] == role.replicas for role in roles):
         everything = [replace(role, minimum=role.replicas) for role in roles]
         return "Full" if _compute_upper_bounds(everything, nodes) == running else "Partial"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.scheduling import (
@@ -27,8 +27,7 @@ NATIVE_GROUP = "scheduling.k8s.io"
 NATIVE_API_VERSION = f"{NATIVE_GROUP}/v1beta1"
 
 
-@dataclass(frozen=True)
-class SubGroup:
+class SubGroup(NamedTuple):
     """The subgroups of one role, one for each replica.
 
     Attributes:
@@ -145,10 +144,7 @@ def required_replicas(
 
 
 def read_gang_reference(annotations: Any, pod_group: Any) -> str:
-    """Return the gang of pods with these annotations, as in `GangPlan.reference`; empty for none.
-
-    `pod_group` is the pods' `schedulingGroup.podGroupName`.
-    """
+    """Return the `GangPlan.reference` of pods with these annotations and this `podGroupName`."""
     if pod_group:
         return f"{NATIVE_GROUP}/{pod_group}"
     return str((annotations or {}).get(labels.GROUP_NAME) or "")

@@ -110,7 +110,6 @@ def _customize_template(
 
 
 def _build_lws_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
-    """Return the labels in which the LeaderWorkerSets of a role, and their pods, differ."""
     index = {} if planned.ordinal is None else {labels.REPLICA_INDEX: str(planned.ordinal)}
     if planned.group is not None:
         index[labels.GROUP_INDEX] = str(planned.group)

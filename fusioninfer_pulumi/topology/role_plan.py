@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.rollout import (
@@ -41,8 +41,7 @@ class ReplicaPlan:
     group: int | None = None
 
 
-@dataclass(frozen=True)
-class LwsPlan:
+class LwsPlan(NamedTuple):
     """One LeaderWorkerSet of a role.
 
     Attributes:
@@ -59,8 +58,7 @@ class LwsPlan:
     group: int | None = None
 
 
-@dataclass(frozen=True)
-class RoleRollout:
+class RoleRollout(NamedTuple):
     """The rolling update settings of one role, with defaults.
 
     Attributes:

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.plugins.importers import (
     SourceField,
     is_output,
     object_names,
-    shown,
+    show,
 )
 
 #: Fields of an object's metadata that no user writes, and who does.
@@ -129,7 +129,7 @@ def check_name(report: ConversionReport, document: SourceDocument) -> None:
         if value is not None and not isinstance(value, str) and not is_output(value):
             report.invalid(
                 document.at("metadata", field),
-                f"must be a string, got {shown(value)}",
+                f"must be a string, got {show(value)}",
             )
 
 

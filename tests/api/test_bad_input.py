@@ -16,7 +16,7 @@ from samples import (
 )
 
 from fusioninfer_pulumi.api import ComponentType, InferenceServiceArgs, RoleArgs
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, shown
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, show
 from fusioninfer_pulumi.loading import load, loads
 from fusioninfer_pulumi.loading.validate import plan_document, validate_document
 from fusioninfer_pulumi.presets.model_service import model_service
@@ -152,7 +152,7 @@ def test_finding_escapes_control_characters() -> None:
 
 
 def test_lone_surrogate_is_escaped() -> None:
-    assert shown("\ud800") == '"\\ud800"'
+    assert show("\ud800") == '"\\ud800"'
 
 
 @pytest.mark.parametrize(

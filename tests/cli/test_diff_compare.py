@@ -261,15 +261,15 @@ SCALER = object_of(
         ([claim("100Gi")], [claim("50Gi")],
          "error: a claim cannot shrink: the API server rejects x 100Gi -> 50Gi"),
         ([claim("50Gi")], [claim("100Gi")], None),
-        ([pool(8000)], [pool(9000)], "InferencePool x: target port 8000 -> 9000 in one step, "),
-        ([lws(), SCALER], [lws()], "HorizontalPodAutoscaler x removed: the role's replicas may"),
+        ([pool(8000)], [pool(9000)], "InferencePool x: target port 8000 -> 9000 changes at once, "),
+        ([lws(), SCALER], [lws()], "HorizontalPodAutoscaler x removed: the role may"),
         ([lws(), SCALER], [], None),
     ],
 )  # fmt: skip
 def test_effect_on_live_objects_is_noted(
     old: list[Manifest], new: list[Manifest], note: str | None
 ) -> None:
-    effects = ("cannot shrink", "target port", "may fall")
+    effects = ("cannot shrink", "target port", "may scale down")
     notes = [text for text in compare(old, new).notes if any(part in text for part in effects)]
     assert len(notes) == (note is not None), notes
     assert note is None or notes[0].startswith(note)

@@ -45,9 +45,7 @@ def test_no_family_gets_a_flag_that_it_does_not_accept(family: EppFamily, replic
 
 
 def test_flags_follow_their_options() -> None:
-    args = EndpointPickerArgs(
-        replicas=2, log_verbosity=5, metrics="Unauthenticated", tls={"enabled": False}
-    )
+    args = EndpointPickerArgs(log_verbosity=5, metrics="Unauthenticated", tls={"enabled": False})
     changed = {
         "--pool-name": "p",
         "--pool-namespace": "n",
@@ -59,7 +57,7 @@ def test_flags_follow_their_options() -> None:
     for flag in PORTABLE:
         name, _, value = flag.partition("=")
         want.append(f"{name}={changed.get(name, value)}")
-    assert build_epp_flags(FAMILIES["gaie-1.5"], args, "p", "n") == [
+    assert build_epp_flags(FAMILIES["gaie-1.5"], args, "p", "n", elects_leader=True) == [
         *want,
         "--ha-enable-leader-election",
     ]

@@ -39,6 +39,7 @@ WITHOUT = {
     ("networking.gke.io/v1", "GCPBackendPolicy"),
     ("networking.gke.io/v1", "HealthCheckPolicy"),
     ("scheduling.k8s.io/v1beta1", "PodGroup"),
+    ("llm-d.ai/v1", "InferenceObjective"),
 }
 
 #: Hash of the documents, exit status, hash of the objects.

@@ -67,6 +67,39 @@ def test_picker_keeps_serving_after_deletion(picker: dict[str, Any], pauses: boo
     assert hook == ({"sleep": {"seconds": 60}} if pauses else None)
 
 
+@pytest.mark.parametrize(
+    ("router", "picker", "elects"),
+    [
+        ({"strategy": "prefix-cache"}, {}, True),
+        ({"strategy": "prefix-cache"}, {"leaderElection": False}, False),
+        ({"strategy": "queue-size"}, {}, False),
+        ({"strategy": "kv-cache-utilization"}, {}, False),
+        ({"strategy": "lora-affinity"}, {}, False),
+        ({"strategy": "session-affinity"}, {"image": LLM_D}, True),
+        ({"strategy": "queue-size"}, {"leaderElection": True}, True),
+        ({"strategy": "queue-size"}, {"flowControl": True, "image": LLM_D}, True),
+        ({"scorers": {"prefix-cache": 1, "queue": 1}, "strategy": "queue-size"}, {}, True),
+        ({"strategy": "prefix-cache"}, {"replicas": 1, "leaderElection": True}, False),
+    ],
+)
+def test_pickers_that_share_no_state_elect_a_leader(
+    router: Manifest, picker: Manifest, elects: bool
+) -> None:
+    manifest = routed(**router, endpointPicker={"replicas": 2, **picker})
+    spec = only(manifest, "Deployment")["spec"]
+    assert spec["strategy"]["type"] == ("Recreate" if elects else "RollingUpdate")
+    container = picker_container(manifest)
+    assert ("--ha-enable-leader-election" in container["args"]) == elects
+    assert ("lifecycle" in container) != elects
+    resources = [rule["resources"] for rule in only(manifest, "Role")["rules"]]
+    assert (["leases"] in resources) == elects
+
+
+def test_picker_is_not_ready_before_it_listens() -> None:
+    probe = picker_container(routed())["startupProbe"]
+    assert probe == {"tcpSocket": {"port": 9002}, "periodSeconds": 1, "failureThreshold": 120}
+
+
 def test_checksum_depends_only_on_the_configuration() -> None:
     def checksum(manifest: Manifest) -> str:
         annotations = pod(manifest)["metadata"]["annotations"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from routed import LLM_D, objects, only, picker_container, routed
 from samples import problems
+
+from fusioninfer_pulumi.cli.main import main
 
 LLM_D_1 = LLM_D.replace("v0.10.0", "v1.0.0")
 LEVELS = [
@@ -101,3 +104,13 @@ def test_session_is_named_by_header_or_cookie(session: Any, plugins: dict[str, A
     }
     if "cookie" in session:
         assert found["session-id-producer"] == {"cookieName": "chat"}
+
+
+def test_plan_shows_the_header_of_each_level(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "service.yaml"
+    path.write_text(yaml.safe_dump(levelled()), encoding="utf-8")
+    assert main(["plan", str(path)]) == 0
+    row = "svc-interactive 10, svc-batch -10, any other request 0"
+    assert row in " ".join(capsys.readouterr().out.split())

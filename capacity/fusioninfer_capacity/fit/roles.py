@@ -32,7 +32,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     info,
     model_config_finding,
     quantity,
-    shown,
+    show,
     warning,
 )
 
@@ -64,7 +64,7 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
     accelerator = _accelerator(role.args, role.pods.leader)
     findings: list[Finding] = []
     if accelerator is None and explicit is not None:
-        message = f"{shown(explicit)} is not known; give its memory, such as 80Gi"
+        message = f"{show(explicit)} is not known; give its memory, such as 80Gi"
         findings.append(warning(ACCELERATOR_NOT_KNOWN, (*at, "accelerator"), message))
     selected = by_labels(dict(_selected(role.pods.leader.template.get("spec") or {})))
     # Labels tell forms of one product apart, such as H100 and H100-NVL.
@@ -74,7 +74,7 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
         and selected is not None
         and (not selected.name.startswith(accelerator.name))
     ):
-        message = f"{shown(explicit)} conflicts with the pods' node selector, which selects "
+        message = f"{show(explicit)} conflicts with the pods' node selector, which selects "
         message += f"{selected.name}; correct one of them"
         findings.append(warning(ACCELERATOR_NOT_SELECTED, (*at, "accelerator"), message))
     if command.engine is None:

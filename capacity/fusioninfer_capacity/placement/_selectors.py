@@ -17,7 +17,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     TaintEffect,
     is_accelerator,
     output_paths,
-    shown,
+    show,
 )
 
 #: Fields of a pod spec that choose its nodes.
@@ -38,7 +38,7 @@ def output_fields(spec: Mapping[str, Any]) -> Iterator[Location]:
 def mismatches(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
     """Yield why a pod may not run on nodes with these labels."""
     if spec.get("nodeName"):
-        yield f"nodeName {shown(spec['nodeName'])} names one node, which an inventory does not hold"
+        yield f"nodeName {show(spec['nodeName'])} names one node, which an inventory does not hold"
     for key, value in (spec.get("nodeSelector") or {}).items():
         if labels.get(key) != value:
             yield f"nodeSelector wants {key}={value}, {_has(key, labels)}"

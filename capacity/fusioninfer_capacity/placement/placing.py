@@ -41,7 +41,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     is_accelerator,
     load_inventory,
     plan_service,
-    shown,
+    show,
     validate_mapping,
     warning,
 )
@@ -162,7 +162,7 @@ def inventory_findings(inventory: InventoryArgs) -> list[Finding]:
         error(
             RESOURCE_NOT_ACCELERATOR,
             ("pools", index, "resource"),
-            f"{shown(pool.resource)} is not an accelerator resource",
+            f"{show(pool.resource)} is not an accelerator resource",
         )
         for index, pool in enumerate(inventory.pools)
         if pool.resource is not None and not is_accelerator(pool.resource)
@@ -212,8 +212,7 @@ def _service_findings(
                 yield error(
                     POOL_UNKNOWN,
                     ("roles", at, "placement", "pools", index),
-                    f"no pool of that name, got {shown(name)}; the inventory has "
-                    f"{', '.join(known)}",
+                    f"no pool of that name, got {show(name)}; the inventory has {', '.join(known)}",
                 )
         for field, template in templates(role):
             for path in selectors.output_fields(template["spec"]):

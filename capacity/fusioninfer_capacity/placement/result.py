@@ -20,7 +20,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     error,
     file_text,
     is_output,
-    shown,
+    show,
 )
 
 PREVIOUS_PLACEMENT_MALFORMED = Rule("previous-placement-malformed")
@@ -283,7 +283,7 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
                     PREVIOUS_PLACEMENT_MALFORMED,
                     (),
                     "must be the JSON of `plan --inventory`, or a mapping of service to role to "
-                    f"pool, got {shown(source)}",
+                    f"pool, got {show(source)}",
                 )
             ],
             title,

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.engines.engine import (
     PORT_FLAG,
     EngineCommand,
 )
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.pods.pd_sidecar import find_user_sidecar
 from fusioninfer_pulumi.pods.pod import Context, RolePods
@@ -111,7 +111,7 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
                 message += f"{number}; probe {listens}"
                 yield make_finding(PROBE_NOT_ANSWERED, (*at, "port"), message)
             elif kind == "httpGet" and _is_rejected(action, pods):
-                message = f"{engine.title} answers {shown(action['path'])} with 401, because the "
+                message = f"{engine.title} answers {show(action['path'])} with 401, because the "
                 message += f"probe has no API key; use {engine.health_path}"
                 yield error(PROBE_NOT_ANSWERED, (*at, "path"), message)
 

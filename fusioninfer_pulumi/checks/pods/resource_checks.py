@@ -145,7 +145,6 @@ _OTHER_LINKS = ("google.com/tpu", "aws.amazon.com/neuron")
 
 
 def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
-    """Count the ranks of one model copy in one pod, 1 if unknown."""
     sizes = pods.command.parallelism
     if sizes is None:
         return 1

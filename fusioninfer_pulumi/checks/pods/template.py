@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, shown, warning
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.resource_requests import is_extended, suggest_accelerator
@@ -46,7 +46,7 @@ def check_template(template: Mapping[str, Any]) -> Iterator[Finding]:
                 )
             name = known_text(container.get("name"))
             if key == "initContainers" and name and name in names:
-                message = f"{shown(name)} is the name of two containers in the pod"
+                message = f"{show(name)} is the name of two containers in the pod"
                 yield error(DUPLICATE_NAME, (*at, "name"), message)
     priority = spec.get("priority")
     if isinstance(priority, int) and priority and spec.get("priorityClassName") in (None, ""):
@@ -62,7 +62,7 @@ def _port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]
     for index, port in known_mappings(container.get("ports")):
         name = known_text(port.get("name"))
         if name and name in names:
-            message = f"{shown(name)} is the name of two ports in the container"
+            message = f"{show(name)} is the name of two ports in the container"
             yield error(DUPLICATE_NAME, (*at, "ports", index, "name"), message)
         names.add(name)
 
@@ -123,7 +123,7 @@ def check_name_exists(
     name = known_text(item.get("name"))
     if name and names is not None and name not in names:
         have = f"; it has {', '.join(sorted(names))}" if names else ""
-        message = f"the pod has no {kind} {shown(name)}{have}: add it to its {_LISTS[kind]}"
+        message = f"the pod has no {kind} {show(name)}{have}: add it to its {_LISTS[kind]}"
         yield error(NAME_NOT_FOUND, (*at, "name"), message)
 
 
@@ -163,14 +163,14 @@ def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Findin
                     REQUESTS_AND_LIMITS,
                     here,
                     f"must equal limits[{name}] ({parts['limits'][name]}), got "
-                    f"{shown(parts['requests'][name])}",
+                    f"{show(parts['requests'][name])}",
                 )
             elif amount > limits[name]:
                 yield error(
                     REQUESTS_AND_LIMITS,
                     here,
                     f"must be at most limits[{name}] ({parts['limits'][name]}), got "
-                    f"{shown(parts['requests'][name])}",
+                    f"{show(parts['requests'][name])}",
                 )
         elif exact and name not in parts["limits"]:
             yield error(REQUESTS_AND_LIMITS, here, "needs the same amount in limits")
@@ -182,7 +182,7 @@ def _check_resource_name(at: Location, name: str) -> Iterator[Finding]:
         hint = "devices have a domain, such as nvidia.com/gpu"
         hint = f"did you mean {suggestion}?" if suggestion else hint
         what = "name" if "/" in name else "of a container"
-        message = f"{shown(name)} is not a valid resource {what}; {hint}"
+        message = f"{show(name)} is not a valid resource {what}; {hint}"
         yield error(UNKNOWN_RESOURCE, at, message)
     elif suggestion is not None:
         # Only a plural or another case is certainly a mistake.
@@ -192,7 +192,6 @@ def _check_resource_name(at: Location, name: str) -> Iterator[Finding]:
 
 
 def _is_valid_resource(name: str) -> bool:
-    """Return whether the API server accepts the name of a container's resource."""
     if "/" not in name:
         return name in _STANDARD or name.startswith(_HUGE_PAGES)
     # The API server also validates the name that a quota would have.
@@ -206,7 +205,7 @@ def _check_amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
     if value is None:
         return
     if value < 0:
-        yield error(OUT_OF_RANGE, at, f"must be at least 0, got {shown(amount)}")
+        yield error(OUT_OF_RANGE, at, f"must be at least 0, got {show(amount)}")
     elif is_extended(name) and value != value.to_integral_value():
-        message = f"must be a whole number of devices, got {shown(amount)}"
+        message = f"must be a whole number of devices, got {show(amount)}"
         yield error(WRONG_TYPE, at, message)

@@ -25,7 +25,7 @@ from fusioninfer_pulumi.cli.diff.restarts import Edit
 from fusioninfer_pulumi.engines.argument_checks import compare_arguments
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.findings import Finding, listed
+from fusioninfer_pulumi.findings import Finding, list_names
 from fusioninfer_pulumi.kube import labels, quantity
 from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.kube.object_names import POOL_KIND, REWRITE_KIND, inference_pool
@@ -182,7 +182,7 @@ def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | Non
         old_shares = before or {own_pool: 100}
         growing = [target for target, share in after.items() if share > old_shares.get(target, 0)]
         if kind != REWRITE_KIND and next(iter(after), None) == own_pool and growing:
-            text += f", when {listed(growing)} is ready"
+            text += f", when {list_names(growing)} is ready"
         names_by_text.setdefault(text, []).append(name)
     for text, names in names_by_text.items():
         requested = ", ".join(filter(None, names))

@@ -78,14 +78,14 @@ def load_project(folder: Path) -> Project:
     """Read the project in a folder; raises ProgramError if it has no program to run."""
     path = next((folder / name for name in _FILES if (folder / name).is_file()), None)
     if path is None:
-        raise _invalid("no Pulumi.yaml in this directory")
+        raise _make_error("no Pulumi.yaml in this directory")
     content, spelled = _read_mapping(path)
     name, runtime = content.get("name"), content.get("runtime")
     if not isinstance(name, str) or not name:
-        raise _invalid(f"{path.name}: name is missing")
+        raise _make_error(f"{path.name}: name is missing")
     runtime = runtime.get("name") if isinstance(runtime, dict) else runtime
     if runtime not in ("python", "yaml"):
-        raise _invalid(
+        raise _make_error(
             f"{path.name}: runtime is {runtime or 'missing'}, but only Python and YAML programs "
             "are supported; run `pulumi preview`, or write the service as a manifest or a YAML "
             "program"
@@ -97,7 +97,7 @@ def load_project(folder: Path) -> Project:
         if runtime == "yaml" and not (root / program).is_file():
             program = Path(path.name)
     if not (root / program).is_file():
-        raise _invalid(f"{path.name}: {program} does not exist")
+        raise _make_error(f"{path.name}: {program} does not exist")
     program = (root / program).resolve()
     return Project(
         root=root,
@@ -111,14 +111,14 @@ def load_project(folder: Path) -> Project:
     )
 
 
-def _invalid(text: str) -> ProgramError:
+def _make_error(text: str) -> ProgramError:
     return program_error(PROJECT_FILE_INVALID, text)
 
 
 def _read_config(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     config = content.get("config") or {}
     if not isinstance(config, dict):
-        raise _invalid(f"{path.name}: config must be a mapping")
+        raise _make_error(f"{path.name}: config must be a mapping")
     return config
 
 
@@ -156,13 +156,13 @@ def _read_mapping(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         text = path.read_text(encoding="utf-8")
         contents = list(documents(text))
     except UnicodeDecodeError:
-        raise _invalid(f"{path.name}: not UTF-8 text") from None
+        raise _make_error(f"{path.name}: not UTF-8 text") from None
     except (OSError, UnreadableError) as problem:
-        raise _invalid(f"{path.name}: {problem}") from None
+        raise _make_error(f"{path.name}: {problem}") from None
     if not contents:
         return {}, {}
     if len(contents) > 1 or not isinstance(contents[0], dict):
-        raise _invalid(f"{path.name}: must be one YAML mapping")
+        raise _make_error(f"{path.name}: must be one YAML mapping")
     spelled = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  # builds strings only
     return contents[0], spelled
 
@@ -177,7 +177,7 @@ def _choose_stack(project: Project, stack: str | None) -> tuple[str, Path | None
         short_name = stack.rpartition("/")[2]  # without organisation and project
         if short_name not in stacks:
             text = f"no stack {short_name}: Pulumi.{short_name}.yaml is missing (stacks: {names})"
-            raise _invalid(text)
+            raise _make_error(text)
         return short_name, stacks[short_name], []
     if len(stacks) == 1:
         return *next(iter(stacks.items())), []
@@ -206,7 +206,7 @@ def _add_defaults(project: Project, stack: str, values: dict[str, str]) -> None:
             values[full_key] = _to_text(entry, text)
     if missing:
         names = ", ".join(sorted(missing))
-        raise _invalid(f"stack '{stack}' is missing configuration values: {names}")
+        raise _make_error(f"stack '{stack}' is missing configuration values: {names}")
 
 
 def _add_namespace(project: str, key: str) -> str:

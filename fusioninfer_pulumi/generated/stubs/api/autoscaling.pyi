@@ -1,7 +1,5 @@
 """Autoscaling of a role: bounds, metrics and target values."""
 
-from __future__ import annotations
-
 import enum
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Availability of a role: startup probes, spread over nodes, disruption budgets."""
 
-from __future__ import annotations
-
 import enum
 
 from typing_extensions import Unpack

@@ -1,7 +1,5 @@
 """Devices that pods claim by dynamic resource allocation (DRA) instead of extended resources."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from typing_extensions import Unpack

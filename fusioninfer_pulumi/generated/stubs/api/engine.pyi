@@ -1,7 +1,5 @@
 """The engine of a role and its parallelism; the fields are named as KServe's."""
 
-from __future__ import annotations
-
 import enum
 
 from typing_extensions import Unpack

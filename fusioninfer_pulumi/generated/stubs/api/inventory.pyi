@@ -1,7 +1,5 @@
 """The node pools of a cluster, and services' requirements for pools, as `place` uses them."""
 
-from __future__ import annotations
-
 import enum
 from typing import Literal
 

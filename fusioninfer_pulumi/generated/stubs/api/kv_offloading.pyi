@@ -1,7 +1,5 @@
 """KV cache in host memory and on disks; the fields are named as KServe's."""
 
-from __future__ import annotations
-
 import enum
 from typing import Any
 

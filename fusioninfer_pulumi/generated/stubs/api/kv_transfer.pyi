@@ -1,7 +1,5 @@
 """KV cache transfer from prefill to decode pods, and KV cache events."""
 
-from __future__ import annotations
-
 import enum
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The model that a service serves: its source, download and cache."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +65,8 @@ class S3Args(SpecModel):
     "URL of an S3-compatible store other than AWS; may be an Output."
     region: TextOrOutput | None
     "Region of the bucket; may be an Output."
+
+ModelUri = Text
 
 class LoraAdapterArgs(SpecModel):
     """A LoRA adapter."""
@@ -208,5 +208,3 @@ class ModelSource:
 
 def parse_model_uri(uri: str) -> ModelSource | None: ...
 def hub_name(uri: str) -> str | None: ...
-
-ModelUri = Text

@@ -1,7 +1,5 @@
 """Metrics and traces of a service: monitors, alerts, dashboards, OpenTelemetry."""
 
-from __future__ import annotations
-
 from typing_extensions import Unpack
 
 from fusioninfer_pulumi.api.field_types import (

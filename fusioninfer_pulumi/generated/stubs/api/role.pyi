@@ -1,7 +1,5 @@
 """A role of a service: its pods, replicas and nodes."""
 
-from __future__ import annotations
-
 import enum
 
 from typing_extensions import Unpack
@@ -87,6 +85,7 @@ class Strategy(str, enum.Enum):
     QUEUE_SIZE = "queue-size"
     LORA_AFFINITY = "lora-affinity"
     PD_DISAGGREGATION = "pd-disaggregation"
+    SESSION_AFFINITY = "session-affinity"
 
 class MultinodeArgs(SpecModel):
     """Runs each replica of a role on several nodes."""
@@ -180,7 +179,7 @@ class RoleArgs(SpecModel):
     strategy: Strategy | None
     "Routers only: load-balancing strategy of the endpoint picker. Default: `prefix-cache`, or\n    `pd-disaggregation` if prefill and decode are separate roles."
     scorers: dict[str, float] | None
-    "Routers only: scorer weights, replacing the strategy's: `prefix-cache`, `kv-cache`, `queue`,\n    `load`, `running`, `lora`, if the endpoint picker has them."
+    "Routers only: scorer weights, replacing the strategy's: `prefix-cache`, `kv-cache`, `queue`,\n    `load`, `running`, `lora`, `session`, if the endpoint picker has them."
     httproute: HttpRouteArgs | None
     "Routers only: the spec of a Gateway API HTTPRoute."
     gateway: GatewayArgs | None

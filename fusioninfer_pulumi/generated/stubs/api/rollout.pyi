@@ -1,7 +1,5 @@
 """Updates of a service: batches, order, timeouts and waits."""
 
-from __future__ import annotations
-
 import enum
 
 from typing_extensions import Unpack

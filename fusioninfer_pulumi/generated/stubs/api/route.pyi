@@ -1,7 +1,5 @@
 """A router's route, Gateway and model rewrites; Gateway API fields are passed through."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from typing_extensions import Unpack

@@ -1,7 +1,5 @@
 """A router's endpoint picker, its pool and its NetworkPolicy."""
 
-from __future__ import annotations
-
 import enum
 from typing import Any
 
@@ -10,10 +8,12 @@ from typing_extensions import Unpack
 from fusioninfer_pulumi.api.field_types import (
     ImageOrOutput,
     OnOff,
+    PartName,
     PodPart,
     Port,
     PositiveCount,
     Resources,
+    Text,
     TextOrOutput,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel
@@ -49,6 +49,40 @@ class PickerTlsArgs(SpecModel):
     secret_name: TextOrOutput | None
     "Secret with `tls.crt` and `tls.key`; may be an Output. By default the endpoint picker uses a\n    self-signed certificate, which gateways do not verify."
 
+class ServiceLevelArgs(SpecModel):
+    """A priority of requests, as an InferenceObjective named `{service}-{name}`."""
+
+    def __init__(self, **fields: Unpack[dicts.ServiceLevelArgsDict]) -> None: ...
+    name: PartName
+    "Name; requests have `{service}-{name}` in the header `x-llm-d-inference-objective`."
+    priority: int
+    "Priority; requests without a level have 0. The endpoint picker sends waiting requests of the\n    highest priority first."
+    max_queued: PositiveCount | None
+    "Maximum number of requests of this level that wait in the endpoint picker; the others get\n    status 429. Default: 5000."
+
+class ServiceLevelsArgs(SpecModel):
+    """Priorities of requests. Tenants of one priority take turns.
+
+    The header `x-llm-d-inference-fairness-id` names the tenant.
+    """
+
+    def __init__(self, **fields: Unpack[dicts.ServiceLevelsArgsDict]) -> None: ...
+    levels: list[ServiceLevelArgs]
+    "The levels."
+    max_concurrency: PositiveCount
+    "Requests that each pod processes at a time; other requests wait in the endpoint picker, and\n    not in the engines, which serve them in order of arrival. At most the engine's\n    `--max-num-seqs`."
+    evict: bool
+    "Whether running requests of a negative priority are aborted with status 429 while requests\n    of a higher priority wait."
+
+class SessionArgs(SpecModel):
+    """Where requests name their session: in the header `x-session-id` by default."""
+
+    def __init__(self, **fields: Unpack[dicts.SessionArgsDict]) -> None: ...
+    header: Text | None
+    "Request header with the session's name."
+    cookie: Text | None
+    "Cookie with the session's name, which your application sets."
+
 class EndpointPickerArgs(SpecModel):
     """The endpoint picker (EPP): chooses a pod for each request."""
 
@@ -56,11 +90,13 @@ class EndpointPickerArgs(SpecModel):
     enabled: bool
     "Whether there is an endpoint picker. If not, there is no InferencePool either, and the route\n    leads to a Service, which ignores caches and queues."
     image: ImageOrOutput | None
-    "Image. Default: the inference extension's endpoint picker, or llm-d's for\n    `pd-disaggregation` and `modelRewrites`. May be an Output, together with `family`."
+    "Image. Default: the inference extension's endpoint picker, or llm-d's for\n    `pd-disaggregation`, `session-affinity`, `serviceLevels` and `modelRewrites`. May be an Output,\n    together with `family`."
     family: str | None
-    "Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,\n    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9` or `llm-d-0.10`."
+    "Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,\n    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."
     replicas: PositiveCount
-    "Number of pods. With several, one is the leader and the others are on standby."
+    "Number of pods."
+    leader_election: bool | None
+    "With several replicas: whether one of them serves and the others are on standby; otherwise\n    all serve. By default enabled with a prefix or session scorer, `flowControl` or\n    `endpointPickerConfig`, because replicas share no prefixes, sessions or queues."
     resources: Resources | None
     "Resources of its container, replacing the default requests."
     template: PodPart | None
@@ -75,6 +111,10 @@ class EndpointPickerArgs(SpecModel):
     "Who may read its metrics; no one by default."
     flow_control: bool | None
     "Whether it queues requests while there is no pod, or while the KV caches of all pods are\n    full; releases up to v1.3 also queue while more than 5 requests wait in each pod. If disabled,\n    requests get status 503 while there is no pod. By default enabled if `autoscaling.target`\n    requires it."
+    service_levels: ServiceLevelsArgs | None
+    "Priorities of requests, and fairness between tenants; enables `flowControl`\n    (docs/how-to/service-levels.md)."
+    session: SessionArgs
+    "With `session-affinity`: where requests name their session."
     threshold: int | None
     "With `pd-disaggregation`: prompts with more uncached characters than this are computed by a\n    prefill pod, others by the decode pod; 0 by default."
     group_pairing: GroupPairing | None

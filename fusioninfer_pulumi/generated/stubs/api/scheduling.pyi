@@ -1,7 +1,5 @@
 """Scheduling of a service's pods: scheduler, queue and gang."""
 
-from __future__ import annotations
-
 import enum
 
 from typing_extensions import Unpack

@@ -1,7 +1,5 @@
 """The InferenceService as users write it in Python and YAML."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 
