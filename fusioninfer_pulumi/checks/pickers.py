@@ -54,13 +54,15 @@ Check = Callable[[Routing, EppPlan], Iterable[Finding]]
 def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check that the endpoint picker can read the metrics of its scorers and flow control."""
     scorers = [] if epp.request is None else list(find_load_scorers(epp.request))
-    features = ["flow control"] if parts.intent.flow_control else []
+    # With service levels flow control counts requests itself.
+    reads_load = parts.intent.flow_control and epp.args.service_levels is None
+    features = ["flow control"] if reads_load else []
     if scorers:
         features.append(f"{'scorers' if len(scorers) > 1 else 'scorer'} {', '.join(scorers)}")
     if not features:
         return
     # Without metrics, scorers choose pods at random, and flow control queues every request.
-    make_finding = error if parts.intent.flow_control else warning
+    make_finding = error if reads_load else warning
     without = f"the endpoint picker's {' and '.join(features)} cannot work"
     reported = set()
     for role in parts.served:
