@@ -219,7 +219,7 @@ def config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
 def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Build the Deployment.
 
-    Pulumi does not await it if it has several replicas, because only the leader becomes Ready.
+    Pulumi does not await it with leader election, because only the leader becomes Ready.
     """
     built = metadata(meta, epp.name)
     if epp.elects_leader:
@@ -277,6 +277,12 @@ def _build_container(epp: EppPlan) -> Manifest:
         "args": list(epp.arguments),
         "ports": ports,
         **({"lifecycle": pause} if epp.delays_sigterm else {}),
+        # A picker reports that it is ready before it has created its certificate and listens.
+        "startupProbe": {
+            "tcpSocket": {"port": GRPC_PORT},
+            "periodSeconds": 1,
+            "failureThreshold": 120,
+        },
         # Only these gRPC health services work both with and without leader election.
         "livenessProbe": {
             "grpc": {"port": HEALTH_PORT, "service": "liveness"},
@@ -324,7 +330,7 @@ def _build_port(name: str, number: int) -> Manifest:
 def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
     """Build the ServiceAccount, Role and RoleBinding, and a ClusterRoleBinding for metrics.
 
-    The Role has read access to pods, pools, objectives and rewrites and, with several replicas,
+    The Role has read access to pods, pools, objectives and rewrites and, with leader election,
     write access to Leases and Events for leader election. The ClusterRoleBinding lets the picker
     authenticate readers of its metrics. Its role, `system:auth-delegator`, comes with Kubernetes
     and only allows creating TokenReviews and SubjectAccessReviews.
