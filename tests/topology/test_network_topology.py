@@ -55,7 +55,7 @@ def test_hard_is_the_default_and_needs_a_tier() -> None:
     (finding,) = problems(tied({"rolePolicy": {}}))
     assert finding == (
         "schedulingStrategy.gangPolicy.networkTopology.rolePolicy.highestTierAllowed: is required "
-        "with mode hard: Volcano ignores the mode without it"
+        "for mode hard, because Volcano ignores the mode otherwise"
     )
 
 
