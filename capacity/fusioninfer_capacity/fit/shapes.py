@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_capacity.fit.architecture import Architecture, Part
@@ -129,7 +129,7 @@ def _block_problems(
         f"{size}"
         for size in _SIZES
         if model.heads[0] % size == 0
-        and _undivided(command, model, replace(sizes, tensor=size)) is None
+        and _undivided(command, model, sizes._replace(tensor=size)) is None
     ]
     remedy = f"use {_listed(fitting)} ways"
     engine = command.engine
