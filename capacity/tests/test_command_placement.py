@@ -220,7 +220,7 @@ def test_running_service_stays_in_previous_pool(capsys: pytest.CaptureFixture[st
          "pools.yaml: not JSON"),
         (("chat.yaml", "--inventory", "pools.yaml", "--previous", "none.json"),
          "none.json: cannot be read"),
-        (("chat.yaml", "--previous", "pools.yaml"), "pools.yaml: has no effect without"),
+        (("chat.yaml", "--previous", "pools.yaml"), "pools.yaml: --previous has no effect without"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["plan", "render", "check"])

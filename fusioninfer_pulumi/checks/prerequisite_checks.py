@@ -162,8 +162,8 @@ class Prerequisites:
         for plan, results in zip(self._plans, by_plan, strict=True):
             for dry_run, answers in results:
                 for answer in answers or ():
-                    if RIGHTS.search(answer.message):
-                        self._api.unread[f"fields: {answer.message}"] = None
+                    if RIGHTS.search(answer.reply):
+                        self._api.unread[f"fields: {answer.reply}"] = None
                     for field, words in causes(answer):
                         if not answer.accepted and _UNKNOWN_FIELD.search(words):
                             kind = dry_run.manifest["kind"]

@@ -204,12 +204,12 @@ def _answer_findings(
             "its policies and quotas"
         )
         yield "", info(API_SERVER_NOT_ASKED, ("metadata", "namespace"), message)
-    elif RIGHTS.search(answer.message):
-        message = f"{kind} not checked: {_shorten(answer.message)}"
+    elif RIGHTS.search(answer.reply):
+        message = f"{kind} not checked: {_shorten(answer.reply)}"
         yield kind, warning(API_SERVER_NOT_ASKED, (), message)
     elif _has_no_verdict(answer):
-        message = f"{dry_run.name} not checked: {_shorten(answer.message)}"
-        yield answer.message, warning(API_SERVER_NOT_ASKED, at, message)
+        message = f"{dry_run.name} not checked: {_shorten(answer.reply)}"
+        yield answer.reply, warning(API_SERVER_NOT_ASKED, at, message)
     else:
         yield from _rejections(plan, dry_run, answer)
 
@@ -230,7 +230,7 @@ def _rejections(
             or "exceeded quota" in reason
             or _IMMUTABLE.search(reason)
             # The webhook may recognize controllers by their user.
-            or (dry_run.template and _WEBHOOK in answer.message)
+            or (dry_run.template and _WEBHOOK in answer.reply)
         )
         make_finding = warning if lenient else error
         message = f"the API server rejects {dry_run.name}: {name}{_shorten(reason)}"
@@ -251,24 +251,24 @@ def _missing_reference(answer: Answer) -> str:
     """Return the field of a pod that names a missing object, empty for any other answer."""
     if answer.code == 403:
         for field, (pattern, _) in REFERENCES.items():
-            if pattern.search(answer.message):
+            if pattern.search(answer.reply):
                 return field
     return ""
 
 
 def _has_no_verdict(answer: Answer) -> bool:
     """Return whether the request failed for a reason that is not in the object."""
-    if _APPLY in answer.message:
+    if _APPLY in answer.reply:
         return False  # about the object, although the status is 500
     failed = answer.code in (404, 409, 429) or answer.code >= 500
-    return failed or "does not support dry run" in answer.message
+    return failed or "does not support dry run" in answer.reply
 
 
 def causes(answer: Answer) -> Sequence[tuple[str, str]]:
     """Return field and reason of each cause; without causes they are read from the message."""
     if answer.causes:
         return answer.causes
-    reason = _HEAD.sub("", answer.message)
+    reason = _HEAD.sub("", answer.reply)
     if reference := _missing_reference(answer):
         return [(f"spec.{reference}", reason)]
     field = _FIELD.search(reason)

@@ -1403,7 +1403,7 @@ class ServiceLevelArgsDict(TypedDict, total=False):
 
 
 class ServiceLevelsArgsDict(TypedDict, total=False):
-    """Priorities of requests. Tenants of one priority take turns.
+    """Priorities of requests. Tenants with the same priority are served alternately.
 
     The header `x-llm-d-inference-fairness-id` names the tenant."""
 

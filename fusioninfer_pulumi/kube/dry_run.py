@@ -23,13 +23,13 @@ class Answer:
 
     Attributes:
         code: HTTP status; 0 if the server does not serve the kind.
-        message: The server's message, empty if it accepts the object.
+        reply: The server's message, empty if it accepts the object.
         causes: Field and message of each cause in the response.
-        kind: Resource that the message is about: the object's or another, such as `namespaces`.
+        kind: Resource that the reply is about: the object's or another, such as `namespaces`.
     """
 
     code: int
-    message: str = ""
+    reply: str = ""
     causes: tuple[tuple[str, str], ...] = ()
     kind: str = ""
 
@@ -37,7 +37,7 @@ class Answer:
     def accepted(self) -> bool:
         """Whether the server would store the object if its name is free."""
         # The server rejects an existing name only after all other checks.
-        return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.message)
+        return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.reply)
 
 
 @dataclass(frozen=True)

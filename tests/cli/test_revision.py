@@ -80,7 +80,7 @@ def test_change_may_fix_an_invalid_base(
     printed = capsys.readouterr()
     shown = without_rules(printed.err)
     assert "HEAD:./chat.yaml: warning: rollout.maxUnavailable: must be at least 1" in shown
-    assert "  * warning: parts of HEAD:. could not be read; " in printed.out
+    assert "  * warning: parts of HEAD:. have errors and are ignored; " in printed.out
     assert "+ LeaderWorkerSet chat-serve-0" in printed.out
     # What could be read is compared.
     assert "more: role serve: replicas 2 -> 3" in printed.out
@@ -149,7 +149,7 @@ def test_removed_source_with_an_unreadable_base_is_a_difference(
     # It is named as it was given, without the temporary folder.
     assert without_rules(printed.err).startswith("HEAD:chat.yaml: warning: apiVersion: is required")
     assert printed.out.startswith(
-        "objects: none changed\n\n  * warning: parts of HEAD:chat.yaml could not be read"
+        "objects: none changed\n\n  * warning: parts of HEAD:chat.yaml have errors and are ignored"
     )
 
 

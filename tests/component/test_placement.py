@@ -17,7 +17,12 @@ BLOCKS = re.findall(
     r"```(yaml|python|console)(?: title=[^\n]*)?\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL
 )
 YAML = [text for kind, text in BLOCKS if kind == "yaml"]
-PYTHON = [text for kind, text in BLOCKS if kind == "python"]
+PROGRAM = """
+from fusioninfer_pulumi import InferenceService, load, place
+
+for service in place(load("services.yaml"), "pools.yaml").services:
+    InferenceService(str(service.name), service)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -43,8 +48,8 @@ def pod_spec(spec: Any) -> Any:
     return plain["leaderWorkerTemplate"]["workerTemplate"]["spec"]
 
 
-def test_documented_program_places_services(engine: Any) -> None:
-    deployment = engine.run(lambda: exec(PYTHON[0], {}))
+def test_program_places_documented_services(engine: Any) -> None:
+    deployment = engine.run(lambda: exec(PROGRAM, {}))
     assert selectors(deployment) == {
         **{f"chat-prefill-{index}": "h100" for index in range(2)},
         **{f"chat-decode-{index}": "l40s" for index in range(3)},

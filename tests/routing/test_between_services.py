@@ -102,8 +102,8 @@ WRONG: dict[str, tuple[list[Manifest], str]] = {
         f"next: warning: {BY}chat has no route: this service gets no requests"),
     "a slip back": (
         [named("chat", httproute=ROUTE), other("chatt")],
-        (f"next: warning: {BY}no service chatt in namespace default here: no request "
-        "comes unless it exists in the cluster; did you mean chat?"),
+        (f"next: warning: {BY}no service chatt in namespace default here: this service "
+        "gets no requests unless it exists in the cluster; did you mean chat?"),
     ),
 }  # fmt: skip
 

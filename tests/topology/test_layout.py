@@ -108,7 +108,7 @@ def test_rolling_update_follows_rollout(rollout: Any, expected: Any) -> None:
 
 def test_step_timeout_grows_with_the_replicas() -> None:
     # One after the other, also where several may be down: that takes a feature gate.
-    rows = [({}, "2400s"), ({"maxUnavailable": 3, "maxSurge": 1}, "2400s"),
+    rows = [({}, "2400s"), ({"maxUnavailable": 3, "maxSurge": 1}, "3000s"),
             ({"strategy": "AllAtOnce"}, "2400s"), ({"strategy": "Recreate"}, "10m")]  # fmt: skip
     for rollout, expected in rows:
         (step,) = order_update(plan_of(of({"timeout": "10m", **rollout})))

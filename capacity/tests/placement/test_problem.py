@@ -312,7 +312,9 @@ def test_claims_of_a_template_are_reported() -> None:
 
 
 def test_a_pool_offers_something() -> None:
-    with pytest.raises(Exception, match=r"pools\[0\].resource: must name a resource"):
+    with pytest.raises(
+        Exception, match=r"pools\[0\].resource: is required if deviceClasses is empty"
+    ):
         load_inventory({"poolLabel": LABEL, "pools": [pool("a", 1, resource=None)]})
 
 
