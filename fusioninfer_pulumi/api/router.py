@@ -83,7 +83,7 @@ class ServiceLevelArgs(SpecModel):
 
 
 class ServiceLevelsArgs(SpecModel):
-    """Priorities of requests. Tenants with the same priority are served alternately.
+    """Priorities of requests. Tenants with the same priority are served round-robin.
 
     The header `x-llm-d-inference-fairness-id` names the tenant.
     """

@@ -1403,7 +1403,7 @@ class ServiceLevelArgsDict(TypedDict, total=False):
 
 
 class ServiceLevelsArgsDict(TypedDict, total=False):
-    """Priorities of requests. Tenants with the same priority are served alternately.
+    """Priorities of requests. Tenants with the same priority are served round-robin.
 
     The header `x-llm-d-inference-fairness-id` names the tenant."""
 

@@ -233,8 +233,8 @@ def _find_outages(update: Update) -> Iterator[MixedPair]:
                 PairState.BROKEN,
                 f"clients with {role.name} pods",
                 "requests fail with HTTP 503 while the only decode replica restarts",
-                "two decode replicas avoid it, or layout: PerRole with rollout.maxSurge: 1 and "
-                "rollout.maxUnavailable: 0",
+                "two decode replicas avoid it; layout: PerRole with rollout.maxSurge: 1 and "
+                "rollout.maxUnavailable: 0 shortens it to seconds",
                 "measured with vLLM 0.31.0 and 0.32.0, docs/failures.md",
             )
 

@@ -109,9 +109,9 @@ def test_restart_of_only_decode_replica_is_an_outage(
     lines = mixed(planned("0.31.0", **more), planned("0.32.0", **more))
     outage = (
         "mixed revisions, broken: clients with decode pods: requests fail with HTTP 503 while the "
-        "only decode replica restarts; two decode replicas avoid it, or layout: PerRole with "
-        "rollout.maxSurge: 1 and rollout.maxUnavailable: 0 [measured with vLLM 0.31.0 and 0.32.0, "
-        "docs/failures.md]"
+        "only decode replica restarts; two decode replicas avoid it; layout: PerRole with "
+        "rollout.maxSurge: 1 and rollout.maxUnavailable: 0 shortens it to seconds [measured with "
+        "vLLM 0.31.0 and 0.32.0, docs/failures.md]"
     )
     assert (outage in lines) is is_reported
 

@@ -61,7 +61,7 @@ class ServiceLevelArgs(SpecModel):
     "Maximum number of requests of this level that wait in the endpoint picker; the others get\n    status 429. Default: 5000."
 
 class ServiceLevelsArgs(SpecModel):
-    """Priorities of requests. Tenants with the same priority are served alternately.
+    """Priorities of requests. Tenants with the same priority are served round-robin.
 
     The header `x-llm-d-inference-fairness-id` names the tenant.
     """
