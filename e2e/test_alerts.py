@@ -27,7 +27,10 @@ AFTER = 150
 """Minutes after it."""
 
 REPLICAS = ("svc-inference-0-0", "svc-inference-1-0", "svc-inference-2-0")
-OF_ENGINES = 'namespace="prod", fusioninfer_io_service="svc", fusioninfer_io_role_name="inference"'
+OF_ENGINES = (
+    'namespace="prod", fusioninfer_io_service="svc", fusioninfer_io_role_name="inference", '
+    'fusioninfer_io_component_type="worker"'
+)
 
 SERVICE = Path(__file__).with_name("alerts.yaml")
 
@@ -210,4 +213,54 @@ def test_alerts_fire_after_their_causes(tmp_path: Path, rules: list[Object]) -> 
             checks.append({"eval_time": f"{BEFORE + case.fires}m", "alertname": case.alert,
                            "exp_alerts": [fired]})  # fmt: skip
         tests.append(scenario({**healthy(), **case.series}, checks))
+    assert promtool(tmp_path, rules, tests) == ""
+
+
+def latency(first: str, calls: int) -> Series:
+    """Four replicas whose requests all end in the buckets from `first` on."""
+    limits = ["0.05", "0.1", "1", "4", "+Inf"]
+    series = {engine("vllm:num_requests_running", str(pod)): constant(1) for pod in range(4)}
+    for metric in ("vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds"):
+        for limit in limits:
+            counted = calls if limits.index(limit) >= limits.index(first) else 0
+            series[f'{engine(f"{metric}_bucket", "0")[:-1]}, le="{limit}"}}'] = f"0+{counted}x60"
+    return series
+
+
+@pytest.mark.proves(
+    "Latency goals at most double the replicas, and remove at most a fifth (promtool)", needs=NEED
+)
+def test_replicas_follow_latency_goals(tmp_path: Path) -> None:
+    service = yaml.safe_load(SERVICE.read_text(encoding="utf-8"))
+    (role,) = (r for r in service["spec"]["roles"] if r["name"] == "inference")
+    role["autoscaling"] = {
+        "engine": "KEDA", "prometheus": "http://x:9090", "target": "latency", "maxReplicas": 9,
+        "timeToFirstToken": "2s", "timePerToken": "500ms",
+    }  # fmt: skip
+    (args,) = load(service)
+    (scaled,) = (o for o in render(plan_service(args)) if o["kind"] == "ScaledObject")
+    queries = [t["metadata"]["query"] for t in scaled["spec"]["triggers"]]
+    rules = [{"record": f"q{index}", "expr": query} for index, query in enumerate(queries)]
+    # The 90th percentile of each case: 3.7 s, 0.91 s, 0.095 s, none without requests.
+    expected_replicas = {
+        ("4", 60): (4 * 3.7 / 2, 8), ("1", 60): (3, 4 * 0.91 / 0.5),
+        ("0.1", 60): (3, 3), ("4", 0): (3, 3),
+    }  # fmt: skip
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": [
+                {"series": name, "values": values} for name, values in latency(*case).items()
+            ],
+            "promql_expr_test": [
+                {
+                    "expr": f"q{index}",
+                    "eval_time": "30m",
+                    "exp_samples": [{"labels": f"q{index}", "value": value}],
+                }
+                for index, value in enumerate(values)
+            ],
+        }
+        for case, values in expected_replicas.items()
+    ]
     assert promtool(tmp_path, rules, tests) == ""
