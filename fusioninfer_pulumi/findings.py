@@ -77,8 +77,8 @@ class Finding:
             `apiVersion`; empty for the whole document.
         message: What is wrong, the value found, and the fix, on one line.
         frames: Stack frames of the user's program, printed below the message.
-        converted: Field of the converted service if the source manifest has no such field;
-            `location` is then the source field that was converted to it.
+        converted: Set if the problem is in a field that exists only after conversion; `location`
+            then names the source field that it came from.
     """
 
     rule: str
@@ -152,9 +152,10 @@ def info(rule: Rule, location: Location, message: str) -> Finding:
 
 
 class InvalidServiceError(ValueError):
-    """The input is invalid; the error's text has one line per finding, with its rule.
+    """The input is invalid.
 
-    If pulumi is imported, it is also a `pulumi.RunError`, which Pulumi prints without a traceback.
+    The error's text has one line per finding, with its rule, followed by its stack frames. If
+    pulumi is imported, it is also a `pulumi.RunError`, which Pulumi prints without a traceback.
 
     Attributes:
         findings: Every finding of the rejected input.

@@ -36,7 +36,7 @@ class Capacity:
         for role in plan.roles:
             if args.roles[role.position].accelerator is None:
                 continue
-            budget = Budget(sum(role.pod_sizes))
+            budget = Budget(sum(role.pod_accelerators))
             budgets[role.name] = budget
             if budget.gpus > 16:
                 at = ("roles", role.position)

@@ -424,7 +424,7 @@ def test_copies_that_share_experts_are_layouts(
     assert main(["check", "--strict", str(path)]) == 0, capsys.readouterr().err
     (service,) = load(str(path))
     plan = plan_service(service)
-    assert list(plan.roles[0].pod_sizes) == pods
+    assert list(plan.roles[0].pod_accelerators) == pods
     assert f"{plan.memory['serve'].to_json()['tokens']:,}" in row
 
 

@@ -73,8 +73,8 @@ def test_unavailable_replica_counts_against_limit(stack: Stack) -> None:
     before = stack.pods()
     stack.write(stack.service(role(replicas=4, tag="2", behaviour="slow"), rollout=held))
     result = stack.up().assert_failed()
-    assert "svc: no replica of role serve could be updated for" in result.text
-    assert "svc-serve-0 is not available and rollout.maxUnavailable is" in result.text
+    assert "no replica of role serve was allowed to change, because" in result.text
+    assert "svc-serve-0 is not available and rollout.maxUnavailable allows" in result.text
     assert "pod svc-serve-0-0: phase Running, not ready" in result.text
     assert "Traceback" not in result.text
     assert stack.pods() == before

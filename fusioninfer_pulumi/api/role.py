@@ -106,9 +106,10 @@ class MultinodeArgs(SpecModel):
     `parallelism.pipeline`, or `data` divided by `dataLocal`; required if neither is set."""
 
     launcher: Annotated[Launcher, Field(strict=False)] | None = None
-    """How the pods of a replica form one engine. Default: `none` for a `workerTemplate` (with
-    `parallelism`, only if it has a command); `data-parallel` for vLLM if `parallelism.data` is a
-    multiple of the nodes; `multiprocessing` for SGLang and generated containers; else `ray`."""
+    """How the pods of a replica form one engine. Default: `none` if there is a `workerTemplate`
+    (if `parallelism` is also set, only if that template has a command); `data-parallel` for vLLM if
+    `parallelism.data` is a multiple of the nodes; `multiprocessing` for SGLang and generated
+    containers; else `ray`."""
 
 
 class NetworkConfigArgs(SpecModel):
@@ -177,7 +178,7 @@ class RoleArgs(SpecModel):
     accelerator: Text | None = None
     """Accelerator model, such as `H100`, or its memory, such as `80Gi`. Memory checks use it; by
     default they infer it from claims and node selectors. Generated containers derive `gpus` and the
-    image from it: `cpu` is the engine's CPU build. It does not affect scheduling."""
+    image from it; the value `cpu` selects the engine's CPU build. It does not affect scheduling."""
 
     gpus: PositiveCount | None = None
     """GPUs per pod of generated containers. Default: the template's GPUs, else the number that
@@ -221,7 +222,7 @@ class RoleArgs(SpecModel):
     """Storage for KV cache beyond accelerator memory: host memory, then disks; none by default."""
 
     disruption_budget: DisruptionBudgetArgs | None = None
-    """PodDisruptionBudget of the role, instead of the service's; none by default."""
+    """PodDisruptionBudget of the role; by default the service's."""
 
     autoscaling: AutoscalingArgs | None = None
     """Scales the replicas between bounds, starting with `replicas`; requires `layout: PerRole`. By
@@ -280,7 +281,7 @@ class RoleArgs(SpecModel):
     """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
     namespaces. By default a warning names the missing ones."""
 
-    UNIQUE = ("resource_claims",)
+    UNIQUE_NAMES = ("resource_claims",)
 
     @property
     def picks_endpoints(self) -> bool:

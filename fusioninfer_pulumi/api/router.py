@@ -100,7 +100,7 @@ class ServiceLevelsArgs(SpecModel):
     """Whether running requests of a negative priority are aborted with status 429 while requests
     of a higher priority wait."""
 
-    UNIQUE = ("levels",)
+    UNIQUE_NAMES = ("levels",)
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check that priorities differ."""

@@ -106,7 +106,7 @@ class SpecModel(BaseModel):
     #: first name is the switch; the names after it are the fields it affects, by default all.
     SWITCH: ClassVar[tuple[str, ...]] = ()
     #: Lists whose items must have different names.
-    UNIQUE: ClassVar[tuple[str, ...]] = ()
+    UNIQUE_NAMES: ClassVar[tuple[str, ...]] = ()
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the model's valid fields against each other."""
@@ -129,7 +129,7 @@ def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
 
 
 def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
-    """Check a model against its tables `ONE_OF`, `AT_MOST_ONE_OF`, `SWITCH` and `UNIQUE`."""
+    """Check a model against its tables `ONE_OF`, `AT_MOST_ONE_OF`, `SWITCH` and `UNIQUE_NAMES`."""
     fields = type(model).model_fields
     chosen = list(set_fields(model, model.ONE_OF))
     if model.ONE_OF and len(chosen) != 1:
@@ -147,7 +147,7 @@ def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
         message = f"has no effect {off}; remove it"
         names = names or [name for name in fields if name != switch]
         yield from reject_fields(at, model, names, message, FIELD_WITHOUT_EFFECT)
-    for name in model.UNIQUE:
+    for name in model.UNIQUE_NAMES:
         first: dict[str, int] = {}
         for index, item in enumerate(getattr(model, name) or ()):
             if first.setdefault(item.name, index) != index:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fusioninfer_pulumi.api.monitoring import TracingArgs
 from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy, WaitLevel
 from fusioninfer_pulumi.api.router import MetricsMode
@@ -20,10 +21,12 @@ from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
-#: A field below its owner, by names in Python; whether it has no effect; why, or what to do.
+#: Dotted Python path of a field within the model that is checked; whether it has no effect; why, or
+#: what to do.
 _Row = tuple[str, bool, str]
 
-#: Fields in whose place something else is deployed: rejected.
+#: Ignoring these would deploy something other than the user asked for, so they are errors; the
+#: others are warnings.
 _REJECTED = {
     "engine",
     "gpus",
@@ -156,7 +159,7 @@ def _service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[_Row, 
         ),
         (
             "tracing",
-            not _sends_traces(args, plan),
+            args.tracing is not None and not _sends_traces(args.tracing, plan),
             "neither an endpoint picker nor an engine sends traces",
         ),
     )
@@ -171,10 +174,10 @@ def _uses_when_rolling(plan: ServicePlan, field: str) -> bool:
     )
 
 
-def _sends_traces(args: InferenceServiceArgs, plan: ServicePlan) -> bool:
-    if args.tracing is None or (args.tracing.picker and plan.picker is not None):
+def _sends_traces(tracing: TracingArgs, plan: ServicePlan) -> bool:
+    if tracing.picker and plan.picker is not None:
         return True
-    commands = [role.pods.command for role in plan.roles if args.tracing.engines]
+    commands = [role.pods.command for role in plan.roles if tracing.engines]
     return any(
         command.engine is not None
         and command.engine.tracing_flag is not None

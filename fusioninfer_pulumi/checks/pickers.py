@@ -12,8 +12,8 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     OWNED_FLAGS,
     SCORERS,
     STRATEGIES,
+    ConfigNotYamlError,
     EppRequest,
-    UnreadableError,
     build_pairing_plugins,
     can_read_metrics,
     find_load_scorers,
@@ -100,7 +100,7 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
     """
     try:
         config = read_config(text)
-    except UnreadableError as problem:
+    except ConfigNotYamlError as problem:
         yield error(PICKER_CONFIG_INVALID, (), str(problem))
         return
     if not isinstance(config, dict):

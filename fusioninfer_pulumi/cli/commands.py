@@ -40,7 +40,8 @@ def plan(options: argparse.Namespace) -> int:
     from fusioninfer_pulumi.plan.service_plan import compute_capacity, compute_capacity_for_gpus
 
     sources = read_sources(options.sources, options)
-    # Errors of the placement are not counted: plans explain them, so plans are printed.
+    # Placement errors come later and are not counted here: the plans are still printed, because
+    # they explain them.
     has_errors = any(source.has(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     if options.cluster or options.context is not None:

@@ -46,10 +46,7 @@ from fusioninfer_pulumi.loading.validate import validate_mapping
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.presets.expansion import library_generates_container
-from fusioninfer_pulumi.rollout.mixed_revisions import (
-    Update,
-    describe_mixed_revisions,
-)
+from fusioninfer_pulumi.rollout.mixed_revisions import UpdateComparison, describe_mixed_revisions
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.routing.pool import service_reference
 
@@ -72,14 +69,14 @@ class InferenceService(pulumi.ComponentResource):
     """Namespace of its objects."""
 
     endpoint: pulumi.Output[str]
-    """URL of the model for clients: of the route through its Gateway, empty while the address is
-    unknown; without a router, of the Service."""
+    """URL at which clients reach the model: with a route, through its Gateway (empty while the
+    address is unknown); otherwise the Service."""
 
     status: pulumi.Output[ServiceStatus]
     """Conditions and status of the roles, as of the last update or refresh."""
 
     plan: ServicePlan
-    """The plan as plain values: pods, accelerators, gang, names, findings."""
+    """Pods, accelerators, gang, names, findings: plain values, except inputs that are Outputs."""
 
     leader_worker_sets: dict[str, LeaderWorkerSet]
     """The LeaderWorkerSets by Kubernetes name: one per replica, or one per role."""
@@ -138,7 +135,8 @@ class InferenceService(pulumi.ComponentResource):
             log_warnings(drop_ignored(self.plan.findings, ignored), self)
             if pulumi.runtime.is_dry_run():
                 old_engines = [lws.engine for lws in (existing or {}).values() if lws.engine]
-                for line in describe_mixed_revisions(Update(old_engines, manifests, self.plan)):
+                comparison = UpdateComparison(old_engines, manifests, self.plan)
+                for line in describe_mixed_revisions(comparison):
                     pulumi.log.warn(line, self)
         # Children inherit provider, aliases, transforms and protect from Pulumi, but not these two.
         child_options = pulumi.ResourceOptions(
@@ -220,8 +218,8 @@ class InferenceService(pulumi.ComponentResource):
             if pulumi.runtime.is_dry_run():
                 live = {name: drop_generation(state) for name, state in live.items()}
             lws = {name: live[name] for name in self.leader_worker_sets}
-            files = bool(await yaml_only.future())
-            failures = await find_failed_replicas(self, plan, lws, yaml_only=files)
+            is_yaml_only = bool(await yaml_only.future())
+            failures = await find_failed_replicas(self, plan, lws, yaml_only=is_yaml_only)
             return service_status(plan, live, failures)
 
         return combine([live_objects(objects), waited], list).apply(compute)

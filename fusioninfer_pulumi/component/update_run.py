@@ -71,7 +71,7 @@ class Update:
     Attributes:
         deadline: Time (`time.monotonic`) by which gateways and the endpoint must be ready; infinite
             until the replicas are available.
-        replicas: Completes when the replicas that the update waits for are available.
+        replicas_available: Completes when the replicas that the update waits for are available.
     """
 
     def __init__(
@@ -86,7 +86,8 @@ class Update:
         self.plan, self._manifests, self._yaml_only = plan, manifests, yaml_only
         self._observed = read_observed(name)
         self._state = initial_state(name, plan, manifests, self._observed)
-        # For a component whose state an older version wrote, `served` is None as well.
+        # `served` is None for a new component, but also for one whose state an older version of the
+        # library wrote.
         self._is_new = self._observed.served is None and find_stack_lws(name, plan) == {}
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
         self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
@@ -96,7 +97,7 @@ class Update:
         self._progress = Progress(component, plan, self._cluster)
         self.component = component
         self.deadline = self._available_at = math.inf
-        self.replicas: asyncio.Future[None] = asyncio.get_event_loop().create_future()
+        self.replicas_available: asyncio.Future[None] = asyncio.get_event_loop().create_future()
         stack = running_stack()
         self._program = _updates.setdefault(stack, [])
         self._program.append(self)
@@ -120,18 +121,18 @@ class Update:
         try:
             if await self._yaml_only():
                 self._open_gates(self._gates)
-                self.replicas.set_result(None)
+                self.replicas_available.set_result(None)
                 self._done.set_result(self._observed)
                 return
             await self._run_steps()
             self._available_at = time.monotonic()
             self.deadline = self._state.find_wait_deadline(self._available_at)
-            self.replicas.set_result(None)
+            self.replicas_available.set_result(None)
             accepted, placed = await self._wait_for_objects()
             self._done.set_result(await self._observed_state(accepted, placed))
         except Exception as problem:  # noqa: BLE001  # awaiting the result raises it
             # Everything that waits must fail too, because it would wait forever.
-            gates: list[asyncio.Future[Any]] = [*self._gates.values(), self.replicas]
+            gates: list[asyncio.Future[Any]] = [*self._gates.values(), self.replicas_available]
             for gate in gates:
                 if not gate.done():
                     gate.set_exception(problem)
@@ -212,7 +213,7 @@ class Update:
                 and is_known_equal(update.plan.namespace, self.plan.namespace)
                 and provider_of(update.component) is provider_of(self.component)
             ):
-                await asyncio.shield(update.replicas)
+                await asyncio.shield(update.replicas_available)
                 timeout = update.plan.wait.timeout
         begin = time.monotonic()
         while True:
@@ -223,8 +224,8 @@ class Update:
                 return
             if missing is None:
                 return
-            if self.replicas.done():
-                self.replicas.result()  # raises if this update has failed
+            if self.replicas_available.done():
+                self.replicas_available.result()  # raises if this update has failed
             waited = time.monotonic() - begin
             if waited > float(durations.seconds(timeout) or 0):
                 message = (
@@ -241,12 +242,12 @@ class Update:
         Return the live objects, and the minimum of each scheduled PodGroup.
         """
         level, live = self.plan.wait.level, Live()
-        served = {} if self._is_new else self._observed.served
+        last_good = {} if self._is_new else self._observed.served
         manifests = [
             manifest
             for manifest in list_awaited_manifests(self.plan, self._manifests)
             if level is WaitLevel.SERVING
-            or (served is not None and {_name_and_minimum(manifest)} - served.items())
+            or (last_good is not None and {_name_and_minimum(manifest)} - last_good.items())
         ]
         for manifest in manifests:
             name = manifest["metadata"]["name"]
@@ -273,16 +274,17 @@ class Update:
         return live, dict(map(_name_and_minimum, manifests)) if is_scheduled else {}
 
     async def _observed_state(self, accepted: Live, placed: Mapping[str, str]) -> Observed:
-        """Return the component's output; list once more if a LeaderWorkerSet may be unavailable."""
+        """Return the component's output."""
         live: Mapping[str, Any] = {**self._observed.objects, **accepted}
+        # If nothing was listed and a LeaderWorkerSet may be unavailable, list now.
         if self._live_lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
             self._state, _ = advance(self._state, await self._list())
         live = {**live, **(self._live_lws or {})}
-        served = {**(self._observed.served or {}), **self._state.served_revisions, **placed}
+        last_good = {**(self._observed.served or {}), **self._state.served_revisions, **placed}
         names = {manifest["metadata"]["name"] for manifest in self._manifests}
         return Observed(
             {name: _trim(state) for name, state in live.items() if name in names},
-            {name: revision for name, revision in served.items() if name in names},
+            {name: value for name, value in last_good.items() if name in names},
         )
 
     async def _fail(self, message: str, names: Sequence[str] | None) -> None:
@@ -324,13 +326,13 @@ def initial_state(
             served_revision=served,
             exists=before is not None,
         )
-    asks = known is None or is_taking_over()
+    must_ask_cluster = known is None or is_taking_over()
     return UpdateState(
         lws,
         plan.wait.timeout,
         plan.wait.level.awaits_replicas,
-        Stage.DISCOVERING if asks else Stage.RUNNING,
-        needs_list=asks,
+        Stage.DISCOVERING if must_ask_cluster else Stage.RUNNING,
+        needs_list=must_ask_cluster,
     )
 
 

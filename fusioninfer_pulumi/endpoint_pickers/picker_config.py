@@ -1,8 +1,8 @@
 """Writes an endpoint picker's EndpointPickerConfig and flags, and reads a user's configuration.
 
 The configuration is a file, not a Kubernetes object, so it has neither metadata nor spec. Scorers
-always get a weight, because v1.2.1 crashes on a scorer without one after the picker plugin. Feature
-gates differ between releases; the only one that may be generated is flow control's.
+always get a weight, because v1.2.1 crashes if a scorer without one follows the picker plugin in a
+profile. Feature gates differ between releases; only flow control's may be generated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fusioninfer_pulumi.api.router import (
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EPP_CONFIG_KIND,
     EppFamily,
-    PrefixKeys,
+    PrefixBlockParameter,
 )
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.kube import labels
@@ -41,7 +41,7 @@ class PairAffinity:
         strict: Whether they must share it. If so, the endpoint picker first chooses a value for
             which both prefill and decode pods are ready, at random, weighted by their number. If
             not, it chooses the best decode pod, then prefers prefill pods with the same value.
-        selector: Labels of the serving pods, whose values it chooses from; used only if strict.
+        selector: Labels of the serving pods whose values of `label` it considers; only if strict.
     """
 
     label: str
@@ -56,7 +56,8 @@ class EppRequest:
     Attributes:
         scorers: Weights by scorer name (see `SCORERS`), None for the strategy's.
         block_size: Tokens in a block of the engine's KV cache (vLLM's `--block-size`), None if
-            unknown. Prefixes are compared in blocks of at least 64 tokens.
+            unknown. Prefixes are compared in blocks of at least 64 tokens, except in families
+            configured in characters with prefix-cache as the only scorer.
         threshold: With `pd-disaggregation`: a prompt goes to a prefill pod if at least this many
             characters are not in the decode pod's cache; 0 sends every prompt there. Characters
             are the unit of `pd-profile-handler` in FusionInfer's design documents.
@@ -79,7 +80,7 @@ class EppRequest:
 
     @property
     def keeps_state(self) -> bool:
-        """Whether a picker chooses by what it alone has seen, and not by the engines' metrics."""
+        """Whether the choice depends, at least partly, on state that only this replica has."""
         weights = _get_scorer_weights(self)
         return self.flow_control or "prefix-cache" in weights or "session" in weights
 
@@ -113,8 +114,7 @@ LOAD_SCORERS = ("kv-cache", "queue", "load", "running")
 # defaults.go, GAIE v1.2.1 epp-config.yaml).
 _AFFINITY_WEIGHT, _LOAD = 3, {"kv-cache": 2, "queue": 2}
 
-#: Scorers of each strategy, the main one first. A single scorer has a weight too, because v1.2.1
-#: crashes without it.
+#: Scorers of each strategy, the main one first.
 STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
     Strategy.PREFIX_CACHE: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
     Strategy.KV_CACHE_UTILIZATION: {"kv-cache": 100},
@@ -126,7 +126,7 @@ STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
 
 #: Feature gate of flow control.
 FLOW_CONTROL = "flowControl"
-#: Flag by which one of several replicas serves.
+#: Flag that makes only one of several replicas serve.
 LEADER_ELECTION = "--ha-enable-leader-election"
 
 _PICKER = "max-score-picker"
@@ -162,7 +162,7 @@ _LRU_CAPACITY = 31250
 # The parameters of FusionInfer's router document. autoTune is on by default: it replaces the block
 # size of 5 characters with the engine's once the first pod's metrics are scraped (v1.2.1
 # pkg/epp/scheduling/framework/plugins/multi/prefix/plugin.go, getBlockSize).
-_DOCUMENT = {
+_DESIGN_DOCUMENT_PARAMETERS = {
     "blockSize": 5,
     "maxPrefixBlocksToMatch": 256,
     "lruCapacityPerServer": _LRU_CAPACITY,
@@ -184,11 +184,9 @@ _CHARACTERS_PER_TOKEN = 4
 def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
     """Return the configuration as data, with its keys in order."""
     weights = _get_plugin_weights(request)
-    scoring = [
-        plugin for scorer in weights for plugin in _build_scorer_plugins(family, scorer, request)
-    ]
+    scoring = [part for name in weights for part in _build_scorer_plugins(family, name, request)]
     references: Plugins = [{"pluginRef": _PICKER}]
-    references += [{"pluginRef": scorer, "weight": weight} for scorer, weight in weights.items()]
+    references += [{"pluginRef": name, "weight": weight} for name, weight in weights.items()]
     header: dict[str, Any] = {"apiVersion": family.api_versions[0], "kind": EPP_CONFIG_KIND}
     data = _build_metrics_extractor(family, request.engine_metrics)
     if request.flow_control:
@@ -198,10 +196,10 @@ def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
             header["flowControl"] = {"defaultRequestTTL": "0s"}
         if request.service_levels is not None:
             header.setdefault("flowControl", {}).update(
-                _build_priority_bands(request.service_levels)
+                _build_flow_control_settings(request.service_levels)
             )
-            # Metrics of engines are up to 50 ms old, in which the picker would send all waiting
-            # requests. So it counts the requests that it has sent.
+            # Metrics of engines are up to 50 ms old. Within that time the picker would send all
+            # waiting requests, so it counts the ones it has sent.
             concurrency = {"maxConcurrency": request.service_levels.max_concurrency}
             data += [{"type": _FAIRNESS}, {"type": _CONCURRENCY, "parameters": concurrency}]
         elif family.averages_saturation and family.registers(_DETECTOR):
@@ -245,7 +243,7 @@ def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
     }
 
 
-def _build_priority_bands(levels: ServiceLevelsArgs) -> dict[str, Any]:
+def _build_flow_control_settings(levels: ServiceLevelsArgs) -> dict[str, Any]:
     """Return flow control's settings, with the same fairness for requests without a level."""
     fair = {"fairnessPolicyRef": _FAIRNESS}
     bands = [
@@ -352,20 +350,21 @@ def _get_plugin_weights(request: EppRequest) -> dict[str, int | float]:
     }
 
 
-def _build_scorer_plugins(family: EppFamily, scorer: str, request: EppRequest) -> Plugins:
-    if scorer == _SESSION:
+def _build_scorer_plugins(family: EppFamily, plugin_type: str, request: EppRequest) -> Plugins:
+    if plugin_type == _SESSION:
         return _build_session_plugins(request.session)
-    if scorer != _PREFIX:
-        return [{"type": scorer}]
+    if plugin_type != _PREFIX:
+        return [{"type": plugin_type}]
     block = max(request.block_size or 0, _BLOCK_TOKENS)
-    if family.prefix_keys is PrefixKeys.PRODUCER:
+    if family.prefix_block_parameter is PrefixBlockParameter.PRODUCER:
         # This plugin deprecates maxPrefixBlocksToMatch.
         tokens = {"blockSizeTokens": block} if block == request.block_size else {}
         parameters = {**tokens, "lruCapacityPerServer": _LRU_CAPACITY}
         return [{"type": _PRODUCER, "parameters": parameters}, {"type": _PREFIX}]
-    in_characters = family.prefix_keys is PrefixKeys.CHARACTERS
+    in_characters = family.prefix_block_parameter is PrefixBlockParameter.CHARACTERS
+    # The router document's prefix-cache configuration has this scorer alone.
     if in_characters and list(_get_scorer_weights(request)) == ["prefix-cache"]:
-        return [{"type": _PREFIX, "parameters": _DOCUMENT}]
+        return [{"type": _PREFIX, "parameters": _DESIGN_DOCUMENT_PARAMETERS}]
     size = {"blockSizeTokens": block}
     if in_characters:
         size = {"blockSize": block * _CHARACTERS_PER_TOKEN}
@@ -432,7 +431,7 @@ def _build_pd_plugins(threshold: int) -> Plugins:
     return [decider, handler]
 
 
-class UnreadableError(ValueError):
+class ConfigNotYamlError(ValueError):
     """Raised for text that is not YAML; the message has the position and the reason."""
 
 
@@ -450,9 +449,9 @@ def read_config(text: str) -> Any:
             loader.dispose()
     except yaml.YAMLError as problem:
         text = " ".join(str(problem).split()).replace('in "<unicode string>", ', "at ")
-        raise UnreadableError(f"not YAML: {text}") from None
+        raise ConfigNotYamlError(f"not YAML: {text}") from None
     except RecursionError:
-        raise UnreadableError("not YAML: nested too deeply") from None
+        raise ConfigNotYamlError("not YAML: nested too deeply") from None
 
 
 #: Mount paths of the configuration and the certificate.
@@ -511,9 +510,9 @@ def build_epp_flags(
 ) -> list[str]:
     """Return the arguments of the endpoint picker's container.
 
-    Booleans have the form `--flag=value`, which Go's flag packages need. Tracing and profiling are
-    set because both are on by default: tracing prints spans or sends them to localhost, and
-    profiling exposes internals. All families accept every flag here but those for engine metrics.
+    Go's flag packages need `--flag=false`. Tracing and profiling are on by default: tracing prints
+    spans or sends them to localhost, and profiling exposes internals. All families accept every
+    flag here except those for engine metrics and `--allow-experimental-plugins`.
     """
     needs_token = args.metrics is not MetricsMode.UNAUTHENTICATED
     arguments = [

@@ -1,14 +1,14 @@
 """The families of endpoint picker releases, and the differences between them.
 
 `FAMILIES` is the table. Its facts are from the source of each release (`tools/picker_plugins.go`
-names the files). End-to-end tests load the configuration that `picker_config` generates for each
-family with the family's own endpoint picker.
+names the files). For each family with `is_tested`, end-to-end tests load the configuration that
+`picker_config` generates with the family's own endpoint picker.
 
 Unsupported releases are v1.0 and v1.1 of the inference extension (other parameters), its v1.6 (no
 endpoint picker with plugins), and llm-d before v0.9.
 
 llm-d v1.0 is known only from files of its repository after v0.10.0 (`tools/picker_plugins.yaml`).
-They name no other differences than its row.
+Those files show no differences beyond the ones in its row below.
 
 An image is recognized by its tag and the last part of its repository, so that mirrors
 (`registry.example/mirror/epp`) match too. For a digest without a tag, `latest`, a development
@@ -57,7 +57,7 @@ def load_release_data(family: Family) -> dict[str, Any]:
     return data
 
 
-class PrefixKeys(str, enum.Enum):
+class PrefixBlockParameter(str, enum.Enum):
     """The parameter for the block size of the approximate prefix index."""
 
     CHARACTERS = "characters"  #: `blockSize` of prefix-cache-scorer, in characters
@@ -65,7 +65,7 @@ class PrefixKeys(str, enum.Enum):
     PRODUCER = "producer"  #: `blockSizeTokens` of approx-prefix-cache-producer, at least 64
 
 
-class FlowControl(NamedTuple):
+class FlowControlMetrics(NamedTuple):
     """Names of an endpoint picker's flow control metrics, which it serves even if no pod is ready.
 
     Attributes:
@@ -90,13 +90,13 @@ class EppFamily:
             None if the family has no sidecar.
         api_versions: Supported apiVersions of EndpointPickerConfig; the first is generated.
         integer_weights: Whether the weights of scorers must be integers.
-        prefix_keys: The parameter for the block size of the prefix index.
+        prefix_block_parameter: The parameter for the block size of the prefix index.
         engine_metrics: Engine metrics that it reads by default. v1.2.1 reads a KV cache metric that
             current vLLM does not have, and then scores all pods 1.0
             (`pkg/epp/server/runserver.go`).
-        averages_saturation: Whether flow control holds requests when the pods' mean saturation is
-            too high, so that one long queue outweighs idle pods. Otherwise one pod with capacity
-            is enough (v1.4.0 `utilizationdetector/detector.go`).
+        averages_saturation: Whether flow control compares the pods' mean saturation with the limit
+            (since v1.4.0, `utilizationdetector/detector.go`), so that one long queue outweighs idle
+            pods. If False, it forwards requests as long as any pod has capacity.
         needs_inference_objective_crd: Whether it exits without the CRD of InferenceObjective.
         objective_api: apiVersion of its InferenceObjectives, None if service levels and session IDs
             are not supported. llm-d v0.9 has neither eviction nor session IDs, and the inference
@@ -120,13 +120,13 @@ class EppFamily:
     sidecar_repository: str | None = None
     api_versions: tuple[str, ...] = (X_K8S_API,)
     integer_weights: bool = False
-    prefix_keys: PrefixKeys = PrefixKeys.TOKENS
+    prefix_block_parameter: PrefixBlockParameter = PrefixBlockParameter.TOKENS
     engine_metrics: LoadMetrics = VLLM_METRICS
     averages_saturation: bool = True
     needs_inference_objective_crd: bool = False
     objective_api: str | None = None
     rewrite_api: str | None = None
-    flow_control: FlowControl | None = None
+    flow_control: FlowControlMetrics | None = None
     limits_waiting: bool = False
     sidecar_reads_pool: bool = False
     is_tested: bool = True
@@ -189,9 +189,9 @@ _GAIE_1_3 = EppFamily(
     "registry.k8s.io/gateway-api-inference-extension/epp",
     ((1, 3, 0), (1, 3, 1)),
     integer_weights=True,
-    prefix_keys=PrefixKeys.CHARACTERS,
+    prefix_block_parameter=PrefixBlockParameter.CHARACTERS,
     averages_saturation=False,
-    flow_control=FlowControl(
+    flow_control=FlowControlMetrics(
         "inference_extension_flow_control_queue_size", "inference_objective_running_requests"
     ),
     rewrite_api="inference.networking.x-k8s.io/v1alpha2",
@@ -210,7 +210,7 @@ _GAIE_1_4 = replace(
     family=Family.GAIE_1_4,
     versions=((1, 4, 0), (1, 4, 0)),
     integer_weights=False,
-    prefix_keys=PrefixKeys.TOKENS,
+    prefix_block_parameter=PrefixBlockParameter.TOKENS,
     averages_saturation=True,
 )
 _LLM_D_0_9 = EppFamily(
@@ -219,10 +219,10 @@ _LLM_D_0_9 = EppFamily(
     ((0, 9, 0), (0, 9, 0)),
     sidecar_repository="ghcr.io/llm-d/llm-d-router-disagg-sidecar",
     api_versions=(LLM_D_API, X_K8S_API),
-    prefix_keys=PrefixKeys.PRODUCER,
+    prefix_block_parameter=PrefixBlockParameter.PRODUCER,
     # If the cluster has the kind in both API groups, it ignores the older group.
     rewrite_api="llm-d.ai/v1alpha2",
-    flow_control=FlowControl(
+    flow_control=FlowControlMetrics(
         "llm_d_epp_flow_control_queue_size",
         "llm_d_epp_request_running",
         "llm_d_epp_request_ttft_seconds",
@@ -247,8 +247,8 @@ FAMILIES = {
         replace(_GAIE_1_4, family=Family.GAIE_1_5, versions=((1, 5, 0), (1, 5, 0))),
         _LLM_D_0_9,
         _LLM_D_0_10,
-        # It converts v1alpha1 to v1, which only differ below `dataLayer`
-        # (`pkg/epp/config/loader/conversion.go`), and no longer reads the inference extension's.
+        # It converts v1alpha1 to v1 (the two differ only below `dataLayer`; `pkg/epp/config/loader/
+        # conversion.go`). It no longer accepts the inference extension's apiVersion.
         replace(
             _LLM_D_0_10,
             family=Family.LLM_D_1_0,

@@ -15,8 +15,8 @@ from fusioninfer_pulumi.api.router import EndpointPickerArgs, GroupPairing
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     FLOW_CONTROL,
+    ConfigNotYamlError,
     PairAffinity,
-    UnreadableError,
     read_config,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
@@ -151,7 +151,7 @@ def read_config_list(text: str, key: str) -> list[Any]:
     """Return a top-level list of a user's configuration, empty if it has none."""
     try:
         config = read_config(text)
-    except UnreadableError:
+    except ConfigNotYamlError:
         return []
     items = config.get(key) if isinstance(config, dict) else None
     return items if isinstance(items, list) else []

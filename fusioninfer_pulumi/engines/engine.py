@@ -1,8 +1,8 @@
 """The facts that every inference engine defines, and the parsed command line of a container.
 
 The modules `vllm` and `sglang` fill in these classes; no other package checks which engine it has.
-All functions are pure. They return findings at relative locations, `()` or a flag such as
-`("--nnodes",)`, which callers complete with the path.
+All functions are pure. Locations of findings are relative: `()`, a flag such as `("--nnodes",)`, or
+a field of the object that the function documents. Callers prefix or replace them.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ HOST_FLAG = "--host"
 CONFIG_FLAG = "--config"
 #: Settings of KV cache events, a JSON object.
 KV_EVENTS_FLAG = "--kv-events-config"
+
 #: vLLM's connector over NIXL (RDMA, NVLink or TCP), the default between pods.
 NIXL = "NixlConnector"
 
@@ -52,11 +53,11 @@ class Argument(NamedTuple):
     """An argument to add to a command line.
 
     Attributes:
-        names: Its spellings; the first one is generated.
+        names: Its spellings; the library writes the first.
         values: Its values, which may contain `$(NAME)` for the kubelet to expand. Empty for a
-            switch, and for a value that only a shell can compute.
+            switch, or if only a shell can compute the value, which is then `in_script`.
         replaces: Whether to overwrite the value if the flag is already set.
-        in_script: Its value in a shell script, unless that is `values` in quotes.
+        in_script: Shell text that replaces the quoted `values` in a script; None to quote `values`.
     """
 
     names: tuple[str, ...]
@@ -112,7 +113,7 @@ class LoadMetrics(NamedTuple):
     itl: str = ""
 
 
-#: vLLM's metrics, which endpoint pickers from v1.3 on read by default.
+#: vLLM's metrics: the defaults of the inference extension from v1.3 on and of all llm-d pickers.
 VLLM_METRICS = LoadMetrics(
     running="vllm:num_requests_running",
     waiting="vllm:num_requests_waiting",
@@ -183,15 +184,15 @@ class KvConnector(NamedTuple):
         name: vLLM's connector, or SGLang's transfer backend.
         role: vLLM's `kv_role`, or SGLang's `prefill` or `decode`; None if not set.
         names: The connector and its nested connectors.
-        transfers: Connectors between pods; prefill and decode must have the same.
+        transfer_connectors: Connectors between pods; prefill and decode must have the same.
         side_channel: Environment variables for the address and port of the handshake; None if the
-            connector has no handshake. A connector with one supports both prefill and decode.
+            connector has no handshake. A connector that has one supports both prefill and decode.
     """
 
     name: str
     role: str | None
     names: tuple[str, ...]
-    transfers: tuple[str, ...]
+    transfer_connectors: tuple[str, ...]
     side_channel: tuple[str, str] | None = None
 
 
@@ -209,27 +210,27 @@ class Transfer(NamedTuple):
     findings: tuple[Finding, ...] = ()
 
 
-class Offloading(NamedTuple):
+class OffloadRequest(NamedTuple):
     """Where an engine stores KV cache that does not fit on its accelerators.
 
     Attributes:
-        cpu: Bytes of host memory for each engine.
+        host_bytes: Bytes of host memory for each engine.
         eviction: Eviction policy of the host memory, None for the engine's default.
         folders: Mount paths of the secondary tiers, in order.
         shared: Whether several processes use the same tier.
     """
 
-    cpu: int
+    host_bytes: int
     eviction: str | None = None
     folders: tuple[str, ...] = ()
     shared: bool = False
 
 
-class Offload(NamedTuple):
+class OffloadResult(NamedTuple):
     """What offloading adds to each pod.
 
     Attributes:
-        arguments: Engine arguments; none if offloading is a connector, which `Transfer` has.
+        arguments: Engine arguments; empty if a KV connector offloads, as `Transfer` configures it.
         variables: Environment variables.
         memory: Bytes of host memory.
         in_shared_memory: Whether that memory is in /dev/shm.
@@ -306,7 +307,7 @@ class KvCache:
         self,
         command: EngineCommand,
         asked: KvTransferArgs | None,
-        offloading: Offloading | None,
+        offloading: OffloadRequest | None,
         *,
         prefills: bool = False,
     ) -> Transfer:
@@ -318,8 +319,8 @@ class KvCache:
         raise NotImplementedError
 
     def offload(
-        self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
-    ) -> Offload:
+        self, command: EngineCommand, wanted: OffloadRequest, nodes: int, *, decodes: bool
+    ) -> OffloadResult:
         """Return what offloading adds to each pod of a replica with this many nodes.
 
         The command line already sets the parallel sizes. `decodes` is True for a decoder.
@@ -366,7 +367,8 @@ class Engine:
         image_serves: Whether the entrypoint of its images starts the engine.
         block_size_flag: Tokens in a block of the KV cache.
         model_flags: Path or name of the model.
-        size_flags: Spellings by size (`tensor`, `pipeline`, `data`); messages use the first.
+        size_flags: Spellings by size (`tensor`, `pipeline`, `data`, and for vLLM `context` and
+            `data_local`); messages use the first.
         rpc_flags: Port that coordinates the ranks of several nodes.
         expert_flags: Expert parallelism.
         expert_ranks: Whether the value of `expert_flags` is the number of ranks.
@@ -379,7 +381,7 @@ class Engine:
         offloads_by_connector: Whether offloading is a KV connector, set by `transfer_flag`.
         events: Settings of KV cache events other than endpoint and topic.
         ray_data_backend: Argument that spreads data parallel ranks over a ray cluster.
-        serve_starts_others: Whether `NAME serve` may start a server with other arguments.
+        serve_starts_others: Whether `NAME serve` may start another server (SGLang: diffusion).
         model_setup_flags: Spellings by setting that prefill and decode should share, such as the
             type of the model (`dtype`) and of its KV cache (`cache dtype`).
         rejects_unknown_models: Whether requests for another model get HTTP 404.
@@ -391,7 +393,7 @@ class Engine:
         keep_alive_variable: Environment variable: seconds until it closes an idle connection.
         drain_flag: Seconds that running requests may take after SIGTERM.
         metrics: Names of its load metrics.
-        metrics_flag: A flag, whether metrics need it (else it disables them), and the fix.
+        metrics_flag: Flag for metrics, whether it enables or disables them, remedy for messages.
         tracing_flag: Endpoint of traces; None if the library does not know the flag.
     """
 

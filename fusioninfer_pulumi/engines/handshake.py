@@ -33,7 +33,7 @@ _DEFAULTS = {
 
 
 def read_pair_setting(command: EngineCommand, key: str) -> str | None:
-    """Return the value of a setting that prefill and decode must agree on, None if unknown."""
+    """Return a setting from `settings_to_match`, None if unknown; `served name` reads as `auto`."""
     engine, image = command.engine, command.image
     if engine is None:
         return None
@@ -54,15 +54,15 @@ def read_pair_setting(command: EngineCommand, key: str) -> str | None:
 
 
 def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
-    """Return a short hash of everything that must match before prefill and decode share KV caches.
+    """Return a short hash of everything that must match for prefill and decode to share KV caches.
 
     Pods of different revisions of a service can transfer KV caches to each other if the hash is the
     same. It covers the images, models, connectors, and all arguments that the handshake compares
     in any release. Replica counts, limits and served names do not change it.
 
     Args:
-        commands: The finished command lines of all prefill and decode roles, in any order. They
-            share one hash, because roles may differ where the handshake allows it.
+        commands: The finished command lines of all prefill and decode roles, in any order. There is
+            one hash for all of them, so two roles may differ where the handshake allows it.
 
     Returns:
         Ten hexadecimal digits; None if an engine, image, connector or argument is unknown.
@@ -86,7 +86,7 @@ def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
             for key, value in settings.items()
             if value not in (None, _DEFAULTS.get(key, AUTO))
         }
-        values = {"image": image, "connectors": sorted(connector.transfers), **changed}
+        values = {"image": image, "connectors": sorted(connector.transfer_connectors), **changed}
         factors.add(json.dumps(values, sort_keys=True))
     if not factors:
         return None
@@ -99,17 +99,17 @@ class PairCompatibility:
 
     Attributes:
         differences: Settings that differ, as `name prefill -> decode` or a sentence.
-        clients: What clients see; empty if nothing differs or the outcome is unknown.
+        client_effect: What clients see; empty if nothing differs or the outcome is unknown.
         source: Source of these facts; empty if the outcome is unknown.
     """
 
     state: PairState
     differences: tuple[str, ...] = ()
-    clients: str = ""
+    client_effect: str = ""
     source: str = ""
 
 
-_CLIENTS = {
+_EFFECTS = {
     PairState.DEGRADED: "decode computes these prompts itself",
     PairState.BROKEN: "these requests fail with HTTP 500",
 }
@@ -119,9 +119,9 @@ _EXITS = "the decode engine exits, and all requests on it fail"
 def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibility:
     """Compare the settings of a prefill and a decode pod, and return what happens to requests.
 
-    The state is `UNKNOWN` if the engines or connectors are unknown or differ; if a setting differs
-    but is `auto` or unknown on one side; if nothing differs but the releases are unknown or not the
-    same; and if it is unknown what the decode engine does about a difference.
+    The state is `UNKNOWN` if arguments are hidden; if the engines or connectors are unknown or
+    differ; if a setting differs but is `auto` or unknown on one side; if nothing differs but the
+    releases are unknown or not the same; and if it is unknown how decode handles a difference.
     """
     engine = decode.engine
     if engine is None or prefill.engine is not engine or not (prefill.readable and decode.readable):
@@ -129,7 +129,7 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
     first, second = prefill.connector, decode.connector
     if not (isinstance(first, KvConnector) and isinstance(second, KvConnector)):
         return PairCompatibility(PairState.UNKNOWN)
-    if first.transfers != second.transfers:
+    if first.transfer_connectors != second.transfer_connectors:
         return PairCompatibility(PairState.UNKNOWN, (f"connector {first.name} -> {second.name}",))
     differences, is_certain = [], True
     for key in sorted(engine.kv_cache.settings_to_match(prefill, decode)):
@@ -146,7 +146,7 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
     if not differences or not is_certain:
         return PairCompatibility(PairState.UNKNOWN, tuple(differences))
     state = engine.kv_cache.predict_load_failure(decode)
-    if state not in _CLIENTS:
+    if state not in _EFFECTS:
         return PairCompatibility(state, tuple(differences))
-    clients = _CLIENTS[state] if engine.kv_cache.can_survive_failed_handshake(decode) else _EXITS
-    return PairCompatibility(state, tuple(differences), clients, engine.kv_cache.handshake_source)
+    effect = _EFFECTS[state] if engine.kv_cache.can_survive_failed_handshake(decode) else _EXITS
+    return PairCompatibility(state, tuple(differences), effect, engine.kv_cache.handshake_source)

@@ -55,7 +55,7 @@ class ServedModel:
 def build_model_arguments(
     command: EngineCommand, engine: Engine, wanted: ServedModel
 ) -> tuple[list[Argument], str | None]:
-    """Return the arguments and the positional model to add to a command line without conflicts."""
+    """Return the arguments and positional model to add after `check_model_arguments` has passed."""
     arguments: list[Argument] = []
     positional = None
     if command.model is None:

@@ -21,8 +21,8 @@ from fusioninfer_pulumi.engines.engine import (
     KvConnector,
     LoadMetrics,
     MultiNode,
-    Offload,
-    Offloading,
+    OffloadRequest,
+    OffloadResult,
     Parallelism,
     Transfer,
     Word,
@@ -97,7 +97,7 @@ class SglangKvCache(KvCache):
         self,
         command: EngineCommand,
         asked: KvTransferArgs | None,
-        offloading: Offloading | None,
+        offloading: OffloadRequest | None,
         *,
         prefills: bool = False,
     ) -> Transfer:
@@ -117,13 +117,13 @@ class SglangKvCache(KvCache):
         )
 
     def offload(
-        self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
-    ) -> Offload:
+        self, command: EngineCommand, wanted: OffloadRequest, nodes: int, *, decodes: bool
+    ) -> OffloadResult:
         sizes = command.parallelism
         ranks = 1 if sizes is None else sizes.tensor * sizes.pipeline
         # The flag sets the memory of each rank, in whole gigabytes.
-        gigabytes = wanted.cpu // (_GIGABYTE * ranks)
-        memory = Decimal(wanted.cpu)
+        gigabytes = wanted.host_bytes // (_GIGABYTE * ranks)
+        memory = Decimal(wanted.host_bytes)
         if sizes is not None:
             memory = Decimal(gigabytes * _GIGABYTE * sizes.devices() // nodes)
         arguments = [Argument((_HICACHE,)), Argument((_HICACHE_SIZE,), (str(gigabytes),))]
@@ -141,13 +141,13 @@ class SglangKvCache(KvCache):
         elif gigabytes < 1:
             message = "must be at least 1G for each rank"
             problems.append(error(OUT_OF_RANGE, ("cpu",), message))
-        return Offload(
+        return OffloadResult(
             tuple(arguments), variables, memory, in_shared_memory=False, findings=tuple(problems)
         )
 
 
 def _check_offload(
-    command: EngineCommand, wanted: Offloading, *, decodes: bool
+    command: EngineCommand, wanted: OffloadRequest, *, decodes: bool
 ) -> Iterator[Finding]:
     for flag in (_HICACHE, _HICACHE_SIZE, "--hicache-ratio", _HICACHE_STORAGE):
         if command.has(flag):

@@ -15,8 +15,8 @@ from fusioninfer_pulumi.engines.engine import (
     EngineCommand,
     KvCache,
     KvConnector,
-    Offload,
-    Offloading,
+    OffloadRequest,
+    OffloadResult,
     PairState,
     Transfer,
 )
@@ -167,7 +167,7 @@ class VllmKvCache(KvCache):
         self,
         command: EngineCommand,
         asked: KvTransferArgs | None,
-        offloading: Offloading | None,
+        offloading: OffloadRequest | None,
         *,
         prefills: bool = False,
     ) -> Transfer:
@@ -191,16 +191,16 @@ class VllmKvCache(KvCache):
         return Transfer((_build_transfer_argument(settings),), _build_connector(settings), findings)
 
     def offload(
-        self, command: EngineCommand, wanted: Offloading, nodes: int, *, decodes: bool
-    ) -> Offload:
+        self, command: EngineCommand, wanted: OffloadRequest, nodes: int, *, decodes: bool
+    ) -> OffloadResult:
         # In every pod, the ranks of each data parallel copy share one region of this size in
         # /dev/shm.
         sizes = command.parallelism
         copies = 1 if sizes is None else min(sizes.count_pod_ranks(nodes), sizes.data)
-        return Offload(
+        return OffloadResult(
             arguments=(),
             variables={_HASH_SEED_ENV: "0"} if wanted.shared else {},
-            memory=Decimal(wanted.cpu * copies),
+            memory=Decimal(wanted.host_bytes * copies),
             in_shared_memory=True,
             findings=tuple(_check_offload(command, wanted)),
         )
@@ -240,7 +240,7 @@ def _build_connector(settings: Mapping[str, Any]) -> KvConnector:
         name=names[0],
         role=role if isinstance(role, str) else None,
         names=names,
-        transfers=to_pods or names,
+        transfer_connectors=to_pods or names,
         side_channel=_SIDE_CHANNEL if NIXL in names else None,
     )
 
@@ -273,11 +273,11 @@ def _list_compared_settings(version: Version | None) -> list[str]:
     ]
 
 
-def _build_offloading_settings(wanted: Offloading) -> dict[str, Any]:
+def _build_offloading_settings(wanted: OffloadRequest) -> dict[str, Any]:
     extra: dict[str, Any] = {}
     if wanted.folders:
         extra["spec_name"] = "TieringOffloadingSpec"
-    extra["cpu_bytes_to_use"] = wanted.cpu
+    extra["cpu_bytes_to_use"] = wanted.host_bytes
     if wanted.eviction is not None:
         extra["eviction_policy"] = wanted.eviction
     if wanted.folders:
@@ -299,7 +299,7 @@ def _check_connector_and_offloading(connector: str, version: Version | None) -> 
         yield error(RELEASE_WITHOUT_FEATURE, (), message)
 
 
-def _check_offload(command: EngineCommand, wanted: Offloading) -> Iterator[Finding]:
+def _check_offload(command: EngineCommand, wanted: OffloadRequest) -> Iterator[Finding]:
     for flag in ("--kv-offloading-size", "--kv-offloading-backend"):
         if command.has(flag):
             message = f"{flag} conflicts with kvCacheOffloading; remove one of them"

@@ -891,9 +891,10 @@ class MultinodeArgsDict(TypedDict, total=False):
     `parallelism.pipeline`, or `data` divided by `dataLocal`; required if neither is set."""
 
     launcher: Launcher | Literal["ray", "multiprocessing", "data-parallel", "none"] | None
-    """How the pods of a replica form one engine. Default: `none` for a `workerTemplate` (with
-    `parallelism`, only if it has a command); `data-parallel` for vLLM if `parallelism.data` is a
-    multiple of the nodes; `multiprocessing` for SGLang and generated containers; else `ray`."""
+    """How the pods of a replica form one engine. Default: `none` if there is a `workerTemplate`
+    (if `parallelism` is also set, only if that template has a command); `data-parallel` for vLLM if
+    `parallelism.data` is a multiple of the nodes; `multiprocessing` for SGLang and generated
+    containers; else `ray`."""
 
 
 class NetworkConfigArgsDict(TypedDict, total=False):
@@ -1151,7 +1152,7 @@ class RoleArgsDict(TypedDict, total=False):
     accelerator: str | None
     """Accelerator model, such as `H100`, or its memory, such as `80Gi`. Memory checks use it; by
     default they infer it from claims and node selectors. Generated containers derive `gpus` and the
-    image from it: `cpu` is the engine's CPU build. It does not affect scheduling."""
+    image from it; the value `cpu` selects the engine's CPU build. It does not affect scheduling."""
 
     gpus: int | None
     """GPUs per pod of generated containers. Default: the template's GPUs, else the number that
@@ -1199,7 +1200,7 @@ class RoleArgsDict(TypedDict, total=False):
     """Storage for KV cache beyond accelerator memory: host memory, then disks; none by default."""
 
     disruption_budget: DisruptionBudgetArgs | DisruptionBudgetArgsDict | None
-    """PodDisruptionBudget of the role, instead of the service's; none by default."""
+    """PodDisruptionBudget of the role; by default the service's."""
 
     autoscaling: AutoscalingArgs | AutoscalingArgsDict | None
     """Scales the replicas between bounds, starting with `replicas`; requires `layout: PerRole`. By

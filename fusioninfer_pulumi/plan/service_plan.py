@@ -175,7 +175,7 @@ def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
     """Return the capacity on node pools whose accelerators are all free."""
     minima = required_replicas(plan.roles, gang_minima(plan.gang))
     demands = [
-        RoleDemand(role.name, role.group_replicas, role.pod_sizes, minima[role.name])
+        RoleDemand(role.name, role.group_replicas, role.pod_accelerators, minima[role.name])
         for role in plan.roles
     ]
     form = get_gang_form(plan.gang, queued=plan.shape.local_queue is not None)

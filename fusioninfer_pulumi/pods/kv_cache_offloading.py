@@ -10,7 +10,7 @@ from typing import Any
 from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs, SecondaryTierArgs
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.spec_model import check_model
-from fusioninfer_pulumi.engines.engine import Offloading
+from fusioninfer_pulumi.engines.engine import OffloadRequest
 from fusioninfer_pulumi.findings import Finding, errors
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import add_env, add_mounts, choose_free_name
@@ -20,14 +20,14 @@ from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, unknown_engine_f
 DISK = "ephemeral-storage"
 
 
-def read_offloading(role: RoleArgs) -> Offloading | None:
+def read_offloading(role: RoleArgs) -> OffloadRequest | None:
     """Return the offloading settings of a role, None if it has none or they are invalid."""
     args = role.kv_cache_offloading
     if args is None or any(check_model((), args)):
         return None
     claims = [tier.file_system.pvc for tier in args.secondary]
-    return Offloading(
-        cpu=int(quantity.parse(args.cpu)),
+    return OffloadRequest(
+        host_bytes=int(quantity.parse(args.cpu)),
         eviction=args.eviction_policy.value if args.eviction_policy is not None else None,
         # The mount paths are KServe's.
         folders=tuple(f"/mnt/kv-cache-{index}" for index, _ in enumerate(args.secondary)),

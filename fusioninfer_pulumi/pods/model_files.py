@@ -91,8 +91,9 @@ def cache_claim(service: str, cache: CacheArgs) -> Any:
         return cache.claim_name or ""
     modes = ",".join(sorted(mode.value for mode in cache.storage.access_modes))
     storage_class = replace_outputs(cache.storage.storage_class_name)
-    immutable = f"{storage_class or ''} {modes}"
-    return object_names.model_cache(service, hashlib.sha256(immutable.encode()).hexdigest()[:6])
+    # These fields of a claim are immutable, so a change needs a claim with another name.
+    digest = hashlib.sha256(f"{storage_class or ''} {modes}".encode()).hexdigest()
+    return object_names.model_cache(service, digest[:6])
 
 
 def _add_adapters(files: ModelFiles, model: ModelArgs, *, by_engine: bool) -> None:
@@ -148,7 +149,6 @@ def _mount(files: ModelFiles, volume: str, source: ModelSource, path: str) -> No
         if source.path:
             mount["subPath"] = source.path
     else:
-        files.images = True
         files.volumes[volume] = {"image": {"reference": source.place}}
     files.mounts.append(mount)
 
@@ -159,7 +159,7 @@ def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
 
 
 def _warm_up(files: ModelFiles, source: ModelSource, cache: CacheArgs, mount_path: str) -> str:
-    """Add a source to the warm-up Job; return its path in pods, `mount_path` with `mountModel`."""
+    """Add a source to the warm-up Job; return its path in pods (`mountModel`: `mount_path`)."""
     # A new revision is downloaded next to the one in use, so each has its own folder. With
     # `mountModel` another script fills the folder (`pods/model_cache.py`), so the name differs.
     suffix = " mounted" if cache.mount_model else ""
@@ -235,7 +235,7 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
             pod.conflict_findings(
                 [mount["mountPath"] for mount in ctx.files.mounts],
                 "the mount of the model's files; remove it, or set model.mountPath "
-                "(cache.mountPath for a cache)",
+                "(model.cache.mountPath for the cache)",
                 ctx.files.env,
                 "the service's model",
             )
@@ -244,7 +244,7 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         if conflicts:
             continue
         built, multinode = pod, ctx.role.multinode
-        # Workers may run the engine too, except that Ray's only join a cluster.
+        # Workers may run the engine too, except Ray workers, which only join the cluster.
         starts_engine = pod.command.engine is not None and (
             pod.has_command
             or (

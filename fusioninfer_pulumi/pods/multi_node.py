@@ -109,7 +109,7 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     leader, worker = pods.leader, pods.worker
     findings = []
     if leader.user_command.engine is not None or ctx.launcher in WRAPPING:
-        # Arguments must be known to be quoted or checked.
+        # Arguments must be known values, so that they can be quoted or checked.
         findings = [
             error(OUTPUT_IN_COMMAND, at, OUTPUT_HINT)
             for pod in (pods.user_pods if ctx.launcher in WRAPPING else [leader])
@@ -143,7 +143,7 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 
 
 def declare_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Declare the ports of the ray head and of ranks, because PodMonitors find only these."""
+    """Declare ports of the ray head and of ranks, because PodMonitors find only declared ports."""
     existing = pods.leader.container.get("ports") or ()
     declared, ports = {port.get("containerPort") for port in existing}, list(existing)
     if ctx.launcher is Launcher.RAY and RAY_PORT not in declared:

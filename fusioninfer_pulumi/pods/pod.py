@@ -17,7 +17,7 @@ from fusioninfer_pulumi.engines.engine import (
     ContainerCommand,
     EngineCommand,
     KvConnector,
-    Offload,
+    OffloadResult,
 )
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding, Location, error
@@ -128,7 +128,6 @@ class ModelFiles:
         adapters: Repository or path of each adapter, by adapter name.
         fetched: Source, folder and mount of each download in an init container.
         warmed: Source and folder of each download in the warm-up Job.
-        images: Whether images are mounted as volumes.
     """
 
     model: str
@@ -139,7 +138,6 @@ class ModelFiles:
     fetched: list[tuple[str, str, Manifest]] = field(default_factory=list)
     warmed: list[tuple[str, str]] = field(default_factory=list)
     env: list[Manifest] = field(default_factory=list)
-    images: bool = False
 
 
 @dataclass(frozen=True)
@@ -312,7 +310,7 @@ class RolePods:
     engine_command: EngineCommand | None = None
     port: int = 0
     kv: KvTransferPlan | None = None
-    offload: Offload | None = None
+    offload: OffloadResult | None = None
     revision: str = ""
     pair_revision: str = ""
 

@@ -34,7 +34,7 @@ from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, has_pair_stages
-from fusioninfer_pulumi.topology.gang import read_pod_group_reference
+from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
 
 #: Component types whose pods exchange KV caches.
 PAIR_TYPES = (ComponentType.PREFILLER.value, ComponentType.DECODER.value)
@@ -79,7 +79,7 @@ def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
             )
             sidecars = (item.get("image") for item in containers if is_sidecar(item))
             images = (image if isinstance(image, str) else "<output>" for image in sidecars)
-            gang, image = read_pod_group_reference(manifest), next(images, "")
+            gang, image = read_lws_gang_reference(manifest), next(images, "")
             engines.append(
                 EngineLws(name, role or name, kind, command, revision, pair, gang, image)
             )
@@ -105,7 +105,7 @@ def _find_changed(side: Iterable[EngineLws], other: Iterable[EngineLws]) -> list
 
 
 @dataclass(frozen=True)
-class Update:
+class UpdateComparison:
     """A service before and after an update.
 
     Attributes:
@@ -156,7 +156,7 @@ class MixedPair:
     source: str = ""
 
 
-def describe_mixed_revisions(update: Update) -> list[str]:
+def describe_mixed_revisions(update: UpdateComparison) -> list[str]:
     """Describe the pairs that may be incompatible, the worst first."""
     # Pairs that differ only in their members are described together.
     members_by_effect: dict[tuple[str, ...], dict[str, None]] = {}
@@ -174,7 +174,7 @@ def describe_mixed_revisions(update: Update) -> list[str]:
     return lines
 
 
-def _find_prefill_decode(update: Update) -> Iterator[MixedPair]:
+def _find_prefill_decode(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield pairs of old and new prefill and decode pods.
 
     There are none if the update order and the endpoint picker avoid them, or if nothing changes
@@ -213,13 +213,13 @@ def _find_prefill_decode(update: Update) -> Iterator[MixedPair]:
             yield MixedPair(
                 verdict.state,
                 f"{prefill_age} {prefill.role} with {decode_age} {decode.role} pods{differences}",
-                verdict.clients or "it is unknown whether decode can use these KV caches",
+                verdict.client_effect or "it is unknown whether decode can use these KV caches",
                 "; ".join(filter(None, (remedy, advice))),
                 verdict.source,
             )
 
 
-def _find_outages(update: Update) -> Iterator[MixedPair]:
+def _find_outages(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield the only decode replica of a service, which serves nothing while it restarts."""
     roles = update.plan.roles if update.plan else ()
     decode = [role for role in roles if role.component_type is ComponentType.DECODER]
@@ -263,7 +263,10 @@ def _find_advice(
     if plan.picker is None or not plan.picker.epp.prefers_pairs:
         return "the endpoint picker of llm-d 0.10 or later avoids it"
     if not all(lws.pair_revision for lws in before):
-        return "pods of the old revision have no pair revision yet"
+        return (
+            "this update cannot avoid it, because the old pods have no pair revision; "
+            "later updates can"
+        )
     if {lws.name for lws in before} != {lws.name for lws in after}:
         return "an update that adds or removes no replicas avoids it"
     changes = find_pair_changes(plan, {lws.name: (lws.pair_revision, lws.gang) for lws in before})
@@ -272,7 +275,7 @@ def _find_advice(
     return "layout PerReplica with two prefill replicas and strategy Rolling avoids it"
 
 
-def _find_model_names(update: Update) -> Iterator[MixedPair]:
+def _find_model_names(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield pods that reject a model name that clients or the endpoint picker request."""
     old_names = [lws.command.requestable_names for lws in update.before]
     rewrites = dict(_find_rewrites(update.objects))
@@ -334,7 +337,7 @@ _PARSERS = (
 )  # fmt: skip
 
 
-def _find_answer_formats(update: Update) -> Iterator[MixedPair]:
+def _find_answer_formats(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield pods whose answers clients may not parse."""
     remedy = "make clients accept both formats before this update"
     for old, new in update.find_changed_engines():
@@ -362,7 +365,7 @@ def _find_reasoning_fields(command: EngineCommand) -> tuple[str, ...]:
 _Query = frozenset[str]
 
 
-def _find_metrics(update: Update) -> Iterator[MixedPair]:
+def _find_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield objects that query engine metrics which only one of the two revisions has."""
     readers = list(_read_queries(update))
     for old, new in update.find_changed_engines():
@@ -401,14 +404,14 @@ def _has_metrics(query: _Query, command: EngineCommand) -> bool | None:
     return True if True in answers else None if None in answers else False
 
 
-def _read_queries(update: Update) -> Iterator[tuple[str, list[_Query]]]:
+def _read_queries(update: UpdateComparison) -> Iterator[tuple[str, list[_Query]]]:
     """Yield each object that queries engine metrics, with its queries."""
     for manifest in update.objects:
         queries = list(dict.fromkeys(_find_queries(manifest)))
         if queries and not at(manifest, "spec", "leaderWorkerTemplate"):
             yield f"{manifest.get('kind')} {at(manifest, 'metadata', 'name')}", queries
     epp = update.plan.picker.epp if update.plan and update.plan.picker else None
-    if epp is not None and not METRIC.search(" ".join((epp.config, *epp.arguments))):
+    if epp is not None and not METRIC.search(" ".join((epp.config, *epp.flags))):
         yield "endpoint picker", [frozenset({name}) for name in epp.family.engine_metrics]
 
 
@@ -424,7 +427,7 @@ def _find_queries(value: Any) -> Iterator[_Query]:
             yield from _find_queries(item)
 
 
-def _find_sidecars(update: Update) -> Iterator[MixedPair]:
+def _find_sidecars(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield sidecars that may not read the endpoint picker's headers.
 
     The sidecars of llm-d 0.9 and 0.10 read the header `x-prefiller-host-port`
@@ -440,7 +443,7 @@ def _find_sidecars(update: Update) -> Iterator[MixedPair]:
             )
 
 
-def _find_pickers(update: Update) -> Iterator[MixedPair]:
+def _find_pickers(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield the endpoint picker if its image is new and of unknown release."""
     image = update.plan.picker.epp.image if update.plan and update.plan.picker else None
     before = [
@@ -456,10 +459,10 @@ def _find_pickers(update: Update) -> Iterator[MixedPair]:
         )
 
 
-#: Two pairs need no function, because all known endpoint pickers are compatible with them: pickers
+#: Two kinds of pair need no function, because all known releases are compatible: endpoint pickers
 #: and gateways both read InferencePools of v1, and pickers read the KV cache events of vLLM 0.11.0
 #: to 0.33.0 as arrays and as maps (`kvevents/engineadapter` of llm-d 0.9 and 0.10).
-PAIR_FINDERS: tuple[Callable[[Update], Iterator[MixedPair]], ...] = (
+PAIR_FINDERS: tuple[Callable[[UpdateComparison], Iterator[MixedPair]], ...] = (
     _find_model_names,
     _find_prefill_decode,
     _find_outages,

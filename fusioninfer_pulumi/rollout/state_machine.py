@@ -69,7 +69,8 @@ class LwsState:
         revision: Revision after the update.
         version_before: Version in the stack's state, None if it is not in the state.
         revision_before: Revision in the stack's state.
-        settled: Whether the update need not wait for the revision: it was available, or is frozen.
+        settled: Whether there is nothing to wait for, because the target revision is known to have
+            been available already or the LeaderWorkerSet is frozen.
         served_revision: Last revision that was available, None if none ever was.
         exists: Whether it existed before the update, so that changing it stops a replica.
         version: Version that Pulumi returned, None until Pulumi answers.
@@ -127,7 +128,7 @@ class UpdateState:
         has_list: Whether a list has succeeded. If a later one fails, the last success counts.
         failures: Failed attempts at the first list.
         blocked_since: When `is_blocked` became true, None while it is false.
-        changed_at: When the update started, or something was last registered or available.
+        changed_at: When the update started, or something was last registered or became available.
         next_list: When the next list is due.
     """
 
@@ -214,7 +215,7 @@ class UpdateState:
 
 @dataclass(frozen=True)
 class UpdateStarted:
-    """All other resources of the service exist."""
+    """All resources of the service have been passed to Pulumi."""
 
     at: float
 
@@ -495,10 +496,12 @@ def _fail_blocked(state: UpdateState, at: float) -> tuple[Fail, ...]:
         return ()
     names = tuple(name for name in state.lws if name in state.unavailable)
     verb = "is" if len(names) == 1 else "are"
+    limit = f"rollout.maxUnavailable allows {first.limit}"
+    if first.whole and first.queue:
+        limit = "layout PerRole updates one LeaderWorkerSet of a role at a time"
     message = (
-        f"no replica of role {first.role} could be updated for {first.timeout} (rollout.timeout), "
-        f"because {list_names(names)} {verb} not available and rollout.maxUnavailable is "
-        f"{first.limit}"
+        f"for {first.timeout} (rollout.timeout) no replica of role {first.role} was allowed to "
+        f"change, because {list_names(names)} {verb} not available and {limit}"
     )
     return (Fail(message, names),)
 

@@ -8,7 +8,8 @@ because restarting pods may need them to complete their gang. Optional ones are 
 updates, because they might take the accelerators of a pod that restarts.
 
 Prefill and decode of two releases may reject each other's KV cache. An update that changes the pair
-revision therefore keeps prefill replicas of both revisions while decode changes (`_pair_stages`).
+revision therefore keeps prefill replicas of both revisions while decode changes
+(`_assign_pair_stages`).
 
 With `rollout.level: Group`, at most `rollout.maxUnavailable` serving groups change at a time: all
 LeaderWorkerSets of a group together, and the next group when the required ones are available again.
@@ -49,7 +50,7 @@ class LwsStep:
         limit: How many units of the queue may be unavailable at a time, None for all.
         stage: It changes after all lower stages of its scope. 0 unless `roleOrder` is `Sequential`
             or prefill and decode change to another pair revision.
-        scope: The LeaderWorkerSets whose stages are ordered have the same scope.
+        scope: Stages are compared only among LeaderWorkerSets with the same scope.
         required: Whether the service needs it; optional ones run if there are enough accelerators.
         frozen: Whether `rollout.partition` keeps its pod template unchanged.
         timeout: `rollout.timeout`, multiplied by the replicas that restart one after the other.
@@ -180,18 +181,20 @@ def _assign_pair_stages(
     )
     if plan.shape.groups is not None or not decode or not rolling:
         return {}
-    frozen = [step.name for step in prefill if step.frozen and step.name in pair_changes]
-    old = [
+    frozen_prefill = [step.name for step in prefill if step.frozen and step.name in pair_changes]
+    outdated = [
         step.name
         for step in prefill
         if pair_changes.get(step.name) and step.required and not step.frozen
     ]
-    new = {step.name for step in prefill if pair_changes.get(step.name) is False} - {*frozen}
-    early = old[: len(old) // 2 or (1 if frozen and not new else 0)]
-    if not old or not (early or new):
+    updated = {step.name for step in prefill if pair_changes.get(step.name) is False}
+    already_updated = updated.difference(frozen_prefill)
+    # A frozen replica serves the old revision, so a single outdated one may change first.
+    early = outdated[: len(outdated) // 2 or int(bool(frozen_prefill) and not already_updated)]
+    if not outdated or not (early or already_updated):
         return {}
     stages = {step.name: 1 for step in decode} | {step.name: 0 for step in prefill}
-    return stages | {name: 2 for name in old if name not in early}
+    return stages | {name: 2 for name in outdated if name not in early}
 
 
 def _build_step(plan: ServicePlan, role: RolePlan, lws: LwsPlan) -> LwsStep:
@@ -208,7 +211,7 @@ def _build_step(plan: ServicePlan, role: RolePlan, lws: LwsPlan) -> LwsStep:
         limit = 1
     if whole and rollout.strategy is not RolloutStrategy.RECREATE:
         # Unless the feature gate MaxUnavailableStatefulSet is on, StatefulSets ignore
-        # maxUnavailable, and the replicas restart one after the other, all of them after the surge.
+        # maxUnavailable: the replicas restart one after the other, once the surge replicas are up.
         timeout = multiply(timeout, count + (rollout.max_surge > 0))
     if grouped:
         group_rollout = resolve_group_rollout(plan)

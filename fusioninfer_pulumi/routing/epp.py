@@ -92,7 +92,7 @@ class EppPlan:
     family: EppFamily
     request: EppRequest | None
     config: str
-    arguments: tuple[str, ...]
+    flags: tuple[str, ...]
     summary: str
     args: EndpointPickerArgs
     env: tuple[Mapping[str, str], ...] = ()
@@ -122,7 +122,7 @@ class EppPlan:
     @property
     def elects_leader(self) -> bool:
         """Whether only one of several replicas serves, and becomes Ready."""
-        return LEADER_ELECTION in self.arguments
+        return LEADER_ELECTION in self.flags
 
     @property
     def pod_labels(self) -> dict[str, str]:
@@ -202,7 +202,7 @@ def plan_epp(
         family=family,
         request=request,
         config=config,
-        arguments=(*flags, *(epp_args.args or ())),
+        flags=(*flags, *(epp_args.args or ())),
         summary=summary,
         args=epp_args,
         env=() if tracing is None else tracing_env(tracing, name),
@@ -274,10 +274,10 @@ def _build_container(epp: EppPlan) -> Manifest:
     return {
         "name": PICKER_CONTAINER,
         "image": epp.image,
-        "args": list(epp.arguments),
+        "args": list(epp.flags),
         "ports": ports,
         **({"lifecycle": pause} if epp.delays_sigterm else {}),
-        # A picker reports that it is ready before it has created its certificate and listens.
+        # A picker reports readiness before it has created its certificate and started listening.
         "startupProbe": {
             "tcpSocket": {"port": GRPC_PORT},
             "periodSeconds": 1,

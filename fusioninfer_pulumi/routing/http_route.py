@@ -19,7 +19,7 @@ from fusioninfer_pulumi.routing.gateway_implementations import (
 )
 from fusioninfer_pulumi.routing.pool import is_pool, pool_reference
 
-# Kind and group of references that users write in place of a pool's.
+# Wrong kind and group that users often write when they mean the pool.
 _WRONG_POOL_REFERENCES = (
     ("Service", ""),
     (object_names.POOL_KIND, ""),
@@ -51,7 +51,7 @@ class RulePlan(NamedTuple):
     """One rule of the route.
 
     Attributes:
-        defaulted: Whether it has no backends, so that the library adds them.
+        defaulted: Whether the library adds the backends: it has none and is not a redirect.
         corrected: Indexes of backends that are replaced with the service's pool.
         request_timeout: Timeout to set, None for the user's.
     """
@@ -80,7 +80,7 @@ class RoutePlan(NamedTuple):
         parent_refs: References to Gateways, None to omit the field.
         hostnames: Host names; each may be an Output.
         split: Pools that share the requests of defaulted rules, each with its percentage, the
-            service's own first. Empty if that gets all of them.
+            service's own first. Empty if the service's own pool gets all requests.
     """
 
     name: str
@@ -194,7 +194,7 @@ def _plan_rule(
     # The Gateway API allows no backend in a rule that redirects.
     redirects = any(item.get("type") == "RequestRedirect" for item in rule.get("filters") or ())
     defaulted = not backends and not redirects
-    # FusionInfer's design documents reference the pool as a Service, or in a group without it.
+    # FusionInfer's design documents reference it as a Service, or in a group without InferencePool.
     corrected = frozenset(
         index
         for index, ref in enumerate(backends)
@@ -236,7 +236,7 @@ def _build_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
         built["backendRefs"] = shares or [dict(route.backend)]
     elif rule.corrected:
         built["backendRefs"] = [
-            # The user's port and kind are a Service's.
+            # Only these two are kept: the user's port and kind describe a Service, not a pool.
             {**route.backend, **{key: ref[key] for key in ("weight", "filters") if key in ref}}
             if index in rule.corrected
             else ref
@@ -276,7 +276,7 @@ def plan_grants(
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
 ) -> Iterator[GrantPlan]:
-    """Yield the grants for references of route, Gateway and external routes, to `backend`."""
+    """Yield the grants for cross-namespace references of route, Gateway and external routes."""
     for field, owner, kind, origin, ref in _find_references(
         backend, namespace, args, route, gateway
     ):
@@ -303,7 +303,7 @@ def _find_references(
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
 ) -> Iterator[tuple[Location, str, str, Any, Mapping[str, Any]]]:
-    """Yield the field, the grant's name, the referrer's kind and namespace, and the reference."""
+    """Yield field, object that names the grant, kind and namespace of the referrer, reference."""
     for index, rule in enumerate(route.rules if route is not None else ()):
         assert route is not None
         at: Location = ("httproute", "rules", index)

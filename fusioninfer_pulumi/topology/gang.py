@@ -27,7 +27,7 @@ NATIVE_GROUP = "scheduling.k8s.io"
 NATIVE_API_VERSION = f"{NATIVE_GROUP}/v1beta1"
 
 
-class SubGroup(NamedTuple):
+class RoleSubGroups(NamedTuple):
     """The subgroups of one role, one for each replica.
 
     Attributes:
@@ -46,7 +46,7 @@ class SubGroup(NamedTuple):
 class GangPlan:
     """The gang of a service, or of one of its serving groups.
 
-    Its minimum are the replicas that the scheduler places all together or not at all.
+    The minimum is the set of replicas that the scheduler places all together or not at all.
 
     Attributes:
         min_member: Pods of the minimum.
@@ -64,7 +64,7 @@ class GangPlan:
     min_member: int
     partial: bool
     tasks: Mapping[str, int] | None
-    sub_groups: tuple[SubGroup, ...] | None
+    sub_groups: tuple[RoleSubGroups, ...] | None
     min_accelerators: int
     min_resources: Mapping[str, str] | None = None
     group: int | None = None
@@ -111,7 +111,7 @@ def plan_gangs(
         else {lws.task: role.nodes for role in roles for lws in role.lws},
         # A role with a minimum of 0 has subgroups too, so that each replica starts as a whole.
         sub_groups=tuple(
-            SubGroup(
+            RoleSubGroups(
                 role.name,
                 role.nodes,
                 minima[role.name],
@@ -150,8 +150,8 @@ def read_gang_reference(annotations: Any, pod_group: Any) -> str:
     return str((annotations or {}).get(labels.GROUP_NAME) or "")
 
 
-def read_pod_group_reference(manifest: Any) -> str:
-    """Return the gang of a LeaderWorkerSet's pods, empty for none."""
+def read_lws_gang_reference(manifest: Any) -> str:
+    """Return the `GangPlan.reference` of a LeaderWorkerSet's pods, empty for none."""
     template = at(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
     annotations = at(template, "metadata", "annotations")
     native = at(template, "spec", "schedulingGroup", "podGroupName")
@@ -227,7 +227,7 @@ def _dump_network_topology(gang: GangPlan, field: str) -> dict[str, Any] | None:
 
 
 def _build_policies(
-    meta: ServiceMeta, gang: GangPlan, group: SubGroup, replica_label: str
+    meta: ServiceMeta, gang: GangPlan, group: RoleSubGroups, replica_label: str
 ) -> Iterator[dict[str, Any]]:
     topology = _dump_network_topology(gang, "role_policy")
     selector: dict[str, Any] = {
@@ -251,5 +251,5 @@ def _build_policies(
     lowest = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
     required = {**selector, "matchExpressions": [lowest]}
     yield {**whole, "name": f"{group.role}.required", "labelSelector": required}
-    # Even if all replicas are required, so that another replica does not change the PodGroup.
+    # Yielded even if all replicas are required, so that adding one does not change the PodGroup.
     yield {**whole, "minSubGroups": 0}

@@ -153,10 +153,10 @@ class RolePlan:
     @property
     def accelerators_per_pod(self) -> int:
         """Accelerators of the pod with the most of them."""
-        return max(self.pod_sizes)
+        return max(self.pod_accelerators)
 
     @property
-    def pod_sizes(self) -> tuple[int, ...]:
+    def pod_accelerators(self) -> tuple[int, ...]:
         """Accelerators of each pod of a replica, the leader first."""
         return (self.leader_accelerators, *(self.worker_accelerators,) * (self.nodes - 1))
 
@@ -179,7 +179,8 @@ class RolePlan:
             # `maxUnavailable` counts groups, so all replicas of a group may be updated at once.
             return RoleRollout(strategy, max(self.group_replicas, 1), 0, 0, timeout)
         limit = self.get_rollout_field("max_unavailable")
-        # With layout PerRole, percentages are of one serving group, which is one LeaderWorkerSet.
+        # With layout PerRole, percentages are of the role's replicas in one serving group, which
+        # form one LeaderWorkerSet.
         is_per_role = self.lws and self.lws[0].ordinal is None
         count = self.group_replicas if is_per_role else len(self.replicas)
         return RoleRollout(

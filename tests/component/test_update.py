@@ -143,8 +143,9 @@ def test_unavailable_frozen_replica_counts_against_limit(running: Stack) -> None
     with pytest.raises(pulumi.RunError) as failed:
         run(running, tagged("b"), rollout={"partition": 1, "timeout": "200ms"})
     assert str(failed.value) == (
-        "svc: no replica of role inference could be updated for 200ms (rollout.timeout), because "
-        "svc-inference-0 is not available and rollout.maxUnavailable is 1\nwhy of svc-inference-0"
+        "svc: for 200ms (rollout.timeout) no replica of role inference was allowed to change, "
+        "because svc-inference-0 is not available and rollout.maxUnavailable allows 1\n"
+        "why of svc-inference-0"
     )
     assert running.order == names(0)
     limit = {"partition": 1, "timeout": "5s", "maxUnavailable": 2}

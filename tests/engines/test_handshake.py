@@ -71,7 +71,7 @@ def sglang(release: str, mode: str, *arguments: str) -> Any:
 def test_handshake_state_of_pairs(prefill: Any, decode: Any, state: str, difference: str) -> None:
     pair = compare_pair(prefill, decode)
     assert (pair.state.value, ", ".join(pair.differences)) == (state, difference)
-    assert bool(pair.clients) is (state in ("degraded", "broken"))
+    assert bool(pair.client_effect) is (state in ("degraded", "broken"))
     assert bool(pair.source) is (pair.state is not PairState.UNKNOWN)
 
 

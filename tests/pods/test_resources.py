@@ -50,7 +50,7 @@ def test_leader_and_workers_may_have_different_accelerators() -> None:
         workerTemplate=template(container(gpus=8)),
     )
     (planned,) = plan_of(service(wide)).roles
-    assert planned.pod_sizes == (1, 8, 8)
+    assert planned.pod_accelerators == (1, 8, 8)
     assert (planned.accelerators_per_pod, planned.replica_accelerators) == (8, 17)
     assert planned.total_accelerators == 34
 

@@ -24,7 +24,7 @@ from fusioninfer_pulumi.engines.vllm import VLLM
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.mixed_revisions import (
-    Update,
+    UpdateComparison,
     describe_mixed_revisions,
     read_engines,
 )
@@ -139,7 +139,7 @@ def test_old_pods_without_pair_revision_are_mixed() -> None:
     for manifest in old[1]:
         manifest["metadata"]["labels"].pop(labels.PAIR_REVISION, None)
     (line,) = mixed(old, planned("0.32.0"))
-    assert "pods of the old revision have no pair revision yet" in line
+    assert "cannot avoid it, because the old pods have no pair revision; later updates can" in line
 
 
 @pytest.mark.parametrize("counts", [(1, 1), (2, 2)])
@@ -326,7 +326,7 @@ def test_image_that_is_an_output_is_unknown_only_where_the_revision_changes(
 ) -> None:
     hidden = output("vllm/vllm-openai:v0.33.0")
     plan, manifests = worker(release=hidden)
-    update = Update(read_engines(worker()[1]), manifests, plan)
+    update = UpdateComparison(read_engines(worker()[1]), manifests, plan)
     (line,) = describe_mixed_revisions(update)
     assert "unknown whether both images have the metrics" in line
     # The stack's state has the value of the Output.

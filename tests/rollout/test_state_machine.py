@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
@@ -514,3 +514,20 @@ def test_interrupted_sequential_update_is_resumed() -> None:
     live[first] = Snapshot(NEW, True, "b")
     _, actions = played(state, ListReturned(2, live))
     assert Register((then,)) in actions
+
+
+def test_blocked_layout_per_role_names_its_own_limit() -> None:
+    limit = {"maxUnavailable": 2, "timeout": "1s"}
+    plan = plan_of(service(role(replicas=2), groups=2, layout="PerRole", rollout=limit))
+    first, last = (lws.name for lws in plan.roles[0].lws)
+    state = started_from(plan, {first: OLD, last: OLD})
+    up = {first: Snapshot(OLD, True, "a")}
+    state = state.with_changes([last], phase=Phase.DONE)
+    state = replace(state, has_list=True, stage=Stage.RUNNING)
+    _, actions = played(state, ListReturned(0, up), ListReturned(100, up))
+    (message,) = (action.message for action in actions if isinstance(action, Fail))
+    assert message == (
+        "for 2s (rollout.timeout) no replica of role inference was allowed to change, because "
+        f"{last} is not available and layout PerRole updates one LeaderWorkerSet of a role at a "
+        "time"
+    )

@@ -138,7 +138,7 @@ def service_request(
     roles = []
     for role in plan.roles:
         claims = claimed_devices(plan.service, role, classes)
-        sizes = [size + claims.count for size in role.pod_sizes]
+        sizes = [size + claims.count for size in role.pod_accelerators]
         scaled = role.args.autoscaling
         most = scaled.max_replicas * groups if scaled is not None else 0
         roles.append(

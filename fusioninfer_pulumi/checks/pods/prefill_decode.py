@@ -193,7 +193,7 @@ def connector_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
         return
     for ctx, pods, setup in known[1:]:
         engines = (_engine_name(pods), _engine_name(first_pods))
-        if engines[0] != engines[1] or setup.transfers != first_setup.transfers:
+        if engines[0] != engines[1] or setup.transfer_connectors != first_setup.transfer_connectors:
             yield make_finding(
                 PAIRED_SETTINGS_DIFFER,
                 ctx.at(),

@@ -51,7 +51,7 @@ from fusioninfer_pulumi.cli.diff.restarts import (
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.mixed_revisions import (
-    Update,
+    UpdateComparison,
     describe_mixed_revisions,
     read_engines,
 )
@@ -139,7 +139,7 @@ def find_mixed_revisions(change: Change, service: Service) -> list[str]:
     before, after = (side.get(service, []) for side in change.services)
     plans = (plan for plan in change.plans if plan.service == service[1])
     plan = next((plan for plan in plans if plan.namespace == service[0]), None)
-    return describe_mixed_revisions(Update(read_engines(before), after, plan, before))
+    return describe_mixed_revisions(UpdateComparison(read_engines(before), after, plan, before))
 
 
 def _describe_new_defaults(change: Change) -> Iterator[str]:

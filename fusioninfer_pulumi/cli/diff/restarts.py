@@ -44,7 +44,7 @@ from fusioninfer_pulumi.kube.object_metadata import at
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.stack_lws import read_layout
 from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
-from fusioninfer_pulumi.topology.gang import read_pod_group_reference
+from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY
 
 # At most this many replicas of a LeaderWorkerSet are listed by name.
@@ -206,9 +206,9 @@ def _describe_role_effect(service: Service, role: str, items: Sequence[_LwsChang
     added = [name for i in items for name in i.names[i.counts[0] : i.counts[1]]]
     edits = [item.restarting_edit for item in items if item.restarting_edit is not None]
     gangs = {
-        f"gang scheduling switched {'on' if read_pod_group_reference(edit.new) else 'off'}"
+        f"gang scheduling switched {'on' if read_lws_gang_reference(edit.new) else 'off'}"
         for edit in edits
-        if bool(read_pod_group_reference(edit.old)) != bool(read_pod_group_reference(edit.new))
+        if bool(read_lws_gang_reference(edit.old)) != bool(read_lws_gang_reference(edit.new))
     }
     changes = [change for edit in edits for change in edit.template_changes]
     has_restarts = any(item.restarts for item in items)
@@ -378,7 +378,7 @@ def find_rejections(
             name: None
             if name in replaced
             else RunningLws(
-                read_pod_group_reference(lws[0][key]),
+                read_lws_gang_reference(lws[0][key]),
                 get_count(_get_template(lws[0][key]), "size"),
                 get_count(lws[0][key], "spec", "replicas"),
                 name in service_edits and service_edits[name].restarts,

@@ -36,7 +36,7 @@ from fusioninfer_pulumi.rollout.timeline import (
     simulate_update,
 )
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, order_update
-from fusioninfer_pulumi.topology.gang import read_pod_group_reference
+from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
 
 # Each step of the simulation visits all LeaderWorkerSets, so more of them take long.
 _MAX_LWS = 400
@@ -167,7 +167,7 @@ def _simulate(
     edits = {edit.key: edit for edit in change.edits}
     old_lws = {name: change.lws[0][key] for name, key in old_keys.items()}
     pairs = {
-        name: (get_label(manifest, labels.PAIR_REVISION), read_pod_group_reference(manifest))
+        name: (get_label(manifest, labels.PAIR_REVISION), read_lws_gang_reference(manifest))
         for name, manifest in old_lws.items()
     }
     pair_changes = find_pair_changes(plan, pairs)

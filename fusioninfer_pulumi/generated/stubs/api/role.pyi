@@ -94,7 +94,7 @@ class MultinodeArgs(SpecModel):
     node_count: PositiveCount | None
     "Nodes (and pods) per replica, including the leader. Default: the role's\n    `parallelism.pipeline`, or `data` divided by `dataLocal`; required if neither is set."
     launcher: Launcher | None
-    "How the pods of a replica form one engine. Default: `none` for a `workerTemplate` (with\n    `parallelism`, only if it has a command); `data-parallel` for vLLM if `parallelism.data` is a\n    multiple of the nodes; `multiprocessing` for SGLang and generated containers; else `ray`."
+    "How the pods of a replica form one engine. Default: `none` if there is a `workerTemplate`\n    (if `parallelism` is also set, only if that template has a command); `data-parallel` for vLLM if\n    `parallelism.data` is a multiple of the nodes; `multiprocessing` for SGLang and generated\n    containers; else `ray`."
 
 class NetworkConfigArgs(SpecModel):
     """LeaderWorkerSet's `networkConfig`."""
@@ -141,7 +141,7 @@ class RoleArgs(SpecModel):
     engine: EngineArgs | None
     "The engine of generated containers, instead of the service's."
     accelerator: Text | None
-    "Accelerator model, such as `H100`, or its memory, such as `80Gi`. Memory checks use it; by\n    default they infer it from claims and node selectors. Generated containers derive `gpus` and the\n    image from it: `cpu` is the engine's CPU build. It does not affect scheduling."
+    "Accelerator model, such as `H100`, or its memory, such as `80Gi`. Memory checks use it; by\n    default they infer it from claims and node selectors. Generated containers derive `gpus` and the\n    image from it; the value `cpu` selects the engine's CPU build. It does not affect scheduling."
     gpus: PositiveCount | None
     "GPUs per pod of generated containers. Default: the template's GPUs, else the number that\n    `parallelism` or the template's arguments require, else that of the model's catalogue entry or\n    the package fusioninfer-capacity for `accelerator`."
     resource_claims: list[ResourceClaimArgs] | None
@@ -165,7 +165,7 @@ class RoleArgs(SpecModel):
     kv_cache_offloading: KvCacheOffloadingArgs | None
     "Storage for KV cache beyond accelerator memory: host memory, then disks; none by default."
     disruption_budget: DisruptionBudgetArgs | None
-    "PodDisruptionBudget of the role, instead of the service's; none by default."
+    "PodDisruptionBudget of the role; by default the service's."
     autoscaling: AutoscalingArgs | None
     "Scales the replicas between bounds, starting with `replicas`; requires `layout: PerRole`. By\n    default the number of replicas is fixed."
     startup: StartupArgs | None
