@@ -247,6 +247,14 @@ def mutilated(manifest: dict[str, Any], chance: random.Random) -> dict[str, Any]
     return broken
 
 
+def test_annotation_with_half_a_surrogate_pair_is_rejected() -> None:
+    manifest = service(role(podAnnotations={"example.com/owner": "\ud800"}))
+    with pytest.raises(InvalidServiceError) as refused:
+        load(manifest)
+    (finding,) = refused.value.findings
+    assert finding.path == "roles[0].podAnnotations[example.com/owner]"
+
+
 @given(services(), st.integers(0, 2**32))
 @examples(0.5)
 def test_mutated_service_is_rejected_or_renders(manifest: Any, seed: int) -> None:
