@@ -121,14 +121,8 @@ class _OrOutput:
         return {**handler(core), OUTPUT_MARK: True}
 
 
-def _check_unicode(value: str) -> str:
-    for finding in _leaf_findings((), value):
-        raise rule_error(INVALID_FORMAT, finding.message)
-    return value
-
-
 #: A string that may be a pulumi Output.
-StringOrOutput = Annotated[Any, _OrOutput(Annotated[str, AfterValidator(_check_unicode)])]
+StringOrOutput = Annotated[Any, _OrOutput(str)]
 #: Any string but the empty one, or a pulumi Output.
 TextOrOutput = Annotated[Any, _OrOutput(Text)]
 #: Name of any object, or a pulumi Output.

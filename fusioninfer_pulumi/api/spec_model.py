@@ -92,6 +92,7 @@ class SpecModel(BaseModel):
         populate_by_name=True,
         extra="forbid",
         strict=True,
+        str_min_length=0,  # any constraint makes pydantic reject half of a surrogate pair
         allow_inf_nan=False,
         frozen=True,
         defer_build=True,

@@ -247,12 +247,17 @@ def mutilated(manifest: dict[str, Any], chance: random.Random) -> dict[str, Any]
     return broken
 
 
-def test_annotation_with_half_a_surrogate_pair_is_rejected() -> None:
-    manifest = service(role(podAnnotations={"example.com/owner": "\ud800"}))
-    with pytest.raises(InvalidServiceError) as refused:
-        load(manifest)
-    (finding,) = refused.value.findings
-    assert finding.path == "roles[0].podAnnotations[example.com/owner]"
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"podAnnotations": {"example.com/owner": "\ud800"}}, "podAnnotations[example.com/owner]"),
+        ({"endpointPicker": {"args": ["\ud800"]}}, "endpointPicker.args[0]"),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_rejected(fields: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidServiceError) as rejected:
+        load(service(role(**fields)))
+    assert f"roles[0].{path}" in [finding.path for finding in rejected.value.findings]
 
 
 @given(services(), st.integers(0, 2**32))
