@@ -125,8 +125,9 @@ class UpdateComparison:
         """LeaderWorkerSets with engines after the update."""
         return read_engines(self.objects)
 
-    def find_changed_engines(self) -> list[tuple[EngineLws, EngineLws]]:
-        """Return the old and the new engine of each role whose engine changes."""
+    @cached_property
+    def changed_engines(self) -> list[tuple[EngineLws, EngineLws]]:
+        """The old and the new engine of each role whose engine changes."""
         # A new role is compared with an existing role of its component type.
         old_engines = {lws.component_type: lws for lws in self.before}
         old_engines |= {lws.role: lws for lws in self.before}
@@ -223,7 +224,7 @@ def _find_outages(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield the only decode replica of a service, which serves nothing while it restarts."""
     roles = update.plan.roles if update.plan else ()
     decode = [role for role in roles if role.component_type is ComponentType.DECODER]
-    restarted = {new.role for _, new in update.find_changed_engines()}
+    restarted = {new.role for _, new in update.changed_engines}
     if sum(len(role.replicas) for role in decode) != 1:
         return
     for role in decode:
@@ -282,8 +283,8 @@ def _find_model_names(update: UpdateComparison) -> Iterator[MixedPair]:
     known = [names for names in old_names if names is not None]
     requests = {name: {name} for name in set.intersection(*known)} if known else {}
     requests |= rewrites
-    pods = [("new", new, old, requests) for old, new in update.find_changed_engines()]
-    pods += [("old", old, new, rewrites) for old, new in update.find_changed_engines()]
+    pods = [("new", new, old, requests) for old, new in update.changed_engines]
+    pods += [("old", old, new, rewrites) for old, new in update.changed_engines]
     for age, lws, other, requested in pods:
         members, engine = f"clients with {age} {lws.role} pods", lws.command.engine
         names = lws.command.requestable_names
@@ -340,7 +341,7 @@ _PARSERS = (
 def _find_answer_formats(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield pods whose answers clients may not parse."""
     remedy = "make clients accept both formats before this update"
-    for old, new in update.find_changed_engines():
+    for old, new in update.changed_engines:
         members, engine = f"clients with new {new.role} pods", new.command.engine
         for flag, changed, removed, added in _PARSERS:
             old_value, new_value = (lws.command.value(flag) for lws in (old, new))
@@ -368,7 +369,7 @@ _Query = frozenset[str]
 def _find_metrics(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield objects that query engine metrics which only one of the two revisions has."""
     readers = list(_read_queries(update))
-    for old, new in update.find_changed_engines():
+    for old, new in update.changed_engines:
         if old.command.image == new.command.image:
             continue
         ages = ("old", old), ("new", new)
