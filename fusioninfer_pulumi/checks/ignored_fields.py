@@ -13,7 +13,6 @@ from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER
 from fusioninfer_pulumi.api.spec_model import SpecModel
-from fusioninfer_pulumi.endpoint_pickers.picker_config import uses_sessions
 from fusioninfer_pulumi.findings import Finding, Location, error, warning
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.presets.expansion import library_generates_container
@@ -228,7 +227,7 @@ def _router_rows(routing: Routing) -> tuple[_Row, ...]:
         ("endpoint_picker.session", has_own_config, _OWN_CONFIG),
         (
             "endpoint_picker.session",
-            request is not None and not uses_sessions(request),
+            request is not None and not request.uses_sessions,
             "requires strategy session-affinity or scorer session; remove it",
         ),
         (

@@ -18,7 +18,6 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     can_read_metrics,
     find_load_scorers,
     read_config,
-    uses_sessions,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EPP_CONFIG_KIND,
@@ -175,7 +174,7 @@ def _newer_features(family: EppFamily, request: EppRequest) -> Iterator[Finding]
     """Check that the endpoint picker's release has service levels and session IDs."""
     if family.objective_api is not None:
         return
-    needed = {"serviceLevels": request.service_levels, "session IDs": uses_sessions(request)}
+    needed = {"serviceLevels": request.service_levels, "session IDs": request.uses_sessions}
     image = find_closest_image(family, lambda family: family.objective_api is not None)
     for name in filter(needed.get, needed):
         message = f"{family.name} does not support {name}; use {image}"

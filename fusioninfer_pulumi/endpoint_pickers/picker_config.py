@@ -81,8 +81,13 @@ class EppRequest:
     @property
     def keeps_state(self) -> bool:
         """Whether the choice depends, at least partly, on state that only this replica has."""
-        weights = _get_scorer_weights(self)
-        return self.flow_control or "prefix-cache" in weights or "session" in weights
+        has_prefixes = "prefix-cache" in _get_scorer_weights(self)
+        return self.flow_control or has_prefixes or self.uses_sessions
+
+    @property
+    def uses_sessions(self) -> bool:
+        """Whether the endpoint picker keeps the requests of a session on one pod."""
+        return "session" in _get_scorer_weights(self)
 
 
 @dataclass(frozen=True)
@@ -260,11 +265,6 @@ def _build_flow_control_settings(levels: ServiceLevelsArgs) -> dict[str, Any]:
         "saturationDetector": {"pluginRef": _CONCURRENCY},
         **({"enableEviction": True} if levels.evict else {}),
     }
-
-
-def uses_sessions(request: EppRequest) -> bool:
-    """Return whether the endpoint picker keeps the requests of a session on one pod."""
-    return "session" in _get_scorer_weights(request)
 
 
 def can_read_metrics(family: EppFamily, metrics: LoadMetrics) -> bool:

@@ -24,7 +24,6 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     build_pairing_plugins,
     describe_strategy,
     dump_epp_config,
-    uses_sessions,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import LLM_D_API, EppFamily
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import (
@@ -192,7 +191,7 @@ def plan_epp(
         metrics,
         elects_leader=epp_args.replicas > 1
         and (keeps_state if epp_args.leader_election is None else epp_args.leader_election),
-        experimental=affinity is not None or (request is not None and uses_sessions(request)),
+        experimental=affinity is not None or (request is not None and request.uses_sessions),
         tracing=tracing is not None,
     )
     plan = EppPlan(
