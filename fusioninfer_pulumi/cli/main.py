@@ -60,13 +60,12 @@ def _parse_pools(text: str) -> tuple[NodePool, ...]:
 
 
 def _parse_rule(text: str) -> str:
-    import difflib
-
+    from fusioninfer_pulumi.findings import closest_name
     from fusioninfer_pulumi.rules.catalog import all_rules
 
     if text not in all_rules():
-        near = " or ".join(difflib.get_close_matches(text, all_rules()))
-        hint = f"did you mean {near}?" if near else "`fusioninfer-pulumi rules` lists all"
+        closest = closest_name(text, all_rules())
+        hint = f"did you mean {closest}?" if closest else "`fusioninfer-pulumi rules` lists all"
         raise argparse.ArgumentTypeError(f"no rule {text!r}; {hint}")
     return text
 
