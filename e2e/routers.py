@@ -32,7 +32,7 @@ class Picker:
     tool: str | None = None
 
     def executable(self) -> Path | None:
-        """Its program where it is no tool of ours."""
+        """Its program if it is not a tool of ours."""
         found = None if self.tool is not None else shutil.which("llm-d-epp")
         return None if found is None else Path(found)
 

@@ -119,7 +119,7 @@ CASES = {
     "With another task-spec annotation the gang never starts": Case(
         NOTHING, in_templates(annotate(labels.TASK_SPEC, "own"), "prefill"),
         (annotated(STORY, labels.TASK_SPEC, "own"), "is set by fusioninfer-pulumi")),
-    # Seven pods are no sum of whole replicas, which have two and four.
+    # Seven pods are not a sum of whole replicas, which have two and four.
     "minMember below the sum of minTaskMember starts broken replicas": Case(
         7, pod_group(6), nodes=7),
     "minMember of all pods makes a partial gang all-or-nothing": Case(

@@ -30,7 +30,7 @@ _PRIMITIVES = ("string", "integer", "number", "boolean")
 #: The type of a service where it is not the component itself.
 _SERVICE = "Service"
 _STRING = {"type": "string", "plain": True}
-#: Inputs of ServingPrerequisites that are no plain text.
+#: Inputs of ServingPrerequisites that are not plain text.
 _PREREQUISITES: Mapping[str, dict[str, Any]] = {
     "services": {
         "type": "array",

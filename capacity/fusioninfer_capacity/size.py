@@ -213,7 +213,7 @@ def manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) ->
                  ("decode", "decoder", proposal.replicas)]  # fmt: skip
     roles += [_role(wish, proposal, inventory, *kind) for kind in kinds]
     uri = f"hf://{wish.name}"
-    # A folder's name is no repository.
+    # A folder's name is not a repository.
     model: dict[str, Any] = {"uri": uri if parse_model_uri(uri) else f"hf://organization/{name}"}
     if is_gated(wish.name):
         model["tokenSecret"] = {"name": "hugging-face", "key": "token"}

@@ -16,7 +16,7 @@ from e2e.harness.processes import LOOPBACK, Lifetime, Program, ProgramFailedErro
 
 HEALTH_METHOD = "/grpc.health.v1.Health/Check"
 SERVING = b"\x08\x01"
-"""The encoded answer `status: SERVING`. The request is an empty message, which is no bytes at all:
+"""The encoded answer `status: SERVING`. The request is an empty message, which is zero bytes:
 so the health service needs no generated code, whose protobuf version would have to be the one that
 Pulumi's SDK allows."""
 

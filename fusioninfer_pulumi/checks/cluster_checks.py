@@ -264,7 +264,7 @@ def group_by_local_queue(plans: Iterable[ServicePlan]) -> dict[Key, list[Service
 def check_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> list[tuple[Finding, ...]]:
     """Return warnings for each plan about exceeded quotas.
 
-    They are no errors, because the same update may raise a quota. If several services exceed a
+    They are not errors, because the same update may raise a quota. If several services exceed a
     quota together, the last one gets the warning. Reads that the credentials do not allow are in
     `api.unread`.
 

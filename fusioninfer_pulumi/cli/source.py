@@ -29,7 +29,7 @@ class PlannedDocument:
 
     Attributes:
         origin: Its file and position.
-        plan: Plan of its service, None if the service is invalid or the document is no service.
+        plan: Plan of its service, None if the service is invalid or the document is not a service.
         findings: Findings with their origins; a service may come from several documents.
         loaded: The document, None for a service of a program or an unreadable file.
     """
@@ -41,7 +41,7 @@ class PlannedDocument:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """The service as an InferenceService manifest, empty if the document is no service."""
+        """The service as an InferenceService manifest, empty if the document is not a service."""
         return (self.loaded.manifest if self.loaded is not None else None) or {}
 
     @property

@@ -310,7 +310,7 @@ async def find_failed_replicas(
 
 
 def find_failed_lws(revisions: Mapping[str, str | None], snapshot: Snapshot) -> dict[str, str]:
-    """Explain why LeaderWorkerSets failed, by name; pods that may become ready are no failure.
+    """Explain why LeaderWorkerSets failed, by name; pods that may become ready are not failures.
 
     `revisions`: revision label of each LeaderWorkerSet.
     """

@@ -18,7 +18,7 @@ T = TypeVar("T")
 #: `metadata` and `status` of objects, by name.
 LiveObjects = dict[str, dict[str, Any]]
 #: Pulumi type token of the component. Changing it would replace every user's service.
-TOKEN = "fusioninfer:index:InferenceService"  # noqa: S105  # a type token is no password
+TOKEN = "fusioninfer:index:InferenceService"  # noqa: S105  # a type token, not a password
 
 
 @functools.cache

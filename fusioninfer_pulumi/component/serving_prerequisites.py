@@ -28,7 +28,7 @@ from fusioninfer_pulumi.kube.supported_products import (
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 #: Pulumi type token. Changing it would replace every user's component.
-TOKEN = "fusioninfer:index:ServingPrerequisites"  # noqa: S105  # a type token is no password
+TOKEN = "fusioninfer:index:ServingPrerequisites"  # noqa: S105  # a type token, not a password
 
 
 @dataclass(frozen=True)

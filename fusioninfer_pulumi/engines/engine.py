@@ -445,7 +445,7 @@ class Engine:
     def parallelism(self, command: EngineCommand) -> Parallelism | None:
         """Return the parallel sizes that the arguments set.
 
-        None if unknown: arguments are hidden, a value is no positive integer (`$TP`), or
+        None if unknown: arguments are hidden, a value is not a positive integer (`$TP`), or
         `--config` names a file.
         """
         raise NotImplementedError

@@ -29,7 +29,7 @@ _ACCELERATORS = dict.fromkeys(
     )
 )
 _FAMILIES = ("nvidia.com/mig-",)
-# Real names that are no misspelled accelerators: KubeVirt's devices, Huawei's other chips.
+# Real names, not misspelled accelerators: KubeVirt's devices, Huawei's other chips.
 _OTHER_SUFFIXES = ("/vgpu", "/pgpu")
 _OTHER_FAMILIES = ("huawei.com/Ascend",)
 #: Of difflib: `arm.com/gpu` is just below, because it is not a misspelled `amd.com/gpu`.

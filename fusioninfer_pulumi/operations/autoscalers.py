@@ -240,9 +240,8 @@ EXTERNAL = {
 def _needed_replicas(replicas: str, metric: str, matchers: str, goal: float) -> str:
     """Return the query of the replicas that meet a latency goal.
 
-    Latency grows faster than load, so that the goal is met by fewer steps than it says. It takes
-    away at most a fifth of the replicas, and adds at most as many as there are. Pods that still
-    load are not among them. Without requests it takes replicas away as well.
+    It removes at most a fifth of the replicas, also if there are no requests, and at most doubles
+    them, because latency grows faster than load. Pods that still load the model do not count.
     """
     buckets = f"sum by (le) (rate({metric}_bucket{{{matchers}}}[2m]))"
     latency = f"(histogram_quantile(0.9, {buckets}) > 0 or vector(0))"

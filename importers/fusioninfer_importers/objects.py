@@ -123,7 +123,7 @@ def consume_envelope(
 
 
 def check_name(report: ConversionReport, document: SourceDocument) -> None:
-    """Report a name or namespace that is no string."""
+    """Report a name or namespace that is not a string."""
     for field in ("name", "namespace"):
         value = document.metadata.get(field)
         if value is not None and not isinstance(value, str) and not is_output(value):

@@ -26,7 +26,7 @@ _KUBERNETES = {
     "allowedRoutes", "backendRefs", "emptyDir", "matchLabels", "maxReplicas", "minReplicas",
     "mountPath", "parentRefs", "readOnly", "schedulerName", "sectionName", "sizeLimit",
 }  # fmt: skip
-#: Words of one part that are no English: fields of ours, and values of them.
+#: Words of one part that are not English: fields of ours, and values of them.
 _WORDS = {"httproute", "multinode", "PerRole", "PerReplica", "prefiller", "decoder"}
 #: Paths of ours whose parts are English words.
 _PATHS = re.compile(
@@ -42,7 +42,7 @@ EXCEPTIONS = {
 
 
 def ours() -> set[str]:
-    """Names of fields of our services that are no English words."""
+    """Names of fields of our services that are not English words."""
     result = set()
 
     def walk(value: Any) -> None:

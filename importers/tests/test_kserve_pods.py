@@ -476,5 +476,5 @@ def test_pods_of_kserve_are_a_gang_only_if_they_ask_for_volcano() -> None:
                                           parallelism=RANKS)):  # fmt: skip
         assert "schedulingStrategy" not in spec(document)
         assert "PodGroup" in {manifest["kind"] for manifest in rendered(*converted(document))}
-    # A single pod is no gang anyway.
+    # A single pod is not a gang anyway.
     assert "schedulingStrategy" not in spec(llm())

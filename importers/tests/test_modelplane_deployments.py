@@ -163,7 +163,7 @@ def test_pods_are_a_gang_only_if_they_ask_for_volcano() -> None:
     volcano = gang(schedulerName="volcano")
     assert "schedulingStrategy" not in spec(volcano)
     assert any("template.spec.engines[0]: Volcano binds" in line for line in warned(volcano))
-    # A single pod is no gang anyway.
+    # A single pod is not a gang anyway.
     assert "schedulingStrategy" not in spec(released())
 
 

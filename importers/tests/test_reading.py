@@ -65,7 +65,7 @@ def test_other_objects_are_rejected_or_ignored_with_losses_allowed() -> None:
         "f#2: warning: kind: Deployment is not an InferenceService and is ignored; apply it "
         "separately" in warned(serving(), DEPLOYMENT, lossy=True)
     )
-    # Alone it is no input at all.
+    # Alone it is not an input at all.
     assert problems(DEPLOYMENT, lossy=True)
 
 

@@ -1,4 +1,4 @@
-"""Texts and files: what is no manifest gets one clear line, within bounded time and memory."""
+"""Texts and files: what is not a manifest gets one clear line, within bounded time and memory."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ def test_feature_of_autoscaler() -> None:
         (["gangSchedulingManagement: {}"], None),
         (["gangSchedulingManagement: volcano"], "its configuration was not found"),
         ([], "its configuration was not found"),
-        # Texts that are no YAML hide nothing.
+        # Texts that are not YAML hide nothing.
         (["gangSchedulingManagement: {schedulerProvider: volcano}", "own: !Ref x"], "is on"),
     ],
 )

@@ -58,7 +58,7 @@ class Deployment:
         return [item.key for item in self.registered]
 
     def __getitem__(self, name: str) -> Registered:
-        """The only resource of a logical name that is no component."""
+        """The only resource of a logical name that is not a component."""
         (item,) = [
             entry
             for entry in self.registered

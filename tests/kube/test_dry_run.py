@@ -140,7 +140,7 @@ def test_existing_object_is_applied_by_its_manager(server: Server) -> None:
 
 
 def test_request_body_is_yaml(server: Server) -> None:
-    """The API server reads what is applied as YAML, where surrogates are no pair."""
+    """The API server reads what is applied as YAML, where surrogates are not a pair."""
     text = 'a \U0001f600 \x7f \x85 \ufeff \u2028 \t " é'
     annotated = {**pod(), "metadata": {"name": "a", "namespace": "ns", "annotations": {"a": text}}}
     tried(server, DryRunRequest(annotated, created=False))

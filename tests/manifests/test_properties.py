@@ -28,7 +28,7 @@ PREFIX = "fusioninfer.io/"
 GROUP = "scheduling.k8s.io/group-name"
 GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 TASK = "volcano.sh/task-spec"
-#: Resources of pods that are no accelerators.
+#: Resources of pods that are not accelerators.
 NETWORK = "rdma/"
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
 
@@ -264,7 +264,7 @@ def test_service_selects_exactly_the_entry_pods(manifest: Manifest) -> None:
         decodes = labels[f"{PREFIX}component-type"] == "decoder"
         reached = labels.items() >= entry["spec"]["selector"].items()
         assert reached == (leads and (decodes or not paired)), name
-    # Neither another service's pods nor pods that are no LeaderWorkerSet's.
+    # Neither another service's pods nor pods that belong to no LeaderWorkerSet.
     assert entry["spec"]["selector"][f"{PREFIX}service"] == plan.service
     assert entry["spec"]["selector"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
 

@@ -52,7 +52,7 @@ def test_misspelt_resource_suggests_closest_name(written: str, meant: str) -> No
     # One finding for one slip.
     assert found(engine({written: 1})) == []
     manifest = service(role(template=template(engine({written: 1}))))
-    # In the plural or of another case it is no other device.
+    # In the plural or in another case it is the same device.
     same = written.lower().removesuffix("s") == meant.lower().removesuffix("s")
     severity = Severity.WARNING if "/" in written and not same else Severity.ERROR
     assert SLIP in dict(rules(manifest, severity))

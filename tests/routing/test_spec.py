@@ -40,7 +40,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
         routed(scorers={}),
         ["roles[0].scorers: must contain at least 1 item, got none"],
     ),
-    "a weight that is no number": (
+    "a weight that is not a number": (
         routed(scorers={"prefix-cache": "2"}),
         ['roles[0].scorers.prefix-cache: must be a number, got "2"'],
     ),
@@ -118,7 +118,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
             f"{PICKER}.template.spec: must be a mapping, got 3",
         ],
     ),
-    "a route that is no mapping": (
+    "a route that is not a mapping": (
         routed(httproute=[]),
         ["roles[0].httproute: must be a mapping, got []"],
     ),
@@ -142,7 +142,7 @@ CASES: dict[str, tuple[Manifest, list[str]]] = {
             ),
         ],
     ),
-    "a host name that is no text": (
+    "a host name that is not text": (
         routed(httproute={"parentRefs": [{}], "hostnames": ["a.com", 3]}),
         [
             "roles[0].httproute.hostnames[1]: must be a string, got 3",

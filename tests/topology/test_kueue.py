@@ -64,7 +64,7 @@ def test_single_pods_are_queued_unless_mode_is_off() -> None:
 
 
 def test_queue_change_restarts_no_pods() -> None:
-    """The queue is no part of the pods: moving a service to Kueue's queue keeps its revision."""
+    """The queue is not part of the pods: moving a service to Kueue's queue keeps its revision."""
     manifests = (service(role()), service(role(), **kueue()))
     plain, queued = (of_kind(rendered(manifest), "LeaderWorkerSet")[0] for manifest in manifests)
     key = "fusioninfer.io/revision"

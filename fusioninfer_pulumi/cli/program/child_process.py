@@ -144,7 +144,7 @@ def _run(request: Request, send: Callable[[str], None]) -> Recording:
     SETTINGS.callbacks = recorder
     pulumi.runtime.set_all_config(config.values, list(config.encrypted))
     secret = _send_before_calling(Output.secret, send)
-    setattr(Output, "secret", staticmethod(secret))  # noqa: B010  # mypy
+    setattr(Output, "secret", staticmethod(secret))  # noqa: B010  # mypy: a method is assigned
     for name in ("invoke_output", "invoke_output_single"):
         setattr(pulumi.runtime, name, recorder.invoke_output)
 

@@ -76,7 +76,7 @@ def convert_workload(
 
 
 def _set_decode_port(builder: ServiceBuilder, target: Location, workload: Node) -> None:
-    """Set the port of a decode engine behind the sidecar that is no vLLM, from its `--port`."""
+    """Set the port of a decode engine behind the sidecar that is not vLLM, from its `--port`."""
     command = _find_other_program(workload.get("template"))
     port = None if command is None else integer(get_flag_value(command.argv.texts(), PORT_FLAG))
     if port not in (None, PORT):
