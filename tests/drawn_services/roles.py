@@ -376,11 +376,13 @@ def _autoscaling(draw: Draw, setting: Setting, role: Manifest) -> Manifest:
         if setting.monitored and setting.engine != "other" and not asleep and target.chance(0.7):
             scaling["target"] = target.one("latency", "throughput")
             scaling |= target.fields(targetRequests=(32, 7.5))
-            goals = draw.of("goals")
-            if scaling["target"] == "latency" and goals.chance(0.5):
-                scaling.pop("targetRequests", None)
-                scaling |= goals.fields(0.7, timeToFirstToken=("1s", "1500ms"), timePerToken="50ms")
             scaling["metrics"] = scaling["metrics"] if target.chance(0.3) else []
+            goals = draw.of("goals").fields(
+                0.3, timeToFirstToken=("1s", "1500ms"), timePerToken="50ms"
+            )
+            if goals:
+                scaling.pop("targetRequests", None)
+                scaling |= {"target": "latency", **goals}
     else:
         scaling |= draw.fields(0.2, engine="HPA")
         metric = {"name": "vllm_queue", "target": draw.one(5, "500m")}
@@ -391,6 +393,7 @@ def _autoscaling(draw: Draw, setting: Setting, role: Manifest) -> Manifest:
     scaling |= draw.fields(
         0.3, behavior={"scaleDown": {"stabilizationWindowSeconds": 600}, "scaleUp": {}}
     )
+    scaling |= draw.of("annotations").fields(0.1, annotations={"example.com/cost": "2"})
     return {"autoscaling": scaling}
 
 

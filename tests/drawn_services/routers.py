@@ -163,6 +163,8 @@ def _picker(
         metrics=("Off", "Authenticated", "Authenticated", "Unauthenticated", False),
         tls=({"secretName": "picker-certificate"}, {"enabled": True}, {"enabled": False}),
     )
+    if picker.get("replicas", 1) > 1:
+        picker |= draw.of("leaderElection").fields(leaderElection=(True, False))
     if holds:
         picker |= draw.of("flowControl").fields(0.2, flowControl=(True, False))
     if holds and family in _LEVELLED and draw.of("levels").chance(0.3):

@@ -71,7 +71,7 @@ def _service(draw: Draw) -> Manifest:
     routed = draw.of("router").chance(0.6)
     strategy = chosen_strategy(draw.of("strategy"), pair=pair)
     engine = draw.of("engine").one(*("vllm",) * 6, *("sglang",) * 3, *("other",) * (1 - pair))
-    spec |= _model(draw.of("model"))
+    spec |= _model(draw.of("model"), engine)
     spec |= _monitoring(draw.of("monitoring"), routed=routed)
     spec |= _tracing(draw.of("tracing"), engine)
     paired = routed and pair and strategy in (None, "pd-disaggregation", "config")
@@ -184,7 +184,7 @@ _CONFIG: Manifest = {
 }
 
 
-def _model(draw: Draw) -> Manifest:
+def _model(draw: Draw, engine: str) -> Manifest:
     if not draw.chance(0.4):
         return {}
     repository = "hf://team/chat-8b"
@@ -208,6 +208,8 @@ def _model(draw: Draw) -> Manifest:
         model["config"] = _CONFIG
     if draw.chance(0.25):
         model["lora"] = _lora(draw)
+    if "cache" in model and engine == "vllm":
+        model["cache"] |= draw.of("compile cache").fields(0.2, compileCache=True)
     return {"model": model}
 
 
