@@ -273,7 +273,7 @@ def _validate_and_plan(
             f"{name}: args must be InferenceServiceArgs or a mapping with its fields, "
             f"got {type(args).__name__}"
         )
-    document = validate_mapping(args, name)
-    raise_errors(document.findings, name)
-    assert document.args is not None, "a document without errors has args"
-    return _validate_and_plan(name, document.args)
+    validated, findings = validate_mapping(args, name)
+    raise_errors(findings, name)
+    assert validated is not None, "a mapping without errors has args"
+    return _validate_and_plan(name, validated)
