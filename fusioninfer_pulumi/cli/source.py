@@ -95,8 +95,11 @@ class Source:
 
 
 def _apply_ignored(document: Document, rules: frozenset[str]) -> Document:
-    if document.plan is not None:
-        rules |= parse_ignored_rules(document.plan.meta.annotations)
+    if document.plan and (named := parse_ignored_rules(document.plan.meta.annotations)):
+        from fusioninfer_pulumi.rules.catalog import check_ignored_rules
+
+        document = document.with_findings(*check_ignored_rules(named))
+        rules |= named
     return document.filter_findings(lambda finding: bool(drop_ignored([finding], rules)))
 
 
