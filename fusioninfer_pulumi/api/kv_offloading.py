@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fusioninfer_pulumi.api.field_types import Bytes, NameOrOutput, fits
-from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.api.spec_model import SpecModel, empty_list
 from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.schemas.kind_schema import CLAIM
 
@@ -89,5 +89,5 @@ class KvCacheOffloadingArgs(SpecModel):
     eviction_policy: Annotated[EvictionPolicy, Field(strict=False)] | None = None
     """Eviction policy of host memory: `lru` (the engines' default) or `arc` (vLLM)."""
 
-    secondary: list[SecondaryTierArgs] = Field(default_factory=list)
+    secondary: list[SecondaryTierArgs] = Field(default_factory=empty_list)
     """Tiers after host memory, in lookup order; SGLang supports one. None by default."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,7 +72,7 @@ class Source:
         """Add findings about a file or an option."""
         self.remarks += [(Origin(file), finding) for finding in findings]
 
-    def add_to_services(self, findings: Iterable[Sequence[Finding]]) -> None:
+    def add_to_services(self, findings: Iterable[Iterable[Finding]]) -> None:
         """Add findings to the planned services, in their order."""
         following = iter(findings)
         self.documents = [

@@ -7,14 +7,13 @@ A changed default needs a new edition. Editions are supported for at least a yea
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fusioninfer_pulumi.api.engine import Edition
 from fusioninfer_pulumi.engines.engine_presets import PRESETS, EnginePreset
 
 
-@dataclass(frozen=True)
-class EditionDefaults:
+class EditionDefaults(NamedTuple):
     """The engine presets by name, and the images of endpoint pickers and sidecars.
 
     `picker` is the release in FusionInfer's router document. Unlike `holding_picker` it cannot hold

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.model import FETCHER_USER, ModelArgs, StorageArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -50,8 +49,7 @@ while [ $# -gt 0 ]; do
 done"""
 
 
-@dataclass(frozen=True)
-class ModelPlan:
+class ModelPlan(NamedTuple):
     """The claim and the warm-up Job of a model, None if they are not generated.
 
     Attributes:
