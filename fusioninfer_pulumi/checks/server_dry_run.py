@@ -239,7 +239,11 @@ def _rejections(
 
 RIGHTS = re.compile(r"\buser \".*\" cannot \w+ resource", re.IGNORECASE)
 _WEBHOOK, _APPLY = "admission webhook", "failed to create typed patch object"
-_IMMUTABLE = re.compile(r"immutable|updates to .* for fields other than", re.IGNORECASE)
+# Messages about fields that only a replacement changes; the last two are LeaderWorkerSet's.
+_IMMUTABLE = re.compile(
+    r"immutable|updates to .* for fields other than|subGroupSize after|subdomainPolicy as null",
+    re.IGNORECASE,
+)
 _FIELD = re.compile(r'(?<![\w/"])"?\.?((?:spec|metadata)[.\[][^\s:,]*)')
 
 
