@@ -258,7 +258,7 @@ def diff(options: argparse.Namespace) -> int:
     """Print the changes between two sources."""
     from fusioninfer_pulumi.cli import diff as comparison
     from fusioninfer_pulumi.cli.diff_sides import read_diff_sides
-    from fusioninfer_pulumi.cli.program import Secrets, remove_marks
+    from fusioninfer_pulumi.cli.program.recording import Secrets, remove_marks
     from fusioninfer_pulumi.pods.credentials import mask_credentials
 
     if (options.base is None) == (options.new is None):

@@ -199,11 +199,11 @@ def _list_objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
 
 def _run_project(input_: _Input, options: argparse.Namespace, *, marked: bool = False) -> Source:
     # Imported here, because importing Pulumi takes longer than reading a manifest.
-    from fusioninfer_pulumi.cli.program import (
+    from fusioninfer_pulumi.cli.program.parent_process import run_program
+    from fusioninfer_pulumi.cli.program.recording import (
         PROGRAM_WITHOUT_SERVICE,
         ProgramError,
         Secrets,
-        run_program,
     )
 
     assert input_.project is not None, "the caller has checked it"
