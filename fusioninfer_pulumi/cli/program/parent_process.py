@@ -83,14 +83,12 @@ def run_program(
                 sys.stderr.flush()
     if not isinstance(result, Recording):
         raise ProgramError(*config.findings, *_mask_findings(result, secret_texts))
-    services = (
-        replace(
-            item, plan=replace(item.plan, findings=_mask_findings(item.plan.findings, secret_texts))
-        )
-        for item in result.services
-    )
+    services = []
+    for service in result.services:
+        masked = _mask_findings(service.plan.findings, secret_texts)
+        services.append(service._replace(plan=replace(service.plan, findings=masked)))
     findings = (*config.findings, *_mask_findings(result.findings, secret_texts))
-    return replace(result, services=tuple(services), findings=findings)
+    return result._replace(services=tuple(services), findings=findings)
 
 
 def _mask_findings(findings: Iterable[Finding], secrets: set[str]) -> tuple[Finding, ...]:
