@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.cli.finding_formats import finding_to_json
+from fusioninfer_pulumi.cli.printing import format_count
 from fusioninfer_pulumi.findings import one_line
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_known_equal, is_output
@@ -151,8 +152,8 @@ def mermaid(views: Sequence[PlanView]) -> str:
 def _draw_service(plan: ServicePlan, title: str, prefix: str) -> Iterator[str]:
     *hops, last = describe_request_path(plan)
     entry = f"{prefix}entry"
-    groups = "" if plan.shape.groups is None else f", {_count(plan.shape.groups, 'group')}"
-    size = f"{_count(plan.total_pods, 'pod')}, {_count(plan.total_accelerators, 'GPU')}"
+    groups = "" if plan.shape.groups is None else f", {format_count(plan.shape.groups, 'group')}"
+    size = f"{format_count(plan.total_pods, 'pod')}, {format_count(plan.total_accelerators, 'GPU')}"
     yield from _open_subgraph(f"{prefix}service", f"{title}{groups}: {size}", "LR")
     for number, label in enumerate(hops):
         yield _draw_box(f"{prefix}hop{number}", label)
@@ -203,12 +204,12 @@ def _draw_arrows(plan: ServicePlan, entry: str, prefix: str) -> Iterator[str]:
 
 
 def _draw_role(box: str, service: str, role: RolePlan) -> Iterator[str]:
-    number = _count(len(role.replicas), "replica") if role.replicas else "scaled to zero"
+    number = format_count(len(role.replicas), "replica") if role.replicas else "scaled to zero"
     lws = "".join(f" in {lws.name}" for lws in role.lws if lws.ordinal is None)
     title = f"{role.name} ({role.component_type.value}): {number}{lws}"
     yield from _open_subgraph(box, title, "TB")
-    nodes = f"{_count(role.nodes, 'node')} x " if role.nodes > 1 else ""
-    size = f"{nodes}{_count(role.accelerators_per_pod, 'GPU')}"
+    nodes = f"{format_count(role.nodes, 'node')} x " if role.nodes > 1 else ""
+    size = f"{nodes}{format_count(role.accelerators_per_pod, 'GPU')}"
     replicas = [replica.name.removeprefix(f"{service}-") for replica in role.replicas]
     if len(replicas) > _MAX_REPLICA_BOXES:
         yield _draw_box(f"{box}_all", f"{replicas[0]} … {replicas[-1]}", f"each {size}")
@@ -216,10 +217,6 @@ def _draw_role(box: str, service: str, role: RolePlan) -> Iterator[str]:
         for index, replica in enumerate(replicas):
             yield _draw_box(f"{box}_{index}", replica, size)
     yield "end"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _open_subgraph(box: str, title: str, direction: str) -> tuple[str, str]:

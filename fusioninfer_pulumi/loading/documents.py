@@ -147,17 +147,11 @@ def load_documents(
     return sorted(loaded, key=lambda document: order[document.origin])
 
 
-def _find_owner(raw: Any) -> Importer | None:
-    return find_importer(raw) if _may_need_importer(raw) else None
-
-
-def _may_need_importer(raw: Any) -> bool:
-    # Importers are loaded only if this is true, because that takes time.
-    return (
-        isinstance(raw, Mapping)
-        and not _is_inference_service(raw)
-        and raw.get("apiVersion") != API_VERSION
-    )
+def _find_owner(raw: Any, *, platform: bool = False) -> Importer | None:
+    # Importers are loaded only for other documents, because that takes time.
+    if not isinstance(raw, Mapping) or raw.get("apiVersion") == API_VERSION:
+        return None
+    return None if _is_inference_service(raw) else find_importer(raw, platform=platform)
 
 
 def _group_by_importer(
@@ -244,7 +238,7 @@ def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) ->
         message = f"{show(raw['apiVersion'])} {text} {install_command('importers')}"
         return Document(origin, ((origin, error(IMPORTER_MISSING, ("apiVersion",), message)),))
     finding = _find_wrong_version(raw)
-    platform = find_importer(raw, platform=True) if _may_need_importer(raw) else None
+    platform = _find_owner(raw, platform=True)
     if _is_other_object(raw) and (lossy or (in_folder and (finding is None or platform))):
         reason = "is not an InferenceService and is ignored; apply it separately"
         if platform is not None:

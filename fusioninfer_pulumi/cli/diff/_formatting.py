@@ -71,11 +71,6 @@ def summarize(difference: Difference) -> str:
     return "; ".join(parts)
 
 
-def format_count(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 object`, `2 objects`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def format_pair(pair: Pair) -> str:
     """Return `2 -> 3`, or one number if both are equal."""
     return str(pair.after) if pair.before == pair.after else f"{pair.before} -> {pair.after}"

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing.connection import Connection
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -36,7 +36,7 @@ from pulumi.errors import RunError
 from pulumi.runtime.settings import SETTINGS
 
 from fusioninfer_pulumi.cli.program.project_files import Project, StackConfig
-from fusioninfer_pulumi.cli.program.recorder import Engine, Recorder
+from fusioninfer_pulumi.cli.program.recorder import Recorder
 from fusioninfer_pulumi.cli.program.recording import (
     PROGRAM_FAILED,
     UNKNOWN_WITHOUT_PULUMI,
@@ -148,7 +148,7 @@ def _run(
             project=project.name,
             stack=config.stack,
             monitor=recorder,
-            engine=Engine(recorder),
+            engine=recorder,
             dry_run=True,
             organization="organization",
             root_directory=str(project.root),
@@ -176,17 +176,16 @@ def _run(
         # Let log messages and other tasks that nothing awaits finish.
         if pending := asyncio.all_tasks(loop):
             loop.run_until_complete(asyncio.wait(pending, timeout=_GRACE_SECONDS))
+    findings = recorder.findings.values()
+    messages = [finding for finding in findings if finding.rule != UNKNOWN_WITHOUT_PULUMI.id]
+    # Sorted, because the SDK registers resources in any order.
+    unknown = [finding for finding in findings if finding.rule == UNKNOWN_WITHOUT_PULUMI.id]
     return Recording(
         tuple(item for _, item in sorted(recorder.objects, key=itemgetter(0))),
         tuple(ProgramService(*recorder.places[name], plan) for name, plan in services),
-        tuple(sorted(recorder.findings.values(), key=_get_sort_key)),
+        (*messages, *sorted(unknown, key=attrgetter("message"))),
         config.encrypted,
     )
-
-
-def _get_sort_key(finding: Finding) -> str:
-    # Findings about registrations are last and sorted, because the SDK registers in any order.
-    return finding.message if finding.rule == UNKNOWN_WITHOUT_PULUMI.id else ""
 
 
 class _Executor(ThreadPoolExecutor):
