@@ -10,13 +10,18 @@ from typing import Any, NamedTuple
 from fusioninfer_pulumi.api.service import API_VERSION, KIND, InferenceServiceArgs
 from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, errors, show, warning
-from fusioninfer_pulumi.loading.importer import Importer, find_importer, importers
+from fusioninfer_pulumi.loading.importer import (
+    Importer,
+    Origins,
+    SourceDocument,
+    find_importer,
+    importers,
+)
 from fusioninfer_pulumi.loading.model_config import (
     ModelConfigError,
     model_config_finding,
     with_model_config,
 )
-from fusioninfer_pulumi.loading.source_document import Origins, SourceDocument
 from fusioninfer_pulumi.loading.validate import (
     NO_SERVICE,
     WRONG_KIND,
