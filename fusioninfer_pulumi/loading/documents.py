@@ -89,7 +89,7 @@ class Document(NamedTuple):
 
 
 def split_list(file: str, number: int, raw: Any) -> tuple[list[tuple[Origin, Any]], list[Document]]:
-    """Return a document with its origin, or the items of a `List`; also the errors of the `List`."""
+    """Return a document with its origin, or the items of a `List`, and the errors of the `List`."""
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != "List":
         return [(origin, raw)], []
