@@ -1,4 +1,4 @@
-"""The argument parsers of releases of vLLM, and the command lines that they are asked about."""
+"""Argument parsers of vLLM releases, and command lines to test them with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fusioninfer_pulumi.engines.vllm import VLLM
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.presets.model_catalogue import load_catalogue
 
-# In `tests`, which pytest puts on the path.
+# pytest adds `tests` to the path.
 sys.path.append(str(ROOT / "tests"))
 blocks: Any = importlib.import_module("page_blocks").blocks
 draw_service: Any = importlib.import_module("drawn_services").draw_service
@@ -39,13 +39,13 @@ PROGRAM = Path(__file__).with_name("parse_arguments.py")
 VARIABLE = re.compile(r"\$\(\([^)]*\)\)|\$\(\w+\)|\$\{\w+\}|\$\w+")
 
 CONFIG = Path(__file__).with_name("experts_config.json")
-"""A model of experts, that has all that arguments ask for, and no weights. What tests split is
-divisible by every number up to ten."""
+"""Configuration of a mixture-of-experts model with all features that arguments need. Sharded
+dimensions are divisible by all numbers up to ten."""
 
 
 @dataclass(frozen=True, order=True)
 class CommandLine:
-    """Arguments of an engine."""
+    """Arguments of a vLLM command."""
 
     words: tuple[str, ...]
     serve: bool = True
@@ -56,7 +56,7 @@ class CommandLine:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a release says."""
+    """Results of a vLLM release."""
 
     metrics: list[str]
     errors: Mapping[CommandLine, str]
@@ -81,11 +81,8 @@ def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
     return Answers(output["metrics"], dict(zip(lines, output["errors"], strict=True)))
 
 
-# Command lines that `check` accepts.
-
-
 def accepted(release: str) -> list[CommandLine]:
-    """Command lines of all services here that are accepted with the images of a release."""
+    """Return command lines of all services here that `check` accepts for a release."""
     drawn = [document for seed in range(DRAWN) for document in draw_service(seed).documents]
     lines: set[CommandLine] = set()
     for document in moved([*written(), *drawn], release):
@@ -103,7 +100,7 @@ def accepted(release: str) -> list[CommandLine]:
 
 
 def of_the_catalogue(release: str) -> list[CommandLine]:
-    """Command lines of every model of the catalogue, on each of its GPUs and on processors."""
+    """Return command lines of all catalogue models on all their GPUs and on CPUs."""
     lines: set[CommandLine] = set()
     for name, model in load_catalogue().items():
         for accelerator in (*model.accelerators, "cpu"):
@@ -117,7 +114,7 @@ def warns_of_the_release(finding: Finding) -> bool:
 
 
 def written() -> Iterator[Any]:
-    """The services of the examples, of the pages, and those that golden files are made of."""
+    """Yield the services in examples, pages and inputs of golden files."""
     texts = [
         file.read_text(encoding="utf-8")
         for folder in ("examples", "tests", "importers/tests")
@@ -133,7 +130,7 @@ def written() -> Iterator[Any]:
         if "kind: InferenceService\n" in text:
             try:
                 documents = list(yaml.safe_load_all(text))
-            except yaml.YAMLError:  # a test's input that is broken on purpose, or a template
+            except yaml.YAMLError:  # An invalid test input or a template.
                 continue
             yield from (
                 document
@@ -148,7 +145,7 @@ def rendered() -> Iterator[Any]:
 
 
 def moved(manifest: Any, release: str) -> Any:
-    """A manifest whose images of vLLM are all of one release."""
+    """Return a manifest with all vLLM images changed to a release."""
     if isinstance(manifest, dict):
         return {key: moved(value, release) for key, value in manifest.items()}
     if isinstance(manifest, list):
@@ -168,22 +165,19 @@ def command_lines(objects: Any, release: str) -> set[CommandLine]:
 
 
 def starts_serve(command: EngineCommand) -> bool:
-    """Whether `vllm serve` runs: named, or as the entrypoint of the image."""
+    """Return whether the command or the image's entrypoint is `vllm serve`."""
     version = command.image.version or ()
     return command.serve if command.program else version >= (0, 11, 1)
 
 
 def expanded(words: Sequence[str]) -> Iterator[str]:
-    """Arguments as the engine sees them: with values of variables, and without files."""
+    """Yield arguments with variables expanded and without `--config`."""
     skipped = False
     for word in words:
         name = word.partition("=")[0]
         if not skipped and name != "--config":
             yield VARIABLE.sub("1", word)
         skipped = word == "--config"
-
-
-# Command lines that rules on arguments reject, and those around them.
 
 
 def rejected(release: str) -> list[CommandLine]:
@@ -195,7 +189,7 @@ def rejected(release: str) -> list[CommandLine]:
 
 
 def _context(word: str) -> tuple[str, ...]:
-    """What a configuration needs in order to have an argument at all."""
+    """Return arguments that another argument requires."""
     return ("--enable-lora",) if word.startswith("--max-lora") else ()
 
 

@@ -1,4 +1,4 @@
-"""The services that examples and pages show: which of them run here, and why the others do not."""
+"""Services in examples and pages, and those that can run here."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.page_blocks import Block, blocks
 
 @dataclass(frozen=True)
 class Run:
-    """It becomes Ready, and answers.
+    """The service becomes Ready and serves requests.
 
     Attributes:
-        names: Those that it answers beside its model's.
-        secrets: Those that a user creates before.
-        certificate: Host name of the certificate that a user creates for the engine.
+        names: Additional served model names.
+        secrets: Secrets that must exist.
+        certificate: Host name of the engine's certificate, whose Secret must exist.
     """
 
     names: Sequence[str] = ()
@@ -37,14 +37,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Same:
-    """Its engines' pods are those of another one."""
+    """The service has the same engine pods as another one."""
 
     other: str
 
 
 @dataclass(frozen=True)
 class Not:
-    """It cannot run here."""
+    """The service cannot run here."""
 
     reason: str
 
@@ -61,15 +61,15 @@ def _described(row: Object) -> Run | Same | Not:
 
 
 SHOWN: Mapping[str, Run | Same | Not] = _read()
-"""Page and title of the block, or folder -> what becomes of it."""
+"""Expectations by page and block title, or by folder."""
 
 ANSWERS = {"model": "Qwen/Qwen3-8B", "accelerator": "H100", "replicas": 2}
-"""The config of programs in YAML."""
+"""Stack configuration of YAML programs."""
 
 GPU, TENSOR = "nvidia.com/gpu", "--tensor-parallel-size"
 
 ISTIO = "DestinationRule"
-"""Istio's own kind, by which it speaks TLS to the endpoint picker: nothing here reads it."""
+"""Istio's TLS settings for the endpoint picker, which nothing here reads."""
 
 _SERVES = re.compile(
     r"(InferenceService|ModelServing|ModelDeployment)\b.*\b(image|uri|model_service\()", re.DOTALL
@@ -115,7 +115,7 @@ def objects_of(name: str) -> list[Object]:
 
 
 def _of_yaml(program: Object) -> list[Object]:
-    """The objects of a program in YAML, whose one resource is a service."""
+    """Return the objects of a YAML program whose only resource is a service."""
     ((name, resource),) = program["resources"].items()
     text = json.dumps(resource["properties"])
     for key, answer in ANSWERS.items():
@@ -133,15 +133,15 @@ def _of_yaml(program: Object) -> list[Object]:
 
 
 def engine_pods(objects: list[Object]) -> list[Any]:
-    """The specs of the pods in which engines run, each form once."""
+    """Return the distinct pod specs of engines."""
     specs = {json.dumps(_as_text(spec), sort_keys=True) for spec in _specs(objects)}
     return [json.loads(spec) for spec in sorted(specs)]
 
 
 def _as_text(spec: Any) -> Any:
-    """A pod whose quantities are strings, as the API server keeps them; placed anywhere."""
+    """Return a pod spec with quantities as strings and without topology spread."""
     spec = copy.deepcopy(spec)
-    spec.pop("topologySpreadConstraints", None)  # it names the service
+    spec.pop("topologySpreadConstraints", None)  # Contains the service's name.
     for container in spec["containers"]:
         for amounts in container.get("resources", {}).values():
             if isinstance(amounts, dict):
@@ -150,9 +150,9 @@ def _as_text(spec: Any) -> Any:
 
 
 def without_accelerators(objects: list[Object]) -> list[Object]:
-    """Objects whose engines run on one rank of a small machine, without Istio's own.
+    """Return objects whose engines have one rank and fit a small machine.
 
-    The model's files are replaced on the node: see `images.py`.
+    `images.py` replaces the model's files on the node.
     """
     objects = copy.deepcopy([item for item in objects if item["kind"] != ISTIO])
     for spec in _specs(objects):

@@ -1,4 +1,4 @@
-"""Serves: the metrics that endpoint pickers, autoscalers and pages name are those of vLLM."""
+"""Metrics that endpoint pickers, autoscalers and pages use, compared with vLLM's."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ OF_PICKERS = (
     "vllm:lora_requests_info",
     "vllm:num_requests_waiting",
 )
-"""What endpoint pickers read by themselves; the oldest gets the second by a flag."""
+"""Metrics that endpoint pickers read by default; the oldest gets the second by a flag."""
 
 OF_OTHERS = ("vllm:gpu_cache_usage_perc", "vllm:nixl_bytes_transferred_sum")
-"""The default name of the oldest endpoint picker, and a metric of engines with NIXL."""
+"""A default of the oldest endpoint picker, and a metric of engines with NIXL."""
 
 FOLDERS = (
     "fusioninfer_pulumi", "examples", "templates", "docs", "importers/fusioninfer_importers",
@@ -34,7 +34,7 @@ FOLDERS = (
 
 
 def named() -> dict[str, str]:
-    """Every metric that the library, its examples and its pages name, with a file that does."""
+    """Return all metrics in the library, examples and pages, each with a file."""
     found = {}
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
@@ -45,7 +45,7 @@ def named() -> dict[str, str]:
 
 
 def picker_metrics(release: str) -> set[str]:
-    """The metrics that the oldest endpoint picker's flags name for a release."""
+    """Return the metrics in the oldest endpoint picker's flags for a release."""
     image = f"vllm/vllm-openai:v{release}"
     objects = objects_of(service("ns", router(), role(image=image)))
     return set(NAME.findall(str(objects)))

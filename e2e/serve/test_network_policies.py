@@ -1,12 +1,10 @@
-"""Serves: who reaches the pods of a service, where NetworkPolicies are enforced.
+"""Enforced NetworkPolicies.
 
-The pods are those that the controllers make of the rendered objects, with their labels and
-addresses. Their containers only listen: whom an engine would answer is not the question.
+The pods come from rendered objects, with containers that only listen.
 
-kube-network-policies of SIG Network decides about the first packets of each connection, which the
-kernel hands to it by a queue. Its own rules need an expression of nftables that not every kernel
-has, so the rule that fills the queue is made here: forwarded packets, which are those of other pods
-and not the kubelet's.
+kube-network-policies of SIG Network gets the first packets of each connection through an NFQUEUE.
+Its own rules need an nftables expression that not every kernel has, so this module adds a rule for
+forwarded packets, which excludes the kubelet's.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.ar
 
 
 def container(*ports: int) -> Object:
-    """A container that listens on these ports, and is ready while the kubelet reaches it."""
+    """Return a container that listens on these ports, with a readiness probe."""
     return {
         "name": "listens",
         "image": "python:3",
@@ -81,7 +79,7 @@ def listening(objects: list[Object]) -> Iterator[Object]:
 
 
 class Pods:
-    """Pods by a short name, and who reaches whom."""
+    """Pods by a short name, and connections between them."""
 
     def __init__(self, running: Serving, namespace: str, elsewhere: str) -> None:
         self._running = running
@@ -109,11 +107,11 @@ class Pods:
 
 
 _NAME = "kube-network-policies"
-_QUEUE = "100"  # its default
+_QUEUE = "100"  # The default of kube-network-policies.
 _RULE = ["FORWARD", "--match", "conntrack", "--ctstate", "NEW",
          "--jump", "NFQUEUE", "--queue-num", _QUEUE]  # fmt: skip
 _GROUP = "rbac.authorization.k8s.io"
-# Programs in a pod find their token there; the folder is this program's alone.
+# In-cluster clients read their token from this folder.
 _RUN = """\
 mount -t tmpfs tmpfs /run
 mkdir -p /run/secrets/kubernetes.io
@@ -124,10 +122,10 @@ exec "$@"
 
 
 class NetworkPolicies:
-    """Enforces the NetworkPolicies of a cluster on its node, until it is closed."""
+    """kube-network-policies on a cluster's node."""
 
     def __init__(self, running: Serving, directory: Path) -> None:
-        """Start it; until it listens, no pod reaches another one."""
+        """Start the program; until it is ready, all connections between pods are blocked."""
         self._cluster = running.cluster
         self._cluster.apply(_rights())
         token = directory / "account"
@@ -178,7 +176,7 @@ LET_IN = [
     ("proxy", "picker", PICKER),
     ("picker", "decode-0", SERVING),
     ("picker", "prefill-0", SERVING),
-    # The KV cache's way, in both directions, and the nodes of one replica.
+    # KV cache transfer in both directions, and the nodes of a replica.
     ("decode-0", "prefill-0", SIDE_CHANNEL),
     ("prefill-0", "decode-0", SIDE_CHANNEL),
     ("decode-0", "decode-1", SIDE_CHANNEL),
@@ -224,7 +222,7 @@ def test_network_policies_block_strangers(
     pods = Pods(running, namespace, elsewhere)
     enforced = NetworkPolicies(running, tmp_path_factory.mktemp("network-policies"))
     cluster.wait(lambda: pods.reaches(*LET_IN[0]), 60, enforced.program.tail)
-    # What is shut out below is so by the policies.
+    # Without policies, all connections are possible.
     assert [each for each in (*LET_IN, *SHUT_OUT) if not pods.reaches(*each)] == []
     cluster.apply(policies)
     cluster.wait(lambda: not pods.reaches(*SHUT_OUT[0]), 60, enforced.program.tail)

@@ -1,4 +1,4 @@
-"""Serves: the argument parsers and the configurations of vLLM take what `check` accepts."""
+"""Command lines that `check` accepts or rejects, on vLLM's parsers and configurations."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ pytestmark = [pytest.mark.serve, pytest.mark.long]
 
 
 ELSEWHERE = ("--port", "--lora-modules", "--mm-", "--video-pruning-rate", "--max-lora-cls-labels")
-"""Neither parser nor configuration of a model of text holds these: a socket has no such port,
-adapters are loaded later, and models of images and classifiers have these limits."""
+"""Arguments that vLLM validates neither in the parser nor in a text model's configuration: ports,
+adapters, and limits of multimodal models and classifiers."""
 
 COUNTS = (
     "--gpu-memory-utilization", "--max-num-batched-tokens", "--max-num-seqs",
     "--pipeline-parallel-size", "-pp", "--tensor-parallel-size", "-tp",
 )  # fmt: skip
-"""Old configurations take less than one of these, with which nothing can run; newer reject it."""
+"""Arguments for which old releases accept values below 1, which cannot work."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A release, what it was asked, and what it said."""
+    """Command lines for a release, and its results."""
 
     release: str
     accepted: list[CommandLine]

@@ -1,4 +1,4 @@
-"""Serves: a role that goes from zero to two engines and back with its load."""
+"""Autoscaling by load from zero to two engines and back."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ LWS = "svc-inference"
 SCALED = "keda.sh/v1alpha1/ScaledObject"
 PATIENCE = 240
 MOST = 2
-"""More engines take long to start on two processors that are busy."""
+"""More engines would take too long to start on two busy CPUs."""
 BUSY = 20
-"""Clients that keep so many engines busy, two requests at a time each."""
+"""Number of clients that keep MOST engines busy, at two concurrent requests each."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def scaler(running: Serving) -> Iterator[None]:
 
 
 def scaled(namespace: str, address: str) -> list[Object]:
-    """A service of `docs/how-to/autoscaling.md`, whose engines are soon full."""
+    """Return a service of `docs/how-to/autoscaling.md` with low engine capacity."""
     autoscaling = {
         "engine": "KEDA",
         "prometheus": address,
@@ -113,7 +113,7 @@ def test_engines_follow_their_load(running: Serving, scaler: None) -> None:
         answer = complete(gateway.url, MODEL, "the quick brown fox", host=gateway.host,
                           timeout=START_SECONDS)  # fmt: skip
         assert answer["usage"]["completion_tokens"] == 8
-        print(f"the first request was answered after {time.monotonic() - asked:.0f} s")
+        print(f"the first request took {time.monotonic() - asked:.0f} s")
         with load(1) as small:
             with load(BUSY) as large:
                 reaches(MOST)
@@ -129,7 +129,7 @@ def test_engines_follow_their_load(running: Serving, scaler: None) -> None:
 
 
 def is_one_way(counts: Sequence[int]) -> bool:
-    """Whether replicas go to zero, up to the most, and down to zero again, no step taken back."""
+    """Return whether replicas only go up from zero to MOST, and then only down to zero."""
     woken = counts[counts.index(0) :]
     top = woken.index(MOST)
     up, down = woken[: top + 1], woken[top:]
@@ -146,13 +146,13 @@ def absent() -> str | None:
 
 @contextmanager
 def run_keda(cluster: Cluster) -> Iterator[None]:
-    """Runs KEDA's operator and its adapter, which the API server asks for external metrics."""
+    """Run KEDA's operator and metrics adapter, and register its external metrics API."""
     grpc, health, metrics, adapter = free_ports(4)
     cluster.install_kinds([
         yaml.safe_load(path.read_text(encoding="utf-8"))
         for path in manifests("keda-operator", "crds")
     ])  # fmt: skip
-    # The API server asks without a certificate of its own, which makes it anonymous to the adapter.
+    # Without a client certificate, the API server is anonymous to the adapter.
     cluster.apply(_anonymous())
     plane, programs = cluster.plane, cluster.programs
     common = {"KUBECONFIG": str(plane.kubeconfig("admin")), "POD_NAMESPACE": "default"}

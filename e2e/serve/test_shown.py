@@ -1,4 +1,4 @@
-"""Serves: the services of examples and pages, with their models replaced by a tiny one."""
+"""Services of examples and pages, with the tiny model."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def applied(running: Serving, objects: list[Object], namespace: str) -> Iterator
 
 
 def none_left(running: Serving, namespace: str) -> bool:
-    """End the pods of a namespace without their grace period; return whether there was none."""
+    """Delete the pods of a namespace without grace period; return whether none existed."""
     pods = running.cluster.pods(namespace)
     for pod in pods:
         running.cluster.delete("v1/Pod", pod["metadata"]["name"], namespace, now=True)

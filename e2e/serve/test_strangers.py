@@ -1,9 +1,8 @@
-"""Serves: who has no key, asks too much or shows the wrong certificate is not answered.
+"""Access rules of the how-to pages on security: API keys, tokens, rate limits and certificates.
 
-The objects are those of the how-to pages on security. Envoy Gateway leaves InferencePools to Envoy
-AI Gateway, whose controller is not on the Go module proxy: the route leads to a service without a
-router. Its pod is the rendered one, with the certificate and the probes; in place of the engine a
-program answers with what it was asked.
+Envoy Gateway needs Envoy AI Gateway for InferencePools, whose controller is not on the Go module
+proxy. So the route leads to a service without a router. Its rendered pod has certificate and
+probes, but runs a program that returns the request headers instead of an engine.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ HOST = "qwen.example.com"
 NAMESPACE = "models"
 NAME = "direct.models.svc"
 KEYS = {"team-a": "the-key-of-a", "team-b": "the-key-of-b"}
-# The serving container's program: it answers with the headers that reached it.
+# The program returns the request headers.
 ENGINE = """
 import http.server, json, ssl
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -70,7 +69,7 @@ FORGED = {"x-client-id": "team-z", "x-prefiller-host-port": "192.0.2.1:80"}
 
 
 def our_route() -> Object:
-    """The HTTPRoute that the page's service gets."""
+    """Return the HTTPRoute of the page's service."""
     (args,) = load(security_objects("qwen.yaml")[0])
     (route,) = [each for each in render(plan_service(args)) if each["kind"] == "HTTPRoute"]
     return dict(route)
@@ -85,7 +84,7 @@ class Engine:
 
 
 class Guarded:
-    """The engine behind Envoy Gateway, which has read the page's objects at its start."""
+    """The engine behind Envoy Gateway with the page's objects."""
 
     def __init__(
         self,
@@ -98,7 +97,7 @@ class Guarded:
         name: str = NAME,
         authority: int = 0,
     ) -> None:
-        """Start it."""
+        """Start Envoy Gateway."""
         (self._port,) = free_ports(1)
         limits = copy.deepcopy(security_objects("limits.yaml"))
         (rule,) = limits[0]["spec"]["rateLimit"]["local"]["rules"]
@@ -125,13 +124,13 @@ class Guarded:
         )
 
     def first(self, **headers: str) -> Any:
-        """The first answer of a gateway that starts; it has all of its objects then."""
+        """Return the first response, after waiting until the gateway listens."""
         deadline = time.monotonic() + 60
         while True:
             try:
                 return self.ask(**headers)
             except urllib3.exceptions.HTTPError:
-                assert time.monotonic() < deadline, "it does not listen"
+                assert time.monotonic() < deadline, "the gateway does not listen"
                 time.sleep(0.5)
 
 
@@ -206,7 +205,7 @@ def test_keys_rate_limits_and_sizes_are_enforced(
         output = answer.json()
         assert output["x-client-id"] == "team-a"
         assert output.keys() & {"authorization", "x-prefiller-host-port"} == set()
-        # A name that the client gives itself does not count.
+        # Limits ignore a client ID that the client sets.
         assert [guarded.ask(**first, **FORGED).status for _ in range(3)] == [200, 200, 429]
         assert guarded.ask(**second, **FORGED).status == 200
         assert guarded.ask("x" * 2_000_000, **second).status == 413
@@ -228,13 +227,13 @@ def test_engine_with_other_certificate_gets_no_requests(
         assert guarded.first(**key).status == status
 
 
-@pytest.mark.proves("Envoy Gateway accepts tokens of the identity provider only")
+@pytest.mark.proves("Envoy Gateway accepts only tokens of the identity provider")
 def test_only_valid_tokens_are_answered(running: Serving, tmp_path: Path, engine: Engine) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     (policy,) = copy.deepcopy(security_objects("tokens.yaml"))
     (provider,) = policy["spec"]["jwt"]["providers"]
-    # There is no identity provider here: its keys stand in the policy.
+    # Without an identity provider, the policy contains its keys.
     provider["localJWKS"] = {"type": "Inline", "inline": json.dumps(_key_set(key))}
     del provider["remoteJWKS"]
     issuer, (audience,) = provider["issuer"], provider["audiences"]
