@@ -33,8 +33,8 @@ RELEASES = ("0.11.0", VLLM)
 """The oldest supported release and the newest."""
 
 PAIRED = ("0.12.0", "0.13.0", "0.17.0", "0.28.0", PREVIOUS, VLLM)
-"""Releases whose NixlConnector runs on CPUs, including those before and after it compared a hash, and
-before and after engines survived a mismatch."""
+"""Releases whose NixlConnector runs on CPUs, including those before and after it compared a hash,
+and before and after engines survived a mismatch."""
 
 OLD_WHEELS = {"0.11.0": ("0.11.0.post2", "2025-10-25")}
 """Wheel of releases without upper bounds, and the day after which dependencies broke it."""
