@@ -17,6 +17,7 @@ from e2e.harness import Cluster, Object
 from e2e.harness.certificates import create_certificates
 from e2e.harness.pods import is_condition_true
 from e2e.harness.stand_ins import Answer, HttpStandIn, Request
+from e2e.objects import read_objects
 
 CUSTOM = ("custom.metrics.k8s.io", "v1beta2")
 EXTERNAL = ("external.metrics.k8s.io", "v1beta1")
@@ -78,15 +79,11 @@ def metrics(cluster: Cluster, directory: Path) -> Iterator[MetricsStandIn]:
 @contextmanager
 def served(cluster: Cluster, port: int, *apis: tuple[str, str]) -> Iterator[None]:
     """Register a port as the server of these APIs until the context ends."""
-    # The API server resolves an ExternalName without endpoints.
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "metrics-adapter", "namespace": "default"},
-        "spec": {"type": "ExternalName", "externalName": "localhost"},
-    }
-    services = [_api_service(each, port) for each in apis]
-    cluster.apply([service, *services])
+    services = [
+        read_objects("metrics API", group=group, version=version, port=port)[0]
+        for group, version in apis
+    ]
+    cluster.apply([*read_objects("metrics adapter"), *services])
     names = [each["metadata"]["name"] for each in services]
     try:
         cluster.wait(
@@ -101,23 +98,6 @@ def served(cluster: Cluster, port: int, *apis: tuple[str, str]) -> Iterator[None
         for name in names:
             cluster.delete("APIService", name)
         cluster.delete("v1/Service", "metrics-adapter", "default")
-
-
-def _api_service(api: tuple[str, str], port: int) -> Object:
-    group, version = api
-    return {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": f"{version}.{group}"},
-        "spec": {
-            "group": group,
-            "version": version,
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100,
-            "insecureSkipTLSVerify": True,
-            "service": {"namespace": "default", "name": "metrics-adapter", "port": port},
-        },
-    }
 
 
 def _quantity(value: float) -> str:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from e2e import checks, inputs
 from e2e.harness import Cluster, Object
+from e2e.objects import read_objects
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.plan.service_plan import ServicePlan, compute_capacity
 from fusioninfer_pulumi.topology.capacity_model import Capacity, NodePool
@@ -124,7 +125,7 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
         for nodes in cases[name].pools:
             cluster.add_nodes(nodes.nodes, nodes.accelerators, labels={CASE: name})
         # Volcano ignores a PodGroup whose queue does not exist.
-        return [_queue(name)] if grouped else held
+        return read_objects("Volcano queue", name=name) if grouped else held
 
     with ThreadPoolExecutor(THREADS) as pool:
         groups = [group for found in pool.map(prepare, cases) for group in found]
@@ -181,15 +182,6 @@ def on_own_nodes(service: Object, name: str) -> Object:
     if "groups" in narrowed["spec"]:
         narrowed["spec"].setdefault("schedulingStrategy", {})["queue"] = name
     return narrowed
-
-
-def _queue(name: str) -> Object:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": name, "labels": {CASE: name}},
-        "spec": {"weight": 1},
-    }
 
 
 def random_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) -> list[Case]:

@@ -13,6 +13,7 @@ from e2e import checks, inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, Cluster, Object
 from e2e.live import await_images
+from e2e.objects import read_objects
 from fusioninfer_pulumi.checks.cluster_checks import check_quotas
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan, compute_capacity_for_gpus
@@ -47,34 +48,8 @@ def open_queue(cluster: Cluster, namespace: str, gpus: int, flavor: str | None =
     """Add nodes of eight accelerators, a ClusterQueue with quota for them, and a LocalQueue."""
     flavor = flavor or namespace
     cluster.add_nodes(gpus // 8, 8, labels={CASE: flavor})
-    quota = {"name": GPU, "nominalQuota": str(gpus)}
-    flavors = [{"name": flavor, "resources": [quota]}]
-    api = {"apiVersion": "kueue.x-k8s.io/v1beta2"}
-    cluster.apply(
-        [
-            {
-                **api,
-                "kind": "ResourceFlavor",
-                "metadata": {"name": flavor},
-                "spec": {"nodeLabels": {CASE: flavor}},
-            },
-            {
-                **api,
-                "kind": "ClusterQueue",
-                "metadata": {"name": namespace},
-                "spec": {
-                    "namespaceSelector": {},
-                    "resourceGroups": [{"coveredResources": [GPU], "flavors": flavors}],
-                },
-            },
-            {
-                **api,
-                "kind": "LocalQueue",
-                "metadata": {"name": QUEUE, "namespace": namespace},
-                "spec": {"clusterQueue": namespace},
-            },
-        ]
-    )
+    queue = {"namespace": namespace, "flavor": flavor, "gpus": str(gpus), "queue": QUEUE}
+    cluster.apply(read_objects("Kueue queue", **queue))
 
 
 def put(cluster: Cluster, namespace: str, service: Object) -> ServicePlan:
@@ -223,22 +198,7 @@ def test_pods_with_queue_label_never_start(queues: Cluster) -> None:
     for key in ("leaderTemplate", "workerTemplate"):
         lws["spec"]["leaderWorkerTemplate"][key]["metadata"]["labels"][label] = QUEUE
     queues.apply(objects)
-    resources = {"limits": {GPU: "8"}}
-    security = {"runAsUser": 1000}
-    engine = {"name": "main", "image": IMAGE, "resources": resources, "securityContext": security}
-    kserve = {
-        "apiVersion": "serving.kserve.io/v1alpha2",
-        "kind": "LLMInferenceService",
-        "metadata": {"name": "llm", "labels": {label: QUEUE}},
-        "spec": {
-            "model": {"uri": "hf://a/b"},
-            # Its init container requests memory, for which this queue has no quota.
-            "storageInitializer": {"enabled": False},
-            "parallelism": {"data": 2, "dataLocal": 1},
-            "template": {"containers": [engine]},
-            "worker": {"containers": [engine]},
-        },
-    }
+    (kserve,) = read_objects("LLMInferenceService with a queue label", queue=QUEUE, image=IMAGE)
     put(queues, namespace, kserve)
     await_images(queues, namespace, {"llm-main-0": IMAGE}, others={"svc-inference-0"})
     queues.wait(

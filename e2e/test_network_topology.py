@@ -11,6 +11,7 @@ import pytest
 from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.live import LiveService
+from e2e.objects import read_objects
 
 PLUGIN = "network-topology-aware"
 HARD = {"mode": "hard", "highestTierAllowed": 1}
@@ -25,16 +26,7 @@ def topology() -> Iterator[Cluster]:
             members = [
                 {"type": "Node", "selector": {"exactMatch": {"name": name}}} for name in names
             ]
-            started.apply(
-                [
-                    {
-                        "apiVersion": "topology.volcano.sh/v1alpha1",
-                        "kind": "HyperNode",
-                        "metadata": {"name": f"switch-{switch}"},
-                        "spec": {"tier": 1, "members": members},
-                    }
-                ]
-            )
+            started.apply(read_objects("switch", switch=switch, members=members))
         started.settle(5)
         yield started
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -27,34 +28,14 @@ STORIES = {
 }
 """Pods that serve requests in each story of the FusionInfer documents."""
 
-VARIANTS: dict[str, Object] = {
-    "shared-subdomain": {"networkConfig": {"subdomainPolicy": "Shared"}},
-    "unique-subdomain": {"networkConfig": {"subdomainPolicy": "UniquePerReplica"}},
-    "two-templates": {
-        "template": None,
-        "leaderTemplate": {
-            "metadata": {"labels": {"app": "leader"}, "annotations": {"note": "first"}},
-            "spec": {
-                "containers": [
-                    {"name": "engine", "image": "a:1", "command": ["/lead"],
-                     "ports": [{"containerPort": 9000, "name": "http"}],
-                     "resources": {"limits": {"nvidia.com/gpu": "4"}}},
-                    {"name": "proxy", "image": "b:1"},
-                ],
-                "initContainers": [{"name": "fetch", "image": "c:1"}],
-            },
-        },
-        "workerTemplate": {
-            "metadata": {"labels": {"app": "worker"}},
-            "spec": {"containers": [
-                {"name": "engine", "image": "a:1", "command": ["/work"],
-                 "resources": {"limits": {"nvidia.com/gpu": "8"}}},
-            ]},
-        },
-    },
-    "subgroups": {"subGroupPolicy": {"subGroupSize": 2}},
-}  # fmt: skip
-"""Fields that the stories do not use, for a role with two replicas of four nodes."""
+VARIANTS: dict[str, Object] = yaml.safe_load(
+    Path(__file__).with_name("role_variants.yaml").read_text(encoding="utf-8")
+)
+
+
+def varied_role(name: str, component_type: str, variant: str) -> Object:
+    role = {**inputs.role(name, component_type, 2, 4), **VARIANTS[variant]}
+    return {key: field for key, field in role.items() if field is not None}
 
 
 def pods_of(cluster: Cluster, plan: ServicePlan, namespace: str) -> list[Object]:
@@ -117,9 +98,7 @@ def test_service_selects_serving_leaders(
 @pytest.mark.proves("Pods match the plan with two templates, subdomains and subgroups")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_role_variants_match_plan(cluster: Cluster, namespace: str, variant: str) -> None:
-    fields = {**inputs.role("inference", "worker", 2, 4), **VARIANTS[variant]}
-    role = {key: value for key, value in fields.items() if value is not None}
-    plan = inputs.plan_of(inputs.service("svc", role))
+    plan = inputs.plan_of(inputs.service("svc", varied_role("inference", "worker", variant)))
     stored = cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
     assert_pods(cluster, plan, namespace)
     leaders = ["svc-inference-0-0", "svc-inference-1-0"]
@@ -133,8 +112,7 @@ def test_per_role_lws_gets_planned_pods(
 ) -> None:
     story = yaml.safe_load(inputs.DOCUMENTS[STORY_4].read_text(encoding="utf-8"))
     if variant is not None:
-        fields = {**inputs.role("decode", "decoder", 2, 4), **VARIANTS[variant]}
-        story["spec"]["roles"][1] = {k: v for k, v in fields.items() if v is not None}
+        story["spec"]["roles"][1] = varied_role("decode", "decoder", variant)
     story["spec"]["layout"] = "PerRole"
     plan = inputs.plan_of(story)
     stored = cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))

@@ -11,7 +11,7 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
-from fusioninfer_pulumi import loads, plan_service
+from e2e.objects import read_objects
 from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi
@@ -30,28 +30,7 @@ GPU = "nvidia.com/gpu"
 
 
 def claiming() -> ServicePlan:
-    """Return a service with autoscaling, device claims and a model image."""
-    (args,) = loads(
-        """
-        apiVersion: fusioninfer.io/v1alpha1
-        kind: InferenceService
-        metadata: {name: claims}
-        spec:
-          layout: PerRole
-          schedulingStrategy: {schedulerName: volcano, queue: team, priorityClassName: high}
-          model: {uri: "oci://registry.example.com/model:1"}
-          roles:
-            - name: serve
-              componentType: worker
-              resourceClaims: [{name: gpus, deviceClassName: gpu.example.com, count: 8}]
-              autoscaling: {maxReplicas: 3, metrics: [{name: waiting, target: 5}]}
-              template:
-                spec:
-                  containers: [{name: vllm, image: "vllm/vllm-openai:v0.12.0"}]
-        """
-    )
-    plan: ServicePlan = plan_service(args)
-    return plan
+    return inputs.plan_of(Path(__file__).with_name("gang_of_claims.yaml"))
 
 
 Check = Callable[..., list[str]]
@@ -167,22 +146,7 @@ def test_missing_apis_and_classes_are_reported(bare: Cluster, checked: Check) ->
     assert no_priority.startswith("warning: claims: ")
     assert "the cluster has no PriorityClass high" in no_priority
     assert "the cluster has no Queue team" in no_queue
-    adapter = {"group": "custom.metrics.k8s.io", "version": "v1beta2", "groupPriorityMinimum": 100,
-               "versionPriority": 100, "insecureSkipTLSVerify": True,
-               "service": {"namespace": "default", "name": "adapter"}}  # fmt: skip
-    for kind, name, fields in (
-        ("resource.k8s.io/v1/DeviceClass", CLASS, {"spec": {}}),
-        ("scheduling.k8s.io/v1/PriorityClass", "high", {"value": 1000}),
-        ("scheduling.volcano.sh/v1beta1/Queue", "team", {"spec": {"weight": 1}}),
-        (
-            "apiregistration.k8s.io/v1/APIService",
-            "v1beta2.custom.metrics.k8s.io",
-            {"spec": adapter},
-        ),
-    ):
-        version, _, kind_name = kind.rpartition("/")
-        head = {"apiVersion": version, "kind": kind_name, "metadata": {"name": name}}
-        bare.apply([{**head, **fields}])
+    bare.apply(read_objects("what claims needs"))
     bare.wait(lambda: not lacks(), 60, lacks)
 
 
