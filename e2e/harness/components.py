@@ -102,7 +102,7 @@ def start_volcano(
     config = yaml.safe_load(SCHEDULER_CONFIG.read_text(encoding="utf-8"))
     if plugins:
         config["tiers"].append({"plugins": [{"name": name} for name in plugins]})
-    for plugin in (each for tier in config["tiers"] for each in tier["plugins"]):
+    for plugin in (item for tier in config["tiers"] for item in tier["plugins"]):
         if plugin_arguments is not None and plugin["name"] in plugin_arguments:
             plugin["arguments"] = dict(plugin_arguments[plugin["name"]])
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
@@ -216,9 +216,9 @@ def _webhooks(
     for configuration in configurations:
         configuration["metadata"]["name"] = f"{tool}-{configuration['metadata']['name']}"
         configuration["webhooks"] = [
-            each
-            for each in configuration["webhooks"]
-            if groups is None or groups & {*each["rules"][0]["apiGroups"]}
+            hook
+            for hook in configuration["webhooks"]
+            if groups is None or groups & {*hook["rules"][0]["apiGroups"]}
         ]
         for webhook in configuration["webhooks"]:
             path = webhook["clientConfig"]["service"]["path"]

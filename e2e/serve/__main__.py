@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _inside(service: Path, *, once: bool) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    gateway_socket, api_socket = enclosure.handed_in()
+    gateway_socket, api_socket = enclosure.inherited_sockets()
     started = time.monotonic()
     try:
         print("starting the cluster and its node ...", flush=True)

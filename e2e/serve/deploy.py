@@ -82,16 +82,16 @@ def apply(serving: Serving, service: Path, namespace: str) -> None:
 def wait_serving(serving: Serving, objects: list[Object], namespace: str) -> None:
     """Wait until all leaders and endpoint pickers are ready."""
     replicas = sum(
-        each["spec"]["replicas"] for each in objects if each["kind"] == "LeaderWorkerSet"
+        item["spec"]["replicas"] for item in objects if item["kind"] == "LeaderWorkerSet"
     )
     serving.wait_ready(namespace, replicas, LEADERS)
     wait_pickers(serving, objects, namespace)
 
 
 def wait_pickers(serving: Serving, objects: list[Object], namespace: str) -> None:
-    for each in objects:
-        if each["kind"] == "Deployment":
-            serving.wait_ready(namespace, each["spec"]["replicas"], _selector(each), 120)
+    for item in objects:
+        if item["kind"] == "Deployment":
+            serving.wait_ready(namespace, item["spec"]["replicas"], _selector(item), 120)
 
 
 def _selector(deployment: Object) -> str:
@@ -101,10 +101,10 @@ def _selector(deployment: Object) -> str:
 
 def model_name(objects: list[Object]) -> str:
     """Return the served model name of the first engine that sets one."""
-    for each in objects:
-        if each["kind"] != "LeaderWorkerSet":
+    for item in objects:
+        if item["kind"] != "LeaderWorkerSet":
             continue
-        template = each["spec"]["leaderWorkerTemplate"]
+        template = item["spec"]["leaderWorkerTemplate"]
         leader = template.get("leaderTemplate") or template["workerTemplate"]
         for container in leader["spec"]["containers"]:
             for name in read_command(container).served_names or ():

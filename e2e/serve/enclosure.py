@@ -58,7 +58,7 @@ def run(command: Sequence[str], sockets: Sequence[socket.socket] = ()) -> int:
     """Run a command in new namespaces, and delete its files and control groups afterwards."""
     name = f"fusioninfer-{secrets.token_hex(3)}"
     directory = tempfile.mkdtemp(prefix=f"{name}-")
-    descriptors = [each.fileno() for each in sockets]
+    descriptors = [item.fileno() for item in sockets]
     environment = os.environ | {
         MARK: name,
         SOCKETS: ",".join(map(str, descriptors)),
@@ -67,7 +67,7 @@ def run(command: Sequence[str], sockets: Sequence[socket.socket] = ()) -> int:
     # If any process of this chain is killed, the kernel kills the rest.
     entry = ["setpriv", "--pdeathsig=KILL", "--", "unshare", "--net", "--mount", "--pid", "--fork"]
     entry += ["--kill-child", "--mount-proc", "--"]
-    made = [folder for folder in PRIVATE if not folder.exists()]
+    created = [folder for folder in PRIVATE if not folder.exists()]
     try:
         process = subprocess.Popen(
             [*entry, *command],
@@ -84,7 +84,7 @@ def run(command: Sequence[str], sockets: Sequence[socket.socket] = ()) -> int:
             with contextlib.suppress(OSError):  # Another run has containers.
                 group.rmdir()
         shutil.rmtree(directory, ignore_errors=True)
-        for folder in made:
+        for folder in created:
             with contextlib.suppress(OSError):  # Another run uses it.
                 folder.rmdir()
 
@@ -153,7 +153,7 @@ def listen() -> socket.socket:
     return listening
 
 
-def handed_in() -> list[socket.socket]:
+def inherited_sockets() -> list[socket.socket]:
     text = os.environ.get(SOCKETS, "")
     return [socket.socket(fileno=int(number)) for number in text.split(",") if number]
 

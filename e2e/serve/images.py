@@ -197,7 +197,7 @@ def _fetcher(engine: Vllm) -> Image:
     )
 
 
-def mounted(environments: Iterable[Environment]) -> list[Path]:
+def list_mounts(environments: Iterable[Environment]) -> list[Path]:
     """Return folders of this machine that are mounted into all containers."""
     folders = [Path("/usr"), Models().directory, ray().directory]
     for environment in environments:
@@ -221,8 +221,8 @@ def containers(value: Any) -> Iterator[Any]:
 
 def names(manifests: Iterable[Object]) -> set[str]:
     """Return the images of all containers in objects."""
-    found = containers(list(manifests))
-    return {each["image"] for each in found if isinstance(each, dict) and "image" in each}
+    all_containers = containers(list(manifests))
+    return {item["image"] for item in all_containers if isinstance(item, dict) and "image" in item}
 
 
 def write_archive(path: Path, images: Mapping[str, Image]) -> Path:

@@ -26,7 +26,7 @@ from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, free_po
 from e2e.serve import enclosure
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Environment
-from e2e.serve.images import PAUSE, image, mounted, names, write_archive
+from e2e.serve.images import PAUSE, image, list_mounts, names, write_archive
 from e2e.serve.prerequisites import plugin_folder
 
 PODS = "10.244.0.0/16"
@@ -104,7 +104,7 @@ class Node:
 
     def processes(self, pod: Object) -> dict[int, str]:
         """Return names of the processes in a pod's containers, by process ID in the enclosure."""
-        found: dict[int, str] = {}
+        processes: dict[int, str] = {}
         for status in _statuses(pod):
             if "running" not in status.get("state", {}):
                 continue
@@ -112,13 +112,13 @@ class Node:
             for line in listed.splitlines()[1:]:
                 pid = int(line.split()[0])
                 name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8")
-                found[pid] = name.strip()
-        return found
+                processes[pid] = name.strip()
+        return processes
 
     @contextmanager
-    def cut_off(self) -> Iterator[None]:
+    def drop_packets(self) -> Iterator[None]:
         """Drop all packets from and to this node, which must not be the first one."""
-        subprocess.run(["nft", "-f", "-"], input=_lost(self._place.device), text=True, check=True)
+        subprocess.run(["nft", "-f", "-"], input=_drop(self._place.device), text=True, check=True)
         try:
             yield
         finally:
@@ -156,7 +156,7 @@ class Node:
         default = json.loads(subprocess.run(
             ["ctr", "oci", "spec"], capture_output=True, text=True, check=True
         ).stdout)  # fmt: skip
-        default["mounts"] += [_bind(folder) for folder in mounted(self._environments)]
+        default["mounts"] += [_bind(folder) for folder in list_mounts(self._environments)]
         spec = self._write("container.json", default)
         config = self.directory / "containerd.toml"
         config.write_text(_containerd(self.directory, self._socket, spec), encoding="utf-8")
@@ -221,7 +221,7 @@ def prepare_network() -> None:
     enclosure.prepare([ADDRESS], [SERVICES])
 
 
-def further_place(cluster: Cluster, number: int) -> Place:
+def add_network(cluster: Cluster, number: int) -> Place:
     """Create a network namespace that is connected to the first node's."""
     name = f"network-{number}"
     holder = cluster.programs.start(name, ["unshare", "--net", "--", "sleep", "infinity"])
@@ -250,7 +250,7 @@ def further_place(cluster: Cluster, number: int) -> Place:
     return place
 
 
-def _lost(device: str) -> str:
+def _drop(device: str) -> str:
     return f"""\
 table inet lost {{
   chain to {{ type filter hook output priority 0; oifname "{device}" drop; }}
@@ -329,7 +329,7 @@ HOPELESS = {
 """Reasons of waiting containers that do not recover."""
 
 
-def stuck(pods: Iterable[Object]) -> list[str]:
+def find_stuck_containers(pods: Iterable[Object]) -> list[str]:
     """Return waiting containers that do not recover, with their reasons."""
     return [
         f"{pod['metadata']['name']}/{status['name']}: {waiting['reason']}"
@@ -342,4 +342,4 @@ def stuck(pods: Iterable[Object]) -> list[str]:
 def _statuses(pod: Object) -> list[Object]:
     status = pod.get("status", {})
     keys = ("initContainerStatuses", "containerStatuses")
-    return [each for key in keys for each in status.get(key) or ()]
+    return [container_status for key in keys for container_status in status.get(key) or ()]

@@ -68,10 +68,10 @@ class Answers:
 def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
     with tempfile.TemporaryDirectory() as scratch:
         shutil.copyfile(CONFIG, Path(scratch) / "config.json")
-        asked = [{"serve": line.serve, "words": line.words} for line in lines]
+        requested = [{"serve": line.serve, "words": line.words} for line in lines]
         done = subprocess.run(
             [str(engine.python), "-P", str(PROGRAM)],
-            input=json.dumps({"model": scratch, "lines": asked}),
+            input=json.dumps({"model": scratch, "lines": requested}),
             capture_output=True, text=True, check=False,
             env={**os.environ, "VLLM_CACHE_ROOT": scratch, "VLLM_NO_USAGE_STATS": "1"},
         )  # fmt: skip
@@ -85,21 +85,21 @@ def accepted(release: str) -> list[CommandLine]:
     """Return command lines of all services here that `check` accepts for a release."""
     drawn = [document for seed in range(DRAWN) for document in draw_service(seed).documents]
     lines: set[CommandLine] = set()
-    for document in moved([*written(), *drawn], release):
+    for document in with_release([*read_services(), *drawn], release):
         try:
             (args,) = load(document)
             plan = plan_service(args)
             objects = list(render(plan))
         except InvalidServiceError:
             continue
-        if not any(warns_of_the_release(finding) for finding in plan.findings):
+        if not any(is_release_warning(finding) for finding in plan.findings):
             lines |= command_lines(objects, release)
-    for objects in rendered():
+    for objects in read_golden_objects():
         lines |= command_lines(objects, release)
     return sorted(lines)
 
 
-def of_the_catalogue(release: str) -> list[CommandLine]:
+def catalogue_lines(release: str) -> list[CommandLine]:
     """Return command lines of all catalogue models on all their GPUs and on CPUs."""
     lines: set[CommandLine] = set()
     for name, model in load_catalogue().items():
@@ -109,11 +109,11 @@ def of_the_catalogue(release: str) -> list[CommandLine]:
     return sorted(lines)
 
 
-def warns_of_the_release(finding: Finding) -> bool:
+def is_release_warning(finding: Finding) -> bool:
     return finding.severity == "warning" and finding.rule == "release-without-feature"
 
 
-def written() -> Iterator[Any]:
+def read_services() -> Iterator[Any]:
     """Yield the services in examples, pages and inputs of golden files."""
     texts = [
         file.read_text(encoding="utf-8")
@@ -139,17 +139,17 @@ def written() -> Iterator[Any]:
             )
 
 
-def rendered() -> Iterator[Any]:
+def read_golden_objects() -> Iterator[Any]:
     for file in (*(ROOT / "tests/fixtures/golden").rglob("*.yaml"), *ROOT.glob("examples/*/expected.yaml")):  # fmt: skip  # noqa: E501
         yield list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
 
 
-def moved(manifest: Any, release: str) -> Any:
+def with_release(manifest: Any, release: str) -> Any:
     """Return a manifest with all vLLM images changed to a release."""
     if isinstance(manifest, dict):
-        return {key: moved(value, release) for key, value in manifest.items()}
+        return {key: with_release(value, release) for key, value in manifest.items()}
     if isinstance(manifest, list):
-        return [moved(each, release) for each in manifest]
+        return [with_release(item, release) for item in manifest]
     if isinstance(manifest, str) and manifest.startswith("vllm/vllm-openai:"):
         return f"vllm/vllm-openai:v{release}"
     return manifest
@@ -160,7 +160,7 @@ def command_lines(objects: Any, release: str) -> set[CommandLine]:
     for container in containers(objects):
         command = read_command(container)
         if command.engine is VLLM and command.readable and command.image.release == release:
-            lines.add(CommandLine(tuple(expanded(command.arguments)), starts_serve(command)))
+            lines.add(CommandLine(tuple(expand(command.arguments)), starts_serve(command)))
     return lines
 
 
@@ -170,7 +170,7 @@ def starts_serve(command: EngineCommand) -> bool:
     return command.serve if command.program else version >= (0, 11, 1)
 
 
-def expanded(words: Sequence[str]) -> Iterator[str]:
+def expand(words: Sequence[str]) -> Iterator[str]:
     """Yield arguments with variables expanded and without `--config`."""
     skipped = False
     for word in words:
@@ -182,8 +182,8 @@ def expanded(words: Sequence[str]) -> Iterator[str]:
 
 def rejected(release: str) -> list[CommandLine]:
     table = load_argument_table("vllm")
-    lines = [("m", *_context(words[0]), *words) for words in _of_table(table, release)]
-    lines += [("m", *words) for words in _together()]
+    lines = [("m", *_context(words[0]), *words) for words in _table_lines(table, release)]
+    lines += [("m", *words) for words in _combined_lines()]
     lines += [("--model", "m"), ("m", "stray")]
     return [line for line in dict.fromkeys(map(CommandLine, lines)) if errors(line, release)]
 
@@ -193,7 +193,7 @@ def _context(word: str) -> tuple[str, ...]:
     return ("--enable-lora",) if word.startswith("--max-lora") else ()
 
 
-def _of_table(table: ArgumentTable, release: str) -> Iterator[tuple[str, ...]]:
+def _table_lines(table: ArgumentTable, release: str) -> Iterator[tuple[str, ...]]:
     options = table.options(release)
     words = {word for other in table.releases for word in table.options(other)}
     for word in sorted(words):
@@ -215,7 +215,7 @@ def _values(option: Option) -> Iterator[str]:
         yield from (str(limit - step), str(limit), str(limit + step))
 
 
-def _together() -> Iterator[tuple[str, ...]]:
+def _combined_lines() -> Iterator[tuple[str, ...]]:
     yield ("--max-num-seqs", "8", "--max-num-batched-tokens", "4")
     yield ("--no-enable-chunked-prefill", "--max-num-batched-tokens", "99", "--max-model-len", "200")  # fmt: skip  # noqa: E501
     yield ("--enable-auto-tool-choice",)
@@ -230,13 +230,13 @@ def _together() -> Iterator[tuple[str, ...]]:
     for role in ("kv_both", "kv_x", None):
         for name in ("NixlConnector", "OffloadingConnector", "PyNcclConnector", None):
             settings = {"kv_connector": name, "kv_role": role}
-            stated = {key: value for key, value in settings.items() if value}
-            yield ("--kv-transfer-config", json.dumps(stated))
+            chosen = {key: value for key, value in settings.items() if value}
+            yield ("--kv-transfer-config", json.dumps(chosen))
 
 
 def errors(line: CommandLine, release: str) -> list[Finding]:
     program = ["vllm", "serve"] if line.serve else ["python3", "-m", "vllm.entrypoints.openai.api_server"]  # fmt: skip  # noqa: E501
     image = f"vllm/vllm-openai:v{release}"
     command = read_command({"image": image, "command": program, "args": list(line.words)})
-    found = [*check_arguments(command, {}), *VLLM.kv_cache.check_connector(command)]
-    return [finding for finding in found if finding.severity == "error"]
+    findings = [*check_arguments(command, {}), *VLLM.kv_cache.check_connector(command)]
+    return [finding for finding in findings if finding.severity == "error"]

@@ -129,7 +129,7 @@ def containers(cluster: Cluster, namespace: str) -> Iterator[Object]:
             for port in container.get("ports", ()):
                 number = port["containerPort"]
                 labels = {
-                    **_of_pod(pod),
+                    **_pod_labels(pod),
                     f"{_META}_pod_container_name": container["name"],
                     f"{_META}_pod_container_port_name": port.get("name", ""),
                     f"{_META}_pod_container_port_number": str(number),
@@ -156,7 +156,7 @@ def _endpoints(cluster: Cluster, namespace: str) -> Iterator[Object]:
                 for port in subset.get("ports", ()):
                     labels = {
                         **of_service,
-                        **({} if pod is None else _of_pod(pod)),
+                        **({} if pod is None else _pod_labels(pod)),
                         f"{_META}_endpoint_port_name": port.get("name", ""),
                     }
                     yield {"targets": [f"{address['ip']}:{port['port']}"], "labels": labels}
@@ -166,7 +166,7 @@ DISCOVERIES = {"PodMonitor": containers, "ServiceMonitor": _endpoints}
 """Discovery functions by kind of monitor."""
 
 
-def _of_pod(pod: Object) -> Object:
+def _pod_labels(pod: Object) -> Object:
     meta = pod["metadata"]
     return {
         f"{_META}_namespace": meta["namespace"],

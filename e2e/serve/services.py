@@ -44,10 +44,10 @@ def role(
 
 def service(namespace: str, *roles: Object, name: str = "svc", **more: Any) -> Object:
     """Return a service."""
-    made = inputs.service(name, *roles)
-    made["metadata"]["namespace"] = namespace
-    made["spec"] |= more
-    return made
+    manifest = inputs.service(name, *roles)
+    manifest["metadata"]["namespace"] = namespace
+    manifest["spec"] |= more
+    return manifest
 
 
 def router(strategy: str | None = "prefix-cache", **more: Any) -> Object:

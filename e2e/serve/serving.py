@@ -12,7 +12,7 @@ from e2e.harness.pods import is_ready
 from e2e.serve.dns import start_dns
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import PREVIOUS, Vllm, vllm
-from e2e.serve.node import Node, describe, further_place, logs, prepare_network, stuck
+from e2e.serve.node import Node, add_network, describe, find_stuck_containers, logs, prepare_network
 
 START_SECONDS = 600.0
 """Startup timeout of engines, several of which can share a CPU."""
@@ -39,10 +39,10 @@ class Serving:
     def node(self) -> Node:
         return self.nodes[0]
 
-    def have_nodes(self, count: int) -> None:
+    def ensure_nodes(self, count: int) -> None:
         """Start nodes with the first node's images until this many run."""
         while len(self.nodes) < count:
-            place = further_place(self.cluster, len(self.nodes) + 1)
+            place = add_network(self.cluster, len(self.nodes) + 1)
             node = Node(self.cluster, self._directory / place.name, _engines(), place)
             node.bring_images(self.node.images)
             self.nodes.append(node)
@@ -85,7 +85,7 @@ class Serving:
             pods = self.pods(namespace, selector)
             for pod in pods:
                 seen.setdefault(pod["metadata"]["name"], set()).add(pod["metadata"]["uid"])
-            reasons = stuck(pods)
+            reasons = find_stuck_containers(pods)
             # LeaderWorkerSet recreates the replica after a container exits.
             reasons += [f"{name}: replaced" for name, uids in seen.items() if len(uids) > REPLACED]
             if reasons:

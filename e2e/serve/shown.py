@@ -79,10 +79,10 @@ _SERVES = re.compile(
 @functools.cache
 def shown_blocks() -> Mapping[str, Block]:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    found = [block for page in pages for block in blocks(page)]
+    all_blocks = [block for page in pages for block in blocks(page)]
     return {
         f"{block.page} {block.title}": block
-        for block in found
+        for block in all_blocks
         if block.language in ("yaml", "python")
         and block.title
         and not block.part_of
@@ -101,9 +101,9 @@ def objects_of(name: str) -> list[Object]:
     if block is None:
         path = ROOT / name
         program = yaml.safe_load((path / "Pulumi.yaml").read_text(encoding="utf-8"))
-        return _of_yaml(program) if program["runtime"] == "yaml" else rendered(path)
+        return _render_yaml_program(program) if program["runtime"] == "yaml" else rendered(path)
     if block.title == "Pulumi.yaml":
-        return _of_yaml(yaml.safe_load(block.text))
+        return _render_yaml_program(yaml.safe_load(block.text))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / Path(block.title).name
         file.write_text(block.text, encoding="utf-8")
@@ -114,7 +114,7 @@ def objects_of(name: str) -> list[Object]:
         return rendered(file.parent)
 
 
-def _of_yaml(program: Object) -> list[Object]:
+def _render_yaml_program(program: Object) -> list[Object]:
     """Return the objects of a YAML program whose only resource is a service."""
     ((name, resource),) = program["resources"].items()
     text = json.dumps(resource["properties"])
@@ -149,7 +149,7 @@ def _as_text(spec: Any) -> Any:
     return spec
 
 
-def without_accelerators(objects: list[Object]) -> list[Object]:
+def fit_to_cpus(objects: list[Object]) -> list[Object]:
     """Return objects whose engines have one rank and fit a small machine.
 
     `images.py` replaces the model's files on the node.
@@ -170,9 +170,9 @@ def without_accelerators(objects: list[Object]) -> list[Object]:
 
 
 def _specs(objects: list[Object]) -> Iterator[Any]:
-    for each in objects:
-        if each["kind"] == "LeaderWorkerSet":
-            template = each["spec"]["leaderWorkerTemplate"]
+    for item in objects:
+        if item["kind"] == "LeaderWorkerSet":
+            template = item["spec"]["leaderWorkerTemplate"]
             for key in ("leaderTemplate", "workerTemplate"):
                 if key in template:
                     yield template[key]["spec"]

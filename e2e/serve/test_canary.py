@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 
 from e2e.harness import Object
-from e2e.routers import DEFINITIONS, decisions, with_llm_d_kind
+from e2e.routers import DEFINITIONS, count_decisions, install_llm_d_kind
 from e2e.serve.deploy import apply_service, deployed
 from e2e.serve.load import metrics
 from e2e.serve.services import MODEL, PROMPT, role, router
@@ -36,7 +36,7 @@ BOUNDS = {0: (0, 0), 50: (11, 49), 100: (REQUESTS, REQUESTS)}
 
 @pytest.fixture
 def _llm_d_kind(running: Serving) -> Iterator[None]:
-    definition = with_llm_d_kind(running.cluster)
+    definition = install_llm_d_kind(running.cluster)
     yield
     running.cluster.delete(DEFINITIONS, definition)
 
@@ -49,16 +49,16 @@ def test_adapter_share_goes_up_and_back(running: Serving) -> None:
 
         def ask(times: int) -> Counter[str]:
             """Send requests; return the number of requests per target model."""
-            before = decisions(metrics(pod, METRICS_PORT))
+            before = count_decisions(metrics(pod, METRICS_PORT))
             for number in range(times):
                 assert service.ask(f"{number} {PROMPT}", PUBLIC, tokens=2)["model"] == PUBLIC
-            return decisions(metrics(pod, METRICS_PORT)) - before
+            return count_decisions(metrics(pod, METRICS_PORT)) - before
 
         assert not ran_adapter(engine)
         for share in (0, 50, 100, 0):
             apply_service(running, service.namespace, *canary(share))
             # The picker watches the object and applies new weights with a delay.
-            running.cluster.wait(partial(_took, ask, share), 60)
+            running.cluster.wait(partial(_is_applied, ask, share), 60)
             counted = ask(REQUESTS)
             least, most = BOUNDS[share]
             assert sum(counted.values()) == REQUESTS, counted
@@ -81,7 +81,7 @@ def ran_adapter(engine: Object) -> bool:
     return f'running_lora_adapters="{ADAPTER}"' in metrics(engine)
 
 
-def _took(ask: Callable[[int], Counter[str]], share: int) -> bool:
+def _is_applied(ask: Callable[[int], Counter[str]], share: int) -> bool:
     """Return whether the distribution of ten requests matches this share and no other."""
     drawn = ask(10)[ADAPTER]
     return {0: drawn == 0, 50: 0 < drawn < 10, 100: drawn == 10}[share]

@@ -55,9 +55,9 @@ class Scraped:
 
 @pytest.fixture(scope="module")
 def namespace(running: Serving) -> Iterator[str]:
-    made = running.cluster.new_namespace()
-    yield made
-    running.cluster.delete_namespace(made)
+    name = running.cluster.new_namespace()
+    yield name
+    running.cluster.delete_namespace(name)
 
 
 @pytest.fixture(params=PICKERS, ids=list(PICKERS))
@@ -85,12 +85,12 @@ def scraped(
     (port,) = free_ports(1)
     pods = running.cluster.pods(namespace, "fusioninfer.io/component-type=worker")
     addresses = [(pod["status"]["podIP"], 8000) for pod in pods]
-    envoy_gateway = EnvoyGateway(running.cluster, tmp_path, entry(objects, port, addresses))
+    envoy_gateway = EnvoyGateway(running.cluster, tmp_path, make_gateway(objects, port, addresses))
     route = f"http://{LOOPBACK}:{port}"
     wait_listening(route, gateway.host)
     started = Prometheus(running.cluster, namespace, objects, [envoy_gateway.scraped()])
-    (made,) = (item for item in objects if item["metadata"]["name"] == "svc-dashboards")
-    boards = {name: json.loads(text) for name, text in made["data"].items()}
+    (dashboards,) = (item for item in objects if item["metadata"]["name"] == "svc-dashboards")
+    boards = {name: json.loads(text) for name, text in dashboards["data"].items()}
     yield Scraped(running, gateway, route, started, boards)
     started.close()
     envoy_gateway.close()
@@ -112,7 +112,7 @@ def queries(board: Object) -> Iterator[tuple[int, str]]:
             yield panel["id"], expression
 
 
-def entry(objects: list[Object], port: int, backends: list[tuple[str, int]]) -> list[Object]:
+def make_gateway(objects: list[Object], port: int, backends: list[tuple[str, int]]) -> list[Object]:
     """Return the HTTPRoute, its Gateway, and a Backend with these addresses.
 
     The Backend replaces the pool, for which Envoy Gateway needs an extension.
@@ -144,18 +144,18 @@ def entry(objects: list[Object], port: int, backends: list[tuple[str, int]]) -> 
 
 def wait_listening(url: str, host: str) -> None:
     deadline = time.monotonic() + 60
-    said = ""
-    while said != "200":
-        assert time.monotonic() < deadline, said
+    result = ""
+    while result != "200":
+        assert time.monotonic() < deadline, result
         time.sleep(0.5)
         try:
-            said = str(
+            result = str(
                 urllib3.request(
                     "GET", f"{url}/v1/models", headers={"Host": host}, retries=False, timeout=10
                 ).status
             )
         except urllib3.exceptions.HTTPError as problem:
-            said = repr(problem)
+            result = repr(problem)
 
 
 @pytest.mark.proves(

@@ -58,8 +58,8 @@ def starting(running: Serving) -> Iterator[Starting]:
     ]
     # Shorten the test; the grace period of this role does not matter.
     roles[-1]["template"]["spec"]["terminationGracePeriodSeconds"] = PAUSE + 1
-    for made in roles:
-        (container,) = made["template"]["spec"]["containers"]
+    for engine_role in roles:
+        (container,) = engine_role["template"]["spec"]["containers"]
         container["env"] = [{"name": "LOAD_SECONDS", "value": LOAD_SECONDS}]
     running.apply(objects_of(service(namespace, *roles)))
     yield Starting(running, namespace)

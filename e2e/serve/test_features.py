@@ -84,7 +84,7 @@ def featured(running: Serving) -> Iterator[Featured]:
         ], namespace=namespace)  # fmt: skip
         stack.callback(running.cluster.delete, "PersistentVolume", STORAGE)
         objects = objects_of(manifest)
-        first = 1 + next(n for n, each in enumerate(objects) if each["kind"] == "Job")
+        first = 1 + next(n for n, item in enumerate(objects) if item["kind"] == "Job")
         running.apply(objects[:first])
         running.cluster.wait(
             lambda: is_done(running, namespace), 120, lambda: running.report(namespace)

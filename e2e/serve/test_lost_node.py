@@ -22,7 +22,7 @@ PATIENCE = 10.0
 
 @pytest.mark.proves("Pods on a lost node get no requests after 65 s")
 def test_lost_node_gets_no_requests(running: Serving) -> None:
-    running.have_nodes(2)
+    running.ensure_nodes(2)
     first, second = running.nodes
     spread = [{"topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}]
     stays = {"template": {"spec": {"nodeSelector": {HOST: first.name}}}}
@@ -38,7 +38,7 @@ def test_lost_node_gets_no_requests(running: Serving) -> None:
         with stack.load(timeout=PATIENCE) as load:
             load.wait(30)
             before = len(load.answers)
-            with second.cut_off():
+            with second.drop_packets():
                 since = time.monotonic()
                 running.cluster.wait(lambda: not is_ready(read_pod()), 90)
                 out = time.monotonic()

@@ -33,15 +33,15 @@ FOLDERS = (
 )  # fmt: skip
 
 
-def named() -> dict[str, str]:
+def find_named_metrics() -> dict[str, str]:
     """Return all metrics in the library, examples and pages, each with a file."""
-    found = {}
+    metrics = {}
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in (".json", ".md", ".py", ".yaml") and path != Path(__file__):
                 for name in NAME.findall(path.read_text(encoding="utf-8")):
-                    found[name] = str(path.relative_to(ROOT))
-    return found
+                    metrics[name] = str(path.relative_to(ROOT))
+    return metrics
 
 
 def picker_metrics(release: str) -> set[str]:
@@ -73,6 +73,6 @@ def test_named_metrics_exist(registered: tuple[str, set[str]]) -> None:
     release, metrics = registered
     if release != VLLM:
         pytest.skip("pages are about the newest release")
-    names = {name: file for name, file in named().items() if name not in OF_OTHERS}
+    names = {name: file for name, file in find_named_metrics().items() if name not in OF_OTHERS}
     assert len(names) >= 5
     assert {name: file for name, file in names.items() if name not in metrics} == {}

@@ -42,26 +42,26 @@ class Pair:
 
 def spread(launcher: str, *args: str, **more: Any) -> Object:
     """Return a role with two nodes and pod anti-affinity."""
-    made = role(args=args, multinode={"nodeCount": 2, "launcher": launcher}, **more)
+    manifest = role(args=args, multinode={"nodeCount": 2, "launcher": launcher}, **more)
     term = {
         "labelSelector": {"matchLabels": {"fusioninfer.io/service": "svc"}},
         "topologyKey": "kubernetes.io/hostname",
     }
     rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    spec = made["template"]["spec"]
+    spec = manifest["template"]["spec"]
     spec["affinity"] = {"podAntiAffinity": rule}
     # vLLM's ranks need shared memory even if each has its own pod.
     spec["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     spec["containers"][0]["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]
-    return made
+    return manifest
 
 
 @contextmanager
 def pair(running: Serving, inference: Object) -> Iterator[Pair]:
     """Deploy a service with one replica on two nodes."""
-    running.have_nodes(2)
+    running.ensure_nodes(2)
     with deployed(running, router(), inference) as service:
-        (leader,), (worker,) = (service.pods(each) for each in (LEADERS, WORKERS))
+        (leader,), (worker,) = (service.pods(selector) for selector in (LEADERS, WORKERS))
         assert leader["spec"]["nodeName"] != worker["spec"]["nodeName"]
         yield Pair(leader, worker, service)
 
@@ -91,7 +91,7 @@ def test_data_parallel_spans_nodes(running: Serving) -> None:
 @pytest.mark.proves("`ray`: two pods form a Ray cluster; vLLM then requires GPUs")
 @pytest.mark.long
 def test_ray_spans_nodes_until_the_engine_rejects_it(running: Serving) -> None:
-    running.have_nodes(2)
+    running.ensure_nodes(2)
     namespace = running.cluster.new_namespace()
     image = "example.org/vllm-ray:v0.32.0"
     inference = spread("ray", "--tensor-parallel-size", "2", image=image)

@@ -22,8 +22,8 @@ ARGS = ("--served-model-name", ALIAS, MODEL, "--enable-lora", "--max-lora-rank",
 
 @pytest.fixture(scope="module")
 def routed(running: Serving) -> Iterator[Deployed]:
-    with deployed(running, router(), role(replicas=2, args=ARGS)) as made:
-        yield made
+    with deployed(running, router(), role(replicas=2, args=ARGS)) as service:
+        yield service
 
 
 @pytest.mark.proves("Two `prefix-cache` replicas serve through Envoy and the endpoint picker")

@@ -68,10 +68,10 @@ server.serve_forever()
 FORGED = {"x-client-id": "team-z", "x-prefiller-host-port": "192.0.2.1:80"}
 
 
-def our_route() -> Object:
+def render_route() -> Object:
     """Return the HTTPRoute of the page's service."""
     (args,) = load(security_objects("qwen.yaml")[0])
-    (route,) = [each for each in render(plan_service(args)) if each["kind"] == "HTTPRoute"]
+    (route,) = [item for item in render(plan_service(args)) if item["kind"] == "HTTPRoute"]
     return dict(route)
 
 
@@ -83,7 +83,7 @@ class Engine:
     authorities: tuple[str, str]
 
 
-class Guarded:
+class GuardedEngine:
     """The engine behind Envoy Gateway with the page's objects."""
 
     def __init__(
@@ -104,10 +104,10 @@ class Guarded:
         rule["limit"]["requests"] = requests
         verify = [*_verify(name, engine.authorities[authority])]
         keys = secret(NAMESPACE, "qwen-clients", **KEYS)
-        objects = [*_entry(self._port, engine.address), *verify, *limits, clients, keys]
+        objects = [*_gateway_objects(self._port, engine.address), *verify, *limits, clients, keys]
         self._gateway = EnvoyGateway(running.cluster, directory, objects)
 
-    def __enter__(self) -> Guarded:
+    def __enter__(self) -> GuardedEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -123,7 +123,7 @@ class Guarded:
             retries=False,
         )
 
-    def first(self, **headers: str) -> Any:
+    def wait_response(self, **headers: str) -> Any:
         """Return the first response, after waiting until the gateway listens."""
         deadline = time.monotonic() + 60
         while True:
@@ -140,11 +140,11 @@ BACKEND_REFERENCE = {"group": "gateway.envoyproxy.io", "kind": "Backend", "name"
 @pytest.fixture(scope="module")
 def engine(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     directory = tmp_path_factory.mktemp("certificates")
-    own = create_certificates(directory / "own", hosts=[NAME])
+    certs = create_certificates(directory / "own", hosts=[NAME])
     other = create_certificates(directory / "other", hosts=[NAME])
     running.cluster.create({"apiVersion": "v1", "kind": "Namespace",
                             "metadata": {"name": NAMESPACE}})  # fmt: skip
-    pair = {"tls.crt": own.certificate.read_text(), "tls.key": own.key.read_text()}
+    pair = {"tls.crt": certs.certificate.read_text(), "tls.key": certs.key.read_text()}
     running.cluster.create(secret(NAMESPACE, "direct-tls", **pair))
     (args,) = load(security_objects("direct.yaml")[0])
     objects = list(render(plan_service(args)))
@@ -156,11 +156,11 @@ def engine(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     running.apply(objects)
     wait_serving(running, objects, NAMESPACE)
     address = running.cluster.get("v1/Service", "direct", NAMESPACE)["spec"]["clusterIP"]
-    yield Engine(address, (own.authority.read_text(), other.authority.read_text()))
+    yield Engine(address, (certs.authority.read_text(), other.authority.read_text()))
     running.cluster.delete_namespace(NAMESPACE)
 
 
-def _entry(port: int, address: str) -> list[Object]:
+def _gateway_objects(port: int, address: str) -> list[Object]:
     listener = {"name": "http", "protocol": "HTTP", "port": port,
                 "allowedRoutes": {"namespaces": {"from": "All"}}}  # fmt: skip
     gateway = {
@@ -175,7 +175,7 @@ def _entry(port: int, address: str) -> list[Object]:
         "metadata": {"name": "engines", "namespace": NAMESPACE},
         "spec": {"endpoints": [{"ip": {"address": address, "port": 8000}}]},
     }
-    route = our_route()
+    route = render_route()
     (rule,) = route["spec"]["rules"]
     rule["backendRefs"] = [BACKEND_REFERENCE]
     return [gateway, backend, route]
@@ -197,8 +197,8 @@ def test_keys_rate_limits_and_sizes_are_enforced(
 ) -> None:
     first, second = ({"Authorization": f"Bearer {key}"} for key in KEYS.values())
     (clients,) = security_objects("clients.yaml")
-    with Guarded(running, tmp_path, engine, clients=clients, requests=3) as guarded:
-        assert guarded.first().status == 401
+    with GuardedEngine(running, tmp_path, engine, clients=clients, requests=3) as guarded:
+        assert guarded.wait_response().status == 401
         assert guarded.ask(Authorization="Bearer something").status == 401
         answer = guarded.ask(**first, **FORGED)
         assert answer.status == 200, answer.data
@@ -223,8 +223,8 @@ def test_engine_with_other_certificate_gets_no_requests(
     (clients,) = security_objects("clients.yaml")
     key = {"Authorization": f"Bearer {KEYS['team-b']}"}
     more: dict[str, Any] = {"clients": clients, "name": name, "authority": authority}
-    with Guarded(running, tmp_path, engine, **more) as guarded:
-        assert guarded.first(**key).status == status
+    with GuardedEngine(running, tmp_path, engine, **more) as guarded:
+        assert guarded.wait_response(**key).status == status
 
 
 @pytest.mark.proves("Envoy Gateway accepts only tokens of the identity provider")
@@ -241,8 +241,8 @@ def test_only_valid_tokens_are_answered(running: Serving, tmp_path: Path, engine
     def bearer(signer: rsa.RSAPrivateKey, intended: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {_token(signer, issuer, intended)}"}
 
-    with Guarded(running, tmp_path, engine, clients=policy) as guarded:
-        assert guarded.first().status == 401
+    with GuardedEngine(running, tmp_path, engine, clients=policy) as guarded:
+        assert guarded.wait_response().status == 401
         answer = guarded.ask(**bearer(key, audience), **FORGED)
         assert answer.status == 200, answer.data
         assert answer.json()["x-client-id"] == "team-a"
