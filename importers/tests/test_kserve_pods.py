@@ -276,14 +276,15 @@ def test_variables_in_arguments_are_the_kubelets(args: list[str], words: list[st
     assert container(role)["args"] == [*served(), *words]
 
 
+UNDEFINED = "refers to HOST, which the container's env does not define"
 PROGRAM = "runs a program to compute its arguments; write the value"
 
 
 @pytest.mark.parametrize(
     ("args", "at", "why"),
     [
-        (["--a", "$HOST"], "args[1]", "refers to HOST, which the container's env does not define"),
-        (["--a", "${HOST}"], "args[1]", "refers to HOST, which the container's env does not "),
+        (["--a", "$HOST"], "args[1]", UNDEFINED),
+        (["--a", "${HOST}"], "args[1]", UNDEFINED),
         (["--a", "$(hostname)"], "args[1]", PROGRAM),
         (["--a", "`hostname`"], "args[1]", PROGRAM),
         (['--a "$(hostname)"'], "args", PROGRAM),

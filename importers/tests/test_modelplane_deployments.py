@@ -291,11 +291,7 @@ DEVICES = "cannot be carried over: all members of a role must have the same clai
     [
         (
             proposed(workers=workers(None)),
-            (
-                "f: workers.count: is required with prefill: the ratio of prefill to decode is "
-                "stated, "
-                "not guessed"
-            ),
+            "f: workers.count: is required with prefill, because the ratio of prefill to decode has ",
         ),
         (
             proposed(prefill={"workers": workers(None)}),
