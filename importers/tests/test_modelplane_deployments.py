@@ -291,7 +291,7 @@ DEVICES = "cannot be carried over: all members of a role must have the same clai
     [
         (
             proposed(workers=workers(None)),
-            "f: workers.count: is required with prefill, because the ratio of prefill to decode has ",
+            "f: workers.count: is required with prefill, because the ratio of prefill to ",
         ),
         (
             proposed(prefill={"workers": workers(None)}),
