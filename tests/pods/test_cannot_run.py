@@ -94,21 +94,6 @@ def test_misspelt_argument_is_found_in_newer_releases() -> None:
 # Models
 
 
-GATED = "token-for-gated-model"
-LLAMA = ["--model", "meta-llama/Llama-3.1-8B-Instruct"]
-TOKEN = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}}
-
-
-def test_gated_model_needs_a_token() -> None:
-    assert said(pod(engine(args=LLAMA)), GATED) == [("warning", f"{C}.env")]
-    assert said(pod(engine(args=LLAMA, env=[TOKEN])), GATED) == []
-    assert said(pod(engine(args=LLAMA, envFrom=[{"secretRef": {"name": "hf"}}])), GATED) == []
-    cached = engine(args=LLAMA, volumeMounts=[{"name": "v", "mountPath": "/root/.cache"}])
-    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
-    assert said(pod(cached, volumes=volumes), GATED) == []
-    assert said(pod(engine(args=["--model", "Qwen/Qwen3-8B"])), GATED) == []
-
-
 def serving(name: str, *args: str, **more: Any) -> Manifest:
     return role(name, template=template(engine(args=list(args))), **more)
 
