@@ -24,8 +24,7 @@ from fusioninfer_pulumi.api.field_types import (
     Text,
 )
 from fusioninfer_pulumi.api.inventory import RolePlacementArgs
-from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
-from fusioninfer_pulumi.api.kv_transfer import KvEventsArgs, KvTransferArgs
+from fusioninfer_pulumi.api.kv_cache import KvCacheOffloadingArgs, KvEventsArgs, KvTransferArgs
 from fusioninfer_pulumi.api.rollout import RoleRolloutArgs
 from fusioninfer_pulumi.api.route import GatewayArgs, HttpRouteArgs, ModelRewriteArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, NetworkPolicyArgs, PoolArgs

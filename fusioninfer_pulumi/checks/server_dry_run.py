@@ -23,8 +23,7 @@ from fusioninfer_pulumi.findings import (
     warning,
 )
 from fusioninfer_pulumi.kube import pulumi_outputs
-from fusioninfer_pulumi.kube.client import KubernetesApi
-from fusioninfer_pulumi.kube.dry_run import Answer, DryRunRequest, send_dry_runs
+from fusioninfer_pulumi.kube.client import Answer, DryRunRequest, KubernetesApi, send_dry_runs
 from fusioninfer_pulumi.kube.supported_products import find_products
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan

@@ -42,20 +42,18 @@ if TYPE_CHECKING:
         TaintArgs,
         TaintEffect,
     )
-    from fusioninfer_pulumi.api.kv_offloading import (
+    from fusioninfer_pulumi.api.kv_cache import (
         ClaimReferenceArgs,
         ClaimTierArgs,
         EmptyDirTierArgs,
         EvictionPolicy,
         FileSystemTierArgs,
         KvCacheOffloadingArgs,
-        SecondaryTierArgs,
-    )
-    from fusioninfer_pulumi.api.kv_transfer import (
         KvEventsArgs,
         KvRole,
         KvTransferArgs,
         RdmaArgs,
+        SecondaryTierArgs,
         SidecarArgs,
         SidecarConnector,
     )

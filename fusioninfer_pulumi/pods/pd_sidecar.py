@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.kv_transfer import SidecarArgs
+from fusioninfer_pulumi.api.kv_cache import SidecarArgs
 from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily, find_sidecar_image_family
 from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import (
     HEALTH_PATH,

@@ -14,8 +14,13 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
-from fusioninfer_pulumi.kube.dry_run import Answer, DryRunRequest, send_dry_runs
+from fusioninfer_pulumi.kube.client import (
+    Answer,
+    DryRunRequest,
+    KubernetesApi,
+    UnreadableError,
+    send_dry_runs,
+)
 
 Reply = tuple[int, dict[str, Any]]
 KINDS = {

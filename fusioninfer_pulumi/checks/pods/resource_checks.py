@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
+from fusioninfer_pulumi.api.kv_cache import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.service_shape import VOLCANO
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, warning
@@ -20,7 +20,7 @@ from fusioninfer_pulumi.kube.resource_requests import (
     read_limit,
     suggest_accelerator,
 )
-from fusioninfer_pulumi.pods.kv_cache_offloading import DISK, get_shared_memory_limit, sum_disk
+from fusioninfer_pulumi.pods.kv_cache import DISK, get_shared_memory_limit, sum_disk
 from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 from fusioninfer_pulumi.presets.model_catalogue import get_weights_size
