@@ -1,4 +1,4 @@
-"""Hand-written objects, independent of the library's builders: devices and volumes."""
+"""Objects that do not use the library's builders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def leader_worker_set(name: str, *, size: int, replicas: int = 1) -> Object:
 
 
 def devices(driver: str, counts: Mapping[str, int]) -> list[Object]:
-    """Return a driver's DeviceClass, and a ResourceSlice with so many devices of each node."""
+    """Return a driver's DeviceClass, and a ResourceSlice with devices for each node."""
     api = "resource.k8s.io/v1"
     selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
     made: list[Object] = [
@@ -60,7 +60,7 @@ def devices(driver: str, counts: Mapping[str, int]) -> list[Object]:
 
 @contextmanager
 def bound_claim(cluster: Cluster, namespace: str, name: str = "shared") -> Iterator[None]:
-    """A claim that pods can mount; its volume goes at the end, the claim with its namespace."""
+    """Create a claim that pods can mount, and its volume, which is deleted afterwards."""
     volume = f"{namespace}-{name}"
     access: Object = {"accessModes": ["ReadWriteMany"]}
     cluster.apply([

@@ -1,4 +1,4 @@
-"""What `check --server` asks a real API server, and what it makes of the answers."""
+"""`check --server` on a real API server."""
 
 from __future__ import annotations
 

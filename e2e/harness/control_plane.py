@@ -1,4 +1,4 @@
-"""etcd, the API server and the controller manager: the parts that every cluster has."""
+"""etcd, the API server and the controller manager."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ USERS = (
     "admin", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet", "kueue", "kwok",
     "lws", "volcano",
 )  # fmt: skip
-"""Each program has a name of its own, so that managed fields and logs say who did what. All of them
-may do everything: the tests are about the rights of what we generate, not of the platform."""
+"""One user for each program, so that managed fields and logs identify it. All of them are cluster
+administrators, because the tests cover the permissions of generated objects only."""
 
 CONTROLLERS = (
     "clusterrole-aggregation-controller",
@@ -37,9 +37,8 @@ CONTROLLERS = (
     "serviceaccount-token-controller",
     "statefulset-controller",
 )
-"""Those that our objects need. Without endpointslice: pods have loopback addresses (see kwok in
-components.py), which EndpointSlices do not allow. Without node-lifecycle: fake nodes send no
-heartbeats, and tests that lose a node say so themselves."""
+"""Controllers that generated objects need. EndpointSlices do not allow the pods' loopback addresses
+(components.py), and simulated nodes send no heartbeats to the node-lifecycle controller."""
 
 
 NETWORK_CONTROLLERS = (
@@ -51,26 +50,26 @@ NETWORK_CONTROLLERS = (
     "root-ca-certificate-publisher-controller",
     "taint-eviction-controller",
 )
-"""Where pods run, have addresses of a network, and mount volumes, and nodes send heartbeats."""
+"""Additional controllers for real pods and nodes."""
 
 SERVICES = "10.96.0.0/16"
-"""Addresses of Services; the first is the API server's."""
+"""Cluster IPs of Services; the first is the API server's."""
 
 FIRST_SERVICE = "10.96.0.1"
 
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """What the other parts need to know to join.
+    """Settings that a cluster's programs share.
 
     Attributes:
-        directory: For the files of this cluster.
+        directory: Folder for the cluster's files.
         server: URL of the API server.
-        certificates: What its clients trust, and what all servers of the cluster show.
-        tokens: User name -> bearer token.
-        address: Where pods reach the API server; None where no pod runs.
-        kubernetes: Which Kubernetes of the tool catalog runs.
-        gates: Feature gates that are not as they are by default.
+        certificates: Certificates of all servers of the cluster.
+        tokens: Bearer tokens by user.
+        address: Address of the API server for real pods; None if pods are simulated.
+        kubernetes: Kubernetes release, by its name in the tool catalog.
+        gates: Kubernetes feature gates to set.
     """
 
     directory: Path
@@ -83,7 +82,7 @@ class ControlPlane:
 
     @property
     def has_gangs(self) -> bool:
-        """Whether it knows PodGroups of its own."""
+        """Whether Kubernetes has its own PodGroups."""
         return self.gates.get("GenericWorkload", False)
 
     def program(self, name: str, *arguments: str) -> list[str | Path]:
@@ -134,7 +133,7 @@ def start_etcd(programs: Programs, directory: Path, client_port: int, peer_port:
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
-            "--unsafe-no-fsync",  # nothing here outlives a power cut
+            "--unsafe-no-fsync",  # The data need not survive a power failure.
             "--log-level=warn",
         ],
     )
@@ -143,7 +142,7 @@ def start_etcd(programs: Programs, directory: Path, client_port: int, peer_port:
 
 
 def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None:
-    """Start the API server and wait until it is ready, its built-in roles included."""
+    """Start the API server and wait until it is ready."""
     certificates = plane.certificates
     started = programs.start(
         "kube-apiserver",
@@ -161,11 +160,11 @@ def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None
             f"--service-account-signing-key-file={certificates.token_key}",
             f"--service-cluster-ip-range={SERVICES}",
             "--allow-privileged=true",
-            # Its counterpart that takes the taint off again is the node-lifecycle controller.
+            # Only the node-lifecycle controller removes this taint, and it may not run.
             "--disable-admission-plugins=TaintNodesByCondition",
             "--enable-priority-and-fairness=false",
             "--profiling=false",
-            # A beta version is off by default, whatever its gate says.
+            # Beta versions are off by default, even if their feature gate is on.
             *(["--runtime-config=scheduling.k8s.io/v1beta1=true"] if plane.has_gangs else []),
         ),
     )
@@ -175,15 +174,15 @@ def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None
 
 def _addresses(address: str | None) -> list[str]:
     if address is None:
-        # The Service `kubernetes` cannot have a loopback endpoint; no program here uses it.
+        # The Service `kubernetes` cannot have a loopback endpoint, and no program here uses it.
         listening = [f"--bind-address={LOOPBACK}", f"--advertise-address={LOOPBACK}"]
         return [*listening, "--endpoint-reconciler-type=none"]
-    # All addresses of an enclosure, which no program outside can reach.
+    # All addresses of a network namespace that is unreachable from outside.
     return ["--bind-address=0.0.0.0", f"--advertise-address={address}"]
 
 
 def start_controller_manager(programs: Programs, plane: ControlPlane) -> None:
-    """Start the controllers; they are at work when the first default ServiceAccount appears."""
+    """Start the controllers, which are ready when the first default ServiceAccount exists."""
     controllers = [*CONTROLLERS, *(() if plane.address is None else NETWORK_CONTROLLERS)]
     if plane.has_gangs:
         controllers.append("podgroup-protection-controller")
@@ -197,11 +196,11 @@ def start_controller_manager(programs: Programs, plane: ControlPlane) -> None:
             f"--service-account-private-key-file={plane.certificates.token_key}",
             "--leader-elect=false",
             "--secure-port=0",
-            # The default of 20 requests a second makes a hundred replicas take minutes.
+            # At the default of 20 requests per second, a hundred replicas take minutes.
             "--kube-api-qps=1000",
             "--kube-api-burst=2000",
             "--concurrent-statefulset-syncs=20",
-            # By default it looks every 15 s.
+            # The default is 15 s.
             "--horizontal-pod-autoscaler-sync-period=1s",
         ),
     )
@@ -216,10 +215,10 @@ def wait_http(
     accept: Container[int] = (200,),
     timeout: float = 180,
 ) -> None:
-    """Wait until a GET is answered with one of the status codes in `accept`.
+    """Wait until a GET returns one of the status codes in `accept`.
 
     Raises:
-        ProgramFailedError: If the program ends first, or the time is up.
+        ProgramFailedError: If the program exits, or does not respond within `timeout` seconds.
     """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     deadline = time.monotonic() + timeout

@@ -248,7 +248,11 @@ def _rejections(
 
 _RIGHTS = re.compile(r"\buser \".*\" cannot \w+ resource", re.IGNORECASE)
 _WEBHOOK, _APPLY = "admission webhook", "failed to create typed patch object"
-_IMMUTABLE = re.compile(r"immutable|updates to .* for fields other than", re.IGNORECASE)
+# Messages about fields that only a replacement changes; the last two are LeaderWorkerSet's.
+_IMMUTABLE = re.compile(
+    r"immutable|updates to .* for fields other than|subGroupSize after|subdomainPolicy as null",
+    re.IGNORECASE,
+)
 _UNKNOWN_FIELD = re.compile(r"field not declared in schema|unknown field")
 _FIELD = re.compile(r'(?<![\w/"])"?\.?((?:spec|metadata)[.\[][^\s:,]*)')
 

@@ -346,6 +346,10 @@ class KvCache:
         """Return whether a decode engine keeps running after a failed handshake."""
         return True
 
+    def can_decode_hang(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
+        """Return whether decode waits forever, because prefill's answer does not suffice for it."""
+        return False
+
 
 class Engine:
     """An inference engine: its facts, and how it reads its arguments.

@@ -220,6 +220,7 @@ def test_missing_kind_is_a_warning() -> None:
 WEBHOOK = {"code": 403, "message": 'admission webhook "p.example.com" denied: no naked pods'}
 LATER = {"message": "Internal error occurred: failed calling webhook"}
 FIXED = {"field": "spec.clusterIP", "message": "Invalid value: field is immutable"}
+SUBGROUPS = "the webhook denied the request: cannot enable subGroupSize after the lws is created"
 REFUSES, NOT_ASKED = "api-server-refuses", "api-server-not-asked"
 
 
@@ -276,9 +277,10 @@ def test_rejected_field_is_an_error_at_the_users_field(
         # A policy may know controllers by their user.
         ("Pod", WEBHOOK, ("warning", REFUSES, "roles[0].template")),
         ("LeaderWorkerSet", WEBHOOK, ("error", REFUSES, "roles[0]")),
-        # Pulumi replaces it.
+        # Pulumi replaces these objects.
         ("Service", {"code": 422, "message": "no", "details": {"causes": [FIXED]}},
          ("warning", REFUSES, "")),
+        ("LeaderWorkerSet", {"code": 403, "message": SUBGROUPS}, ("warning", REFUSES, "roles[0]")),
     ],
 )  # fmt: skip
 def test_answer_is_one_finding(kind: str, status: Manifest, expected: tuple[str, ...]) -> None:
