@@ -21,7 +21,7 @@ from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.spec_model import reject_fields
-from fusioninfer_pulumi.checks.routes import NETWORK_POLICY
+from fusioninfer_pulumi.checks.routing_checks import NETWORK_POLICY
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, warning
 from fusioninfer_pulumi.operations.monitors import find_declared_port
 from fusioninfer_pulumi.plan.service_builder import BuiltService

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.checks.gangs import (
     kueue_label_findings,
     scheduling_findings,
 )
-from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
+from fusioninfer_pulumi.checks.routing_checks import SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container
 from fusioninfer_pulumi.engines.model_arguments import is_gated

@@ -10,7 +10,6 @@ from fusioninfer_pulumi.checks.between_services import Cluster, check_targets
 from fusioninfer_pulumi.checks.ignored_fields import ignored_field_findings
 from fusioninfer_pulumi.checks.object_checks import check_objects
 from fusioninfer_pulumi.checks.operations_checks import CHECKS as OPERATION_CHECKS
-from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
 from fusioninfer_pulumi.checks.pods import (
     engine_checks,
     ports,
@@ -19,7 +18,7 @@ from fusioninfer_pulumi.checks.pods import (
     template,
 )
 from fusioninfer_pulumi.checks.rollout_checks import CHECKS as ROLLOUT_CHECKS
-from fusioninfer_pulumi.checks.routes import CHECKS as ROUTE_CHECKS
+from fusioninfer_pulumi.checks.routing_checks import PICKER_CHECKS, ROUTE_CHECKS
 from fusioninfer_pulumi.checks.service_checks import CHECKS as SERVICE_CHECKS
 from fusioninfer_pulumi.checks.service_checks import check_presets
 from fusioninfer_pulumi.findings import Finding, Severity, errors, info

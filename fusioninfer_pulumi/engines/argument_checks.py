@@ -11,7 +11,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
-from fusioninfer_pulumi.engines._container_words import UNKNOWN
+from fusioninfer_pulumi.engines._shell_words import UNKNOWN
 from fusioninfer_pulumi.engines.argument_tables import (
     UNKNOWN_DEFAULT,
     Option,

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         UnhealthyPods,
         WhenUnsatisfiable,
     )
-    from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
     from fusioninfer_pulumi.api.engine import Edition, EngineArgs, EngineName, ParallelismArgs
     from fusioninfer_pulumi.api.inventory import (
         DeviceArgs,
@@ -83,6 +82,7 @@ if TYPE_CHECKING:
         MultinodeArgs,
         NetworkConfigArgs,
         PodEnvironment,
+        ResourceClaimArgs,
         RestartPolicy,
         RoleArgs,
         StartupPolicy,

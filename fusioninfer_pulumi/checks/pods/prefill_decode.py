@@ -7,7 +7,7 @@ from itertools import product
 
 from fusioninfer_pulumi.api.kv_cache import KvTransferArgs
 from fusioninfer_pulumi.api.role import ComponentType
-from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import (
+from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     OWNED_FLAGS,
 )
 from fusioninfer_pulumi.engines.engine import NIXL, KvConnector

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.api.availability import StartupArgs as StartupArgs
 from fusioninfer_pulumi.api.availability import TopologySpreadArgs as TopologySpreadArgs
 from fusioninfer_pulumi.api.availability import UnhealthyPods as UnhealthyPods
 from fusioninfer_pulumi.api.availability import WhenUnsatisfiable as WhenUnsatisfiable
-from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs as ResourceClaimArgs
+from fusioninfer_pulumi.api.role import ResourceClaimArgs as ResourceClaimArgs
 from fusioninfer_pulumi.api.engine import Edition as Edition
 from fusioninfer_pulumi.api.engine import EngineArgs as EngineArgs
 from fusioninfer_pulumi.api.engine import EngineName as EngineName

@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.availability import (
     StartupArgs,
     TopologySpreadArgs,
 )
-from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
+from fusioninfer_pulumi.api.role import ResourceClaimArgs
 from fusioninfer_pulumi.api.engine import EngineArgs, ParallelismArgs
 from fusioninfer_pulumi.api.field_types import (
     AnnotationMap,
