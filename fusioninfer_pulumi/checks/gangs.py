@@ -11,11 +11,7 @@ from fusioninfer_pulumi.api.scheduling import (
     GangMode,
     SchedulingStrategyArgs,
 )
-from fusioninfer_pulumi.api.service_shape import (
-    DEFAULT_SCHEDULER,
-    VOLCANO,
-    is_prefill_decode,
-)
+from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER, VOLCANO
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_builder import BuiltService
@@ -30,7 +26,6 @@ from fusioninfer_pulumi.rules.common import (
 GANG_DEADLOCK = Rule("gang-deadlock")
 SCHEDULER_DIFFERS_FROM_SERVICE = Rule("scheduler-differs-from-service")
 SCHEDULER_WITHOUT_GANGS = Rule("scheduler-without-gangs")
-ROLES_START_APART = Rule("roles-start-apart")
 KUEUE_LABEL = Rule("kueue-label")
 
 _STRATEGY: Location = ("schedulingStrategy",)
@@ -78,7 +73,9 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
         if is_set[at]:
             yield error(FIELD_OUT_OF_PLACE, at, message)
     if policy.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF:
-        yield from _kueue(built, scheduling)
+        if not scheduling.queue:
+            message = "is required with backend Kueue: set a LocalQueue of the namespace, because "
+            yield error(FIELD_REQUIRED, _QUEUE, f"{message}Kueue admits nothing without one")
     elif shape.needs_gang and policy.backend is not GangBackend.KUEUE:
         yield from _check_late_pods(built)
         yield from _gang(built, scheduling)
@@ -161,23 +158,6 @@ def _check_late_pods(built: BuiltService) -> Iterator[Finding]:
                 message = "applies only to leaders: LeaderWorkerSet places workers by its own "
                 message += f"annotation, which {deadlocks}; {remedy}"
                 yield error(GANG_DEADLOCK, _annotation_path(pod, key), message)
-
-
-def _kueue(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    if not scheduling.queue:
-        yield error(
-            FIELD_REQUIRED,
-            _QUEUE,
-            "is required with backend Kueue: set a LocalQueue of the namespace, because Kueue "
-            "admits nothing without one",
-        )
-    if is_prefill_decode([role.args for role in built.plan.roles if role.replicas]):
-        yield warning(
-            ROLES_START_APART,
-            (*_POLICY, "backend"),
-            "Kueue admits each replica on its own: if quota is short, prefill may hold "
-            "accelerators while decode waits, or vice versa; Volcano gang-schedules both",
-        )
 
 
 def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:

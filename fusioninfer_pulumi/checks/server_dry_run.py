@@ -23,7 +23,7 @@ from fusioninfer_pulumi.findings import (
     warning,
 )
 from fusioninfer_pulumi.kube import pulumi_outputs
-from fusioninfer_pulumi.kube.client import Answer, DryRunRequest, KubernetesApi, send_dry_runs
+from fusioninfer_pulumi.kube.client import Answer, KubernetesApi, send_dry_runs
 from fusioninfer_pulumi.kube.supported_products import find_products
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -140,15 +140,10 @@ def dry_run_objects(
         for index, plan in enumerate(plans)
         for dry_run in list_dry_run_objects(plan)
     ]
-    requests = [
-        DryRunRequest(
-            _to_json(dry_run.manifest, namespace), created=dry_run.manifest["kind"] == "Pod"
-        )
-        for _, dry_run in dry_runs
-    ]
+    manifests = [_to_json(dry_run.manifest, namespace) for _, dry_run in dry_runs]
     by_plan: list[list[tuple[DryRunObject, list[Answer] | None]]] = [[] for _ in plans]
     for (index, dry_run), answers in zip(
-        dry_runs, send_dry_runs(api, requests, next_request, seconds), strict=True
+        dry_runs, send_dry_runs(api, manifests, next_request, seconds), strict=True
     ):
         by_plan[index].append((dry_run, answers))
     return by_plan

@@ -323,41 +323,27 @@ class Answer:
         return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.reply)
 
 
-@dataclass(frozen=True)
-class DryRunRequest:
-    """An object to send.
-
-    Attributes:
-        manifest: The object, with its namespace.
-        created: Whether to create the object, not to apply it: a creation is not checked as an
-            update of an object that exists already.
-    """
-
-    manifest: Mapping[str, Any]
-    created: bool
-
-
 def send_dry_runs(
     api: KubernetesApi,
-    requests: Sequence[DryRunRequest],
+    manifests: Sequence[Mapping[str, Any]],
     next_request: Callable[[Mapping[str, Any], Answer], Mapping[str, Any] | None],
     seconds: float,
 ) -> list[list[Answer] | None]:
     """Return the answers to each object, None if they did not arrive within `seconds` in all.
 
-    The API server stores nothing. It checks an existing object as an update by the manager that
-    applied it last: fields that the new object lacks are removed. `next_request` returns the
-    object to send after an answer, or None.
+    The API server stores nothing. Pods are created. It checks other objects that exist as an update
+    by the manager that applied them last: fields that the new object lacks are removed.
+    `next_request` returns the object to send after an answer, or None.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
     threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="fusioninfer-dry-run")
     try:
-        versions = {request.manifest["apiVersion"] for request in requests}
+        versions = {manifest["apiVersion"] for manifest in manifests}
         reads = [threads.submit(api.kinds, version) for version in versions]
         wait(reads, seconds, return_when=FIRST_EXCEPTION)
-        running = [threads.submit(_send, api, request, next_request) for request in requests]
+        running = [threads.submit(_send, api, manifest, next_request) for manifest in manifests]
         wait(running, seconds, return_when=FIRST_EXCEPTION)
         return [future.result() if future.done() else None for future in running]
     finally:
@@ -366,17 +352,16 @@ def send_dry_runs(
 
 def _send(
     api: KubernetesApi,
-    request: DryRunRequest,
+    manifest: Mapping[str, Any] | None,
     next_request: Callable[[Mapping[str, Any], Answer], Mapping[str, Any] | None],
 ) -> list[Answer]:
     answers: list[Answer] = []
-    manifest: Mapping[str, Any] | None = request.manifest
     while manifest is not None:
         namespace = manifest["metadata"].get("namespace")
         path = api.path(manifest["apiVersion"], manifest["kind"], namespace and str(namespace))
         if path is None:
             return [Answer(0)]
-        if request.created:
+        if manifest["kind"] == "Pod":
             code, content = api.request("POST", path, _QUERY, manifest)
         else:
             path += f"/{quote(str(manifest['metadata']['name']), safe='')}"
