@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.scheduling import (
     GangMode,
     SchedulingStrategyArgs,
 )
-from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER, VOLCANO
+from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER, VOLCANO, is_prefill_decode
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_builder import BuiltService
@@ -26,6 +26,7 @@ from fusioninfer_pulumi.rules.common import (
 GANG_DEADLOCK = Rule("gang-deadlock")
 SCHEDULER_DIFFERS_FROM_SERVICE = Rule("scheduler-differs-from-service")
 SCHEDULER_WITHOUT_GANGS = Rule("scheduler-without-gangs")
+ROLES_START_APART = Rule("roles-start-apart")
 KUEUE_LABEL = Rule("kueue-label")
 
 _STRATEGY: Location = ("schedulingStrategy",)
@@ -76,6 +77,13 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
         if not scheduling.queue:
             message = "is required with backend Kueue: set a LocalQueue of the namespace, because "
             yield error(FIELD_REQUIRED, _QUEUE, f"{message}Kueue admits nothing without one")
+        if is_prefill_decode([role.args for role in built.plan.roles if role.replicas]):
+            yield warning(
+                ROLES_START_APART,
+                (*_POLICY, "backend"),
+                "Kueue admits each replica on its own: if quota is short, prefill may hold "
+                "accelerators while decode waits, or vice versa; Volcano gang-schedules both",
+            )
     elif shape.needs_gang and policy.backend is not GangBackend.KUEUE:
         yield from _check_late_pods(built)
         yield from _gang(built, scheduling)
