@@ -326,7 +326,7 @@ class RoleArgs(SpecModel):
     """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
     namespaces. By default a warning names the missing ones."""
 
-    UNIQUE_NAMES = ("resource_claims",)
+    UNIQUE = (("resource_claims", "name"),)
 
     @property
     def picks_endpoints(self) -> bool:

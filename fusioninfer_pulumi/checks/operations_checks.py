@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -33,7 +32,7 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_REQUIRED,
     OUT_OF_RANGE,
 )
-from fusioninfer_pulumi.topology.role_plan import RolePlan, resolve_share
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule("disruption-budget-blocks-eviction")
 
@@ -51,15 +50,9 @@ def budget_findings(built: BuiltService) -> Iterator[Finding]:
         )
         field = at if role.args.disruption_budget is None else ("roles", role.position, *at)
         count = len(role.replicas)
-        minimum = (
-            0 if args.min_available is None else resolve_share(args.min_available, count, math.ceil)
-        )
         if role.scaled_externally:
             message = f"{role.name} is autoscaled: set maxUnavailable to a count of at least 1"
             yield error(FIELD_OUT_OF_PLACE, field, message)
-        elif minimum > count:
-            message = f"must be at most the replicas of {role.name} ({count}), got {minimum}"
-            yield error(OUT_OF_RANGE, field, message)
         else:
             yield warning(
                 DISRUPTION_BUDGET_BLOCKS_EVICTION,

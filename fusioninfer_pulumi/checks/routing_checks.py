@@ -39,7 +39,6 @@ from fusioninfer_pulumi.findings import (
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.gateway_implementations import (
-    Implementation,
     SeveralPools,
 )
 from fusioninfer_pulumi.routing.pool import is_pool
@@ -116,43 +115,35 @@ def network_policy_findings(parts: Routing) -> Iterator[Finding]:
 
 def several_pools_findings(parts: Routing) -> Iterator[Finding]:
     """Check `split` and rules with several pools against the Gateway's implementation."""
-    at, route, implementation = parts.at, parts.route, parts.implementation
-    if route is None:
+    route, at, implementation = parts.route, (*parts.at, "httproute"), parts.implementation
+    text = _SEVERAL_POOLS.get(implementation.several_pools)
+    if route is None or text is None:
         return
-    if route.split:
-        split = (*at, "httproute", "split")
-        if implementation.several_pools is SeveralPools.NO:
-            yield error(
-                SEVERAL_POOLS_UNSUPPORTED,
-                split,
-                f"{implementation.name} allows one InferencePool in a rule; give the other "
-                "service its own route, by a header or a host name",
-            )
-        elif route.splits:
-            yield from _several_pools(split, implementation)
+    message, is_rejected = text.format(name=implementation.name), text is _ONE_POOL
+    if route.split and (is_rejected or route.splits):
+        make_finding = error if is_rejected else warning
+        yield make_finding(SEVERAL_POOLS_UNSUPPORTED, (*at, "split"), message)
     for index, rule in enumerate(route.rules):
         if sum(is_pool(ref) for ref in rule.backends) + len(rule.corrected) > 1:
-            field = (*at, "httproute", "rules", index, "backendRefs")
-            yield from _several_pools(field, implementation)
+            field = (*at, "rules", index, "backendRefs")
+            yield warning(SEVERAL_POOLS_UNSUPPORTED, field, message)
 
 
-#: Warnings about rules with several pools; `{name}` is the Gateway's implementation.
+_ONE_POOL = (
+    "{name} allows one InferencePool in a rule; give the other service its own route, by a header "
+    "or a host name"
+)
+#: What is known about rules with several pools; `{name}` is the Gateway's implementation.
 _SEVERAL_POOLS = {
     SeveralPools.UNKNOWN: "name several InferencePools: agentgateway (1.0) and NGINX Gateway "
     "Fabric (2.3) split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI "
     "Gateway to 1.1 allows one pool in a rule",
-    SeveralPools.NO: "{name} allows one InferencePool in a rule",
+    SeveralPools.NO: _ONE_POOL,
     SeveralPools.ONE_EPP: "name several InferencePools: the shares hold, but {name} to 1.30 "
     "asks the endpoint picker of one pool for all of the rule's requests, "
     "and all fail if that pool has no ready pod (istio#61594)",
     SeveralPools.UNTESTED: "name several InferencePools: untested with {name}",
 }
-
-
-def _several_pools(at: Location, implementation: Implementation) -> Iterator[Finding]:
-    message = _SEVERAL_POOLS.get(implementation.several_pools)
-    if message is not None:
-        yield warning(SEVERAL_POOLS_UNSUPPORTED, at, message.format(name=implementation.name))
 
 
 def pool_findings(parts: Routing) -> Iterator[Finding]:

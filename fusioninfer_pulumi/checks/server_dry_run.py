@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.checks.object_checks import find_user_field
+from fusioninfer_pulumi.checks.object_checks import find_user_field, render_distinct
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
@@ -25,7 +25,6 @@ from fusioninfer_pulumi.findings import (
 from fusioninfer_pulumi.kube import pulumi_outputs
 from fusioninfer_pulumi.kube.client import Answer, KubernetesApi, send_dry_runs
 from fusioninfer_pulumi.kube.supported_products import find_products
-from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import CRD_NOT_INSTALLED
 from fusioninfer_pulumi.topology.leader_worker_set import KIND as LEADER_WORKER_SET
@@ -77,16 +76,8 @@ class DryRunObject:
 
 
 def list_dry_run_objects(plan: ServicePlan) -> list[DryRunObject]:
-    """Return the distinct objects of a plan, and the pods that controllers create from them.
-
-    One replica and one serving group are enough, because others differ only in names.
-    """
-    once = replace(
-        plan,
-        roles=tuple(replace(role, lws=role.lws[:1]) for role in plan.roles),
-        gangs=plan.gangs[:1],
-    )
-    rendered = render(once)
+    """Return the distinct objects of a plan, and the pods that controllers create from them."""
+    rendered = render_distinct(plan)
     accounts = {
         manifest["metadata"]["name"]
         for manifest in rendered
