@@ -13,7 +13,6 @@ from fusioninfer_pulumi.api.availability import StartupArgs as StartupArgs
 from fusioninfer_pulumi.api.availability import TopologySpreadArgs as TopologySpreadArgs
 from fusioninfer_pulumi.api.availability import UnhealthyPods as UnhealthyPods
 from fusioninfer_pulumi.api.availability import WhenUnsatisfiable as WhenUnsatisfiable
-from fusioninfer_pulumi.api.role import ResourceClaimArgs as ResourceClaimArgs
 from fusioninfer_pulumi.api.engine import Edition as Edition
 from fusioninfer_pulumi.api.engine import EngineArgs as EngineArgs
 from fusioninfer_pulumi.api.engine import EngineName as EngineName
@@ -32,11 +31,11 @@ from fusioninfer_pulumi.api.kv_cache import EmptyDirTierArgs as EmptyDirTierArgs
 from fusioninfer_pulumi.api.kv_cache import EvictionPolicy as EvictionPolicy
 from fusioninfer_pulumi.api.kv_cache import FileSystemTierArgs as FileSystemTierArgs
 from fusioninfer_pulumi.api.kv_cache import KvCacheOffloadingArgs as KvCacheOffloadingArgs
-from fusioninfer_pulumi.api.kv_cache import SecondaryTierArgs as SecondaryTierArgs
 from fusioninfer_pulumi.api.kv_cache import KvEventsArgs as KvEventsArgs
 from fusioninfer_pulumi.api.kv_cache import KvRole as KvRole
 from fusioninfer_pulumi.api.kv_cache import KvTransferArgs as KvTransferArgs
 from fusioninfer_pulumi.api.kv_cache import RdmaArgs as RdmaArgs
+from fusioninfer_pulumi.api.kv_cache import SecondaryTierArgs as SecondaryTierArgs
 from fusioninfer_pulumi.api.kv_cache import SidecarArgs as SidecarArgs
 from fusioninfer_pulumi.api.kv_cache import SidecarConnector as SidecarConnector
 from fusioninfer_pulumi.api.model import AccessMode as AccessMode
@@ -60,6 +59,7 @@ from fusioninfer_pulumi.api.role import Launcher as Launcher
 from fusioninfer_pulumi.api.role import MultinodeArgs as MultinodeArgs
 from fusioninfer_pulumi.api.role import NetworkConfigArgs as NetworkConfigArgs
 from fusioninfer_pulumi.api.role import PodEnvironment as PodEnvironment
+from fusioninfer_pulumi.api.role import ResourceClaimArgs as ResourceClaimArgs
 from fusioninfer_pulumi.api.role import RestartPolicy as RestartPolicy
 from fusioninfer_pulumi.api.role import RoleArgs as RoleArgs
 from fusioninfer_pulumi.api.role import StartupPolicy as StartupPolicy
