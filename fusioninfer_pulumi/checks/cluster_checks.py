@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -170,13 +170,8 @@ def configurations(api: KubernetesApi, namespace: str, group: str) -> Iterator[M
                             yield document
 
 
-class Reference(NamedTuple):
-    """An object that a service refers to; `namespace` is None for cluster-scoped kinds."""
-
-    api: str
-    kind: str
-    namespace: str | None
-    name: str
+#: API, kind, namespace (None for cluster-scoped kinds) and name of an object.
+Reference = tuple[str, str, str | None, str]
 
 
 def check_named_objects(
@@ -199,22 +194,21 @@ def check_named_objects(
     for plan in plans:
         missing: dict[Reference, Finding] = {}
         for reference, at, exact in references(plan, namespace):
-            if (reference.kind, reference.name) in created or (reference in missing and not exact):
+            _, kind, home, name = reference
+            if (kind, name) in created or (reference in missing and not exact):
                 continue
-            home = reference.namespace
             if reference not in existing:
                 # The update may create the namespace and its objects.
                 absent = home is not None and api.has("v1", "Namespace", None, home) is False
                 existing[reference] = absent or api.has(*reference) is not False
             if not existing[reference]:
                 # A device driver, which brings DeviceClasses, is not part of a service's program.
-                make_finding = error if reference.kind == "DeviceClass" else warning
+                make_finding = error if kind == "DeviceClass" else warning
                 scope = "the cluster" if home is None else f"namespace {home}"
                 missing[reference] = make_finding(
                     NAMED_OBJECT_MISSING,
                     at,
-                    f"{scope} has no {reference.kind} {reference.name}: create it, or correct the "
-                    "name",
+                    f"{scope} has no {kind} {name}: create it, or correct the name",
                 )
         findings.append(tuple(missing.values()))
     return findings
@@ -234,7 +228,7 @@ def references(plan: ServicePlan, namespace: str) -> Iterator[tuple[Reference, L
                     rendered_field = (*dry_run.template, *at)
                     user_field, exact = find_user_field(rendered_field, dry_run.rendered, plan)
                     user_field = user_field if exact else _FIELDS.get(kind, user_field)
-                    yield Reference(api, kind, scope, name), user_field, exact
+                    yield (api, kind, scope, name), user_field, exact
 
 
 QUOTA_TOO_SMALL = Rule("quota-too-small")

@@ -435,7 +435,6 @@ def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
             f"{epp.family.name} ignores InferenceModelRewrites, so requests would keep their "
             f"model names; use {image}",
         )
-        return
 
 
 PICKER_CHECKS: tuple[Callable[[Routing, EppPlan], Iterable[Finding]], ...] = (
