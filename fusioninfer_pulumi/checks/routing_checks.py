@@ -23,7 +23,6 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EPP_CONFIG_KIND,
     FAMILIES,
-    PICKER_FAMILY_UNKNOWN,
     EppFamily,
     find_closest_image,
     find_family,
@@ -310,15 +309,6 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         yield make_finding(PLUGIN_NOT_REGISTERED, ("plugins", index, "type"), message)
 
 
-def _family(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    known = None if is_output(epp.image) else find_family(epp.image)
-    if known is not None and known is not epp.family:
-        message = (
-            f"is {epp.family.name}, but {epp.image} looks like {known.name}; remove one of them"
-        )
-        yield warning(PICKER_FAMILY_UNKNOWN, (*parts.at, "endpointPicker", "family"), message)
-
-
 def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     # `pool_findings` checks the roles.
     for finding in check_strategy(epp.family, epp.request) if epp.request is not None else ():
@@ -439,7 +429,6 @@ def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 PICKER_CHECKS: tuple[Callable[[Routing, EppPlan], Iterable[Finding]], ...] = (
     _engine_metrics,
-    _family,
     _strategy,
     _flow_control,
     _config,

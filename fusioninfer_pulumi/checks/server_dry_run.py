@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from fusioninfer_pulumi.checks.object_checks import find_user_field, render_distinct
@@ -110,34 +111,13 @@ def check_on_api_server(
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
+    dry_runs = [list_dry_run_objects(plan) for plan in plans]
+    manifests = [_to_json(dry_run.manifest, namespace) for dry_run in chain(*dry_runs)]
+    answers = iter(send_dry_runs(api, manifests, next_request, seconds))
     return [
-        findings_of_answers(plan, results, seconds)
-        for plan, results in zip(
-            plans, dry_run_objects(api, plans, seconds=seconds, namespace=namespace), strict=True
-        )
+        findings_of_answers(plan, list(zip(objects, answers, strict=False)), seconds)
+        for plan, objects in zip(plans, dry_runs, strict=True)
     ]
-
-
-def dry_run_objects(
-    api: KubernetesApi,
-    plans: Sequence[ServicePlan],
-    *,
-    seconds: float,
-    namespace: str = FALLBACK_NAMESPACE,
-) -> list[list[tuple[DryRunObject, list[Answer] | None]]]:
-    """Return the answers to the objects of each plan; arguments as in `check_on_api_server`."""
-    dry_runs = [
-        (index, dry_run)
-        for index, plan in enumerate(plans)
-        for dry_run in list_dry_run_objects(plan)
-    ]
-    manifests = [_to_json(dry_run.manifest, namespace) for _, dry_run in dry_runs]
-    by_plan: list[list[tuple[DryRunObject, list[Answer] | None]]] = [[] for _ in plans]
-    for (index, dry_run), answers in zip(
-        dry_runs, send_dry_runs(api, manifests, next_request, seconds), strict=True
-    ):
-        by_plan[index].append((dry_run, answers))
-    return by_plan
 
 
 def next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[str, Any] | None:
