@@ -130,7 +130,6 @@ def _gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]
 
 def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
     plan, at = built.plan, (*_STRATEGY, "schedulerName")
-    gang = plan.gangs[0] if plan.gangs else None
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if scheduling.scheduler_name == VOLCANO:
             message = f"{VOLCANO} does not read Kubernetes' own PodGroups; use "
@@ -140,7 +139,7 @@ def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[F
     if scheduling.scheduler_name == DEFAULT_SCHEDULER:
         message = f"{DEFAULT_SCHEDULER} does not support gangs; use volcano (the default here), or "
         yield error(SCHEDULER_WITHOUT_GANGS, at, f"{message}set gangPolicy.mode to Off")
-    if gang is None and any(role.replicas for role in plan.roles):
+    if plan.gang is None and any(role.replicas for role in plan.roles):
         message = "must be above 0 for at least one role, got 0 for all"
         yield error(OUT_OF_RANGE, _MINIMUM, message)
 

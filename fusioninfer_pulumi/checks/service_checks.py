@@ -139,8 +139,6 @@ RESERVED_ROLES = frozenset(
     )
 )
 
-Check = Callable[[BuiltService], Iterable[Finding]]
-
 
 def _name(built: BuiltService) -> Iterator[Finding]:
     service = built.plan.service
@@ -275,7 +273,7 @@ def _placement(built: BuiltService) -> Iterator[Finding]:
             yield warning(PLACEMENT_NOT_APPLIED, ("roles", index, "placement"), message)
 
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[Callable[[BuiltService], Iterable[Finding]], ...] = (
     model_findings,
     _name,
     _namespace,
