@@ -1,4 +1,4 @@
-"""A service on the cluster that is changed while it runs, as the component would change it."""
+"""A service on the cluster that changes as the component would change it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Change = Callable[[list[Object]], list[Object]]
 
 
 class LiveService:
-    """One service in a namespace."""
+    """A service in a namespace."""
 
     def __init__(self, cluster: Cluster, namespace: str, manifest: Object) -> None:
         self.cluster = cluster
@@ -32,22 +32,22 @@ class LiveService:
         return inputs.plan_of(self.manifest)
 
     def apply(self, manifest: Object | None = None, change: Change = list) -> None:
-        """Apply all objects in order, then delete those that are no longer wanted.
+        """Apply all objects in order, then delete obsolete ones, as Pulumi does.
 
-        This is the order of Pulumi: a lowered PodGroup precedes the deletion of a replica.
+        So the PodGroup's minimum is lowered before a replica is deleted.
         """
         self.manifest = manifest or self.manifest
         objects = change(inputs.with_namespace(inputs.objects_of(self.plan), self.namespace))
         self.cluster.apply(objects)
-        kept = {_key(each) for each in objects}
-        for each in reversed(self._applied):
-            if _key(each) not in kept:
-                self.cluster.delete(*_key(each), self.namespace)
+        keys = {_key(item) for item in objects}
+        for item in reversed(self._applied):
+            if _key(item) not in keys:
+                self.cluster.delete(*_key(item), self.namespace)
         self._applied = objects
 
     def delete(self) -> None:
-        for each in reversed(self._applied):
-            self.cluster.delete(*_key(each), self.namespace)
+        for manifest in reversed(self._applied):
+            self.cluster.delete(*_key(manifest), self.namespace)
         self._applied = []
 
     def pods(self) -> list[Object]:
@@ -55,43 +55,43 @@ class LiveService:
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     def bound(self) -> dict[str, int]:
-        """Bound pods of each `{role}-{replica}` that has any pod."""
+        """Return the number of bound pods by `{role}-{replica}`."""
         counts = Counter({task_of(pod): 0 for pod in self.pods()})
         counts.update(task_of(pod) for pod in self.pods() if pod["spec"].get("nodeName"))
         return dict(counts)
 
     def identities(self, *tasks: str) -> dict[str, str]:
-        """The pods of some replicas, or of all, and who they are: a restarted pod is another."""
+        """Return the UIDs of pods of some or all replicas. Restarting a pod changes its UID."""
         return {
             pod["metadata"]["name"]: pod["metadata"]["uid"]
             for pod in self.pods()
             if not tasks or task_of(pod) in tasks
         }
 
-    def becomes(self, wanted: Mapping[str, int]) -> None:
-        """Wait until these pods exist and so many of them are bound; demand that it stays so."""
+    def wait_bound(self, wanted: Mapping[str, int]) -> None:
+        """Wait until this many pods of each replica are bound; assert that this is stable."""
         self.cluster.wait(
             lambda: self.bound() == wanted and len(self.pods()) == self.plan.total_pods,
             PATIENCE,
             lambda: (self.bound(), self.pod_group()),
         )
-        self.stays(wanted)
+        self.assert_stays_bound(wanted)
 
-    def stays(self, wanted: Mapping[str, int]) -> None:
-        """Demand that so many pods are bound after several scheduling cycles, too."""
+    def assert_stays_bound(self, wanted: Mapping[str, int]) -> None:
+        """Assert that this many pods are bound after several scheduling cycles."""
         self.cluster.settle(5)
-        found = self.bound()
-        assert found == wanted, f"bound {found}, wanted {dict(wanted)}"
+        bound = self.bound()
+        assert bound == wanted, f"bound {bound}, wanted {dict(wanted)}"
 
     def pod_group(self) -> Object | None:
         return self._read("PodGroup", self.plan.service)
 
     def lws(self) -> dict[str, Object | None]:
-        names = [each.name for role in self.plan.roles for each in role.lws]
+        names = [lws.name for role in self.plan.roles for lws in role.lws]
         return {name: self._read("LeaderWorkerSet", name) for name in names}
 
     def routing(self) -> dict[str, Object | None]:
-        """The live Gateway, pool and route; empty without a router."""
+        """Return the live Gateway, InferencePool and HTTPRoute, if the service has a router."""
         routing = self.plan.routing
         if routing is None:
             return {}
@@ -100,26 +100,26 @@ class LiveService:
             "InferencePool": routing.picker.pool if routing.picker is not None else None,
             "HTTPRoute": routing.route,
         }
-        return {each.name: self._read(kind, each.name) for kind, each in planned.items() if each}
+        return {item.name: self._read(kind, item.name) for kind, item in planned.items() if item}
 
     def status(self, failures: Mapping[str, str] | None = None) -> ServiceStatus:
         live = {**self.lws(), self.plan.service: self.pod_group()}
         return service_status(self.plan, live, failures)
 
-    def failing(self, *names: str) -> dict[str, str]:
-        """Waits until pods of these sets fail; tells why, read as the component reads it."""
-        found: dict[str, str] = {}
+    def wait_failed(self, *names: str) -> dict[str, str]:
+        """Wait until pods of these LeaderWorkerSets fail; return the reasons."""
+        failures: dict[str, str] = {}
 
-        def look() -> bool:
-            lws = {name: each for name, each in self.lws().items() if each and name in names}
-            revisions = {name: each["metadata"]["labels"][REVISION] for name, each in lws.items()}
+        def have_failed() -> bool:
+            lws = {name: item for name, item in self.lws().items() if item and name in names}
+            revisions = {name: item["metadata"]["labels"][REVISION] for name, item in lws.items()}
             where = (str(self.cluster.kubeconfig), None, self.namespace, self.plan.service)
-            found.clear()
-            found.update(find_failed_lws(revisions, read_pods(*where)))
-            return set(found) == set(names)
+            failures.clear()
+            failures.update(find_failed_lws(revisions, read_pods(*where)))
+            return set(failures) == set(names)
 
-        self.cluster.wait(look, PATIENCE, lambda: found)
-        return found
+        self.cluster.wait(have_failed, PATIENCE, lambda: failures)
+        return failures
 
     def _read(self, kind: str, name: str) -> Object | None:
         try:
@@ -131,9 +131,9 @@ class LiveService:
 
 
 def await_images(
-    cluster: Cluster, namespace: str, images: Mapping[str, str], others: Collection[str] = ()
+    cluster: Cluster, namespace: str, images: Mapping[str, str], ignored: Collection[str] = ()
 ) -> None:
-    """Wait until exactly these LeaderWorkerSets, and `others`, are there and serve these images."""
+    """Wait until only these and `ignored` LeaderWorkerSets exist, ready with these images."""
 
     def done() -> bool:
         listed = cluster.list("LeaderWorkerSet", namespace)
@@ -143,7 +143,7 @@ def await_images(
             for pod in cluster.ready(namespace)
         }
         return (
-            stored.keys() - others == images.keys()
+            stored.keys() - ignored == images.keys()
             and running == set(images.items())
             and all(is_available(stored[name]) for name in images)
         )
@@ -152,12 +152,12 @@ def await_images(
 
 
 def task_of(pod: Object) -> str:
-    """`{role}-{replica}` of a pod."""
+    """Return `{role}-{replica}` of a pod."""
     labels = pod["metadata"]["labels"]
-    # Where one set runs all replicas of a role, its groups are the replicas.
+    # With layout PerRole, replicas are groups of one LeaderWorkerSet.
     index = labels.get("fusioninfer.io/replica-index") or labels[GROUP_INDEX]
     return f"{labels['fusioninfer.io/role-name']}-{index}"
 
 
-def _key(each: Object) -> tuple[str, str]:
-    return f"{each['apiVersion']}/{each['kind']}", each["metadata"]["name"]
+def _key(manifest: Object) -> tuple[str, str]:
+    return f"{manifest['apiVersion']}/{manifest['kind']}", manifest["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""Services with a router, also with prefill and decode pods, and pickers for them."""
+"""Services with a router, and their endpoint pickers."""
 
 from __future__ import annotations
 
@@ -32,12 +32,11 @@ class Picker:
     tool: str | None = None
 
     def executable(self) -> Path | None:
-        """Its program if it is not a tool of ours."""
-        found = None if self.tool is not None else shutil.which("llm-d-epp")
-        return None if found is None else Path(found)
+        """Return the program on PATH, for pickers that are not in the tool catalog."""
+        path = None if self.tool is not None else shutil.which("llm-d-epp")
+        return None if path is None else Path(path)
 
 
-#: Every picker that strategies are tried on.
 PICKERS = {
     **{version: Picker(image, version) for version, image in IMAGES.items()},
     "llm-d": Picker("ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"),
@@ -49,7 +48,7 @@ NEEDS_LLM_D = pytest.mark.skipif(
 
 
 def picker_versions(claim: str, *versions: str) -> pytest.MarkDecorator:
-    """Run a test on these pickers, or on all; llm-d's, which may be missing, has its own claim."""
+    """Parametrize a test with pickers. llm-d's may be missing, so it has a separate claim."""
     return pytest.mark.parametrize(
         "version",
         [
@@ -62,7 +61,7 @@ def picker_versions(claim: str, *versions: str) -> pytest.MarkDecorator:
     )  # fmt: skip
 
 
-#: Set by the harness to ports and files of its own.
+#: Flags that EndpointPicker sets.
 _HARNESS_FLAGS = (
     "--pool-name",
     "--pool-namespace",
@@ -74,7 +73,7 @@ _HARNESS_FLAGS = (
 
 
 def routed(namespace: str, name: str = "svc", **router: Any) -> Object:
-    """A service of two single-node replicas behind a router."""
+    """Return a service with a router and two single-node replicas."""
     container = {
         "name": "vllm",
         "image": "vllm/vllm-openai:v0.11.0",
@@ -88,16 +87,16 @@ def routed(namespace: str, name: str = "svc", **router: Any) -> Object:
         "replicas": 2,
         "template": {"spec": {"containers": [container]}},
     }
-    made = inputs.service(name, picker, serving)
-    made["metadata"]["namespace"] = namespace
-    return made
+    service = inputs.service(name, picker, serving)
+    service["metadata"]["namespace"] = namespace
+    return service
 
 
 def objects_of(manifest: Object) -> list[Object]:
     return inputs.objects_of(inputs.plan_of(manifest))
 
 
-def only(objects: Sequence[Object], kind: str) -> Object:
+def find(objects: Sequence[Object], kind: str) -> Object:
     (found,) = [manifest for manifest in objects if manifest["kind"] == kind]
     return found
 
@@ -105,17 +104,16 @@ def only(objects: Sequence[Object], kind: str) -> Object:
 def generated_picker(
     cluster: Cluster, version: str, objects: Sequence[Object], *, plain: bool = False
 ) -> EndpointPicker:
-    """The real picker with everything that was generated: configuration, flags, account.
+    """Return a picker with the generated configuration, flags and ServiceAccount.
 
-    Ports and the path of the configuration are the harness's own; all other flags are those of the
-    Deployment, and the token is that of the generated ServiceAccount. `plain` turns TLS off.
+    The harness chooses ports and the path of the configuration. `plain` disables TLS.
     """
-    deployment, pool = only(objects, "Deployment"), only(objects, "InferencePool")
+    deployment, pool = find(objects, "Deployment"), find(objects, "InferencePool")
     spec = deployment["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert container["image"] == PICKERS[version].image
-    (config,) = only(objects, "ConfigMap")["data"].values()
-    left_out = (*_HARNESS_FLAGS, *(("--secure-serving", "--cert-path") if plain else ()))
+    (config,) = find(objects, "ConfigMap")["data"].values()
+    omitted = (*_HARNESS_FLAGS, *(("--secure-serving", "--cert-path") if plain else ()))
     return EndpointPicker(
         cluster,
         version=version,
@@ -124,7 +122,7 @@ def generated_picker(
         account=spec["serviceAccountName"],
         config=config,
         arguments=[
-            argument for argument in container["args"] if argument.partition("=")[0] not in left_out
+            argument for argument in container["args"] if argument.partition("=")[0] not in omitted
         ],
         executable=PICKERS[version].executable(),
     )
@@ -132,20 +130,20 @@ def generated_picker(
 
 KIND, OBJECTIVE = "InferenceModelRewrite", "InferenceObjective"
 DECISIONS = "llm_d_epp_model_rewrite_decisions_total"
-"""What llm-d's picker counts; it has the metric of the inference extension, too."""
+"""A metric of llm-d's picker, which also has that of the inference extension."""
 DEFINITIONS = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
 
-def with_llm_d_kind(cluster: Cluster, kind: str = KIND) -> str:
-    """Installs llm-d's kind and returns its definition's name.
+def install_llm_d_kind(cluster: Cluster, kind: str = KIND) -> str:
+    """Install llm-d's kind and return the name of its definition.
 
-    llm-d's module is not among the tools. Its definition (v0.10.0 `config/crd/bases`) differs from
-    the inference extension's, which is, by its group alone.
+    llm-d is not in the tool catalog. Its definition (v0.10.0 `config/crd/bases`) differs from the
+    inference extension's only by its group.
     """
     (definition,) = [
-        each
-        for each in custom_resource_definitions("lws-0.9")
-        if each["spec"]["names"]["kind"] == kind
+        crd
+        for crd in custom_resource_definitions("lws-0.9")
+        if crd["spec"]["names"]["kind"] == kind
     ]
     llm_d = {key: copy.deepcopy(definition[key]) for key in ("apiVersion", "kind", "spec")}
     llm_d["spec"]["group"] = "llm-d.ai"
@@ -155,15 +153,15 @@ def with_llm_d_kind(cluster: Cluster, kind: str = KIND) -> str:
     return name
 
 
-def decisions(metrics: str) -> Counter[str]:
-    """How often each target was drawn, by a picker's metrics in Prometheus text form."""
+def count_decisions(metrics: str) -> Counter[str]:
+    """Return the number of requests per target model in a picker's metrics."""
     lines = re.findall(rf'^{DECISIONS}{{.*target_model="([^"]*)".*}} (\S+)$', metrics, re.MULTILINE)
     return Counter({target: int(float(count)) for target, count in lines})
 
 
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 
-#: What a container and a pod need in a namespace that enforces the restricted profile.
+#: Fields that the restricted Pod Security profile requires.
 RESTRICTED_CONTAINER = {
     "securityContext": {
         "allowPrivilegeEscalation": False,
@@ -182,7 +180,7 @@ def disaggregated(
     container: dict[str, Any] | None = None,
     **router: Any,
 ) -> Object:
-    """A service of two prefill and two decode replicas, without a gang."""
+    """Return a service with two prefill and two decode replicas that are not gang-scheduled."""
     engine = {
         "name": "vllm",
         "image": "vllm/vllm-openai:v0.11.0",
@@ -192,9 +190,9 @@ def disaggregated(
     }
     template = {"spec": {"containers": [engine]}}
 
-    def serving(name: str, component_type: str, more: dict[str, Any] | None) -> Object:
+    def serving(name: str, component_type: str, fields: dict[str, Any] | None) -> Object:
         built = {"name": name, "componentType": component_type, "replicas": 2}
-        return {**built, "template": copy.deepcopy(template), **copy.deepcopy(more or {})}
+        return {**built, "template": copy.deepcopy(template), **copy.deepcopy(fields or {})}
 
     picker = {
         "name": "router",
@@ -204,12 +202,12 @@ def disaggregated(
         **router,
     }
     roles = [serving("prefill", "prefiller", prefill), serving("decode", "decoder", decode)]
-    made = inputs.service("svc", picker, *roles, gangPolicy={"mode": "Off"})
-    made["metadata"]["namespace"] = namespace
-    return made
+    service = inputs.service("svc", picker, *roles, gangPolicy={"mode": "Off"})
+    service["metadata"]["namespace"] = namespace
+    return service
 
 
-def lws_named(objects: list[Object], role: str) -> Object:
+def find_lws(objects: list[Object], role: str) -> Object:
     return next(
         manifest
         for manifest in objects
@@ -226,10 +224,10 @@ def await_leaders(cluster: Cluster, namespace: str, count: int) -> None:
     )
 
 
-def started(cluster: Cluster, namespace: str, manifest: Object, *, leading: int) -> list[Object]:
-    """Applies a service without its picker, which runs outside of the cluster."""
+def deploy(cluster: Cluster, namespace: str, manifest: Object, *, leading: int) -> list[Object]:
+    """Apply a service without its picker, which runs outside the cluster; return its objects."""
     objects = objects_of(manifest)
     cluster.add_nodes(1)
-    cluster.apply([each for each in objects if each["kind"] != "Deployment"])
+    cluster.apply([item for item in objects if item["kind"] != "Deployment"])
     await_leaders(cluster, namespace, leading)
     return objects

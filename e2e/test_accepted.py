@@ -1,7 +1,6 @@
-"""The API server, with LeaderWorkerSet's webhooks, accepts every object unchanged, by dry run.
+"""Dry runs of all objects on the API server with LeaderWorkerSet's webhooks.
 
-Each row of CLAIMS renders objects. Every field and option is in one of the drawn services, as
-`tests/manifests/test_drawn_services.py` holds.
+The drawn services have every field and option (`tests/manifests/test_drawn_services.py`).
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ import yaml
 from e2e import checks, inputs
 from e2e.harness import Cluster, Object
 from fusioninfer_pulumi import loads, plan_service, render
-from fusioninfer_pulumi.checks.server_dry_run import dry_run_objects, list_dry_run_objects
-from fusioninfer_pulumi.kube.client import KubernetesApi
+from fusioninfer_pulumi.checks.server_dry_run import list_dry_run_objects, next_request
+from fusioninfer_pulumi.kube.client import KubernetesApi, send_dry_runs
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from importers.tests.documents import DOCUMENTS
 from importers.tests.kserve_documents import acceptable, edited
@@ -29,17 +28,17 @@ GOLDEN = inputs.ROOT / "tests" / "fixtures" / "golden" / "drawn-services.json"
 SEEDS = [seed for seed, row in json.loads(GOLDEN.read_text(encoding="utf-8")).items() if not row[1]]
 PARTS = 12
 ABSENT = ("networking.istio.io/", "networking.gke.io/", "llm-d.ai/")
-"""API groups of which no definition is installed."""
+"""API groups that are not installed."""
 NATIVE = "scheduling.k8s.io/v1beta1"
-"""Of gangs that need a newer Kubernetes: `test_native.py`."""
+"""API of gangs that need a newer Kubernetes (`test_native.py`)."""
 EXPERIMENTAL = ("allowedListeners", "defaultScope", "tls", "useDefaultGateways")
-"""Fields of a Gateway's or HTTPRoute's spec that the standard channel of the Gateway API lacks."""
+"""Spec fields of Gateways and HTTPRoutes in the Gateway API's experimental channel."""
 
 
 def plans_of(*documents: Object) -> list[ServicePlan]:
-    """Plan manifests of any system, as services of one namespace."""
+    """Plan manifests of any system in one namespace."""
     placed = [
-        {**each, "metadata": {**each["metadata"], "namespace": "default"}} for each in documents
+        {**item, "metadata": {**item["metadata"], "namespace": "default"}} for item in documents
     ]
     return [plan_service(args) for args in loads(inputs.text(*placed), allow_lossy=True)]
 
@@ -48,16 +47,16 @@ def manifests(*documents: Object) -> Build:
     return lambda: plans_of(*documents)
 
 
-def standard(sent: Object) -> Object:
-    """Return an object without fields of the experimental channel."""
-    if not sent["apiVersion"].startswith("gateway.networking.k8s.io/"):
-        return sent
-    return {**sent, "spec": {k: v for k, v in sent["spec"].items() if k not in EXPERIMENTAL}}
+def standard(item: Object) -> Object:
+    """Remove fields of the experimental channel."""
+    if not item["apiVersion"].startswith("gateway.networking.k8s.io/"):
+        return item
+    return {**item, "spec": {k: v for k, v in item["spec"].items() if k not in EXPERIMENTAL}}
 
 
 def drawn(part: int) -> Build:
     def build() -> list[ServicePlan]:
-        # By its name: pytest finds the tests' packages, and mypy does not.
+        # mypy does not find this module, which pytest adds to the path.
         draw: Any = import_module("drawn_services").draw_service
         services = [plans_of(*draw(int(seed)).documents) for seed in SEEDS[part::PARTS]]
         return [plan for plans in services if not any(map(is_native, plans)) for plan in plans]
@@ -66,7 +65,7 @@ def drawn(part: int) -> Build:
 
 
 def is_native(plan: ServicePlan) -> bool:
-    return any(each["apiVersion"] == NATIVE for each in render(plan))
+    return any(item["apiVersion"] == NATIVE for item in render(plan))
 
 
 PAGE = inputs.ROOT / "docs" / "operations.md"
@@ -110,19 +109,16 @@ def test_objects_are_accepted_unchanged(cluster: Cluster, room: str, build: Buil
     admin = {"resource.kubernetes.io/admin-access": "true"}
     cluster.patch("v1/Namespace", room, {"metadata": {"labels": admin}})
     plans = [plan.in_namespace(room) for plan in build()]
-    # Replicas of a role differ in names only.
-    tried = [each for plan in plans for each in list_dry_run_objects(plan) if not each.template]
-    accept(cluster, room, [standard(each.manifest) for each in tried])
-    # The server validates pods far more than the templates of LeaderWorkerSets.
+    # Replicas of a role differ only in names.
+    dry_runs = [item for plan in plans for item in list_dry_run_objects(plan)]
+    accept(cluster, room, [standard(item.manifest) for item in dry_runs if not item.template])
+    # The server validates pods, but hardly the templates of LeaderWorkerSets.
     api = KubernetesApi(str(cluster.kubeconfig), None)
-    answers = [
-        (attempt.name, replies)
-        for plan_answers in dry_run_objects(api, plans, seconds=120)
-        for attempt, replies in plan_answers
-        if attempt.template
-    ]
-    # What a pod names and is missing here is left out in the next request.
-    assert [each for each in answers if not (each[1] and each[1][-1].accepted)] == []
+    pods = [item for item in dry_runs if item.template]
+    replies = send_dry_runs(api, [pod.manifest for pod in pods], next_request, 120)
+    answers = zip((pod.name for pod in pods), replies, strict=True)
+    # After a rejection for a missing object, the next attempt omits the reference.
+    assert [item for item in answers if not (item[1] and item[1][-1].accepted)] == []
 
 
 @pytest.mark.proves("Objects of every example program are accepted unchanged")
@@ -132,12 +128,12 @@ def test_objects_of_examples_are_accepted_unchanged(cluster: Cluster, room: str,
 
 
 def accept(cluster: Cluster, namespace: str, objects: list[Object]) -> None:
-    """Demand that objects are stored as they are, by dry run in a namespace."""
-    for each in objects:
-        if each["apiVersion"].startswith(ABSENT):
+    """Assert by dry run that objects are stored unchanged."""
+    for manifest in objects:
+        if manifest["apiVersion"].startswith(ABSENT):
             continue
-        placed = each
-        if "namespace" in each["metadata"]:
-            (placed,) = inputs.with_namespace([each], namespace)
+        placed = manifest
+        if "namespace" in manifest["metadata"]:
+            (placed,) = inputs.with_namespace([manifest], namespace)
         (stored,) = cluster.apply([placed], namespace=namespace, dry_run=True)
-        checks.stored_is_what_was_sent(placed, stored)
+        checks.assert_stored_unchanged(placed, stored)

@@ -1,4 +1,4 @@
-"""Gangs whose pods claim devices: Volcano looks at claims only if its arguments say so."""
+"""Gangs whose pods claim devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENABLED = {"predicates": {"predicate.DynamicResourceAllocationEnable": True}}
 DEVICES = 8
 NO_GANG = {"gangPolicy": {"mode": "Off"}}
 CASES: dict[str, list[Any]] = {
-    # Volcano's arguments, scheduling of the service, nodes with devices; bound and allocated pods
+    # Volcano's arguments, scheduling strategy, nodes with devices; pods bound and allocated.
     "By default Volcano ignores device claims, so claiming gangs never start": [
         (None, {}, 3, (3, 0)), (None, {}, 1, (3, 0)),
     ],
@@ -44,13 +44,13 @@ def clusters(cluster: Cluster) -> Iterator[dict[bool, Cluster]]:
 def test_devices_of_claiming_gang(
     clusters: dict[bool, Cluster], arguments: Any, scheduling: Any, nodes: int, wanted: Any
 ) -> None:
-    """One prefill and two decode pods claim a node's devices each; one more node has none."""
+    """One prefill and two decode pods each claim all devices of a node; one node has none."""
     cluster = clusters[arguments is not None]
     namespace = cluster.new_namespace("claims")
     driver = f"{namespace}.example.com"
     names = cluster.add_nodes(nodes, gpus=0)
     bare = cluster.add_nodes(1, gpus=0)
-    made = devices(driver, dict.fromkeys(names, DEVICES))
+    objects = devices(driver, dict.fromkeys(names, DEVICES))
     claims = [{"name": "gpus", "deviceClassName": driver, "count": DEVICES}]
     roles = [
         inputs.role("prefill", "prefiller", 1, 1, 0, resourceClaims=claims),
@@ -58,19 +58,19 @@ def test_devices_of_claiming_gang(
     ]
     plan = inputs.plan_of(inputs.service("svc", *roles, **scheduling))
     try:
-        cluster.apply(made)
+        cluster.apply(objects)
         cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
         cluster.wait(lambda: len(cluster.list(CLAIM, namespace)) == plan.total_pods, 60)
         cluster.settle(8)
         pools = {
-            each["status"]["allocation"]["devices"]["results"][0]["pool"]
-            for each in cluster.list(CLAIM, namespace)
-            if each.get("status", {}).get("allocation")
+            item["status"]["allocation"]["devices"]["results"][0]["pool"]
+            for item in cluster.list(CLAIM, namespace)
+            if item.get("status", {}).get("allocation")
         }
         assert (len(cluster.bound(namespace)), len(pools)) == wanted
     finally:
         cluster.delete_namespace(namespace)
         cluster.wait(lambda: not cluster.exists("v1/Namespace", namespace), 60)
-        for each in reversed(made):
-            cluster.delete(each["kind"], each["metadata"]["name"])
+        for item in reversed(objects):
+            cluster.delete(item["kind"], item["metadata"]["name"])
         cluster.remove_nodes([*names, *bare])

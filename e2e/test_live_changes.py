@@ -1,6 +1,6 @@
-"""What becomes of a running gang when nodes come and go and its size is edited.
+"""Running gangs whose nodes or size change.
 
-`docs/live-behaviour.md` tells the same in words; keep the two together.
+Keep `docs/live-behaviour.md` consistent with this file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROWS = Path(__file__).with_name("live_changes.yaml")
 
 @dataclass(frozen=True)
 class Case:
-    """A service and its life; `live_changes.yaml` describes the attributes."""
+    """A service and its changes; `live_changes.yaml` describes the attributes."""
 
     steps: Sequence[tuple[str, Any, Mapping[str, int]]]
     minimum: Mapping[str, int] | None = None
@@ -50,18 +50,18 @@ CLAIMS: dict[str, list[Case]] = {
 def test_gang_after_changes(cluster: Cluster, namespace: str, case: Case, layout: str) -> None:
     decode, minimum = 2, case.minimum
 
-    def made() -> Object:
-        made = prefill_decode(decode=decode, minimum=minimum, required=case.required)
-        return {**made, "spec": {**made["spec"], "layout": layout}}
+    def manifest() -> Object:
+        manifest = prefill_decode(decode=decode, minimum=minimum, required=case.required)
+        return {**manifest, "spec": {**manifest["spec"], "layout": layout}}
 
     def full() -> dict[str, int]:
         return {"prefill-0": 2, **{f"decode-{index}": 4 for index in range(decode)}}
 
-    service = LiveService(cluster, namespace, made())
+    service = LiveService(cluster, namespace, manifest())
     cluster.add_nodes(case.nodes)
     service.apply()
     bound = {**full(), **(case.started or {})}
-    service.becomes(bound)
+    service.wait_bound(bound)
     group = (service.pod_group() or {})["spec"]
     for action, argument, missing in case.steps:
         before, pods = bound, {task: service.identities(task) for task in bound}
@@ -69,25 +69,25 @@ def test_gang_after_changes(cluster: Cluster, namespace: str, case: Case, layout
             lost = next(pod for pod in service.pods() if task_of(pod) == argument)
             cluster.remove_nodes([str(lost["spec"]["nodeName"])])
         elif action == "restart":
-            # The leader is the first of its own set, or a group of the role's one set.
+            # With layout PerReplica, leaders are in group 0 of their LeaderWorkerSet.
             leader = f"svc-{argument}{'-0' if layout == 'PerReplica' else ''}"
             cluster.delete("v1/Pod", leader, namespace, now=True)
         elif action == "nodes":
             cluster.add_nodes(argument)
         elif action == "lower":
-            # It knows nothing of decode-1, and so deletes nothing.
+            # This new LiveService never applied decode-1, so it does not delete it.
             LiveService(cluster, namespace, prefill_decode(decode=argument)).apply()
         elif action == "scale":
             decode = argument
-            service.manifest = made()
+            service.manifest = manifest()
             scale = {"spec": {"replicas": argument}}
             cluster.patch("LeaderWorkerSet", "svc-decode", scale, namespace, subresource="scale")
         else:
             decode = argument if action == "decode" else decode
             minimum = argument if action == "minimum" else minimum
-            service.apply(made())
+            service.apply(manifest())
         bound = {**full(), **missing}
-        service.becomes(bound)
+        service.wait_bound(bound)
         for task in before.keys() & bound.keys():
             if before[task] and bound[task] and task != argument:
                 assert service.identities(task) == pods[task], (action, task)

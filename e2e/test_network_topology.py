@@ -1,4 +1,4 @@
-"""Replicas below switches and over zones: hard network topologies, and leaders that are spread."""
+"""Network topologies of gangs, and topology spread of leaders."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.live import LiveService
+from e2e.objects import read_objects
 
 PLUGIN = "network-topology-aware"
 HARD = {"mode": "hard", "highestTierAllowed": 1}
@@ -18,41 +19,32 @@ HARD = {"mode": "hard", "highestTierAllowed": 1}
 
 @pytest.fixture(scope="module")
 def topology() -> Iterator[Cluster]:
-    """A cluster of two switches with three nodes each, whose scheduler knows of them."""
+    """Start a cluster with two switches of three nodes each as HyperNodes."""
     with Cluster(plugins=(PLUGIN,)) as started:
         for switch in ("a", "b"):
             names = started.add_nodes(3, gpus=8)
             members = [
                 {"type": "Node", "selector": {"exactMatch": {"name": name}}} for name in names
             ]
-            started.apply(
-                [
-                    {
-                        "apiVersion": "topology.volcano.sh/v1alpha1",
-                        "kind": "HyperNode",
-                        "metadata": {"name": f"switch-{switch}"},
-                        "spec": {"tier": 1, "members": members},
-                    }
-                ]
-            )
+            started.apply(read_objects("switch", switch=switch, members=members))
         started.settle(5)
         yield started
 
 
 def _bound(cluster: Cluster, service: Object) -> list[tuple[str, str]]:
-    """Set and node of every bound pod, once nothing changes any more."""
+    """Return LeaderWorkerSet and node of each bound pod after scheduling has settled."""
     namespace = cluster.new_namespace("topology")
     plan = inputs.plan_of(service)
     cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
     cluster.wait(lambda: len(cluster.pods(namespace)) == plan.total_pods, 60)
     cluster.settle(10)
-    found = [
+    bound = [
         (pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/name"], pod["spec"]["nodeName"])
         for pod in cluster.bound(namespace)
     ]
     cluster.delete_namespace(namespace)
     cluster.wait(lambda: not cluster.exists("v1/Namespace", namespace), 60)
-    return found
+    return bound
 
 
 def _service(gang: dict[str, Any], prefill: int = 1, decode: int = 1, nodes: int = 2) -> Object:
@@ -60,16 +52,16 @@ def _service(gang: dict[str, Any], prefill: int = 1, decode: int = 1, nodes: int
         inputs.role("prefill", "prefiller", prefill, nodes),
         inputs.role("decode", "decoder", decode, nodes),
     ]
-    made = inputs.service("svc", *roles)
-    made["spec"]["schedulingStrategy"] = {"gangPolicy": gang}
-    return made
+    manifest = inputs.service("svc", *roles)
+    manifest["spec"]["schedulingStrategy"] = {"gangPolicy": gang}
+    return manifest
 
 
 def _switches(cluster: Cluster) -> dict[str, str]:
     return {
-        member["selector"]["exactMatch"]["name"]: each["metadata"]["name"]
-        for each in cluster.list("HyperNode")
-        for member in each["spec"]["members"]
+        member["selector"]["exactMatch"]["name"]: switch["metadata"]["name"]
+        for switch in cluster.list("HyperNode")
+        for member in switch["spec"]["members"]
     }
 
 
@@ -77,7 +69,7 @@ def _switches(cluster: Cluster) -> dict[str, str]:
 def test_gang_stays_below_one_switch(topology: Cluster) -> None:
     free = _bound(topology, _service({}))
     assert len(free) == 4
-    # Three nodes below each switch, and the gang needs four.
+    # Each switch has three nodes, and the gang needs four.
     assert _bound(topology, _service({"networkTopology": {"groupPolicy": HARD}})) == []
     small = _service({"networkTopology": {"groupPolicy": HARD}}, nodes=1)
     placed = _bound(topology, small)
@@ -111,7 +103,7 @@ def test_groups_use_separate_switches(topology: Cluster) -> None:
     by_group: dict[str, set[str]] = {}
     for name, node in placed:
         by_group.setdefault(name.split("-")[1], set()).add(switches[node])
-    # Three nodes hold one group of two pods each, and the third group would straddle.
+    # Three nodes have capacity for one group of two pods; a third group would need both switches.
     assert len(by_group) == 2
     assert sorted(next(iter(below)) for below in by_group.values()) == ["switch-a", "switch-b"]
     assert all(len(below) == 1 for below in by_group.values())
@@ -125,7 +117,7 @@ def spread(
     cluster: Cluster, namespace: str, replicas: int, nodes: int, small: int,
     minimum: dict[str, int] | None,
 ) -> LiveService:  # fmt: skip
-    """Apply a service on a zone of eight nodes, and one of `small`; six leaders are in a gang."""
+    """Apply a service to a zone of eight nodes and one of `small`; six leaders are in a gang."""
     cluster.add_nodes(8, labels={ZONE: "large"})
     cluster.add_nodes(small, labels={ZONE: "small"})
     roles = [inputs.role("inference", "worker", replicas, nodes, topologySpread=SPREAD)]
@@ -145,19 +137,19 @@ def test_leaders_are_spread(
     cluster: Cluster, namespace: str, nodes: int, small: int, minimum: dict[str, int] | None
 ) -> None:
     live = spread(cluster, namespace, 4, nodes, small, minimum)
-    live.becomes({f"inference-{index}": nodes for index in range(4)})
+    live.wait_bound({f"inference-{index}": nodes for index in range(4)})
     zones = {
         node["metadata"]["name"]: node["metadata"]["labels"].get(ZONE, "")
         for node in cluster.list("v1/Node")
     }
     leader = "leaderworkerset.sigs.k8s.io/worker-index=0"
-    found = Counter(zones[pod["spec"]["nodeName"]] for pod in cluster.bound(namespace, leader))
-    assert found == {"large": 2, "small": 2}
+    counts = Counter(zones[pod["spec"]["nodeName"]] for pod in cluster.bound(namespace, leader))
+    assert counts == {"large": 2, "small": 2}
 
 
 @pytest.mark.proves("A gang whose leaders cannot be spread stays pending")
 def test_gang_that_cannot_be_spread_stays_pending(cluster: Cluster, namespace: str) -> None:
-    # The small zone has room for two leaders, so a fifth of the large one's would skew by two.
+    # The small zone has capacity for two leaders, and four in the large zone would be a skew of 2.
     live = spread(cluster, namespace, 6, 1, 2, None)
     cluster.settle(8)
     assert set(live.bound().values()) == {0}

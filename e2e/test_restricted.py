@@ -1,4 +1,4 @@
-"""Picker pods and sidecars in a namespace that enforces the restricted Pod Security profile."""
+"""Endpoint pickers and sidecars in namespaces with the restricted Pod Security profile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from e2e.harness import ApiError, Cluster, Object
 from e2e.harness.pods import leaders
-from e2e.routers import RESTRICTED_CONTAINER, disaggregated, objects_of, only, routed
+from e2e.routers import RESTRICTED_CONTAINER, disaggregated, find, objects_of, routed
 
 ROUTERS: dict[str, dict[str, Any]] = {
     "one replica": {},
@@ -38,7 +38,7 @@ def restricted(cluster: Cluster, namespace: str) -> str:
 @pytest.mark.parametrize("name", ROUTERS)
 def test_picker_pods_are_restricted(cluster: Cluster, restricted: str, name: str) -> None:
     objects = objects_of(routed(restricted, **ROUTERS[name]))
-    deployment = only(objects, "Deployment")
+    deployment = find(objects, "Deployment")
     routing = [manifest for manifest in objects if manifest["kind"] != "LeaderWorkerSet"]
     cluster.apply(routing)
     wanted = deployment["spec"]["replicas"]
@@ -50,7 +50,7 @@ def test_picker_pods_are_restricted(cluster: Cluster, restricted: str, name: str
     for pod in pods:
         assert labels.items() <= pod["metadata"]["labels"].items()
         tokens = [v for v in pod["spec"]["volumes"] if v["name"].startswith("kube-api-access")]
-        assert len(tokens) == 1, "the picker talks to the API server"
+        assert len(tokens) == 1, "the picker needs one token for the API server"
 
 
 @pytest.mark.proves("Sidecars pass the restricted Pod Security profile")

@@ -1,4 +1,4 @@
-"""Gangs of Kubernetes itself, kept by the Pulumi engine."""
+"""Gangs of Kubernetes (gang backend Native)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from e2e.engine.services import NO_GANG, TWO_NODES, Stack, role, service
 from e2e.harness import Cluster
-from e2e.test_native import POD_GROUP, opened
+from e2e.test_native import POD_GROUP, create_cluster
 
 pytestmark = pytest.mark.long
 
@@ -18,8 +18,8 @@ NATIVE: dict[str, Any] = {"schedulingStrategy": {"gangPolicy": {"backend": "Nati
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Kubernetes 1.37 with its own gangs switched on, without Volcano."""
-    with opened() as started:
+    """Yield a cluster of Kubernetes 1.37 with gang scheduling enabled, without Volcano."""
+    with create_cluster() as started:
         yield started
 
 

@@ -1,14 +1,15 @@
-"""etcd, the API server and the controller manager: the parts that every cluster has."""
+"""etcd, the API server and the controller manager."""
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import urllib3
+import yaml
 
 from e2e.catalog import program
 from e2e.harness.certificates import Certificates, write_kubeconfig
@@ -18,59 +19,36 @@ USERS = (
     "admin", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet", "kueue", "kwok",
     "lws", "volcano",
 )  # fmt: skip
-"""Each program has a name of its own, so that managed fields and logs say who did what. All of them
-may do everything: the tests are about the rights of what we generate, not of the platform."""
+"""One user for each program, so that managed fields and logs identify it. All of them are cluster
+administrators, because the tests cover the permissions of generated objects only."""
 
-CONTROLLERS = (
-    "clusterrole-aggregation-controller",
-    "deployment-controller",
-    "disruption-controller",
-    "garbage-collector-controller",
-    "job-controller",
-    "horizontal-pod-autoscaler-controller",
-    "namespace-controller",
-    "pod-garbage-collector-controller",
-    "replicaset-controller",
-    "resourceclaim-controller",
-    "resourcequota-controller",
-    "serviceaccount-controller",
-    "serviceaccount-token-controller",
-    "statefulset-controller",
+PROGRAMS: Mapping[str, Sequence[str]] = yaml.safe_load(
+    Path(__file__).with_name("programs.yaml").read_text(encoding="utf-8")
 )
-"""Those that our objects need. Without endpointslice: pods have loopback addresses (see kwok in
-components.py), which EndpointSlices do not allow. Without node-lifecycle: fake nodes send no
-heartbeats, and tests that lose a node say so themselves."""
-
-
-NETWORK_CONTROLLERS = (
-    "endpoints-controller",
-    "endpointslice-controller",
-    "ephemeral-volume-controller",
-    "node-lifecycle-controller",
-    "persistentvolume-binder-controller",
-    "root-ca-certificate-publisher-controller",
-    "taint-eviction-controller",
-)
-"""Where pods run, have addresses of a network, and mount volumes, and nodes send heartbeats."""
 
 SERVICES = "10.96.0.0/16"
-"""Addresses of Services; the first is the API server's."""
+"""Cluster IPs of Services; the first is the API server's."""
 
 FIRST_SERVICE = "10.96.0.1"
 
 
+def arguments(name: str, **values: object) -> list[str]:
+    """Return a program's arguments in programs.yaml, formatted with these values."""
+    return [argument.format(**values) for argument in PROGRAMS[name]]
+
+
 @dataclass(frozen=True)
 class ControlPlane:
-    """What the other parts need to know to join.
+    """Settings that a cluster's programs share.
 
     Attributes:
-        directory: For the files of this cluster.
+        directory: Folder for the cluster's files.
         server: URL of the API server.
-        certificates: What its clients trust, and what all servers of the cluster show.
-        tokens: User name -> bearer token.
-        address: Where pods reach the API server; None where no pod runs.
-        kubernetes: Which Kubernetes of the tool catalog runs.
-        gates: Feature gates that are not as they are by default.
+        certificates: Certificates of all servers of the cluster.
+        tokens: Bearer tokens by user.
+        address: Address of the API server for real pods; None if pods are simulated.
+        kubernetes: Kubernetes release, by its name in the tool catalog.
+        gates: Kubernetes feature gates to set.
     """
 
     directory: Path
@@ -83,7 +61,7 @@ class ControlPlane:
 
     @property
     def has_gangs(self) -> bool:
-        """Whether it knows PodGroups of its own."""
+        """Whether Kubernetes has its own PodGroups."""
         return self.gates.get("GenericWorkload", False)
 
     def program(self, name: str, *arguments: str) -> list[str | Path]:
@@ -124,48 +102,31 @@ def prepare(
 
 def start_etcd(programs: Programs, directory: Path, client_port: int, peer_port: int) -> str:
     url, peer = f"http://{LOOPBACK}:{client_port}", f"http://{LOOPBACK}:{peer_port}"
-    started = programs.start(
-        "etcd",
-        [
-            program("etcd", "etcd"),
-            f"--data-dir={directory / 'etcd'}",
-            f"--listen-client-urls={url}",
-            f"--advertise-client-urls={url}",
-            f"--listen-peer-urls={peer}",
-            f"--initial-advertise-peer-urls={peer}",
-            f"--initial-cluster=default={peer}",
-            "--unsafe-no-fsync",  # nothing here outlives a power cut
-            "--log-level=warn",
-        ],
-    )
+    etcd = arguments("etcd", directory=directory, url=url, peer=peer)
+    started = programs.start("etcd", [program("etcd", "etcd"), *etcd])
     wait_http(started, f"{url}/health")
     return url
 
 
 def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None:
-    """Start the API server and wait until it is ready, its built-in roles included."""
+    """Start the API server and wait until it is ready."""
     certificates = plane.certificates
+    place = "on loopback" if plane.address is None else "for pods"
     started = programs.start(
         "kube-apiserver",
         plane.program(
             "kube-apiserver",
-            f"--etcd-servers={etcd}",
-            *_addresses(plane.address),
-            f"--secure-port={plane.server.rsplit(':', 1)[1]}",
-            f"--tls-cert-file={certificates.certificate}",
-            f"--tls-private-key-file={certificates.key}",
-            "--authorization-mode=RBAC",
-            f"--token-auth-file={plane.directory / 'tokens.csv'}",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-key-file={certificates.token_key}",
-            f"--service-account-signing-key-file={certificates.token_key}",
-            f"--service-cluster-ip-range={SERVICES}",
-            "--allow-privileged=true",
-            # Its counterpart that takes the taint off again is the node-lifecycle controller.
-            "--disable-admission-plugins=TaintNodesByCondition",
-            "--enable-priority-and-fairness=false",
-            "--profiling=false",
-            # A beta version is off by default, whatever its gate says.
+            *arguments(
+                "kube-apiserver",
+                etcd=etcd,
+                port=plane.server.rsplit(":", 1)[1],
+                certificates=certificates.directory,
+                directory=plane.directory,
+                token_key=certificates.token_key,
+                services=SERVICES,
+            ),
+            *arguments(f"kube-apiserver {place}", address=plane.address),
+            # Beta versions are off by default, even if their feature gate is on.
             *(["--runtime-config=scheduling.k8s.io/v1beta1=true"] if plane.has_gangs else []),
         ),
     )
@@ -173,38 +134,22 @@ def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None
     wait_http(started, f"{plane.server}/readyz", authority=authority, token=token)
 
 
-def _addresses(address: str | None) -> list[str]:
-    if address is None:
-        # The Service `kubernetes` cannot have a loopback endpoint; no program here uses it.
-        listening = [f"--bind-address={LOOPBACK}", f"--advertise-address={LOOPBACK}"]
-        return [*listening, "--endpoint-reconciler-type=none"]
-    # All addresses of an enclosure, which no program outside can reach.
-    return ["--bind-address=0.0.0.0", f"--advertise-address={address}"]
-
-
 def start_controller_manager(programs: Programs, plane: ControlPlane) -> None:
-    """Start the controllers; they are at work when the first default ServiceAccount appears."""
-    controllers = [*CONTROLLERS, *(() if plane.address is None else NETWORK_CONTROLLERS)]
+    """Start the controllers, which are ready when the first default ServiceAccount exists."""
+    controllers = arguments("controllers")
+    if plane.address is not None:
+        controllers += arguments("controllers for pods")
     if plane.has_gangs:
         controllers.append("podgroup-protection-controller")
-    programs.start(
-        "kube-controller-manager",
-        plane.program(
-            "kube-controller-manager",
-            f"--kubeconfig={plane.kubeconfig('kube-controller-manager')}",
-            f"--controllers={','.join(controllers)}",
-            f"--root-ca-file={plane.certificates.authority}",
-            f"--service-account-private-key-file={plane.certificates.token_key}",
-            "--leader-elect=false",
-            "--secure-port=0",
-            # The default of 20 requests a second makes a hundred replicas take minutes.
-            "--kube-api-qps=1000",
-            "--kube-api-burst=2000",
-            "--concurrent-statefulset-syncs=20",
-            # By default it looks every 15 s.
-            "--horizontal-pod-autoscaler-sync-period=1s",
-        ),
+    name = "kube-controller-manager"
+    settings = arguments(
+        name,
+        kubeconfig=plane.kubeconfig(name),
+        controllers=",".join(controllers),
+        authority=plane.certificates.authority,
+        token_key=plane.certificates.token_key,
     )
+    programs.start(name, plane.program(name, *settings))
 
 
 def wait_http(
@@ -216,10 +161,10 @@ def wait_http(
     accept: Container[int] = (200,),
     timeout: float = 180,
 ) -> None:
-    """Wait until a GET is answered with one of the status codes in `accept`.
+    """Wait until a GET returns one of the status codes in `accept`.
 
     Raises:
-        ProgramFailedError: If the program ends first, or the time is up.
+        ProgramFailedError: If the program exits, or does not respond within `timeout` seconds.
     """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     deadline = time.monotonic() + timeout

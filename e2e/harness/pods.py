@@ -1,4 +1,4 @@
-"""What pods say of themselves."""
+"""Conditions and labels of pods."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from e2e.harness.resources import Object
 if TYPE_CHECKING:
     from e2e.harness.api import Client
 
-#: Selects the pods that lead a replica, as LeaderWorkerSet labels them.
+#: Label selector of leader pods.
 LEADERS = "leaderworkerset.sigs.k8s.io/worker-index=0"
 
 
-def is_condition_true(each: Object, condition: str) -> bool:
-    conditions = (each.get("status") or {}).get("conditions") or ()
-    return any(found["type"] == condition and found["status"] == "True" for found in conditions)
+def is_condition_true(manifest: Object, condition: str) -> bool:
+    conditions = (manifest.get("status") or {}).get("conditions") or ()
+    return any(item["type"] == condition and item["status"] == "True" for item in conditions)
 
 
 def is_ready(pod: Object) -> bool:

@@ -1,7 +1,7 @@
-"""How a strategy spreads a workload: the table of docs/routing.md, on every supported picker.
+"""Load balancing of workloads by strategies (table in docs/routing.md).
 
-Time is counted, not measured, so that a busy machine changes nothing: after each request the
-picker reads the metrics that the pods then have.
+Time is simulated, so that a busy machine changes nothing: the picker scrapes the pods after each
+request.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from e2e.strategies.engine import Load
 from e2e.strategies.fleet import PLAIN, Chooser, Fleet
 
 REQUESTS = 90
-#: That a strategy chooses from.
 PODS = 3
-#: Requests of one pod at a time, and how long each takes; a third of the pods cannot do them all.
+#: Concurrent requests of a pod, and seconds that each takes. One pod cannot serve all requests.
 SLOTS, SECONDS = 4, 1.0
-#: Of what three pods can do together.
+#: Share of the capacity of all pods that the requests use.
 UTILIZATION = 0.75
-#: With a shared prompt: the busiest pod's share, in shares of a pod.
-MOST = 1.5
-#: With conversations: the part of the prefixes of the pure form that are met.
-LEAST = 0.8
+#: With a shared prompt: maximum share of the busiest pod, relative to an even share.
+MAX_SHARE = 1.5
+#: With conversations: minimum prefix hits relative to those of a single scorer.
+MIN_HITS = 0.8
 
 pytestmark = pytest.mark.upstream
 
@@ -40,7 +39,7 @@ SYSTEM = "You are the assistant of a large company. Answer in whole sentences, a
 
 @dataclass(frozen=True)
 class Request:
-    """One request of a workload; `key` names what its pod may hold already."""
+    """A request of a workload; `key` is the prefix or adapter that a pod can have cached."""
 
     prompt: str
     key: str
@@ -53,7 +52,7 @@ def shared_prompt(random: Random) -> Iterator[Request]:
 
 
 def conversations(random: Random) -> Iterator[Request]:
-    """Fifteen conversations of six turns, interleaved."""
+    """Yield requests of fifteen interleaved conversations with six turns each."""
     count = REQUESTS // 6
     turns = [index for index in range(count) for _ in range(6)]
     random.shuffle(turns)
@@ -66,9 +65,9 @@ def conversations(random: Random) -> Iterator[Request]:
 
 
 def short_chats(random: Random) -> Iterator[Request]:
-    """Fifteen chats of six turns, interleaved, that are shorter than a block of the prefix index.
+    """Yield requests of fifteen interleaved chats, shorter than a block of the prefix index.
 
-    Every turn starts with the time, as some system prompts do.
+    Each turn starts with a new text, such as the time in some system prompts.
     """
     turns = [index for index in range(REQUESTS // 6) for _ in range(6)]
     random.shuffle(turns)
@@ -92,7 +91,7 @@ WORKLOADS: dict[str, Callable[[Random], Iterator[Request]]] = {
 
 @dataclass
 class Pod:
-    """What one engine does at a time that is counted."""
+    """Requests of an engine in simulated time."""
 
     running: list[tuple[float, str]] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
@@ -123,11 +122,11 @@ class Pod:
 
 @dataclass(frozen=True)
 class Spread:
-    """How a workload was spread.
+    """Distribution of a workload.
 
     Attributes:
         busiest: The busiest pod's share of the requests.
-        met: Of the requests whose prefix or adapter some pod held: the part that met it.
+        met: Share of cache hits among requests whose prefix or adapter was cached on any pod.
     """
 
     busiest: float
@@ -144,7 +143,7 @@ def spread(
     fleet.load()
     fleet.wait_scraped()
     picks: Counter[str] = Counter()
-    met = held = 0
+    hits = cached = 0
     for number, request in enumerate(WORKLOADS[workload](Random(7))):
         now = number * SECONDS / (SLOTS * PODS * UTILIZATION)
         for name, pod in pods.items():
@@ -154,11 +153,11 @@ def spread(
         chosen = picker.pod(picker.ask(request.prompt, request.model, headers(request.key)))
         picks[chosen] += 1
         if any(request.key in pod.seen for pod in pods.values()):
-            held += 1
-            met += request.key in pods[chosen].seen
+            cached += 1
+            hits += request.key in pods[chosen].seen
         pods[chosen].seen.add(request.key)
         pods[chosen].begin(request.model, now)
-    return Spread(max(picks.values()) / REQUESTS, met / held)
+    return Spread(max(picks.values()) / REQUESTS, hits / cached)
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -168,7 +167,7 @@ CASES: dict[str, dict[str, Any]] = {
     "lora-affinity": {"strategy": "lora-affinity"},
     "lora-affinity alone": {"strategy": "lora-affinity", "scorers": {"lora": 100}},
 }
-#: The rows of the page: a case and a workload.
+#: Case and workload of each row of the page.
 TABLE = [
     ("prefix-cache", "one system prompt"),
     ("prefix-cache alone", "one system prompt"),
@@ -182,15 +181,15 @@ TABLE = [
 
 @picker_versions(CLAIM)
 def test_default_strategies_spread_and_keep_prefix_hits(fleet: Fleet, version: str) -> None:
-    found = {}
+    rows = {}
     for case, workload in TABLE:
         with fleet.picker(version, **CASES[case]) as picker:
-            row = found[case, workload] = spread(fleet, picker, workload)
+            row = rows[case, workload] = spread(fleet, picker, workload)
         print(f"{version} | `{case}` | {workload} | {row.busiest:.0%}, {row.met:.0%}")
-    for row in (found[TABLE[0]], found["lora-affinity", "one hot adapter"]):
-        assert row.busiest <= MOST / PODS, row
-    ours, pure = (found[name, "many conversations"] for name in CASES if name.startswith("prefix"))
-    assert ours.met >= LEAST * pure.met, (ours, pure)
+    for row in (rows[TABLE[0]], rows["lora-affinity", "one hot adapter"]):
+        assert row.busiest <= MAX_SHARE / PODS, row
+    full, one = (rows[name, "many conversations"] for name in CASES if name.startswith("prefix"))
+    assert full.met >= MIN_HITS * one.met, (full, one)
 
 
 SESSIONS: dict[str, dict[str, Any]] = {
@@ -207,17 +206,17 @@ def name_session(key: str) -> dict[str, str]:
     return {"x-session-id": key, "cookie": f"theme=dark; chat={key}"}
 
 
-@picker_versions("Session affinity keeps chats on their pod that have no common prefix", "llm-d")
+@picker_versions("Session affinity keeps chats without a common prefix on their pods", "llm-d")
 def test_sessions_keep_their_pods(fleet: Fleet, version: str) -> None:
-    found = {}
+    rows = {}
     for case, fields in SESSIONS.items():
         for workload in ("many conversations", "short chats"):
             with fleet.picker(version, **fields) as picker:
-                row = found[case, workload] = spread(fleet, picker, workload, name_session)
+                row = rows[case, workload] = spread(fleet, picker, workload, name_session)
             print(f"{version} | `{case}` | {workload} | {row.busiest:.0%}, {row.met:.0%}")
     for case in list(SESSIONS)[1:]:
-        row = found[case, "short chats"]
+        row = rows[case, "short chats"]
         assert row.met >= 0.8, (case, row)
-        assert row.busiest <= MOST / PODS, (case, row)
-        # Without a common prefix another strategy meets the pod of a session by chance.
-        assert row.met > found["prefix-cache", "short chats"].met + 0.1
+        assert row.busiest <= MAX_SHARE / PODS, (case, row)
+        # Without a common prefix, other strategies hit the pod of a session only by chance.
+        assert row.met > rows["prefix-cache", "short chats"].met + 0.1

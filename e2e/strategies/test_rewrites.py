@@ -1,4 +1,4 @@
-"""Pickers rewrite the names of models, by the weights of the InferenceModelRewrite."""
+"""Weighted rewrites of model names (InferenceModelRewrite)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from e2e.harness import Cluster
-from e2e.routers import DEFINITIONS, picker_versions, with_llm_d_kind
+from e2e.routers import DEFINITIONS, install_llm_d_kind, picker_versions
 from e2e.strategies.fleet import Chooser, Fleet
 
 REQUESTS = 400
@@ -20,7 +20,7 @@ REQUESTS = 400
 
 @pytest.fixture(autouse=True, scope="module")
 def _llm_d_kind(cluster: Cluster) -> Iterator[None]:
-    definition = with_llm_d_kind(cluster)
+    definition = install_llm_d_kind(cluster)
     yield
     cluster.delete(DEFINITIONS, definition)
 
@@ -30,7 +30,7 @@ def canary(share: int) -> list[dict[str, Any]]:
     return [{"models": ["chat"], "targets": targets}]
 
 
-# Release 1.2.1 reads none, and the library rejects them.
+# Release 1.2.1 does not support rewrites, and the library rejects them.
 @picker_versions(
     "Pickers rewrite model names by weight, from 5 % to 100 % and back", "1.5", "llm-d"
 )
@@ -38,22 +38,22 @@ def test_canary_gets_its_share(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="queue-size", modelRewrites=canary(5)) as picker:
         fleet.wait_scraped()
         for share in (5, 50, 100, 0):
-            # What `pulumi up` changes; the picker goes on.
+            # `pulumi up` changes this object without restarting the picker.
             fleet.routing(version, strategy="queue-size", modelRewrites=canary(share))
-            fleet.cluster.wait(partial(_near, picker, share))
-            served = models(picker, REQUESTS)
+            fleet.cluster.wait(partial(_is_near, picker, share))
+            served = count_models(picker, REQUESTS)
             assert abs(served["tuned"] / REQUESTS - share / 100) <= _five_deviations(share), served
             assert served["base"] + served["tuned"] == REQUESTS
             if share in (0, 100):
                 assert len(served) == 1, served
 
 
-def models(picker: Chooser, count: int, asked: str = "chat") -> Counter[str]:
-    return Counter(json.loads(picker.ask(model=asked).body)["model"] for _ in range(count))
+def count_models(picker: Chooser, count: int, requested: str = "chat") -> Counter[str]:
+    return Counter(json.loads(picker.ask(model=requested).body)["model"] for _ in range(count))
 
 
-def _near(picker: Chooser, share: int) -> bool:
-    served = models(picker, 60)
+def _is_near(picker: Chooser, share: int) -> bool:
+    served = count_models(picker, 60)
     assert sum(served.values()) == 60
     if share in (0, 100):
         return set(served) == {"tuned" if share else "base"}
@@ -61,5 +61,5 @@ def _near(picker: Chooser, share: int) -> bool:
 
 
 def _five_deviations(share: int) -> float:
-    """By so much a share that is drawn for each request is off once in two million runs."""
+    """Return five standard deviations of the share, exceeded once in two million runs."""
     return 5 * math.sqrt(share / 100 * (1 - share / 100) / REQUESTS)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 from fusioninfer_pulumi.api.autoscaling import (
     AutoscalingArgs,
     AutoscalingEngine,
     AutoscalingTarget,
     MetricSource,
-    PrefillDecodeRatioArgs,
     scales_to_zero,
     uses_picker_metrics,
 )
@@ -21,16 +18,9 @@ from fusioninfer_pulumi.api.pod_template import reserved_key_findings
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.router import MetricsMode
-from fusioninfer_pulumi.checks.routes import NETWORK_POLICY
-from fusioninfer_pulumi.findings import (
-    Finding,
-    Location,
-    Rule,
-    error,
-    format_path,
-    show,
-    warning,
-)
+from fusioninfer_pulumi.api.spec_model import reject_fields
+from fusioninfer_pulumi.checks.routing_checks import NETWORK_POLICY
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, warning
 from fusioninfer_pulumi.operations.monitors import find_declared_port
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.routing.epp import find_load_metrics
@@ -39,10 +29,9 @@ from fusioninfer_pulumi.rules.common import (
     ENGINE_WITHOUT_METRICS,
     FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
-    INVALID_FORMAT,
     OUT_OF_RANGE,
 )
-from fusioninfer_pulumi.topology.role_plan import RolePlan, resolve_share
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule("disruption-budget-blocks-eviction")
 
@@ -60,15 +49,9 @@ def budget_findings(built: BuiltService) -> Iterator[Finding]:
         )
         field = at if role.args.disruption_budget is None else ("roles", role.position, *at)
         count = len(role.replicas)
-        minimum = (
-            0 if args.min_available is None else resolve_share(args.min_available, count, math.ceil)
-        )
         if role.scaled_externally:
             message = f"{role.name} is autoscaled: set maxUnavailable to a count of at least 1"
             yield error(FIELD_OUT_OF_PLACE, field, message)
-        elif minimum > count:
-            message = f"must be at most the replicas of {role.name} ({count}), got {minimum}"
-            yield error(OUT_OF_RANGE, field, message)
         else:
             yield warning(
                 DISRUPTION_BUDGET_BLOCKS_EVICTION,
@@ -116,20 +99,14 @@ def _check_engine_monitor(role: RolePlan) -> Iterator[Finding]:
 
 
 def _check_picker_monitor(args: MonitoringArgs, picker: PickerPlan | None) -> Iterator[Finding]:
-    metrics = picker.epp.args.metrics if picker is not None else MetricsMode.OFF
-    if args.picker and picker is None:
-        yield error(
-            MONITORED_TARGET_MISSING,
-            ("monitoring", "picker"),
-            "the service has no endpoint picker; remove it",
-        )
-    elif args.picker and metrics is MetricsMode.OFF:
-        yield error(
-            MONITORED_TARGET_MISSING,
-            ("monitoring", "picker"),
-            "the endpoint picker serves no metrics; set the router's endpointPicker.metrics to "
-            f"{MetricsMode.AUTHENTICATED.value}",
-        )
+    reason = ""
+    if picker is None:
+        reason = "the service has no endpoint picker; remove it"
+    elif picker.epp.args.metrics is MetricsMode.OFF:
+        reason = "the endpoint picker serves no metrics; set the router's endpointPicker.metrics "
+        reason += f"to {MetricsMode.AUTHENTICATED.value}"
+    if args.picker and reason:
+        yield error(MONITORED_TARGET_MISSING, ("monitoring", "picker"), reason)
 
 
 PREFILL_DECODE_RATIO_EXCEEDED = Rule("prefill-decode-ratio-exceeded")
@@ -141,18 +118,14 @@ _MATCHERS, _METRIC = re.compile(r"\{[^}]*\}"), re.compile(r"\b\w+[_:][\w:]*(?![\
 
 
 #: Fields that belong to one autoscaling engine: of `autoscaling`, and of its metrics.
-_ENGINE_FIELDS: Mapping[AutoscalingEngine, tuple[Mapping[str, str], Mapping[str, str]]] = {
-    AutoscalingEngine.KEDA: (
-        {
-            "prometheus": "prometheus",
-            "keda": "keda",
-            "time_to_first_token": "timeToFirstToken",
-            "time_per_token": "timePerToken",
-        },
-        {"query": "query", "unsafe_ssl": "unsafeSsl"},
+_ENGINE_FIELDS = (
+    (
+        AutoscalingEngine.KEDA,
+        ("prometheus", "keda", "time_to_first_token", "time_per_token"),
+        ("query", "unsafe_ssl"),
     ),
-    AutoscalingEngine.HPA: ({}, {"source": "source", "selector": "selector"}),
-}
+    (AutoscalingEngine.HPA, (), ("source", "selector")),
+)
 
 
 def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
@@ -164,6 +137,13 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
         at = ("roles", role.position, "autoscaling")
         for path, message in _conflicts(built, role, args):
             yield error(FIELD_OUT_OF_PLACE, (*at, *path), message)
+        for engine, fields, metric_fields in _ENGINE_FIELDS:
+            if engine is not args.engine:
+                message = f"belongs to engine {engine.value}; remove it"
+                yield from reject_fields(at, args, fields, message)
+                for index, metric in enumerate(args.metrics):
+                    place = (*at, "metrics", index)
+                    yield from reject_fields(place, metric, metric_fields, message)
         count = role.args.replicas
         if count and not args.min_replicas <= count <= args.max_replicas:
             yield error(
@@ -244,17 +224,6 @@ def _conflicts(
     ):
         if present:
             yield path, message
-    for engine, (role_fields, metric_fields) in _ENGINE_FIELDS.items():
-        if engine is args.engine:
-            continue
-        holders: list[tuple[Location, Any, Mapping[str, str]]] = [((), args, role_fields)]
-        holders += [
-            (("metrics", i), metric, metric_fields) for i, metric in enumerate(args.metrics)
-        ]
-        for path, holder, fields in holders:
-            for attribute, field in fields.items():
-                if getattr(holder, attribute):
-                    yield (*path, field), f"belongs to engine {engine.value}; remove it"
 
 
 def _check_target(
@@ -270,11 +239,11 @@ def _check_target(
     waits_in_picker = router is not None and router.intent.flow_control
     ttft_includes_queue = args.time_to_first_token is not None and waits_in_picker
     if (uses_picker_metrics(args) or ttft_includes_queue) and not hpa_queue:
-        yield from _check_picker_target(built, role, at)
+        yield from _check_picker_target(built, role, args, at)
 
 
 def _check_picker_target(
-    built: BuiltService, role: RolePlan, target: Location
+    built: BuiltService, role: RolePlan, args: AutoscalingArgs, target: Location
 ) -> Iterator[Finding]:
     """Check that the endpoint picker queues requests and that Prometheus reads its metrics."""
     router, picker = built.plan.routing, built.plan.picker
@@ -307,8 +276,7 @@ def _check_picker_target(
     elif monitoring is not None and monitoring.picker is False:
         message = "cannot be false: autoscaling reads the endpoint picker's queue"
         yield error(FIELD_OUT_OF_PLACE, ("monitoring", "picker"), message)
-    args = role.args.autoscaling
-    if router.intent.pairs and args is not None and uses_picker_metrics(args):
+    if router.intent.pairs and uses_picker_metrics(args):
         yield error(
             FIELD_OUT_OF_PLACE,
             target,
@@ -351,9 +319,9 @@ def _check_metric_sources(
 def _check_gang_minimum(
     built: BuiltService, role: RolePlan, args: AutoscalingArgs, at: Location
 ) -> Iterator[Finding]:
-    minima = built.args.scheduling_strategy.gang_policy.min_role_replicas
+    minima = built.args.scheduling_strategy.gang_policy.min_role_replicas or {}
     field = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", role.name)
-    if minima is None or role.name not in minima:
+    if role.name not in minima:
         yield error(
             FIELD_REQUIRED,
             at,
@@ -381,66 +349,28 @@ def _check_metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
         yield error(OUT_OF_RANGE, (*at, "keda", "idleReplicaCount"), message)
     for index, metric in enumerate(args.metrics):
         field, value = ("query", metric.query) if keda else ("name", metric.name)
-        path = (*at, "metrics", index, field)
         if value is None:
+            path = (*at, "metrics", index, field)
             yield error(FIELD_REQUIRED, path, f"is required with engine {args.engine.value}")
-        elif not keda and ("/" in value or "%" in value):
-            message = f"must be the name of a metric, without / and %, got {show(value)}"
-            yield error(INVALID_FORMAT, path, message)
-
-
-_RATIO = ("prefillDecodeRatio",)
 
 
 def ratio_findings(built: BuiltService) -> Iterator[Finding]:
-    """Check the replicas against `prefillDecodeRatio`.
-
-    The current replicas are an error, counts that autoscalers may reach are a warning. Roles that
-    are scaled to zero are not compared.
-    """
-    args, roles = built.args.prefill_decode_ratio, built.plan.roles
-    if args is None:
+    """Check the replicas against `prefillDecodeRatio`, unless a role is scaled to zero."""
+    args = built.args.prefill_decode_ratio
+    prefill, decode = (
+        sum(role.group_replicas for role in built.plan.roles if role.component_type is kind)
+        for kind in (ComponentType.PREFILLER, ComponentType.DECODER)
+    )
+    if args is None or not (prefill and decode):
         return
-    prefill = [role for role in roles if role.component_type is ComponentType.PREFILLER]
-    decode = [role for role in roles if role.component_type is ComponentType.DECODER]
-    now = tuple(sum(role.group_replicas for role in side) for side in (prefill, decode))
-    if 0 in now:
-        return
-    limit = _exceeded_limit(args, *now)
+    ratio, limit = prefill / decode, ""
+    if args.max is not None and ratio > args.max:
+        limit = f"at most {args.max:g}"
+    elif args.min is not None and ratio < args.min:
+        limit = f"at least {args.min:g}"
     if limit:
-        message = f"must be {limit}, got {_format_ratio(*now)}"
-        yield error(PREFILL_DECODE_RATIO_EXCEEDED, _RATIO, message)
-        return
-    for min_prefill, min_decode in ((True, False), (False, True)):
-        extreme = (_bound(prefill, minimum=min_prefill), _bound(decode, minimum=min_decode))
-        limit = _exceeded_limit(args, *extreme) if 0 not in extreme else None
-        if limit:
-            message = f"must be {limit}; autoscaling may change it to {_format_ratio(*extreme)}"
-            yield warning(PREFILL_DECODE_RATIO_EXCEEDED, _RATIO, message)
-
-
-def _bound(roles: Sequence[RolePlan], *, minimum: bool) -> int:
-    """Return the minimum or maximum of the roles' replicas that autoscalers allow."""
-    total = 0
-    for role in roles:
-        scaled = role.args.autoscaling
-        if scaled is None:
-            total += role.group_replicas
-        else:
-            total += scaled.min_replicas if minimum else scaled.max_replicas
-    return total
-
-
-def _exceeded_limit(args: PrefillDecodeRatioArgs, prefill: int, decode: int) -> str | None:
-    if args.max is not None and prefill / decode > args.max:
-        return f"at most {args.max:g}"
-    if args.min is not None and prefill / decode < args.min:
-        return f"at least {args.min:g}"
-    return None
-
-
-def _format_ratio(prefill: int, decode: int) -> str:
-    return f"{prefill / decode:.3g} (prefill {prefill}, decode {decode})"
+        message = f"must be {limit}, got {ratio:.3g} (prefill {prefill}, decode {decode})"
+        yield error(PREFILL_DECODE_RATIO_EXCEEDED, ("prefillDecodeRatio",), message)
 
 
 CHECKS: tuple[Callable[[BuiltService], Iterable[Finding]], ...] = (

@@ -14,8 +14,7 @@ from fusioninfer_pulumi.checks.gangs import (
     kueue_label_findings,
     scheduling_findings,
 )
-from fusioninfer_pulumi.checks.pods.engine_checks import TOKEN_FOR_GATED_MODEL
-from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
+from fusioninfer_pulumi.checks.routing_checks import SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container
 from fusioninfer_pulumi.engines.model_arguments import is_gated
@@ -24,8 +23,7 @@ from fusioninfer_pulumi.kube import object_names, quantity
 from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.plan.service_builder import BuiltService
-from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
-from fusioninfer_pulumi.pods.model_files import plan_model_files
+from fusioninfer_pulumi.pods.model_files import DIGEST_LENGTH, plan_model_files
 from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.presets.model_catalogue import (
     find_similar_model,
@@ -43,6 +41,7 @@ from fusioninfer_pulumi.rules.common import (
 
 CACHE_BELOW_MODEL_SIZE = Rule("cache-below-model-size")
 ACCESS_MODE_TOO_NARROW = Rule("access-mode-too-narrow")
+TOKEN_FOR_GATED_MODEL = Rule("token-for-gated-model")
 
 
 def model_findings(built: BuiltService) -> Iterator[Finding]:
@@ -127,7 +126,6 @@ def _check_token(model: ModelArgs) -> Iterator[Finding]:
 
 PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")
 PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
-SERVICE_NAME_BREAKS_ENGINE = Rule("service-name-breaks-engine")
 
 #: Role names that collide with the names of the router's objects: the suffixes of those names.
 RESERVED_ROLES = frozenset(
@@ -140,8 +138,6 @@ RESERVED_ROLES = frozenset(
         object_names.gateway,
     )
 )
-
-Check = Callable[[BuiltService], Iterable[Finding]]
 
 
 def _name(built: BuiltService) -> Iterator[Finding]:
@@ -227,30 +223,6 @@ def _name_lengths(built: BuiltService) -> Iterator[Finding]:
             )
 
 
-def _service_link_variables(built: BuiltService) -> Iterator[Finding]:
-    """Reject a service name whose `*_PORT` service link variable breaks an engine."""
-    plan = built.plan
-    if not plan.has_serving_service:
-        return
-    service_name = object_names.serving_service(plan.service)
-    # Kubernetes sets it in every pod of the namespace, unless enableServiceLinks is false.
-    variable = f"{service_name.upper().replace('-', '_')}_PORT"
-    for role in plan.roles:
-        engine = role.pods.command.engine
-        if engine is None or variable not in engine.port_variables:
-            continue
-        spec, variables = role.leader_template["spec"], role.pods.leader.container.get("env") or ()
-        overridden = any(item.get("name") == variable for item in variables)
-        if spec.get("enableServiceLinks") is not False and not overridden:
-            yield error(
-                SERVICE_NAME_BREAKS_ENGINE,
-                ("metadata", "name"),
-                f"for a Service named {service_name}, pods get {variable}=tcp://..., and "
-                f"{engine.title} fails; rename the service, or set enableServiceLinks: false",
-            )
-            return
-
-
 def _reachability(built: BuiltService) -> Iterator[Finding]:
     """Warn of roles and ports that clients cannot reach without an endpoint picker."""
     plan = built.plan
@@ -301,13 +273,12 @@ def _placement(built: BuiltService) -> Iterator[Finding]:
             yield warning(PLACEMENT_NOT_APPLIED, ("roles", index, "placement"), message)
 
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[Callable[[BuiltService], Iterable[Finding]], ...] = (
     model_findings,
     _name,
     _namespace,
     _role_names,
     _name_lengths,
-    _service_link_variables,
     scheduling_findings,
     kueue_label_findings,
     _reachability,

@@ -11,8 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fusioninfer_pulumi.cli.read_sources import is_project, read_diff_side
-from fusioninfer_pulumi.cli.source import UNREADABLE_REVISION, Source
+from fusioninfer_pulumi.cli.read_sources import (
+    UNREADABLE_REVISION,
+    Source,
+    is_project,
+    read_diff_side,
+)
 from fusioninfer_pulumi.findings import Finding, Origin, Severity, error, errors, one_line
 from fusioninfer_pulumi.loading.file_set import SUFFIXES, manifest_files
 
@@ -85,11 +89,9 @@ def _downgrade_errors(old: Source) -> tuple[str, ...]:
     if not old.has(Severity.ERROR):
         return ()
     old.documents = [
-        replace(
-            document,
-            plan=None if document.has_errors else document.plan,
-            findings=tuple(map(_downgrade, document.findings)),
-        )
+        document._replace(plan=None, remarks=tuple(map(_downgrade, document.findings)))
+        if document.has_errors
+        else document
         for document in old.documents
     ]
     old.remarks = [_downgrade(located) for located in old.remarks]

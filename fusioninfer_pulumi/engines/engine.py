@@ -15,9 +15,9 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.engine import ParallelismArgs
-from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
+from fusioninfer_pulumi.api.kv_cache import KvTransferArgs
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines._container_words import UNKNOWN, Argv
+from fusioninfer_pulumi.engines._shell_words import UNKNOWN, Argv
 from fusioninfer_pulumi.engines.command_flags import (
     dump_json,
     get_flag_value,
@@ -363,8 +363,6 @@ class Engine:
         data_launcher: Default launcher if data parallel ranks are spread evenly over the nodes.
         default_port: Default of `--port`.
         default_host: Default of `--host`, None for all addresses.
-        port_variables: Environment variables that should hold a port number. Kubernetes sets them
-            to an address if a Service has a matching name.
         health_path: Path that answers 200 once the engine serves.
         paths_with_api_key: Pattern of the paths that require the API key.
         key_variable: Environment variable that sets the API key.
@@ -407,7 +405,6 @@ class Engine:
     data_launcher: Launcher
     default_port: int
     default_host: str | None = None
-    port_variables: tuple[str, ...] = ()
     health_path: str = "/health"
     paths_with_api_key: re.Pattern[str]
     key_variable: str | None = None
