@@ -16,8 +16,8 @@ import yaml
 from e2e import checks, inputs
 from e2e.harness import Cluster, Object
 from fusioninfer_pulumi import loads, plan_service, render
-from fusioninfer_pulumi.checks.server_dry_run import dry_run_objects, list_dry_run_objects
-from fusioninfer_pulumi.kube.client import KubernetesApi
+from fusioninfer_pulumi.checks.server_dry_run import list_dry_run_objects, next_request
+from fusioninfer_pulumi.kube.client import KubernetesApi, send_dry_runs
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from importers.tests.documents import DOCUMENTS
 from importers.tests.kserve_documents import acceptable, edited
@@ -110,16 +110,13 @@ def test_objects_are_accepted_unchanged(cluster: Cluster, room: str, build: Buil
     cluster.patch("v1/Namespace", room, {"metadata": {"labels": admin}})
     plans = [plan.in_namespace(room) for plan in build()]
     # Replicas of a role differ only in names.
-    dry_runs = [item for plan in plans for item in list_dry_run_objects(plan) if not item.template]
-    accept(cluster, room, [standard(item.manifest) for item in dry_runs])
+    dry_runs = [item for plan in plans for item in list_dry_run_objects(plan)]
+    accept(cluster, room, [standard(item.manifest) for item in dry_runs if not item.template])
     # The server validates pods, but hardly the templates of LeaderWorkerSets.
     api = KubernetesApi(str(cluster.kubeconfig), None)
-    answers = [
-        (attempt.name, replies)
-        for plan_answers in dry_run_objects(api, plans, seconds=120)
-        for attempt, replies in plan_answers
-        if attempt.template
-    ]
+    pods = [item for item in dry_runs if item.template]
+    replies = send_dry_runs(api, [pod.manifest for pod in pods], next_request, 120)
+    answers = zip((pod.name for pod in pods), replies, strict=True)
     # After a rejection for a missing object, the next attempt omits the reference.
     assert [item for item in answers if not (item[1] and item[1][-1].accepted)] == []
 
