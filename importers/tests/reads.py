@@ -13,7 +13,7 @@ from fusioninfer_pulumi.loading.documents import load_documents
 Manifest = dict[str, Any]
 
 
-def source(*documents: Any, allow_lossy: bool = False) -> Source:
+def read_source(*documents: Any, allow_lossy: bool = False) -> Source:
     """Documents of one file, read and planned as the command line does."""
     result = Source("f")
     value = [(Origin("f", number), document) for number, document in enumerate(documents, start=1)]
@@ -21,34 +21,34 @@ def source(*documents: Any, allow_lossy: bool = False) -> Source:
     return result
 
 
-def said(
+def list_findings(
     *documents: Any, lossy: bool = False, of: Sequence[Severity] = tuple(Severity)
 ) -> list[str]:
     """What is said about documents, `LABEL: FINDING`, of these severities."""
-    read = source(*documents, allow_lossy=lossy)
+    read = read_source(*documents, allow_lossy=lossy)
     return [f"{label}: {item}" for label, item in read.findings if item.severity in of]
 
 
-def problems(*documents: Any, lossy: bool = False) -> list[str]:
+def list_errors(*documents: Any, lossy: bool = False) -> list[str]:
     """Why documents are refused."""
-    return said(*documents, lossy=lossy, of=(Severity.ERROR,))
+    return list_findings(*documents, lossy=lossy, of=(Severity.ERROR,))
 
 
-def warned(*documents: Any, lossy: bool = False) -> list[str]:
+def list_warnings(*documents: Any, lossy: bool = False) -> list[str]:
     """What is probably wrong with documents."""
-    return said(*documents, lossy=lossy, of=(Severity.WARNING,))
+    return list_findings(*documents, lossy=lossy, of=(Severity.WARNING,))
 
 
-def converted(*documents: Any, lossy: bool = False) -> list[Manifest]:
+def convert(*documents: Any, lossy: bool = False) -> list[Manifest]:
     """The services that are made of documents, which must be accepted."""
-    read = source(*documents, allow_lossy=lossy)
-    refused = [str(item) for _, item in read.findings if item.severity is Severity.ERROR]
-    assert not refused, refused
+    read = read_source(*documents, allow_lossy=lossy)
+    errors = [str(item) for _, item in read.findings if item.severity is Severity.ERROR]
+    assert not errors, errors
     return [dict(document.manifest) for document in read.planned]
 
 
-def spec(*documents: Any, lossy: bool = False) -> Manifest:
+def convert_spec(*documents: Any, lossy: bool = False) -> Manifest:
     """The spec of the one service that is made of documents."""
-    (manifest,) = converted(*documents, lossy=lossy)
+    (manifest,) = convert(*documents, lossy=lossy)
     result: Manifest = manifest["spec"]
     return result

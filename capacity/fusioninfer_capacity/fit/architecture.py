@@ -845,7 +845,7 @@ _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
     "llama4_text": _read_llama4,
 }  # fmt: skip
 
-#: Families without a recorded startup: read in vLLM 0.32.0's models, not verified.
+#: Families whose layers are from the sources of vLLM 0.32.0, and why their memory is uncertain.
 _DOUBTS: Mapping[str, str] = {
     **dict.fromkeys(
         ("minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text", "step3p5", "step3p7", "mistral4",

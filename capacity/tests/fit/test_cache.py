@@ -64,13 +64,13 @@ def test_groups_have_the_size_of_the_smaller_kind() -> None:
 
 
 @pytest.mark.parametrize(("windows", "factor"), [("full", 36), ("pools", 18 + 0.8 * 18)])
-def test_other_ways_to_keep_sliding_layers(windows: str, factor: float) -> None:
+def test_sliding_layers_depend_on_the_engine(windows: str, factor: float) -> None:
     kept = make_layout(layers(18, 18), 16, 16, 1, replace(MEMORY, windows=windows))
     assert kept.sequence(1600) == pytest.approx(1600 * factor * 8 * 128 * 2)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['model']}-{row['tensor']}")
-def test_requests_are_those_of_the_engine_s_own_code(row: dict[str, Any]) -> None:
+def test_requests_agree_with_engine_code(row: dict[str, Any]) -> None:
     """To the last digit but where all layers are one group: vLLM counts whole pages there, too."""
     kept = layout_of(row["model"], row["tensor"], row["bits"])
     requests = kept.requests(int(row["gib"] * GIB), row["length"])
@@ -90,7 +90,7 @@ def kinds_of(model: str) -> list[Cache | State | Compressed]:
     return [layer.cache for layer in architecture.layers]
 
 
-def test_blocks_have_had_other_sizes() -> None:
+def test_block_sizes_depend_on_the_release() -> None:
     """DeepSeek-V4-Flash: 22 of each page, then the most of each, then the largest group."""
     sizes = {}
     for version in ("0.22.0", "0.26.0", "0.27.0"):

@@ -93,9 +93,9 @@ def test_step_config_has_different_names() -> None:
     assert read_config({"model_type": "step3p7", "text_config": explicit}) == known
     # Layers with a window have 96 heads: 33 of them, of queries and outputs.
     explicit["attention_other_setting"] = {"num_attention_heads": 96}
-    more = read_config({"model_type": "step3p7", "text_config": explicit})
+    fields = read_config({"model_type": "step3p7", "text_config": explicit})
     assert known is not None
-    assert more.parameters - known.parameters == 33 * 2 * 32 * 128 * 4096
+    assert fields.parameters - known.parameters == 33 * 2 * 32 * 128 * 4096
 
 
 def test_modules_of_several_formats_have_separate_bits() -> None:
@@ -126,8 +126,8 @@ def test_a_list_of_layers_is_read_as_releases_write_it() -> None:
     assert stored.bits_of(1, "mlp.shared_experts.up_proj") == 8
     assert stored.bits_of(None, "lm_head") is None
     layers["model.layers.1.mlp.shared_expert.up_proj"] = {"quant_algo": "NVFP4"}
-    refused = read_quantization({**explicit, "quantized_layers": layers})
-    assert refused == (
+    errors = read_quantization({**explicit, "quantized_layers": layers})
+    assert errors == (
         "it mixes quantization formats, and that of mlp.shared_experts.up_proj is unknown"
     )
 
@@ -205,7 +205,7 @@ def test_experts_are_spread_over_all_copies() -> None:
          4.5),
     ],
 )  # fmt: skip
-def test_bits_of_a_parameter(explicit: dict[str, object], bits: float) -> None:
+def test_bits_per_parameter_follow_from_config(explicit: dict[str, object], bits: float) -> None:
     result = read_quantization(explicit)
     assert isinstance(result, Quantization)
     assert result.bits == bits

@@ -17,9 +17,9 @@ def refused(plan: ServicePlan) -> list[Finding]:
 
 
 def split(
-    model: str, tensor: int, *more: str, gpus: int | None = None, **fields: Any
+    model: str, tensor: int, *extra: str, gpus: int | None = None, **fields: Any
 ) -> ServicePlan:
-    words = ("--model", model, "--tensor-parallel-size", str(tensor), *more)
+    words = ("--model", model, "--tensor-parallel-size", str(tensor), *extra)
     return planned(*words, gpus=gpus or tensor, **fields)
 
 
@@ -42,7 +42,7 @@ def test_heads_divide_by_the_ranks(model: str, tensor: int, says: str) -> None:
     ("model", "tensor"),
     [("Qwen/Qwen3-32B", 8), ("Qwen/Qwen2.5-7B-Instruct", 4), ("deepseek-ai/DeepSeek-R1", 16)],
 )
-def test_sizes_that_divide_the_heads(model: str, tensor: int) -> None:
+def test_head_finding_names_valid_sizes(model: str, tensor: int) -> None:
     assert refused(split(model, tensor)) == []
 
 
@@ -65,8 +65,8 @@ def test_stages_are_no_more_than_layers() -> None:
 LONG = ("--model", "Qwen/Qwen3-8B", "--max-model-len")
 
 
-def with_variables(*variables: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"env": list(variables), **more}
+def with_variables(*variables: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"env": list(variables), **fields}
 
 
 @pytest.mark.parametrize("length", ["40961", "64k", "1M"])
@@ -78,7 +78,7 @@ def test_sequences_are_no_longer_than_the_models(length: str) -> None:
 
 
 @pytest.mark.parametrize("length", ["40960", "-1", "auto", "$(LENGTH)"])
-def test_lengths_the_engine_accepts(length: str) -> None:
+def test_accepted_lengths_have_no_finding(length: str) -> None:
     assert refused(planned(*LONG, length)) == []
 
 

@@ -116,9 +116,9 @@ def test_sglang_uses_its_memory_fraction() -> None:
     model = find_architecture(log["model"])
     assert model is not None
     kept = sum(layer.cache.bytes(1, 16) for layer in model.layers)
-    left = log["free"] * 0.88 - log["weights"]
-    assert left == pytest.approx(log["cache"], rel=0.01)
-    assert int(left * GIB / kept) == pytest.approx(log["tokens"], rel=0.01)
+    remaining = log["free"] * 0.88 - log["weights"]
+    assert remaining == pytest.approx(log["cache"], rel=0.01)
+    assert int(remaining * GIB / kept) == pytest.approx(log["tokens"], rel=0.01)
 
 
 def test_latent_size_matches_sglang_log() -> None:

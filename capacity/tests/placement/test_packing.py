@@ -61,7 +61,9 @@ def test_sizes_that_divide_each_other_are_packed_wherever_they_fit(
         ([(0, 7)], [], True),
     ],
 )
-def test_cases(pods: list[tuple[int, int]], nodes: list[tuple[int, int]], fits: bool) -> None:
+def test_packing_examples(
+    pods: list[tuple[int, int]], nodes: list[tuple[int, int]], fits: bool
+) -> None:
     assert can_pack(pods, nodes) == fits
 
 
