@@ -62,7 +62,7 @@ _PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool
 
 
 def files() -> dict[Path, str]:
-    """Every file as it should be."""
+    """Return the expected text of every file."""
     stubs = {STUBS / "__init__.pyi": _root_stub(), STUBS / "api" / "__init__.pyi": _api_stub()}
     for module in sorted({model.__module__ for model in api.public_types().values()}):
         source = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
@@ -77,16 +77,16 @@ def files() -> dict[Path, str]:
 
 def write() -> None:
     """Write the files, and removes stubs of modules that are gone."""
-    written = files()
-    for path in set(STUBS.rglob("*.pyi")) - set(written):
+    result = files()
+    for path in set(STUBS.rglob("*.pyi")) - set(result):
         path.unlink()
-    for path, text in written.items():
+    for path, text in result.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
 
 def _formatted(text: str, path: Path) -> str:
-    """The text with sorted imports, without unused ones in stubs of modules."""
+    """Return the text with sorted imports, without unused ones in stubs of modules."""
     rules = "I" if path.name in ("dicts.py", "__init__.pyi") else "I,F401"
     for command in (["check", f"--select={rules}", "--fix", "--quiet"], ["format", "--quiet"]):
         done = subprocess.run(
@@ -169,16 +169,16 @@ class _Declarations(ast.NodeTransformer):
             return node
         self.generic_visit(node)
         if node.name in MODELS:
-            taken = f"def __init__(self, **fields: Unpack[dicts.{node.name}Dict]) -> None: ..."
-            node.body[1:1] = ast.parse(taken).body
+            signature = f"def __init__(self, **fields: Unpack[dicts.{node.name}Dict]) -> None: ..."
+            node.body[1:1] = ast.parse(signature).body
         return node
 
 
 def _dicts() -> str:
     schemas = fields_schema(*ROOTS)
-    used = sorted(set(schemas) - {model.__name__ for model in ROOTS})
+    signature = sorted(set(schemas) - {model.__name__ for model in ROOTS})
     modules = {name: kind.__module__ for name, kind in api.public_types().items()}
-    imports = "\n".join(f"    from {modules[name]} import {name}" for name in used)
+    imports = "\n".join(f"    from {modules[name]} import {name}" for name in signature)
     classes = [
         _class(MODELS[name], schema, schemas)
         for name, schema in schemas.items()
@@ -228,16 +228,16 @@ def _class(model: type[BaseModel], schema: dict[str, Any], schemas: dict[str, An
     lines += _docstring(schema["description"].partition("\n\nRaises:")[0])
     for name, field in model.model_fields.items():
         property_schema = schema["properties"][field.alias or name]
-        written = _type(property_schema, schemas)
+        result = _type(property_schema, schemas)
         if field.is_required():
-            written = f"Required[{written}]"
-        lines += ["", f"    {name}: {written}"]
+            result = f"Required[{result}]"
+        lines += ["", f"    {name}: {result}"]
         lines += _docstring(property_schema["description"])
     return "\n".join(lines) + "\n"
 
 
 def _type(schema: dict[str, Any], schemas: dict[str, Any]) -> str:
-    """The type of what may be written for a field."""
+    """Return the type of a field's values."""
     return " | ".join(dict.fromkeys(_types(schema, schemas)))
 
 
@@ -285,13 +285,13 @@ def _docstring(words: str) -> list[str]:
 
 
 def documentation(model: type[BaseModel]) -> str:
-    """The model's docstring with one entry for each field."""
+    """Return the model's docstring with one entry for each field."""
     words = field_docstrings(model)
     entries = ["", "", "Args:"]
     for name, field in model.model_fields.items():
         default = field.get_default(call_default_factory=True)
         optional = "" if default in (None, PydanticUndefined) else f" (default {default!r})"
-        first, *more = words.get(name, "").split("\n")
-        entries += [f"    {name}{optional}: {first}", *(f"        {line}" for line in more)]
+        first, *rest = words.get(name, "").split("\n")
+        entries += [f"    {name}{optional}: {first}", *(f"        {line}" for line in rest)]
     summary, mark, raised = class_docstring(model).partition("\n\nRaises:")
     return summary + "\n".join(entries) + mark + raised

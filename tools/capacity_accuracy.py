@@ -52,7 +52,7 @@ class Comparison:
 
 
 def class_of(log: Log) -> str:
-    """The class of a log, the most special one first."""
+    """Return the class of a log; the most specific one takes precedence."""
     model = find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
     tests = {
@@ -75,7 +75,7 @@ def compared(log: Log) -> Comparison:
     command = command_of(named)
     sizes = command.parallelism
     assert sizes is not None, "logs have plain arguments"
-    weights = held = cache = verdict = None
+    weights = tokens = cache = verdict = None
     if "weights" in log:
         whole = has_whole_encoders(command)
         split = Split(sizes.tensor, sizes.pipeline, whole_encoder=whole)
@@ -84,25 +84,25 @@ def compared(log: Log) -> Comparison:
         )
     if "tokens" in log and log.get("cache", 0) > 0:
         try:
-            held = _held(log, named) / log["tokens"] - 1
+            tokens = _held(log, named) / log["tokens"] - 1
         except Unclear:
-            held = None
+            tokens = None
     if "needed" in log:
-        held = _layout(log, named).sequence(_length(log, named)) / GIB / log["needed"] - 1
+        tokens = _layout(log, named).sequence(_length(log, named)) / GIB / log["needed"] - 1
     if "gpu" in log and "version" in log:
         try:
-            found = fit(command, model, accelerator_of(log))
+            fitted = fit(command, model, accelerator_of(log))
         except Unclear:
-            return Comparison(log, weights, held, None, None)
+            return Comparison(log, weights, tokens, None, None)
         if "tokens" in log and log.get("outcome") != "refused":
-            cache = (found.tokens or 0) / log["tokens"] - 1
+            cache = (fitted.tokens or 0) / log["tokens"] - 1
         elif log.get("cache", 0) > 0 and log.get("outcome") != "refused":
-            cache = found.cache / GIB / log["cache"] - 1
+            cache = fitted.cache / GIB / log["cache"] - 1
         if "outcome" in log:
-            findings = check_fit((), (), command, model, found, 1)
+            findings = check_fit((), (), command, model, fitted, 1)
             rejected = any(finding.severity is Severity.ERROR for finding in findings)
             verdict = rejected == (log["outcome"] == "refused")
-    return Comparison(log, weights, held, cache, verdict)
+    return Comparison(log, weights, tokens, cache, verdict)
 
 
 def _held(log: Log, named: Log) -> float:
@@ -118,7 +118,7 @@ def _length(log: Log, named: Log) -> int:
 
 
 def _layout(log: Log, named: Log) -> CacheLayout | CompressedLayout:
-    """The cache of a log's model."""
+    """Return the cache of a log's model."""
     model, sizes = find_architecture(log["model"]), command_of(named).parallelism
     assert model is not None, "logs are of models of the table"
     assert sizes is not None, "logs have plain arguments"
@@ -138,7 +138,7 @@ def _memory(log: Log, named: Log) -> Memory:
 
 
 def text() -> str:
-    """The page."""
+    """Return the page."""
     comparisons = [compared(log) for log in LOGS]
     pages = json.loads(PAGES.read_text(encoding="utf-8"))[1:]
     return _PAGE.format(
@@ -209,9 +209,9 @@ def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for name in CLASSES:
         of_class = [comparison for comparison in comparisons if class_of(comparison.log) == name]
-        verdicts = [each.verdict for each in of_class if each.verdict is not None]
+        verdicts = [item.verdict for item in of_class if item.verdict is not None]
         cells = [
-            _cell([(each.log["id"], getattr(each, field)) for each in of_class])
+            _cell([(item.log["id"], getattr(item, field)) for item in of_class])
             for field in ("weights", "held", "cache")
         ]
         right = f"{sum(verdicts)} of {len(verdicts)}" if verdicts else "none"
@@ -252,7 +252,7 @@ def _throughput() -> Iterator[str]:
 
 
 def main() -> None:
-    """Writes the page."""
+    """Write the page."""
     TARGET.write_text(text(), encoding="utf-8")
 
 

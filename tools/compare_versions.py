@@ -75,12 +75,12 @@ class Comparison:
     def _used(self, seed: int, objects: str) -> set[str]:
         drawn = draw_service(seed)
         kinds = {line for line in objects.splitlines() if line.startswith("kind: ")}
-        fields = (used_features(SCHEMA, document) for document in drawn.documents)
-        return set().union(kinds, drawn.features, *fields)
+        ellipsis = (used_features(SCHEMA, document) for document in drawn.documents)
+        return set().union(kinds, drawn.features, *ellipsis)
 
 
 def differences(at: str, old: Any, new: Any) -> Iterator[str]:
-    """Yields a line for each place where two values differ."""
+    """Yield a line for each place where two values differ."""
     if type(old) is not type(new):
         yield f"{at}: {_short(old)} -> {_short(new)}"
     elif isinstance(old, dict):
@@ -99,7 +99,7 @@ def _short(value: Any) -> str:
 
 
 def outcomes(checkout: Path, first: int, count: int) -> Iterator[dict[str, Any]]:
-    """Yields the outcome of each seed with the package of a checkout."""
+    """Yield the outcome of each seed with the package of a checkout."""
     packages = (checkout, checkout / "importers", checkout / "capacity", ROOT / "tests")
     child = subprocess.Popen(
         [sys.executable, "-m", "drawn_services", str(first), str(count)],
@@ -119,7 +119,7 @@ def outcomes(checkout: Path, first: int, count: int) -> Iterator[dict[str, Any]]
 
 
 def report(comparison: Comparison, show: int) -> None:
-    """Prints what was found."""
+    """Print the differences."""
     share = 100 * comparison.rendered // max(comparison.drawn, 1)
     print(f"drawn      {comparison.drawn}\nrendered   {comparison.rendered} ({share} %)")
     print(f"equal      {comparison.drawn - len(comparison.differing)}")
@@ -132,11 +132,11 @@ def report(comparison: Comparison, show: int) -> None:
     print(f"findings   {comparison.drawn - different} equal, {different} different")
     _examples(comparison.findings, show)
     known = schema_features(SCHEMA)
-    others = sorted(set(comparison.features) - known)
+    rest = sorted(set(comparison.features) - known)
     print(f"\nfields and values of the schema ({len(known)}), by the rendered services of each")
     _counts(comparison.features, known)
     print("kinds and other features, by the rendered services of each")
-    _counts(comparison.features, others)
+    _counts(comparison.features, rest)
     missing = sorted(known - set(comparison.features))
     print(f"not covered: {', '.join(missing) or 'none of the schema'}")
 
@@ -146,8 +146,8 @@ def _examples(differing: dict[int, list[str]], show: int) -> None:
         print(f"  seeds {_listed(differing)}")
     for seed in list(differing)[:show]:
         lines = differing[seed]
-        more = [f"... {len(lines) - 8} more"] if len(lines) > 8 else []
-        print(f"  seed {seed}", *lines[:8], *more, sep="\n    ")
+        ellipsis = [f"... {len(lines) - 8} more"] if len(lines) > 8 else []
+        print(f"  seed {seed}", *lines[:8], *ellipsis, sep="\n    ")
 
 
 def _listed(seeds: Iterable[int]) -> str:

@@ -24,7 +24,7 @@ SOURCES = {
 
 
 def read_names(folder: Path, engine: str) -> tuple[set[str], set[str]]:
-    """Returns the metrics of one release, and those of them that are hidden."""
+    """Return the metrics of one release, and those of them that are hidden."""
     names, hidden = set[str](), set[str]()
     for source in SOURCES[engine]:
         for path in (folder / engine / source).rglob("*.py"):
@@ -54,7 +54,7 @@ def _literals(tree: ast.AST, engine: str) -> Iterator[str]:
 
 
 def main(engine: str, folder: str) -> None:
-    """Adds the metrics of an engine's releases to the table."""
+    """Add the metrics of an engine's releases to the table."""
     releases = sorted((path.name for path in Path(folder).iterdir()), key=parse_release)
     known = [read_names(Path(folder, release), engine) for release in releases]
     spans: dict[str, list[str | None]] = {}

@@ -90,7 +90,7 @@ def engine_config(longest: int, layout: KVCacheLayout) -> Any:
 
 
 def specs(name: str, text: Mapping[str, Any], ways: int, config: Any, bits: int) -> Iterator[Any]:
-    """Yields the specs of all layers; a layer of DeepSeek-V4 has several."""
+    """Yield the specs of all layers; a layer of DeepSeek-V4 has several."""
     kind = text["model_type"]
     if kind == "deepseek_v4":
         yield from _deepseek_v4(text, config)
@@ -171,7 +171,7 @@ def _states(text: Mapping[str, Any], ways: int) -> tuple[Any, Any] | None:
 def _attention(
     text: Mapping[str, Any], index: int, ways: int, block: int, dtype: torch.dtype
 ) -> KVCacheSpec:
-    """The spec of an attention layer."""
+    """Return the spec of an attention layer."""
     if rank := text.get("kv_lora_rank"):
         return MLAAttentionSpec(
             block_size=block, num_kv_heads=1, max_tp_shards=1, dtype=dtype,
@@ -214,7 +214,7 @@ def _windowed(text: Mapping[str, Any], index: int) -> bool:
 
 
 def _index(text: Mapping[str, Any], index: int, block: int) -> Iterator[KVCacheSpec]:
-    """Yields the spec of the index of sparse attention."""
+    """Yield the spec of the index of sparse attention."""
     sparse = text.get("sparse_attention_config") or {}
     if text.get("index_topk"):
         width = text["index_head_dim"] + 4
@@ -229,7 +229,7 @@ def _index(text: Mapping[str, Any], index: int, block: int) -> Iterator[KVCacheS
 
 
 def _deepseek_v4(text: Mapping[str, Any], config: Any) -> Iterator[KVCacheSpec]:
-    """Yields what the classes of the engine return, for instances without tensors."""
+    """Yield the results of the engine's classes for instances without tensors."""
     config.cache_config.block_size = 256  # the only one that its backend takes
     head, rope = text["head_dim"], text["qk_rope_head_dim"]
     assert (head, rope) == (512, 64), "the engine's format of 584 bytes"
@@ -270,9 +270,9 @@ def _compressor(width: int, ratio: int, config: Any) -> KVCacheSpec:
 
 
 def measured(name: str, ways: int, longest: int, gib: float, bits: int) -> dict[str, Any]:
-    """What the engine's code makes of a model's layers."""
-    stated = json.loads(TABLE.read_text(encoding="utf-8"))[name]["config"]
-    text = next((stated[key] for key in ("text_config", "llm_config") if key in stated), stated)
+    """Return the layout that the engine's code computes for a model's layers."""
+    model = json.loads(TABLE.read_text(encoding="utf-8"))[name]["config"]
+    text = next((model[key] for key in ("text_config", "llm_config") if key in model), model)
     # Backends of DeepSeek-V4 take layouts with blocks outermost alone; layers are by default.
     packed = text["model_type"] == "deepseek_v4"
     config = engine_config(longest, KVCacheLayout.BLNHC if packed else KVCacheLayout.LBNHC)
@@ -292,7 +292,7 @@ def measured(name: str, ways: int, longest: int, gib: float, bits: int) -> dict[
 
 
 def main() -> None:
-    """Writes the file."""
+    """Write the file."""
     rows = [json.dumps(measured(*case)) for case in CASES]
     header = json.dumps({"vllm": vllm.__version__.partition("+")[0], "batched": BATCHED,
                          "steps": STEPS})  # fmt: skip

@@ -72,19 +72,19 @@ _BY_RECIPE = {"Qwen/Qwen2.5-VL-7B-Instruct"}
 
 
 def main() -> int:
-    """Writes the catalogue."""
+    """Write the catalogue."""
     write(read(Path(sys.argv[1])) if len(sys.argv) > 1 else read_written())
     return 0
 
 
 def read_written() -> dict[str, Any]:
-    """The committed catalogue."""
+    """Return the committed catalogue."""
     document: dict[str, Any] = json.loads(TARGET.read_text(encoding="utf-8"))
     return document
 
 
 def write(document: dict[str, Any]) -> None:
-    """Writes the file, with the numbers of GPUs worked out again."""
+    """Write the file, with the numbers of GPUs computed again."""
     for model in document["models"]:
         model["accelerators"] = sizes(model)
         known = model["name"] not in _BY_RECIPE
@@ -95,14 +95,14 @@ def write(document: dict[str, Any]) -> None:
 
 
 def text(document: dict[str, Any]) -> str:
-    """The file's text, a model on each line."""
+    """Return the file's text, a model on each line."""
     lines = ",\n".join(json.dumps(model, ensure_ascii=False) for model in document["models"])
     head = {key: value for key, value in document.items() if key != "models"}
     return f'{json.dumps(head)[:-1]}, "models": [\n{lines}\n]}}\n'
 
 
 def read(recipes: Path) -> dict[str, Any]:
-    """The catalogue as the recipes say it."""
+    """Return the catalogue from the recipes."""
     git = ["git", "-C", str(recipes)]
     commit, day = _told([*git, "log", "-1", "--format=%h %cs"]).split()
     models = []

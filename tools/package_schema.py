@@ -92,7 +92,7 @@ def build_package_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The schema as the package holds it."""
+    """Return the schema as text, as in the package."""
     return json.dumps(build_package_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -120,7 +120,7 @@ def _token(name: str) -> str:
 
 
 def _type_token(model: str) -> str:
-    """The token of a model or enum: SDKs put `Args` behind it by themselves."""
+    """Return the token of a model or enum: SDKs put `Args` behind it by themselves."""
     if model == InferenceServiceArgs.__name__:
         return _token(_SERVICE)
     return _token(model.removesuffix("Args"))
@@ -154,7 +154,7 @@ def _property(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _value(schema: dict[str, Any]) -> dict[str, Any]:
-    """A field's type. Plain is what is read; what is only passed on may be an Output."""
+    """Return a field's type: plain if the field is read; fields that are copied accept Outputs."""
     if schema.get(OUTPUT_MARK):
         return _without_plain(
             _value({key: item for key, item in schema.items() if key != OUTPUT_MARK})
@@ -181,7 +181,7 @@ def _value(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _collection(kind: str, key: str, inner: dict[str, Any]) -> dict[str, Any]:
-    """A list or map, which is plain if what it holds is."""
+    """Return a list or map, which is plain if its items are."""
     return {"type": kind, key: inner, **({"plain": True} if inner.get("plain") else {})}
 
 
@@ -190,7 +190,7 @@ def _without_plain(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _choice(options: list[dict[str, Any]]) -> dict[str, Any]:
-    """One type of several; null is a field that is left out."""
+    """Return a union type; null means an unset field."""
     choices = [_value(option) for option in options if not _is_left_out(option)]
     if len(choices) == 1:
         return choices[0]

@@ -25,7 +25,7 @@ WIDTH = 112
 
 
 def pictures() -> dict[str, str]:
-    """The text of each picture by its name below `docs/pictures`."""
+    """Return the text of each picture by its name below `docs/pictures`."""
     (plan,) = run_program(ROOT / "examples" / "deepseek-disagg").plans
     themes = {"light": DEFAULT_TERMINAL_THEME, "dark": SVG_EXPORT_THEME}
     shown = _without_infos(plan)
@@ -44,6 +44,6 @@ def _picture(plan: ServicePlan, theme: TerminalTheme) -> str:
 
 
 def _without_infos(plan: ServicePlan) -> ServicePlan:
-    """As the command prints it without --verbose."""
+    """Return the plan that the command prints without --verbose."""
     kept = (finding for finding in plan.findings if finding.severity is not Severity.INFO)
     return replace(plan, findings=tuple(kept))

@@ -110,7 +110,7 @@ _ANCHORS = {"InferenceServiceArgs": "servicespec"}
 
 
 def pages() -> dict[str, str]:
-    """The text of each page by its name below `docs/reference`."""
+    """Return the text of each page by its name below `docs/reference`."""
     return {
         "fields.md": fields_page(),
         "pulumi-outputs.md": outputs_page(),
@@ -120,7 +120,7 @@ def pages() -> dict[str, str]:
 
 
 def catalogue_page() -> str:
-    """The page of models whose arguments and GPUs presets know."""
+    """Return the page of models whose arguments and GPUs presets know."""
     models = list(load_catalogue().values())
     parts = [_CATALOGUE.replace("SOURCE", models[0].source.partition(", models/")[0])]
     parts[0] = parts[0].replace("CHECKED", models[0].checked).replace("COUNT", str(len(models)))
@@ -154,7 +154,7 @@ def _gpus(layout: CatalogueLayout | None) -> str:
 
 
 def fields_page() -> str:
-    """The page with every field: its type, default and meaning."""
+    """Return the page with every field: its type, default and meaning."""
     definitions = manifest_schema()["$defs"]
     models, enums = [], []
     for name in _reached(definitions):
@@ -231,7 +231,7 @@ def _cell(text: str, breaks: str = " ") -> str:
 
 
 def outputs_page() -> str:
-    """The page with every field that takes an Output."""
+    """Return the page with every field that accepts an Output."""
     rows = [
         f"| [{name}](fields.md#{_ANCHORS.get(name, name.lower())}) "
         f"| {', '.join(f'`{field}`' for field in fields)} |"
@@ -249,7 +249,7 @@ def _marked(schema: Any) -> bool:
 
 
 def commands_page() -> str:
-    """The page with every command and its options; those of most commands stand at its top."""
+    """Return the page with every command and its options, the common options first."""
     parser = build_parser()
     (commands,) = (
         action for action in parser._actions  # noqa: SLF001  # argparse has no public way
@@ -265,8 +265,8 @@ def commands_page() -> str:
     for name, command in commands.choices.items():
         summary = (command.description or "").removeprefix(f"{name}: ")
         parts.append(f"\n## {name}\n\n{summary[:1].upper()}{summary[1:]}\n")
-        if own := [row for row in rows[name] if row not in common]:
-            parts.append(_arguments_table(own))
+        if specific := [row for row in rows[name] if row not in common]:
+            parts.append(_arguments_table(specific))
         if command.epilog:
             examples = textwrap.dedent(command.epilog.partition("\n")[2]).rstrip()
             parts.append(f"\n```text\n{examples}\n```\n")
@@ -278,7 +278,7 @@ _COMMON = 4
 
 
 def _arguments(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
-    """Each argument as `--help` shows it, and its meaning."""
+    """Return each argument as `--help` shows it, and its meaning."""
     formatter = argparse.HelpFormatter("")
     rows = []
     for action in parser._actions:  # noqa: SLF001  # argparse has no public way

@@ -114,7 +114,7 @@ _LONG = 120
 
 
 def main() -> int:
-    """Writes the files, or compares them; returns the exit status."""
+    """Write the files, or compare them; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="fail where a file is out of date")
     check = parser.parse_args().check
@@ -143,7 +143,7 @@ def _content(file: Path) -> bytes | None:
 
 
 def files() -> Iterator[tuple[str, str]]:
-    """Yields the name and the content, not compressed, of each file."""
+    """Yield the name and the content, not compressed, of each file."""
     modules = {(tool, module) for tool, module, *_ in DEFINITIONS} | {KUBERNETES}
     downloaded = {pinned: _downloaded(*pinned) for pinned in sorted(modules)}
     yield (
@@ -180,8 +180,8 @@ def _downloaded(tool: str, module: str) -> tuple[str, Path]:
         check=True,
         text=True,
     )
-    said = json.loads(done.stdout)
-    return said["Version"], Path(said["Dir"])
+    download = json.loads(done.stdout)
+    return download["Version"], Path(download["Dir"])
 
 
 def file_name(version: str, kind: str) -> str:
@@ -204,7 +204,7 @@ def _custom(file: Path, stable: Path, version: str) -> tuple[str, str]:
 
 
 def _definition(file: Path, version: str) -> tuple[Mapping[str, Any], Schema]:
-    """The spec of a CustomResourceDefinition, and the schema of one of its versions."""
+    """Return the spec of a CustomResourceDefinition, and the schema of one of its versions."""
     text = file.read_text(encoding="utf-8")
     spec = yaml.load(text, Loader=_LOADER)["spec"]  # noqa: S506 - the C one, if there is one
     (served,) = [
@@ -241,7 +241,7 @@ def _built_in(known: Mapping[str, Schema], version: str, kind: str) -> tuple[str
 
 
 def _define(schema: Any, known: Mapping[str, Schema], definitions: dict[str, Schema]) -> None:
-    """Adds every definition that a schema refers to, and shortens the references."""
+    """Add every definition that a schema refers to, and shorten the references."""
     if isinstance(schema, list):
         for item in schema:
             _define(item, known, definitions)
@@ -268,41 +268,41 @@ def _without_status(schema: Schema) -> Schema:
 
 
 def _converted(schema: Schema) -> Schema:
-    """A schema of Kubernetes as JSON Schema, draft 4, whose integers are never floats."""
+    """Return a schema of Kubernetes as JSON Schema, draft 4, whose integers are never floats."""
     if len(schema.get("allOf", ())) == 1 and "$ref" in schema["allOf"][0]:
         return dict(schema["allOf"][0])
     if schema.get("x-kubernetes-int-or-string"):
         pattern = {"pattern": schema["pattern"]} if "pattern" in schema else {}
         return {"type": ["integer", "string"], **pattern}
-    made: Schema = {}
+    result: Schema = {}
     for key in _KEPT:
         # JSON Schema has no flags in patterns.
         if key not in schema or (key == "pattern" and "(?i)" in schema[key]):
             continue
         value = schema[key]
         if key == "properties":
-            made[key] = {name: _converted(subschema) for name, subschema in value.items()}
+            result[key] = {name: _converted(subschema) for name, subschema in value.items()}
         elif isinstance(value, dict):
-            made[key] = _converted(value)
+            result[key] = _converted(value)
         else:
-            made[key] = value
+            result[key] = value
     bound = _BOUNDS.get(schema.get("format", ""))
     if bound is not None:
-        made = {"minimum": -bound, "maximum": bound - 1, **made}
-    if "properties" in made and not schema.get("x-kubernetes-preserve-unknown-fields"):
-        made.setdefault("additionalProperties", False)
+        result = {"minimum": -bound, "maximum": bound - 1, **result}
+    if "properties" in result and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        result.setdefault("additionalProperties", False)
     if schema.get("x-kubernetes-list-type") == "set":
-        made["uniqueItems"] = True
+        result["uniqueItems"] = True
     if schema.get("x-kubernetes-list-type") == "map":
-        made["x-keys"] = schema["x-kubernetes-list-map-keys"]
+        result["x-keys"] = schema["x-kubernetes-list-map-keys"]
     # Default of a key that an item of a list omits.
     if "default" in schema and isinstance(schema["default"], (str, int)):
-        made["default"] = schema["default"]
-    return made
+        result["default"] = schema["default"]
+    return result
 
 
 def _shared(schema: Schema) -> Schema:
-    """The schema with the long parts that occur in several places as definitions."""
+    """Return the schema with the long parts that occur in several places as definitions."""
     counts = Counter(_text(part) for part in _parts(schema))
     definitions: dict[str, Schema] = {}
     names: dict[str, str] = {}
@@ -317,13 +317,13 @@ def _shared(schema: Schema) -> Schema:
         return {"$ref": f"#/definitions/{names[text]}"}
 
     def below(part: Schema) -> Schema:
-        made = dict(part)
+        result = dict(part)
         for key, value in part.items():
             if key == "properties":
-                made[key] = {name: written(subschema) for name, subschema in value.items()}
+                result[key] = {name: written(subschema) for name, subschema in value.items()}
             elif key in ("items", "additionalProperties") and isinstance(value, dict):
-                made[key] = written(value)
-        return made
+                result[key] = written(value)
+        return result
 
     return {**below(schema), "definitions": definitions}
 

@@ -195,11 +195,11 @@ def _objects(text: str) -> list[Manifest]:
 
 def _related(main: Manifest, pool: Sequence[Manifest]) -> Iterator[Manifest]:
     """Yield a document, and the first document in the pool for each of its references."""
-    found = [main]
-    for document in found:
+    connected = [main]
+    for document in connected:
         yield document
         for kind, name in _names(document):
-            found += [
+            connected += [
                 other
                 for other in pool
                 if (other["kind"], other["metadata"].get("name")) == (kind, name)
@@ -209,8 +209,10 @@ def _related(main: Manifest, pool: Sequence[Manifest]) -> Iterator[Manifest]:
             selected = [
                 item for item in pool if any(labels.items() <= pod.items() for pod in _labels(item))
             ]
-            found += [] if any(item in found for item in selected) else selected[:1]
-        found[:] = [item for index, item in enumerate(found) if item not in found[:index]]
+            connected += [] if any(item in connected for item in selected) else selected[:1]
+        connected[:] = [
+            item for index, item in enumerate(connected) if item not in connected[:index]
+        ]
 
 
 def _names(value: Any) -> Iterator[tuple[str, str]]:
@@ -250,8 +252,10 @@ def _labels(workload: Manifest) -> Iterator[Manifest]:
     if workload["kind"] == "ModelServing":
         for role in template.get("roles") or ():
             entry = (role.get("entryTemplate") or {}).get("metadata") or {}
-            own = {"name": metadata.get("name"), "role": role.get("name"), "entry": "true"}
-            prefixed = {f"modelserving.volcano.sh/{key}": value for key, value in own.items()}
+            pod_labels = {"name": metadata.get("name"), "role": role.get("name"), "entry": "true"}
+            prefixed = {
+                f"modelserving.volcano.sh/{key}": value for key, value in pod_labels.items()
+            }
             yield {**prefixed, **(entry.get("labels") or {})}
     elif workload["kind"] == "ModelDeployment":
         yield {**(metadata.get("labels") or {}), _DEPLOYMENT: metadata["name"]}
@@ -364,7 +368,7 @@ def _generalize(finding: Finding) -> str:
 
 
 def main() -> None:
-    """Prints the tables of checkouts, or writes them to the page."""
+    """Print the tables of checkouts, or write them to the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkouts", type=Path, nargs="+")
     parser.add_argument("--commits", nargs="*", default=[], help="of the checkouts, if not in git")
