@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import yaml
 
 from e2e.harness import Cluster, Object
 
@@ -29,50 +34,42 @@ def leader_worker_set(name: str, *, size: int, replicas: int = 1) -> Object:
     }
 
 
+def read_objects(title: str, **values: object) -> list[Object]:
+    """Return the objects with a title in objects.yaml, with these values substituted."""
+    document = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    objects: list[Object] = _fill(document[title], values)
+    return objects
+
+
+def _fill(field: Any, values: Mapping[str, object]) -> Any:
+    if isinstance(field, dict):
+        return {key: _fill(item, values) for key, item in field.items()}
+    if isinstance(field, list):
+        return [_fill(item, values) for item in field]
+    if not isinstance(field, str):
+        return field
+    if field.startswith("$") and field[1:] in values:
+        return values[field[1:]]  # A list or a number stays one.
+    return Template(field).substitute(values)
+
+
 def devices(driver: str, counts: Mapping[str, int]) -> list[Object]:
     """Return a driver's DeviceClass, and a ResourceSlice with devices for each node."""
-    api = "resource.k8s.io/v1"
-    selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
-    made: list[Object] = [
-        {
-            "apiVersion": api,
-            "kind": "DeviceClass",
-            "metadata": {"name": driver},
-            "spec": {"selectors": [selector]},
-        }
-    ]
+    objects = read_objects("device class", driver=driver)
     for node, count in counts.items():
-        spec = {
-            "driver": driver,
-            "nodeName": node,
-            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            "devices": [
-                {"name": f"gpu-{index}", "attributes": {"type": {"string": "gpu"}}}
-                for index in range(count)
-            ],
-        }
-        metadata = {"name": f"{node}.{driver}"}
-        made.append(
-            {"apiVersion": api, "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
-        )
-    return made
+        gpus = [
+            {"name": f"gpu-{index}", "attributes": {"type": {"string": "gpu"}}}
+            for index in range(count)
+        ]
+        objects += read_objects("devices of a node", driver=driver, node=node, devices=gpus)
+    return objects
 
 
 @contextmanager
 def bound_claim(cluster: Cluster, namespace: str, name: str = "shared") -> Iterator[None]:
     """Create a claim that pods can mount, and its volume, which is deleted afterwards."""
     volume = f"{namespace}-{name}"
-    access: Object = {"accessModes": ["ReadWriteMany"]}
-    cluster.apply([
-        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
-         "spec": {**access, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/mnt"},
-                  "claimRef": {"namespace": namespace, "name": name}}},
-        {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-         "metadata": {"name": name, "namespace": namespace,
-                      "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-         "spec": {**access, "volumeName": volume, "storageClassName": "",
-                  "resources": {"requests": {"storage": "1Gi"}}}},
-    ])  # fmt: skip
+    cluster.apply(read_objects("claimed volume", volume=volume, namespace=namespace, name=name))
     try:
         yield
     finally:

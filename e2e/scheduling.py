@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from e2e import checks, inputs
 from e2e.harness import Cluster, Object
+from e2e.objects import read_objects
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.plan.service_plan import ServicePlan, compute_capacity
 from fusioninfer_pulumi.topology.capacity_model import Capacity, NodePool
@@ -85,7 +86,7 @@ class Bound:
         return started
 
     @property
-    def torn(self) -> list[str]:
+    def incomplete(self) -> list[str]:
         """Replicas with only some of their pods bound."""
         return [
             f"{replica.name}: {self.pods[replica.name]}/{role.nodes}"
@@ -112,19 +113,19 @@ def run(cluster: Cluster, cases: Sequence[Case]) -> list[Bound]:
 
 
 def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound]:
-    plans = {name: inputs.plan_of(on_own_nodes(case.service, name)) for name, case in cases.items()}
+    plans = {name: inputs.plan_of(pin_to_nodes(case.service, name)) for name, case in cases.items()}
 
     def prepare(name: str) -> list[Object]:
         objects = inputs.with_namespace(inputs.objects_of(plans[name]), namespace)
         grouped = plans[name].shape.groups is not None
-        held = [manifest for manifest in objects if manifest["kind"] == "PodGroup"]
+        pod_groups = [manifest for manifest in objects if manifest["kind"] == "PodGroup"]
         cluster.apply(
             [manifest for manifest in objects if grouped or manifest["kind"] != "PodGroup"]
         )
         for nodes in cases[name].pools:
             cluster.add_nodes(nodes.nodes, nodes.accelerators, labels={CASE: name})
         # Volcano ignores a PodGroup whose queue does not exist.
-        return [_queue(name)] if grouped else held
+        return read_objects("Volcano queue", name=name) if grouped else pod_groups
 
     with ThreadPoolExecutor(THREADS) as pool:
         groups = [group for found in pool.map(prepare, cases) for group in found]
@@ -134,7 +135,7 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
         list(pool.map(lambda group: cluster.apply([group]), groups))
     wait_until_nothing_changes(cluster)
     bound = Counter(checks.replica_of(pod) for pod in cluster.bound(namespace))
-    stored = {each["metadata"]["name"]: each for each in cluster.list("PodGroup", namespace)}
+    stored = {item["metadata"]["name"]: item for item in cluster.list("PodGroup", namespace)}
     return [
         Bound(
             case,
@@ -171,7 +172,7 @@ def wait_until_nothing_changes(cluster: Cluster, cycles: int = 5) -> None:
     raise AssertionError("pods are still being bound")
 
 
-def on_own_nodes(service: Object, name: str) -> Object:
+def pin_to_nodes(service: Object, name: str) -> Object:
     narrowed = copy.deepcopy(service)
     narrowed["metadata"]["name"] = name
     for role in narrowed["spec"]["roles"]:
@@ -181,15 +182,6 @@ def on_own_nodes(service: Object, name: str) -> Object:
     if "groups" in narrowed["spec"]:
         narrowed["spec"].setdefault("schedulingStrategy", {})["queue"] = name
     return narrowed
-
-
-def _queue(name: str) -> Object:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": name, "labels": {CASE: name}},
-        "spec": {"weight": 1},
-    }
 
 
 def random_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) -> list[Case]:

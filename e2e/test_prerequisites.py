@@ -11,7 +11,7 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
-from fusioninfer_pulumi import loads, plan_service
+from e2e.objects import read_objects
 from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi
@@ -30,28 +30,7 @@ GPU = "nvidia.com/gpu"
 
 
 def claiming() -> ServicePlan:
-    """Return a service with autoscaling, device claims and a model image."""
-    (args,) = loads(
-        """
-        apiVersion: fusioninfer.io/v1alpha1
-        kind: InferenceService
-        metadata: {name: claims}
-        spec:
-          layout: PerRole
-          schedulingStrategy: {schedulerName: volcano, queue: team, priorityClassName: high}
-          model: {uri: "oci://registry.example.com/model:1"}
-          roles:
-            - name: serve
-              componentType: worker
-              resourceClaims: [{name: gpus, deviceClassName: gpu.example.com, count: 8}]
-              autoscaling: {maxReplicas: 3, metrics: [{name: waiting, target: 5}]}
-              template:
-                spec:
-                  containers: [{name: vllm, image: "vllm/vllm-openai:v0.12.0"}]
-        """
-    )
-    plan: ServicePlan = plan_service(args)
-    return plan
+    return inputs.plan_of(Path(__file__).with_name("gang_of_claims.yaml"))
 
 
 Check = Callable[..., list[str]]
@@ -62,8 +41,8 @@ def checked(bare: Cluster) -> Check:
     def checking(service: ServicePlan) -> list[str]:
         api = KubernetesApi(str(bare.kubeconfig), None)
         namespaces = dict.fromkeys(("LeaderWorkerSet", "Volcano"), "default")
-        found = Prerequisites(api, [service], namespaces).findings()
-        return [str(finding) for finding in found]
+        findings = Prerequisites(api, [service], namespaces).findings()
+        return [str(finding) for finding in findings]
 
     return checking
 
@@ -95,8 +74,8 @@ def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Check) -> None:
         f"ResourceQuota gpus in {namespace} allows 8 {GPU} (6 in use by others), and svc asks "
         "for 4: pods beyond it are not created"
     )
-    (found,) = (text for text in checked(plan) if "ResourceQuota" in text)
-    assert message in found
+    (warning,) = (text for text in checked(plan) if "ResourceQuota" in text)
+    assert message in warning
     with pytest.raises(ApiError, match="exceeded quota: gpus"):
         bare.create(gpu_pod(plan.service, 2), namespace=namespace)
 
@@ -146,10 +125,10 @@ def test_field_of_experimental_channel_is_reported(checked: Check) -> None:
         "httproute": {"useDefaultGateways": "All"},
     }
     service = inputs.service("svc", router, inputs.role("serve", "worker"))
-    found = [text for text in checked(inputs.plan_of(service)) if "no field" in text]
-    assert len(found) == 1
-    assert "HTTPRoute has no field spec.useDefaultGateways" in found[0]
-    assert "experimental-install.yaml" in found[0]
+    texts = [text for text in checked(inputs.plan_of(service)) if "no field" in text]
+    assert len(texts) == 1
+    assert "HTTPRoute has no field spec.useDefaultGateways" in texts[0]
+    assert "experimental-install.yaml" in texts[0]
 
 
 @pytest.mark.proves(
@@ -157,8 +136,8 @@ def test_field_of_experimental_channel_is_reported(checked: Check) -> None:
 )
 def test_missing_apis_and_classes_are_reported(bare: Cluster, checked: Check) -> None:
     def lacks() -> list[str]:
-        found = checked(claiming())
-        return sorted(text for text in found if " has no " in text or "is not served" in text)
+        texts = checked(claiming())
+        return sorted(text for text in texts if " has no " in text or "is not served" in text)
 
     no_metrics, no_class, no_priority, no_queue = lacks()
     assert "custom.metrics.k8s.io is not served; claims needs it" in no_metrics
@@ -167,22 +146,7 @@ def test_missing_apis_and_classes_are_reported(bare: Cluster, checked: Check) ->
     assert no_priority.startswith("warning: claims: ")
     assert "the cluster has no PriorityClass high" in no_priority
     assert "the cluster has no Queue team" in no_queue
-    adapter = {"group": "custom.metrics.k8s.io", "version": "v1beta2", "groupPriorityMinimum": 100,
-               "versionPriority": 100, "insecureSkipTLSVerify": True,
-               "service": {"namespace": "default", "name": "adapter"}}  # fmt: skip
-    for kind, name, fields in (
-        ("resource.k8s.io/v1/DeviceClass", CLASS, {"spec": {}}),
-        ("scheduling.k8s.io/v1/PriorityClass", "high", {"value": 1000}),
-        ("scheduling.volcano.sh/v1beta1/Queue", "team", {"spec": {"weight": 1}}),
-        (
-            "apiregistration.k8s.io/v1/APIService",
-            "v1beta2.custom.metrics.k8s.io",
-            {"spec": adapter},
-        ),
-    ):
-        version, _, kind_name = kind.rpartition("/")
-        head = {"apiVersion": version, "kind": kind_name, "metadata": {"name": name}}
-        bare.apply([{**head, **fields}])
+    bare.apply(read_objects("what claims needs"))
     bare.wait(lambda: not lacks(), 60, lacks)
 
 

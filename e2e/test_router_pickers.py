@@ -7,6 +7,7 @@ import urllib3
 
 from e2e.harness import Cluster, Object
 from e2e.harness.processes import LOOPBACK
+from e2e.objects import read_objects
 from e2e.routers import IMAGES, generated_picker, objects_of, routed
 
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
@@ -29,8 +30,8 @@ def test_several_replicas_elect_a_leader(cluster: Cluster, namespace: str, versi
 @pytest.mark.proves("Picker metrics are off, authenticated or open, as configured")
 @VERSIONS
 def test_picker_metrics_need_permission(cluster: Cluster, namespace: str, version: str) -> None:
-    reader = _metrics_reader(namespace)
-    for mode, asked in (("Off", {403, 500}), ("Authenticated", {200}), ("Unauthenticated", {200})):
+    reader = read_objects("reader of metrics", namespace=namespace)
+    for mode, codes in (("Off", {403, 500}), ("Authenticated", {200}), ("Unauthenticated", {200})):
         picker = {"image": IMAGES[version], "metrics": mode}
         objects = objects_of(routed(namespace, endpointPicker=picker))
         _apply_for_picker(cluster, [*objects, *reader])
@@ -41,13 +42,13 @@ def test_picker_metrics_need_permission(cluster: Cluster, namespace: str, versio
                 "scraper": _status_of_metrics(running.metrics_port, token),
                 "stranger": _status_of_metrics(running.metrics_port, None),
             }
-        assert answers["scraper"] in asked, f"{mode}: {answers}"
+        assert answers["scraper"] in codes, f"{mode}: {answers}"
         assert (answers["stranger"] == 200) == (mode == "Unauthenticated"), f"{mode}: {answers}"
     cluster.delete(
         "rbac.authorization.k8s.io/v1/ClusterRoleBinding", f"fusioninfer:{namespace}:svc-epp"
     )
-    for made in reader[1:]:
-        cluster.delete(f"{made['apiVersion']}/{made['kind']}", made["metadata"]["name"])
+    for manifest in reader[1:]:
+        cluster.delete(f"{manifest['apiVersion']}/{manifest['kind']}", manifest["metadata"]["name"])
 
 
 def _apply_for_picker(cluster: Cluster, objects: list[Object]) -> None:
@@ -55,31 +56,6 @@ def _apply_for_picker(cluster: Cluster, objects: list[Object]) -> None:
     cluster.apply(
         [manifest for manifest in objects if manifest["kind"] in (*kinds, "InferencePool")]
     )
-
-
-def _metrics_reader(namespace: str) -> list[Object]:
-    group, name = "rbac.authorization.k8s.io", f"scraper-{namespace}"
-    account = {"kind": "ServiceAccount", "name": "scraper", "namespace": namespace}
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": "scraper", "namespace": namespace},
-        },
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": name},
-            "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
-        },
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-            "subjects": [account],
-        },
-    ]
 
 
 def _status_of_metrics(port: int, token: str | None) -> int:

@@ -16,7 +16,7 @@ import yaml
 
 from e2e.catalog import manifests, program
 from e2e.harness.api import Client
-from e2e.harness.control_plane import ControlPlane, wait_http
+from e2e.harness.control_plane import ControlPlane, arguments, wait_http
 from e2e.harness.processes import LOOPBACK, Programs
 from e2e.harness.resources import Object
 from e2e.harness.stages import write_stages
@@ -25,10 +25,6 @@ LWS, VOLCANO, KUBE_SCHEDULER, KWOK = "lws", "volcano", "kube-scheduler", "kwok"
 COMPONENTS = frozenset({LWS, VOLCANO, KUBE_SCHEDULER, KWOK})
 KUEUE = "kueue"
 """Not in COMPONENTS, because its webhooks intercept all pods of a cluster."""
-
-POD_ADDRESSES = "127.64.0.1/12"
-"""Loopback addresses, so that endpoint pickers scrape only this machine, and tests can run a server
-at a pod's address."""
 
 SCHEDULER_CONFIG = Path(__file__).with_name("volcano.yaml")
 
@@ -95,47 +91,29 @@ def start_volcano(
     api: Client,
     ports: list[int],
     plugins: Sequence[str] = (),
-    arguments: Mapping[str, Mapping[str, Any]] | None = None,
+    plugin_arguments: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Ready:
     """Start Volcano's scheduler without its controllers, and open its queue.
 
-    Args:
-        programs: Starts the program.
-        plane: The control plane.
-        api: Client of the administrator.
-        ports: Ports of the health endpoint and of the metrics.
-        plugins: Additional scheduler plugins.
-        arguments: Arguments by plugin.
+    The second port serves metrics; `plugins` are additional ones.
     """
     health_port, metrics_port = ports
     path = plane.directory / "volcano.yaml"
     config = yaml.safe_load(SCHEDULER_CONFIG.read_text(encoding="utf-8"))
     if plugins:
         config["tiers"].append({"plugins": [{"name": name} for name in plugins]})
-    for plugin in (each for tier in config["tiers"] for each in tier["plugins"]):
-        if arguments is not None and plugin["name"] in arguments:
-            plugin["arguments"] = dict(arguments[plugin["name"]])
+    for plugin in (item for tier in config["tiers"] for item in tier["plugins"]):
+        if plugin_arguments is not None and plugin["name"] in plugin_arguments:
+            plugin["arguments"] = dict(plugin_arguments[plugin["name"]])
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    started = programs.start(
+    settings = arguments(
         "volcano",
-        [
-            program("volcano", "vc-scheduler"),
-            f"--kubeconfig={plane.kubeconfig('volcano')}",
-            f"--scheduler-conf={path}",
-            "--schedule-period=200ms",
-            "--scheduler-name=volcano",
-            "--leader-elect=false",
-            "--enable-healthz=true",
-            f"--healthz-address={LOOPBACK}:{health_port}",
-            "--enable-metrics=true",
-            f"--listen-address={LOOPBACK}:{metrics_port}",
-            "--cache-dumper=false",
-            "--plugins-dir=",
-            "--kube-api-qps=1000",
-            "--kube-api-burst=2000",
-            "-v=2",  # At 3, logging keeps one core busy.
-        ],
+        kubeconfig=plane.kubeconfig("volcano"),
+        config=path,
+        health_port=health_port,
+        metrics_port=metrics_port,
     )
+    started = programs.start("volcano", [program("volcano", "vc-scheduler"), *settings])
 
     def ready() -> None:
         wait_http(started, f"http://{LOOPBACK}:{health_port}/healthz")
@@ -202,35 +180,18 @@ def kueue_definitions(webhook_port: int, authority: bytes) -> list[Object]:
 
 
 def start_kube_scheduler(programs: Programs, plane: ControlPlane) -> Ready:
-    started = programs.start(
-        "kube-scheduler",
-        plane.program(
-            "kube-scheduler",
-            f"--kubeconfig={plane.kubeconfig('kube-scheduler')}",
-            "--leader-elect=false",
-            "--secure-port=0",
-            "--kube-api-qps=1000",
-            "--kube-api-burst=2000",
-        ),
-    )
+    name = "kube-scheduler"
+    settings = arguments(name, kubeconfig=plane.kubeconfig(name))
+    started = programs.start(name, plane.program(name, *settings))
     return started.check  # It serves no health endpoint here; pods stay pending until it runs.
 
 
 def start_kwok(programs: Programs, plane: ControlPlane, ports: list[int]) -> Ready:
     (port,) = ports
     stages = write_stages(plane.directory / "stages.yaml")
-    started = programs.start(
-        "kwok",
-        [
-            program("kwok", "kwok"),
-            f"--kubeconfig={plane.kubeconfig('kwok')}",
-            f"--config={stages}",
-            "--manage-all-nodes=true",
-            f"--node-ip={LOOPBACK}",
-            f"--cidr={POD_ADDRESSES}",
-            f"--server-address={LOOPBACK}:{port}",
-        ],
-    )
+    kubeconfig = plane.kubeconfig("kwok")
+    settings = arguments("kwok", kubeconfig=kubeconfig, stages=stages, port=port)
+    started = programs.start("kwok", [program("kwok", "kwok"), *settings])
     return lambda: wait_http(started, f"http://{LOOPBACK}:{port}/healthz")
 
 
@@ -255,9 +216,9 @@ def _webhooks(
     for configuration in configurations:
         configuration["metadata"]["name"] = f"{tool}-{configuration['metadata']['name']}"
         configuration["webhooks"] = [
-            each
-            for each in configuration["webhooks"]
-            if groups is None or groups & {*each["rules"][0]["apiGroups"]}
+            hook
+            for hook in configuration["webhooks"]
+            if groups is None or groups & {*hook["rules"][0]["apiGroups"]}
         ]
         for webhook in configuration["webhooks"]:
             path = webhook["clientConfig"]["service"]["path"]

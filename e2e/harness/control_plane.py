@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import urllib3
+import yaml
 
 from e2e.catalog import program
 from e2e.harness.certificates import Certificates, write_kubeconfig
@@ -21,41 +22,19 @@ USERS = (
 """One user for each program, so that managed fields and logs identify it. All of them are cluster
 administrators, because the tests cover the permissions of generated objects only."""
 
-CONTROLLERS = (
-    "clusterrole-aggregation-controller",
-    "deployment-controller",
-    "disruption-controller",
-    "garbage-collector-controller",
-    "job-controller",
-    "horizontal-pod-autoscaler-controller",
-    "namespace-controller",
-    "pod-garbage-collector-controller",
-    "replicaset-controller",
-    "resourceclaim-controller",
-    "resourcequota-controller",
-    "serviceaccount-controller",
-    "serviceaccount-token-controller",
-    "statefulset-controller",
+PROGRAMS: Mapping[str, Sequence[str]] = yaml.safe_load(
+    Path(__file__).with_name("programs.yaml").read_text(encoding="utf-8")
 )
-"""Controllers that generated objects need. EndpointSlices do not allow the pods' loopback addresses
-(components.py), and simulated nodes send no heartbeats to the node-lifecycle controller."""
-
-
-NETWORK_CONTROLLERS = (
-    "endpoints-controller",
-    "endpointslice-controller",
-    "ephemeral-volume-controller",
-    "node-lifecycle-controller",
-    "persistentvolume-binder-controller",
-    "root-ca-certificate-publisher-controller",
-    "taint-eviction-controller",
-)
-"""Additional controllers for real pods and nodes."""
 
 SERVICES = "10.96.0.0/16"
 """Cluster IPs of Services; the first is the API server's."""
 
 FIRST_SERVICE = "10.96.0.1"
+
+
+def arguments(name: str, **values: object) -> list[str]:
+    """Return a program's arguments in programs.yaml, formatted with these values."""
+    return [argument.format(**values) for argument in PROGRAMS[name]]
 
 
 @dataclass(frozen=True)
@@ -123,20 +102,8 @@ def prepare(
 
 def start_etcd(programs: Programs, directory: Path, client_port: int, peer_port: int) -> str:
     url, peer = f"http://{LOOPBACK}:{client_port}", f"http://{LOOPBACK}:{peer_port}"
-    started = programs.start(
-        "etcd",
-        [
-            program("etcd", "etcd"),
-            f"--data-dir={directory / 'etcd'}",
-            f"--listen-client-urls={url}",
-            f"--advertise-client-urls={url}",
-            f"--listen-peer-urls={peer}",
-            f"--initial-advertise-peer-urls={peer}",
-            f"--initial-cluster=default={peer}",
-            "--unsafe-no-fsync",  # The data need not survive a power failure.
-            "--log-level=warn",
-        ],
-    )
+    etcd = arguments("etcd", directory=directory, url=url, peer=peer)
+    started = programs.start("etcd", [program("etcd", "etcd"), *etcd])
     wait_http(started, f"{url}/health")
     return url
 
@@ -144,26 +111,21 @@ def start_etcd(programs: Programs, directory: Path, client_port: int, peer_port:
 def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None:
     """Start the API server and wait until it is ready."""
     certificates = plane.certificates
+    place = "on loopback" if plane.address is None else "for pods"
     started = programs.start(
         "kube-apiserver",
         plane.program(
             "kube-apiserver",
-            f"--etcd-servers={etcd}",
-            *_addresses(plane.address),
-            f"--secure-port={plane.server.rsplit(':', 1)[1]}",
-            f"--tls-cert-file={certificates.certificate}",
-            f"--tls-private-key-file={certificates.key}",
-            "--authorization-mode=RBAC",
-            f"--token-auth-file={plane.directory / 'tokens.csv'}",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-key-file={certificates.token_key}",
-            f"--service-account-signing-key-file={certificates.token_key}",
-            f"--service-cluster-ip-range={SERVICES}",
-            "--allow-privileged=true",
-            # Only the node-lifecycle controller removes this taint, and it may not run.
-            "--disable-admission-plugins=TaintNodesByCondition",
-            "--enable-priority-and-fairness=false",
-            "--profiling=false",
+            *arguments(
+                "kube-apiserver",
+                etcd=etcd,
+                port=plane.server.rsplit(":", 1)[1],
+                certificates=certificates.directory,
+                directory=plane.directory,
+                token_key=certificates.token_key,
+                services=SERVICES,
+            ),
+            *arguments(f"kube-apiserver {place}", address=plane.address),
             # Beta versions are off by default, even if their feature gate is on.
             *(["--runtime-config=scheduling.k8s.io/v1beta1=true"] if plane.has_gangs else []),
         ),
@@ -172,38 +134,22 @@ def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None
     wait_http(started, f"{plane.server}/readyz", authority=authority, token=token)
 
 
-def _addresses(address: str | None) -> list[str]:
-    if address is None:
-        # The Service `kubernetes` cannot have a loopback endpoint, and no program here uses it.
-        listening = [f"--bind-address={LOOPBACK}", f"--advertise-address={LOOPBACK}"]
-        return [*listening, "--endpoint-reconciler-type=none"]
-    # All addresses of a network namespace that is unreachable from outside.
-    return ["--bind-address=0.0.0.0", f"--advertise-address={address}"]
-
-
 def start_controller_manager(programs: Programs, plane: ControlPlane) -> None:
     """Start the controllers, which are ready when the first default ServiceAccount exists."""
-    controllers = [*CONTROLLERS, *(() if plane.address is None else NETWORK_CONTROLLERS)]
+    controllers = arguments("controllers")
+    if plane.address is not None:
+        controllers += arguments("controllers for pods")
     if plane.has_gangs:
         controllers.append("podgroup-protection-controller")
-    programs.start(
-        "kube-controller-manager",
-        plane.program(
-            "kube-controller-manager",
-            f"--kubeconfig={plane.kubeconfig('kube-controller-manager')}",
-            f"--controllers={','.join(controllers)}",
-            f"--root-ca-file={plane.certificates.authority}",
-            f"--service-account-private-key-file={plane.certificates.token_key}",
-            "--leader-elect=false",
-            "--secure-port=0",
-            # At the default of 20 requests per second, a hundred replicas take minutes.
-            "--kube-api-qps=1000",
-            "--kube-api-burst=2000",
-            "--concurrent-statefulset-syncs=20",
-            # The default is 15 s.
-            "--horizontal-pod-autoscaler-sync-period=1s",
-        ),
+    name = "kube-controller-manager"
+    settings = arguments(
+        name,
+        kubeconfig=plane.kubeconfig(name),
+        controllers=",".join(controllers),
+        authority=plane.certificates.authority,
+        token_key=plane.certificates.token_key,
     )
+    programs.start(name, plane.program(name, *settings))
 
 
 def wait_http(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.autoscaling import uses_picker_metrics
 from fusioninfer_pulumi.api.engine import Edition
@@ -26,15 +25,14 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     explain_unknown_image,
     find_family,
 )
-from fusioninfer_pulumi.engines.editions import get_edition_defaults
+from fusioninfer_pulumi.engines.engine_presets import get_edition_defaults
 from fusioninfer_pulumi.findings import Finding, Location, error, show
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.containers import use_mirror
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 
-@dataclass(frozen=True)
-class EppIntent:
+class EppIntent(NamedTuple):
     """What the endpoint picker must do.
 
     Attributes:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
-from fusioninfer_pulumi.api.kv_transfer import RdmaArgs
-from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.kv_cache import RdmaArgs
+from fusioninfer_pulumi.api.role import ResourceClaimArgs, RoleArgs
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.containers import add_env
@@ -19,8 +17,7 @@ from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.rules.common import TAKEN_BY_TEMPLATE
 
 
-@dataclass(frozen=True)
-class ClaimTemplate:
+class ClaimTemplate(NamedTuple):
     """The name of a ResourceClaimTemplate, and the spec of its claims."""
 
     name: str

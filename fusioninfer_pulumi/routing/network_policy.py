@@ -7,8 +7,7 @@ restricted, and RDMA traffic bypasses NetworkPolicies.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode, NetworkPolicyArgs
@@ -16,7 +15,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import GRPC_PORT, HEALTH_
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import find_event_port
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
-from fusioninfer_pulumi.pods.kv_cache_transfer import events_port
+from fusioninfer_pulumi.pods.kv_cache import events_port
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.gateway_implementations import Implementation, namespace_peer
 from fusioninfer_pulumi.routing.http_route import ParentPlan
@@ -24,8 +23,7 @@ from fusioninfer_pulumi.routing.pool import PoolPlan
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
-@dataclass(frozen=True)
-class NetworkPolicyPlan:
+class NetworkPolicyPlan(NamedTuple):
     """Peers outside of the service that may connect to its pods.
 
     Attributes:

@@ -225,7 +225,7 @@ def test_hpa_follows_external_metrics_of_the_service() -> None:
         (scaled({"target": "queue", "maxReplicas": 4}, router()), "requires engine KEDA; or"),
         (scaled(keda("queue", timePerToken="1s")), "timePerToken: has no effect: requires target"),
         (scaled(keda("latency", timePerToken="1s", targetRequests=1)),
-         "targetRequests: has no effect: timeTo"),
+         "targetRequests: has no effect: timeToFirstToken"),
         (scaled({"target": "latency", "maxReplicas": 4, "timePerToken": "1s"}),
          "timePerToken: belongs to engine KEDA"),
         (scaled(keda("latency", timeToFirstToken="1s"), router(flowControl=True, metrics="Off")),
