@@ -88,7 +88,7 @@ def compared(log: Log) -> Comparison:
         except Unclear:
             tokens = None
     if "needed" in log:
-        tokens = _layout(log, named).sequence(_length(log, named)) / GIB / log["needed"] - 1
+        tokens = _layout(log, named).measure_sequence(_length(log, named)) / GIB / log["needed"] - 1
     if "gpu" in log and "version" in log:
         try:
             fitted = fit(command, model, accelerator_of(log))
@@ -108,7 +108,7 @@ def compared(log: Log) -> Comparison:
 def _held(log: Log, named: Log) -> float:
     """Tokens of a cache of the size that the log says."""
     length = _length(log, named)
-    return _layout(log, named).requests(int(log["cache"] * GIB), length) * length
+    return _layout(log, named).count_requests(int(log["cache"] * GIB), length) * length
 
 
 def _length(log: Log, named: Log) -> int:

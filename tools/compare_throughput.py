@@ -49,7 +49,7 @@ def estimated(case: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for length, output, measured in case["results"]:
         # All pages sent 500 requests at once.
-        most = min(500, fitted.most_requests(length + output))
+        most = min(500, fitted.count_max_requests(length + output))
         best = estimate_combined(times, Load(1, length, output), most)
         if best is not None:
             rows.append({

@@ -35,7 +35,7 @@ def test_a_replica_serves_no_more_than_its_times_allow() -> None:
     assert result.tpot[1] <= 0.04
     # Little's law: what is decoded at a time is rate x time to decode.
     assert result.rate * LOAD.output * result.tpot[1] == pytest.approx(result.sequences)
-    assert result.replicas(5) == -(-5 // result.rate)
+    assert result.count_replicas(5) == -(-5 // result.rate)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 40])

@@ -122,9 +122,9 @@ def test_a_list_of_layers_is_read_as_releases_write_it() -> None:
     explicit = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
     stored = read_quantization({**explicit, "quantized_layers": layers})
     assert isinstance(stored, Quantization)
-    assert stored.bits_of(1, "mlp.experts.0.up_proj") == 4.5
-    assert stored.bits_of(1, "mlp.shared_experts.up_proj") == 8
-    assert stored.bits_of(None, "lm_head") is None
+    assert stored.get_bits(1, "mlp.experts.0.up_proj") == 4.5
+    assert stored.get_bits(1, "mlp.shared_experts.up_proj") == 8
+    assert stored.get_bits(None, "lm_head") is None
     layers["model.layers.1.mlp.shared_expert.up_proj"] = {"quant_algo": "NVFP4"}
     errors = read_quantization({**explicit, "quantized_layers": layers})
     assert errors == (
@@ -145,9 +145,9 @@ def test_index_of_sparse_layers_adds_memory() -> None:
     model = find_architecture("MiniMaxAI/MiniMax-M3")
     assert model is not None
     caches = [layer.cache for layer in model.layers]
-    assert [cache.bytes(1, 16) for cache in caches[2:4]] == [2 * 4 * 256, 2 * 4 * 256 + 256]
+    assert [cache.count_bytes(1, 16) for cache in caches[2:4]] == [2 * 4 * 256, 2 * 4 * 256 + 256]
     # Ranks divide keys and values, not the index.
-    assert caches[3].bytes(4, 16) == 2 * 256 + 256
+    assert caches[3].count_bytes(4, 16) == 2 * 256 + 256
 
 
 def test_unknown_architecture_is_reported() -> None:
@@ -180,8 +180,8 @@ def test_heads_that_are_fewer_than_ranks_are_kept_by_several() -> None:
     assert model is not None
     kept = model.layers[0].cache
     assert kept is not None
-    assert kept.elements(4) == 2 * 128
-    assert kept.elements(8) == 2 * 128
+    assert kept.count_elements(4) == 2 * 128
+    assert kept.count_elements(8) == 2 * 128
     assert split_stages(model, Split(8))[0].weights > split_stages(model, Split(4))[0].weights / 2
 
 
