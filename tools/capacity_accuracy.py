@@ -84,11 +84,14 @@ def compared(log: Log) -> Comparison:
         )
     if "tokens" in log and log.get("cache", 0) > 0:
         try:
-            tokens = _held(log, named) / log["tokens"] - 1
+            tokens = _estimate_tokens(log, named) / log["tokens"] - 1
         except Unclear:
             tokens = None
     if "needed" in log:
-        tokens = _layout(log, named).measure_sequence(_length(log, named)) / GIB / log["needed"] - 1
+        tokens = (
+            _make_layout(log, named).measure_sequence(_get_length(log, named)) / GIB / log["needed"]
+            - 1
+        )
     if "gpu" in log and "version" in log:
         try:
             fitted = fit(command, model, accelerator_of(log))
@@ -105,30 +108,30 @@ def compared(log: Log) -> Comparison:
     return Comparison(log, weights, tokens, cache, verdict)
 
 
-def _held(log: Log, named: Log) -> float:
+def _estimate_tokens(log: Log, named: Log) -> float:
     """Tokens of a cache of the size that the log says."""
-    length = _length(log, named)
-    return _layout(log, named).count_requests(int(log["cache"] * GIB), length) * length
+    length = _get_length(log, named)
+    return _make_layout(log, named).count_requests(int(log["cache"] * GIB), length) * length
 
 
-def _length(log: Log, named: Log) -> int:
+def _get_length(log: Log, named: Log) -> int:
     model = find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
-    return _memory(log, named).length or model.longest or 0
+    return _divide_memory(log, named).length or model.longest or 0
 
 
-def _layout(log: Log, named: Log) -> CacheLayout | CompressedLayout:
+def _make_layout(log: Log, named: Log) -> CacheLayout | CompressedLayout:
     """Return the cache of a log's model."""
     model, sizes = find_architecture(log["model"]), command_of(named).parallelism
     assert model is not None, "logs are of models of the table"
     assert sizes is not None, "logs have plain arguments"
-    memory = _memory(log, named)
+    memory = _divide_memory(log, named)
     return make_layout(
         model.layers, memory.cache_bits or model.bits, model.bits, sizes.tensor, memory
     )
 
 
-def _memory(log: Log, named: Log) -> Memory:
+def _divide_memory(log: Log, named: Log) -> Memory:
     command, model = command_of(named), find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
     sizes = command.parallelism
@@ -142,9 +145,9 @@ def text() -> str:
     comparisons = [compared(log) for log in LOGS]
     pages = json.loads(PAGES.read_text(encoding="utf-8"))[1:]
     return _PAGE.format(
-        classes="\n".join(_table(comparisons)),
-        kept="\n".join(_kept(comparisons)),
-        throughput="\n".join(_throughput()),
+        classes="\n".join(_render_table(comparisons)),
+        kept="\n".join(_list_verdicts(comparisons)),
+        throughput="\n".join(_render_throughput()),
         engine_models=len({row["model"] for row in pages}),
         engine_rows=len(pages),
     )
@@ -204,21 +207,21 @@ last column.
 """
 
 
-def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
+def _render_table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield "| Class | Logs | Weights | Tokens of a cache | Cache | Verdicts |"
     yield "|---|---|---|---|---|---|"
     for name in CLASSES:
         of_class = [comparison for comparison in comparisons if class_of(comparison.log) == name]
         verdicts = [item.verdict for item in of_class if item.verdict is not None]
         cells = [
-            _cell([(item.log["id"], getattr(item, field)) for item in of_class])
+            _render_cell([(item.log["id"], getattr(item, field)) for item in of_class])
             for field in ("weights", "held", "cache")
         ]
         right = f"{sum(verdicts)} of {len(verdicts)}" if verdicts else "none"
         yield f"| {name} | {len(of_class)} | {' | '.join(cells)} | {right} |"
 
 
-def _cell(errors: Sequence[tuple[str, float | None]]) -> str:
+def _render_cell(errors: Sequence[tuple[str, float | None]]) -> str:
     known = [(abs(error), error, name) for name, error in errors if error is not None]
     if not known:
         return "none"
@@ -226,7 +229,7 @@ def _cell(errors: Sequence[tuple[str, float | None]]) -> str:
     return f"{len(known)}; {median(size for size, *_ in known):.1%}; {worst:+.1%} (`{name}`)"
 
 
-def _kept(comparisons: Sequence[Comparison]) -> Iterator[str]:
+def _list_verdicts(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield "| Log | Release | Model | Weights | Cache |"
     yield "|---|---|---|---|---|"
     for comparison in comparisons:
@@ -239,7 +242,7 @@ def _kept(comparisons: Sequence[Comparison]) -> Iterator[str]:
             yield f"| `{comparison.log['id']}` | {version} | {model} | {' | '.join(errors)} |"
 
 
-def _throughput() -> Iterator[str]:
+def _render_throughput() -> Iterator[str]:
     rows = json.loads(THROUGHPUT.read_text(encoding="utf-8"))
     yield "| Model | GPUs | Input, output | Published | Estimated | Error | Times of |"
     yield "|---|---|---|---|---|---|---|"

@@ -34,17 +34,17 @@ def read_names(folder: Path, engine: str) -> tuple[set[str], set[str]]:
             if f"{engine}:" not in text:
                 continue
             tree = ast.parse(text)
-            names.update(_literals(tree, engine))
+            names.update(_find_literals(tree, engine))
             if "show_hidden_metrics" not in text:
                 continue
             for node in ast.walk(tree):
                 if isinstance(node, ast.If) and "show_hidden_metrics" in ast.unparse(node.test):
                     for statement in node.body:
-                        hidden.update(_literals(statement, engine))
+                        hidden.update(_find_literals(statement, engine))
     return names - hidden, hidden
 
 
-def _literals(tree: ast.AST, engine: str) -> Iterator[str]:
+def _find_literals(tree: ast.AST, engine: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             match = METRIC.fullmatch(node.value)

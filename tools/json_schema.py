@@ -46,7 +46,7 @@ class _Untitled(GenerateJsonSchema):
 
 def class_docstring(model: type[BaseModel]) -> str:
     """Return the docstring of a model from its source: `__doc__` has the fields, too."""
-    return _module_docstrings(model.__module__)[model.__name__][_CLASS]
+    return _read_docstrings(model.__module__)[model.__name__][_CLASS]
 
 
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
@@ -60,13 +60,13 @@ def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
 
 def attribute_docstrings(kind: type) -> dict[str, str]:
     """Return the string below each attribute of a class."""
-    docstrings = dict(_module_docstrings(kind.__module__).get(kind.__name__, {}))
+    docstrings = dict(_read_docstrings(kind.__module__).get(kind.__name__, {}))
     docstrings.pop(_CLASS, None)
     return docstrings
 
 
 @functools.cache
-def _module_docstrings(module: str) -> dict[str, dict[str, str]]:
+def _read_docstrings(module: str) -> dict[str, dict[str, str]]:
     """Return each class's docstring and the string below each field, by class name."""
     classes: dict[str, dict[str, str]] = {}
     for definition in ast.parse(inspect.getsource(sys.modules[module])).body:
@@ -100,14 +100,14 @@ def manifest_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a manifest, generated from the models."""
     schema = InferenceServiceManifest.model_json_schema(by_alias=True, schema_generator=_Untitled)
     schema["title"] = "InferenceService (fusioninfer.io/v1alpha1)"
-    return {"$schema": _DIALECT, **_unmarked(schema)}
+    return {"$schema": _DIALECT, **_remove_marks(schema)}
 
 
-def _unmarked(schema: Any) -> Any:
+def _remove_marks(schema: Any) -> Any:
     """Without the mark of Outputs, which manifests cannot hold."""
     if isinstance(schema, dict):
-        return {key: _unmarked(item) for key, item in schema.items() if key != OUTPUT_MARK}
-    return [_unmarked(item) for item in schema] if isinstance(schema, list) else schema
+        return {key: _remove_marks(item) for key, item in schema.items() if key != OUTPUT_MARK}
+    return [_remove_marks(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def schema_text() -> str:

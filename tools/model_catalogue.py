@@ -104,11 +104,11 @@ def text(document: dict[str, Any]) -> str:
 def read(recipes: Path) -> dict[str, Any]:
     """Return the catalogue from the recipes."""
     git = ["git", "-C", str(recipes)]
-    commit, day = _told([*git, "log", "-1", "--format=%h %cs"]).split()
+    commit, day = _read_recipe([*git, "log", "-1", "--format=%h %cs"]).split()
     models = []
     for path, kind in CHOSEN.items():
-        recipe = yaml.safe_load(_told([*git, "show", f"HEAD:models/{path}.yaml"]))
-        models.append(_entry(path, kind, recipe))
+        recipe = yaml.safe_load(_read_recipe([*git, "show", f"HEAD:models/{path}.yaml"]))
+        models.append(_build_entry(path, kind, recipe))
     return {
         "engine": ENGINE,
         "recipes": f"vllm-project/recipes {commit} of {day}",
@@ -117,11 +117,11 @@ def read(recipes: Path) -> dict[str, Any]:
     }
 
 
-def _told(command: list[str]) -> str:
+def _read_recipe(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def _entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]:
+def _build_entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]:
     model, features = recipe["model"], recipe.get("features") or {}
     variants = recipe["variants"]
     name = variants["default"].get("model_id") or model["model_id"]
@@ -134,7 +134,7 @@ def _entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]:
         else:
             parts.append(arguments)
     arguments = []
-    for words in _flags([word for part in parts for word in part]):
+    for words in _read_flags([word for part in parts for word in part]):
         flag = words[0].partition("=")[0]
         if flag in LEFT_OUT:
             notes.append(f"`{flag}`: {LEFT_OUT[flag]}")
@@ -143,10 +143,10 @@ def _entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]:
     overrides = recipe.get("hardware_overrides") or {}
     for part, title in _TUNED.items():
         tuned = overrides.get(part) or {}
-        words = [*(tuned.get("extra_args") or ()), *_variables(tuned.get("extra_env"))]
+        words = [*(tuned.get("extra_args") or ()), *_read_variables(tuned.get("extra_env"))]
         if words:
             notes.append(f"on {title} `{' '.join(words)}`: a tuning for one kind of GPU")
-    if variables := _variables(model.get("base_env")):
+    if variables := _read_variables(model.get("base_env")):
         notes.append(f"`{' '.join(variables)}`: a tuning of kernels")
     siblings = [
         variant["model_id"]
@@ -169,11 +169,11 @@ def _entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _variables(environment: dict[str, Any] | None) -> list[str]:
+def _read_variables(environment: dict[str, Any] | None) -> list[str]:
     return [f"{key}={value}" for key, value in (environment or {}).items()]
 
 
-def _flags(arguments: list[str]) -> list[list[str]]:
+def _read_flags(arguments: list[str]) -> list[list[str]]:
     flags: list[list[str]] = []
     for word in arguments:
         if word.startswith("--"):

@@ -64,19 +64,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def read(family: str, checkout: str = "") -> dict[str, Any]:
     """Return what the sources of a release register, from a checkout or the module proxy."""
     release = notes()["releases"][family]
-    folder = str(Path(checkout).resolve()) if checkout else _downloaded(release)
-    data: dict[str, Any] = json.loads(_go("run", str(_READER), f"{release['module']}={folder}"))
+    folder = str(Path(checkout).resolve()) if checkout else _download(release)
+    data: dict[str, Any] = json.loads(_run_go("run", str(_READER), f"{release['module']}={folder}"))
     return data
 
 
-def _downloaded(release: Mapping[str, str]) -> str:
+def _download(release: Mapping[str, str]) -> str:
     """Folder of a module, downloaded where the module cache has it not."""
     source = f"{release['module']}@{release['version']}"
-    folder: str = json.loads(_go("mod", "download", "-json", source))["Dir"]
+    folder: str = json.loads(_run_go("mod", "download", "-json", source))["Dir"]
     return folder
 
 
-def _go(*arguments: str) -> str:
+def _run_go(*arguments: str) -> str:
     done = subprocess.run(
         ["go", *arguments],  # noqa: S607  # as the developer has installed it
         cwd=_READER.parent,
@@ -92,7 +92,7 @@ def table(family: str, release: Mapping[str, Any]) -> dict[str, Any]:
     """Return the table of a release from its sources and the hand-written file."""
     known = notes()["releases"][family]
     lists = {
-        key: sorted({*release[key], *_added(family, key)})
+        key: sorted({*release[key], *_add_notes(family, key)})
         for key in ("flags", "sidecarFlags")
         if release.get(key)
     }
@@ -105,7 +105,7 @@ def table(family: str, release: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _added(family: str, key: str) -> Iterator[str]:
+def _add_notes(family: str, key: str) -> Iterator[str]:
     """Flags that other modules bind."""
     yield from notes()["logFlags"]
     if family in notes()["kubeconfig"].get(key, ()):
