@@ -103,7 +103,7 @@ def test_modules_of_several_formats_have_separate_bits() -> None:
     model = find_architecture("nvidia/Qwen3.6-27B-NVFP4")
     assert model is not None
     assert model.quantization is not None
-    bits = model.quantization.bits_of
+    bits = model.quantization.get_bits
     assert bits(0, "mlp.up_proj") == bits(None, "lm_head") == 4.5
     assert bits(0, "linear_attn.in_proj_qkv") == bits(3, "self_attn.k_proj") == 8
     assert bits(0, "linear_attn.in_proj_ba") is None
