@@ -46,7 +46,7 @@ def write_file(name: str, value: Any) -> str:
     return name
 
 
-def run_main(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = main(arguments)
     return status, *capsys.readouterr()
 
@@ -55,7 +55,7 @@ FITS = service("--max-model-len", "16000")
 
 
 def test_plan_has_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run_main(capsys, "plan", write_file("a.yaml", FITS))
+    status, out, _ = run(capsys, "plan", write_file("a.yaml", FITS))
     assert status == 0
     lines = [line.split() for line in out.splitlines()]
     heads = "ROLE GPU USABLE GiB WEIGHTS GiB OVERHEAD GiB KV CACHE GiB CACHED TOKENS"
@@ -65,7 +65,7 @@ def test_plan_has_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_plan_as_json_has_bytes(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run_main(capsys, "plan", write_file("a.yaml", FITS), "--output", "json")
+    status, out, _ = run(capsys, "plan", write_file("a.yaml", FITS), "--output", "json")
     assert status == 0
     ((role,),) = [load["roles"] for load in json.loads(out)]
     memory = role["memory"]
@@ -76,9 +76,9 @@ def test_plan_as_json_has_bytes(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_plan_without_accelerator_is_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     path = write_file("a.yaml", service(product=None))
-    _, out, _ = run_main(capsys, "plan", path, "--output", "json")
+    _, out, _ = run(capsys, "plan", path, "--output", "json")
     assert "memory" not in json.loads(out)[0]["roles"][0]
-    assert "WEIGHTS" not in run_main(capsys, "plan", path)[1]
+    assert "WEIGHTS" not in run(capsys, "plan", path)[1]
 
 
 def test_services_without_accelerator_skip_the_check() -> None:
@@ -93,7 +93,7 @@ def test_services_without_accelerator_skip_the_check() -> None:
 
 
 def test_check_rejects_models_that_cannot_start(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = run_main(capsys, "check", write_file("a.yaml", service()))
+    status, _, err = run(capsys, "check", write_file("a.yaml", service()))
     assert status == 2
     assert "[cache-too-small]" in err
 
@@ -101,14 +101,14 @@ def test_check_rejects_models_that_cannot_start(capsys: pytest.CaptureFixture[st
 def test_diff_shows_kv_cache_change(capsys: pytest.CaptureFixture[str]) -> None:
     old = write_file("old.yaml", FITS)
     larger = write_file("new.yaml", service("--max-model-len", "16000", product="NVIDIA-H200"))
-    status, out, _ = run_main(capsys, "diff", old, larger)
+    status, out, _ = run(capsys, "diff", old, larger)
     assert status == 1
     assert "chat: KV cache of a replica 17830 -> " in out
-    status, out, _ = run_main(capsys, "diff", old, larger, "--output", "json")
+    status, out, _ = run(capsys, "diff", old, larger, "--output", "json")
     assert any("KV cache of a replica" in note for note in json.loads(out)["notes"])
     scaled = service("--max-model-len", "16000")
     scaled["spec"]["roles"][0]["replicas"] = 3
-    _, out, _ = run_main(capsys, "diff", old, write_file("new.yaml", scaled))
+    _, out, _ = run(capsys, "diff", old, write_file("new.yaml", scaled))
     assert "KV cache" not in out
 
 
@@ -122,11 +122,11 @@ def test_a_placed_role_has_the_accelerators_of_its_pool(
     inventory = write_file("pools.yaml", {"poolLabel": LABEL, "pools": pools})
     anywhere = service("--max-model-len", "16000", product=None)
     placed = write_file("a.yaml", anywhere)
-    status, _, err = run_main(capsys, "check", placed, "--inventory", inventory)
+    status, _, err = run(capsys, "check", placed, "--inventory", inventory)
     assert status == 2
     assert "[weights-exceed-memory]" in err
     anywhere["spec"]["roles"][0]["placement"] = {"pools": ["large"]}
-    status, out, _ = run_main(
+    status, out, _ = run(
         capsys, "plan", write_file("a.yaml", anywhere), "--inventory", inventory, "--output", "json"
     )
     assert status == 0

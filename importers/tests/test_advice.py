@@ -16,7 +16,7 @@ from mutations import JUNK, changed, places
 
 from fusioninfer_importers.model import ImportedModel
 from importers.tests import kserve_samples, kthena_samples, modelplane_samples
-from importers.tests.reads import list_warnings, read_source
+from importers.tests.reads import read_source, warn
 from importers.tests.test_slips import SETS
 
 Manifest = dict[str, Any]
@@ -171,4 +171,4 @@ def test_messages_name_no_field_that_only_ours_have(system: str) -> None:
     ],
 )
 def test_messages_use_the_terms_of_the_system(documents: list[Manifest], expected: str) -> None:
-    assert expected in list_warnings(*documents)
+    assert expected in warn(*documents)

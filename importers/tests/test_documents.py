@@ -11,7 +11,7 @@ from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.documents import DOCUMENTS
 from importers.tests.kserve_documents import PAGE, acceptable, complete, edited
 from importers.tests.kserve_samples import Manifest
-from importers.tests.reads import convert_spec, list_errors, read_source
+from importers.tests.reads import read_source, reject, to_spec
 
 #: Pods, and the LeaderWorkerSets that make them.
 SIZES = {
@@ -24,7 +24,7 @@ SIZES = {
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_documents_inputs_are_read_planned_and_rendered(name: str) -> None:
-    assert list_errors(DOCUMENTS[name]) == []
+    assert reject(DOCUMENTS[name]) == []
     (plan,) = read_source(DOCUMENTS[name]).plans
     assert plan.total_pods == SIZES[name]
     lws = [item for item in render(plan) if item["kind"] == "LeaderWorkerSet"]
@@ -42,7 +42,7 @@ def test_the_gang_of_the_articles_sample_is_that_of_its_formula() -> None:
 def test_missing_prefill_decode_ratio_is_rejected() -> None:
     guess = copy.deepcopy(DOCUMENTS["modelplane-model-deployment-disaggregated"])
     del guess["spec"]["prefill"]["workers"]["count"], guess["spec"]["routing"]
-    assert [problem.split(": ")[1] for problem in list_errors(guess, lossy=True)] == [
+    assert [problem.split(": ")[1] for problem in reject(guess, lossy=True)] == [
         "prefill.workers.count",
         "routing",
     ]
@@ -74,7 +74,7 @@ def test_gateways_and_routes_are_rendered(name: str) -> None:
 
 
 def test_the_transfer_of_the_cache_becomes_an_argument() -> None:
-    (role,) = convert_spec(complete(PAGE["transfer"]))["roles"]
+    (role,) = to_spec(complete(PAGE["transfer"]))["roles"]
     assert role["template"]["spec"]["containers"][0]["args"][3:] == [
         "--kv_transfer_config",
         '{"kv_connector":"NixlConnector","kv_role":"kv_both"}',
@@ -83,18 +83,18 @@ def test_the_transfer_of_the_cache_becomes_an_argument() -> None:
 
 def test_the_events_name_a_variable_that_the_page_does_not_define() -> None:
     document = complete(PAGE["events"])
-    (finding,) = list_errors(document)
+    (finding,) = reject(document)
     assert finding.startswith(
         "f: template.containers[0].env[0].value: refers to POD_IP, which the "
     )
-    (role,) = convert_spec(acceptable()["events"])["roles"]
+    (role,) = to_spec(acceptable()["events"])["roles"]
     flag, value = role["template"]["spec"]["containers"][0]["args"][3:]
     assert (flag, "kv@$(POD_IP)@model" in value) == ("--kv-events-config", True)
 
 
 def test_multi_node_example_is_rejected_with_its_arithmetic() -> None:
     messages = [
-        message.rpartition("needs ")[2] for message in list_errors(complete(PAGE["several nodes"]))
+        message.rpartition("needs ")[2] for message in reject(complete(PAGE["several nodes"]))
     ]
     assert messages == [
         "64 accelerators, but a replica has 2 nodes x 8 = 16",
@@ -104,11 +104,11 @@ def test_multi_node_example_is_rejected_with_its_arithmetic() -> None:
 
 def test_edited_kserve_samples_are_rendered() -> None:
     document = edited()
-    assert list_errors(document) == []
+    assert reject(document) == []
     (rule,) = objects(document)["HTTPRoute"]["spec"]["rules"]
     assert [ref["name"] for ref in rule["backendRefs"]] == ["llama-3-8b-pool"]
 
 
 @pytest.mark.parametrize("name", acceptable())
 def test_other_samples_are_read_unchanged(name: str) -> None:
-    assert list_errors(acceptable()[name]) == []
+    assert reject(acceptable()[name]) == []

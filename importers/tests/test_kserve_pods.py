@@ -20,14 +20,14 @@ from importers.tests.kserve_samples import (
     served,
     volumes,
 )
-from importers.tests.reads import convert, convert_spec, list_errors, list_findings
+from importers.tests.reads import check, convert, reject, to_spec
 
 RANKS = {"data": 2, "dataLocal": 1}
 
 
 def template(*documents: Manifest, block: str = "template") -> Manifest:
     """The first pod template of the one service."""
-    findings: Manifest = convert_spec(*documents)["roles"][0][block]["spec"]
+    findings: Manifest = to_spec(*documents)["roles"][0][block]["spec"]
     return findings
 
 
@@ -53,7 +53,7 @@ def test_multi_pod_replicas_have_more_shared_memory(
     parallelism: Manifest, limit: str, added: list[str] | None
 ) -> None:
     document = llm(template=pod(), worker=pod(), parallelism=parallelism)
-    (role,) = convert_spec(document)["roles"]
+    (role,) = to_spec(document)["roles"]
     for block in ("leaderTemplate", "workerTemplate"):
         assert role[block]["spec"]["volumes"] == volumes(limit)
         assert container(role, block)["securityContext"]["capabilities"].get("add") == added
@@ -74,15 +74,13 @@ def test_user_mounts_take_precedence_over_the_preset() -> None:
 
 def test_user_volume_replaces_preset_volume() -> None:
     mounts = [{"name": "model-cache", "mountPath": "/cache"}]
-    assert list_errors(llm(template=pod(volumeMounts=mounts))) == []
+    assert reject(llm(template=pod(volumeMounts=mounts))) == []
     claim = {"name": "model-cache", "persistentVolumeClaim": {"claimName": "c"}}
     document = llm(template=add_volumes(claim))
     assert template(document)["volumes"] == [*volumes()[:3], claim]
     finding = "f: info: template.volumes[0]: replaces the emptyDir of KServe's presets with "
-    assert any(message.startswith(finding) for message in list_findings(document))
-    (finding,) = list_errors(
-        llm(template=pod(volumeMounts=[{"name": "tls-certs", "mountPath": "/t"}]))
-    )
+    assert any(message.startswith(finding) for message in check(document))
+    (finding,) = reject(llm(template=pod(volumeMounts=[{"name": "tls-certs", "mountPath": "/t"}])))
     assert finding.startswith(
         'f: template.containers[0].volumeMounts[0].name: the pod has no volume "tls-certs"; it has '
     )
@@ -158,7 +156,7 @@ def initialized(*listed: Manifest, **fields: Any) -> Manifest:
 def test_storage_initializer_becomes_fetcher() -> None:
     other = {"name": "mine", "image": "i"}
     document = initialized(INITIALIZER, other)
-    result = convert_spec(document)
+    result = to_spec(document)
     wanted = {key: value for key, value in copy.deepcopy(INITIALIZER).items() if key != "name"}
     wanted["resources"]["requests"] = {"cpu": "100m", "memory": "100Mi"}
     assert result["model"]["fetcher"] == wanted
@@ -175,12 +173,12 @@ def test_storage_initializer_becomes_fetcher() -> None:
 def test_different_storage_initializers_are_rejected() -> None:
     again = {"template": {**pod(), "initContainers": [INITIALIZER]}}
     wired = initialized(INITIALIZER, prefill=again)
-    assert not any("initContainers" in problem for problem in list_errors(wired))
+    assert not any("initContainers" in problem for problem in reject(wired))
     again["template"]["initContainers"] = [{**INITIALIZER, "image": "j"}]
     assert (
         "f: prefill.template.initContainers[0].image: cannot be carried over: must be the same "
         "in all pods of a service"
-    ) in list_errors(initialized(INITIALIZER, prefill=again))
+    ) in reject(initialized(INITIALIZER, prefill=again))
 
 
 @pytest.mark.parametrize(
@@ -196,8 +194,7 @@ def test_different_storage_initializers_are_rejected() -> None:
 def test_other_storage_initializer_fields_are_reported(more: Manifest, expected: str) -> None:
     document = initialized({**INITIALIZER, **more})
     assert any(
-        message.replace("f: error: ", "f: ").startswith(expected)
-        for message in list_findings(document)
+        message.replace("f: error: ", "f: ").startswith(expected) for message in check(document)
     )
 
 
@@ -213,12 +210,11 @@ def test_only_adapters_are_downloaded_next_to_a_volume_or_image(uri: str) -> Non
     document = initialized(only_env, model={"uri": uri, "name": "m"})
     assert "initContainers" not in template(document)
     assert any(
-        "ignored, as in KServe: models in volumes and " in message
-        for message in list_findings(document)
+        "ignored, as in KServe: models in volumes and " in message for message in check(document)
     )
     adapted = {"uri": uri, "name": "m", "lora": {"adapters": [{"name": "a", "uri": "hf://a/b"}]}}
     fetching = initialized(only_env, model=adapted)
-    assert convert_spec(fetching)["model"]["fetcher"] == {"env": only_env["env"]}
+    assert to_spec(fetching)["model"]["fetcher"] == {"env": only_env["env"]}
 
 
 POD_IP = {"name": "POD_IP", "value": "1"}
@@ -251,7 +247,7 @@ def additional(value: str) -> Manifest:
     ],
 )
 def test_preset_script_arguments_are_appended(fields: Manifest, args: str) -> None:
-    (role,) = convert_spec(llm(template=pod(**fields)))["roles"]
+    (role,) = to_spec(llm(template=pod(**fields)))["roles"]
     assert container(role)["args"] == [*served(), *args.split("|")]
     names = [item["name"] for item in container(role).get("env", [])]
     assert "VLLM_ADDITIONAL_ARGS" not in names
@@ -272,7 +268,7 @@ def test_preset_script_arguments_are_appended(fields: Manifest, args: str) -> No
     ],
 )
 def test_variables_in_arguments_use_kubelet_syntax(args: list[str], words: list[str]) -> None:
-    (role,) = convert_spec(llm(template=pod(args=args, env=[POD_IP])))["roles"]
+    (role,) = to_spec(llm(template=pod(args=args, env=[POD_IP])))["roles"]
     assert container(role)["args"] == [*served(), *words]
 
 
@@ -296,21 +292,20 @@ PROGRAM = "runs a program to compute its arguments; write the value"
 )  # fmt: skip
 def test_shell_expansions_in_arguments_are_rejected(args: list[str], at: str, why: str) -> None:
     document = llm(template=pod(args=args, env=[POD_IP]))
-    assert list_errors(document) == [f"f: template.containers[0].{at}: {why}"]
+    assert reject(document) == [f"f: template.containers[0].{at}: {why}"]
 
 
 def test_kubelet_expands_only_earlier_variables() -> None:
     env = [POD_IP, additional("--a $(POD_IP)")]
-    (role,) = convert_spec(llm(template=pod(env=env)))["roles"]
+    (role,) = to_spec(llm(template=pod(env=env)))["roles"]
     assert container(role)["args"] == [*served(), "--a", "$(POD_IP)"]
     # Later ones are left to the shell, which would run a program of that name.
-    assert list_errors(llm(template=pod(env=env[::-1]))) == [
+    assert reject(llm(template=pod(env=env[::-1]))) == [
         f"f: template.containers[0].env[0].value: {PROGRAM}"
     ]
     document = llm(template=pod(env=[additional("--a $POD_IP"), POD_IP]))
     assert any(
-        "the kubelet expands its variables, even i" in message
-        for message in list_findings(document)
+        "the kubelet expands its variables, even i" in message for message in check(document)
     )
 
 
@@ -324,14 +319,12 @@ def test_kubelet_expands_only_earlier_variables() -> None:
 )
 def test_shell_expansions_in_additional_arguments_are_rejected(value: str, why: str) -> None:
     env = [{"name": "VLLM_ADDITIONAL_ARGS", "value": value}]
-    assert list_errors(llm(template=pod(env=env))) == [
-        f"f: template.containers[0].env[0].value: {why}"
-    ]
+    assert reject(llm(template=pod(env=env))) == [f"f: template.containers[0].env[0].value: {why}"]
 
 
 def test_engines_without_a_transfer_compute_prompts_again() -> None:
     document = llm(prefill={"template": pod()})
-    prefill, decode = convert_spec(document)["roles"]
+    prefill, decode = to_spec(document)["roles"]
     assert prefill["kvTransfer"] == decode["kvTransfer"] == {"enabled": False}
     for place in ("prefill", "spec"):
         assert any(
@@ -340,7 +333,7 @@ def test_engines_without_a_transfer_compute_prompts_again() -> None:
             "engines transfer the KV cache themselves, "
             "decode computes every prompt again"
             in message
-            for message in list_findings(document)
+            for message in check(document)
         )
     (lws, _) = [
         manifest
@@ -371,9 +364,7 @@ def pair(**decode: Any) -> Manifest:
 
 
 def decoder(document: Manifest) -> Manifest:
-    (role,) = (
-        role for role in convert_spec(document)["roles"] if role["componentType"] == "decoder"
-    )
+    (role,) = (role for role in to_spec(document)["roles"] if role["componentType"] == "decoder")
     return dict(role)
 
 
@@ -405,7 +396,7 @@ def test_sidecar_override_is_not_an_init_container() -> None:
         "args": ["--enable-prefiller-sampling=true"],
     }
     assert role["template"]["spec"]["initContainers"] == [other]
-    (lost,) = list_errors(pair(initContainers=[{**override, "env": [{"name": "A", "value": "b"}]}]))
+    (lost,) = reject(pair(initContainers=[{**override, "env": [{"name": "A", "value": "b"}]}]))
     assert lost.startswith(
         "f: template.initContainers[0].env: cannot be carried over: is not supported; the sidecar"
     )
@@ -423,7 +414,7 @@ def test_nothing_is_added_to_a_complete_command() -> None:
         worker=main,
         parallelism={"data": 2, "dataLocal": 1, "expert": True, "tensor": 1},
     )
-    (role,) = convert_spec(document)["roles"]
+    (role,) = to_spec(document)["roles"]
     assert "parallelism" not in role
     assert role["multinode"] == {"nodeCount": 2, "launcher": "none"}
     (item,) = (
@@ -446,7 +437,7 @@ def test_a_model_that_the_pods_mount_is_not_downloaded() -> None:
         volumeMounts=[{"name": "weights", "mountPath": "/mnt/models/"}],
     )
     document = llm(template=weights, storageInitializer={"enabled": False})
-    result = convert_spec(document)
+    result = to_spec(document)
     assert "model" not in result
     (role,) = result["roles"]
     assert container(role)["args"] == ["/mnt/models", *served()]
@@ -456,16 +447,14 @@ def test_a_model_that_the_pods_mount_is_not_downloaded() -> None:
         if manifest["kind"] == "LeaderWorkerSet"
     ]
     assert "initContainers" not in pods[0]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
-    assert any(
-        "model.uri: not downloaded; the pods mount th" in line for line in list_findings(document)
-    )
+    assert any("model.uri: not downloaded; the pods mount th" in line for line in check(document))
     # Without the mount the engine downloads it, as before.
-    assert convert_spec(llm(storageInitializer={"enabled": False}))["model"]["fetch"] == "Engine"
+    assert to_spec(llm(storageInitializer={"enabled": False}))["model"]["fetch"] == "Engine"
 
 
 def test_user_served_model_name_replaces_generated_names() -> None:
     model = {"uri": "hf://a/b", "name": "m"}
-    (role,) = convert_spec(llm(model=model, template=pod(args=["--served-model-name=m"])))["roles"]
+    (role,) = to_spec(llm(model=model, template=pod(args=["--served-model-name=m"])))["roles"]
     assert container(role)["args"] == ["--served-model-name=m"]
 
 
@@ -473,18 +462,18 @@ def test_pods_are_gang_scheduled_only_with_volcano() -> None:
     alone = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
     ranks = llm(template=pod(), worker=pod(), parallelism=RANKS)
     for document in (pair(), ranks):
-        assert alone.items() <= convert_spec(document).items()
+        assert alone.items() <= to_spec(document).items()
         assert "PodGroup" not in {manifest["kind"] for manifest in rendered(*convert(document))}
         assert any(
             line.startswith(
                 "f: info: template.schedulerName: not set; pods are scheduled one by one"
             )
-            for line in list_findings(document)
+            for line in check(document)
         )
     volcano = {"schedulerName": "volcano"}
     for document in (pair(**volcano), llm(template=pod(), worker={**pod(), **volcano},
                                           parallelism=RANKS)):  # fmt: skip
-        assert "schedulingStrategy" not in convert_spec(document)
+        assert "schedulingStrategy" not in to_spec(document)
         assert "PodGroup" in {manifest["kind"] for manifest in rendered(*convert(document))}
     # A single pod is not a gang anyway.
-    assert "schedulingStrategy" not in convert_spec(llm())
+    assert "schedulingStrategy" not in to_spec(llm())

@@ -9,15 +9,13 @@ import yaml
 from samples import rendered
 
 from importers.tests.kserve_samples import ROUTER, Manifest, config, llm, pod
-from importers.tests.reads import convert, convert_spec, list_errors, list_findings, list_warnings
+from importers.tests.reads import check, convert, reject, to_spec, warn
 
 KSERVE_GATEWAY = {"name": "kserve-ingress-gateway", "namespace": "kserve"}
 
 
 def router(*documents: Manifest) -> Manifest:
-    (item,) = (
-        role for role in convert_spec(*documents)["roles"] if role["componentType"] == "router"
-    )
+    (item,) = (role for role in to_spec(*documents)["roles"] if role["componentType"] == "router")
     return dict(item)
 
 
@@ -94,7 +92,7 @@ def test_route_references_are_copied() -> None:
     result = router(document)
     assert result["httproute"] == {"refs": [{"name": "r"}]}
     assert "gateway" not in result
-    (expected,) = (item for item in list_warnings(document) if "router.route.http.refs: " in item)
+    (expected,) = (item for item in warn(document) if "router.route.http.refs: " in item)
     assert expected.endswith(
         "set the route's backendRefs to InferencePool llm-pool, or no request arrives"
     )
@@ -134,7 +132,7 @@ def test_group_splits_requests_by_weight() -> None:
             {"base-pool": 90, "next-pool": 10, "off-pool": 0},
         ]
     }
-    expected = "\n".join(list_findings(*documents))
+    expected = "\n".join(check(*documents))
     assert f"requests to {prefix}: base 90, next 10, off 0" in expected
     assert expected.count("the route of base splits requests to") == 2
 
@@ -145,13 +143,12 @@ def test_group_splits_only_between_equal_model_names() -> None:
     assert result["base"][2] == {"base-pool": 90}
     assert result["other"][0].startswith("/publishers/default/models/n/")
     assert any(
-        "other of group chat serves other model names than m" in line
-        for line in list_findings(*documents)
+        "other of group chat serves other model names than m" in line for line in check(*documents)
     )
 
 
 def test_a_group_needs_a_weight_above_0() -> None:
-    errors = list_errors(grouped("base", 0), grouped("next", None))
+    errors = reject(grouped("base", 0), grouped("next", None))
     assert any("at least one member needs a we" in line for line in errors)
 
 
@@ -170,7 +167,7 @@ def test_a_group_needs_a_weight_above_0() -> None:
     ],
 )
 def test_references_have_the_fields_of_kserves_types(more: Manifest, field: str) -> None:
-    assert f"f: {field}: unknown key" in "\n".join(list_errors(llm(**more)))
+    assert f"f: {field}: unknown key" in "\n".join(reject(llm(**more)))
 
 
 POOL = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "llm-pool"}
@@ -209,10 +206,8 @@ def test_backends_of_kserve_become_our_pool(fields: Manifest, ours: Manifest) ->
     pool = {key: value for key, value in ours.items() if key != "weight"}
     assert rule["filters"][0]["requestMirror"]["backendRef"] == pool
     expected = "f: info: router.route.http.spec.rules[0].backendRefs[0]: KServe's "
-    assert any(message.startswith(expected) for message in list_findings(*documents))
-    assert not any(
-        "requests fail unless it exists already" in entry for entry in list_warnings(*documents)
-    )
+    assert any(message.startswith(expected) for message in check(*documents))
+    assert not any("requests fail unless it exists already" in entry for entry in warn(*documents))
 
 
 @pytest.mark.parametrize(
@@ -268,7 +263,7 @@ def test_backends_that_do_not_exist_are_reported(ref: Manifest) -> None:
     assert (
         "f: warning: router.route.http.spec.rules[0].backendRefs[0].name: this input creates no "
         f"{ref.get('kind', 'Service')} {ref['name']}; requests fail unless it exists already"
-    ) in list_warnings(*documents)
+    ) in warn(*documents)
 
 
 @pytest.mark.parametrize("gateway", [{}, {"gateway": {}}, {"gateway": None}])
@@ -281,7 +276,7 @@ def test_without_a_gateway_the_route_attaches_where_kserves_do(gateway: Manifest
     cause = "has no refs" if gateway.get("gateway") == {} else "not set"
     assert (
         f"f: info: router.gateway: {cause}; the route attaches to kserve/kserve-ingress-gateway"
-    ) in list_findings(document)
+    ) in check(document)
 
 
 @pytest.mark.parametrize("form", ["mapping", "text"])
@@ -329,7 +324,7 @@ def test_flags_of_kserves_presets_follow_from_the_service() -> None:
     main = {"name": "main", "args": value}
     document = llm(router={"route": {}, "scheduler": {"template": {"containers": [main]}}})
     assert router(document)["endpointPicker"]["args"] == ["--v", "4"]
-    expected = [message for message in list_findings(document) if "ignored" in message]
+    expected = [message for message in check(document) if "ignored" in message]
     assert [item.split(": ")[2] for item in expected] == [
         f"router.scheduler.template.containers[0].args[{index}]" for index in (0, 2, 5)
     ]
@@ -407,7 +402,7 @@ def test_tokenizer_that_cannot_be_deployed_is_rejected(
 ) -> None:
     inline = {"plugins": [{"type": "token-producer"}]}
     parts = {**ROUTER, "scheduler": {"config": {"inline": inline}, **scheduler}}
-    findings = list_errors(llm(model={"uri": uri, "name": "m"}, router=parts))
+    findings = reject(llm(model={"uri": uri, "name": "m"}, router=parts))
     assert len([finding for finding in findings if message in finding]) == 1, findings
 
 
@@ -415,9 +410,9 @@ def test_pool_of_the_older_preset_is_accepted() -> None:
     name = "{{ ChildName .ObjectMeta.Name `-epp-service` }}"
     reference = {"failureMode": "FailOpen", "kind": "Service", "name": name}
     pool = {"spec": {"extensionRef": reference, "selector": {}, "targetPortNumber": 8000}}
-    assert list_errors(llm(router={**ROUTER, "scheduler": {"pool": pool}})) == []
+    assert reject(llm(router={**ROUTER, "scheduler": {"pool": pool}})) == []
     pool["spec"]["targetPortNumber"] = 9000
-    (problem,) = list_errors(llm(router={**ROUTER, "scheduler": {"pool": pool}}))
+    (problem,) = reject(llm(router={**ROUTER, "scheduler": {"pool": pool}}))
     assert "pool.spec.targetPortNumber: cannot be carried over" in problem
 
 
@@ -487,9 +482,7 @@ def test_shared_config_maps_are_found_in_kserve_namespace() -> None:
 def test_unused_keys_of_a_config_map_are_reported() -> None:
     labelled = config_map(metadata={"labels": {"a": "b"}}, epp=TEXT, other="x")
     expected = [
-        message
-        for message in list_findings(referring(), labelled)
-        if message.startswith("f#2: info")
+        message for message in check(referring(), labelled) if message.startswith("f#2: info")
     ]
     assert expected == [
         f"f#2: info: {field}: is not referenced by the scheduler's config.ref; ignored"
@@ -513,14 +506,12 @@ def test_unused_keys_of_a_config_map_are_reported() -> None:
     ],
 )  # fmt: skip
 def test_missing_config_map_is_reported(documents: list[Manifest], why: str) -> None:
-    assert any(problem.startswith(why) for problem in list_errors(*documents)), list_errors(
-        *documents
-    )
+    assert any(problem.startswith(why) for problem in reject(*documents)), reject(*documents)
 
 
 def test_findings_about_a_configuration_name_the_config_map() -> None:
     wrong = config_map(epp="plugins: [")
-    assert any(problem.startswith("f#2: data.epp: ") for problem in list_errors(referring(), wrong))
+    assert any(problem.startswith("f#2: data.epp: ") for problem in reject(referring(), wrong))
 
 
 def test_further_picker_flags_are_copied() -> None:
@@ -532,11 +523,11 @@ def test_further_picker_flags_are_copied() -> None:
     assert result["endpointPicker"]["args"] == ["--drain-timeout", "30s"]
     assert any(
         problem.startswith("f: router.scheduler.template.containers[0].args")
-        for problem in list_errors(with_main(args=["--pool-name", "mine"]))
+        for problem in reject(with_main(args=["--pool-name", "mine"]))
     )
     (lost,) = [
         finding
-        for finding in list_warnings(with_main(command=["/bin/x"]), lossy=True)
+        for finding in warn(with_main(command=["/bin/x"]), lossy=True)
         if "command" in finding
     ]
     assert "cannot be carried over: is not supported; use /app/epp" in lost
@@ -546,8 +537,8 @@ def test_service_without_scheduler_uses_a_kubernetes_service() -> None:
     document = llm(router={"route": {}})
     assert router(document)["endpointPicker"] == {"enabled": False}
     expected = "f: info: router.scheduler: not set; a Service distributes requ"
-    assert any(line.startswith(expected) for line in list_findings(document))
-    assert list_errors(llm(router={})) == []
+    assert any(line.startswith(expected) for line in check(document))
+    assert reject(llm(router={})) == []
     objects = rendered(*convert(document))
     assert {manifest["kind"] for manifest in objects} == {"LeaderWorkerSet", "Service", "HTTPRoute"}
     (rule, *_) = next(manifest for manifest in objects if manifest["kind"] == "HTTPRoute")["spec"][

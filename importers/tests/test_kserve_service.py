@@ -21,14 +21,7 @@ from importers.tests.kserve_samples import (
     served,
     volumes,
 )
-from importers.tests.reads import (
-    convert,
-    convert_spec,
-    list_errors,
-    list_findings,
-    list_warnings,
-    read_source,
-)
+from importers.tests.reads import check, convert, read_source, reject, to_spec, warn
 
 NIXL = '--kv_transfer_config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''
 
@@ -40,7 +33,7 @@ DRA = "serving.kserve.io/exp-dra-"
 
 
 def test_single_workload_becomes_one_role() -> None:
-    result = convert_spec(llm(replicas=3))
+    result = to_spec(llm(replicas=3))
     assert result["model"] == {"uri": URI, "name": "llm", "fetch": "InitContainer"}
     (role,) = result["roles"]
     assert (role["name"], role["componentType"], role["replicas"]) == ("main", "worker", 3)
@@ -66,7 +59,7 @@ def test_single_workload_becomes_one_role() -> None:
     ],
 )
 def test_storage_initializer_sets_fetch(uri: str, enabled: bool, fetch: str | None) -> None:
-    result = convert_spec(llm(model={"uri": uri}, storageInitializer={"enabled": enabled}))
+    result = to_spec(llm(model={"uri": uri}, storageInitializer={"enabled": enabled}))
     assert result["model"].get("fetch") == fetch
 
 
@@ -78,7 +71,7 @@ def test_a_prefill_block_makes_the_main_workload_decode() -> None:
         prefill={"replicas": 2, "template": pod(**env)},
         router=ROUTER,
     )
-    roles = convert_spec(document)["roles"]
+    roles = to_spec(document)["roles"]
     assert [(role["name"], role["componentType"]) for role in roles] == [
         ("prefill", "prefiller"),
         ("decode", "decoder"),
@@ -89,7 +82,7 @@ def test_a_prefill_block_makes_the_main_workload_decode() -> None:
 
 def test_user_command_is_unchanged() -> None:
     service = {"command": ["vllm", "serve"], "args": ["--a 'b c'"], "env": [ADDED], "image": "i"}
-    (role,) = convert_spec(llm(template=pod(**service)))["roles"]
+    (role,) = to_spec(llm(template=pod(**service)))["roles"]
     env = [*PRESET["env"], ADDED]
     assert container(role) == {
         "name": "main",
@@ -105,9 +98,9 @@ def test_user_command_is_unchanged() -> None:
 def test_probes_use_plain_http() -> None:
     probe = {"httpGet": {"path": "/health", "port": 8000, "scheme": "HTTPS"}, "periodSeconds": 30}
     document = llm(template=pod(livenessProbe=probe))
-    (role,) = convert_spec(document)["roles"]
+    (role,) = to_spec(document)["roles"]
     assert container(role)["livenessProbe"]["httpGet"]["scheme"] == "HTTP"
-    assert any("livenessProbe.httpGet.scheme" in item for item in list_findings(document))
+    assert any("livenessProbe.httpGet.scheme" in item for item in check(document))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +114,7 @@ def test_a_worker_block_makes_replicas_of_several_pods(
     parallelism: Manifest, launcher: str, nodes: int
 ) -> None:
     main = pod(parallelism["tensor"] * parallelism.get("dataLocal", 1))
-    (role,) = convert_spec(llm(template=main, worker=main, parallelism=parallelism))["roles"]
+    (role,) = to_spec(llm(template=main, worker=main, parallelism=parallelism))["roles"]
     assert role["multinode"] == {"nodeCount": nodes, "launcher": launcher}
     assert role["parallelism"] == parallelism
     assert container(role, "workerTemplate")["command"] == ["vllm", "serve"]
@@ -152,7 +145,7 @@ def test_a_worker_block_makes_replicas_of_several_pods(
     ],
 )
 def test_conflicting_fields_are_rejected(more: Manifest, why: str) -> None:
-    assert f"f: {why}" in list_errors(llm(**more))
+    assert f"f: {why}" in reject(llm(**more))
 
 
 @pytest.mark.parametrize(
@@ -184,10 +177,10 @@ def test_conflicting_fields_are_rejected(more: Manifest, why: str) -> None:
 )  # fmt: skip
 def test_unsupported_fields_are_errors_or_warnings(more: Manifest, field: str) -> None:
     errors = f"f: {field}: cannot be carried over:"
-    assert any(problem.startswith(errors) for problem in list_errors(llm(**more)))
-    assert list_errors(llm(**more), lossy=True) == []
+    assert any(problem.startswith(errors) for problem in reject(llm(**more)))
+    assert reject(llm(**more), lossy=True) == []
     message = f"f: warning: {field}: cannot be carried over:"
-    assert any(item.startswith(message) for item in list_warnings(llm(**more), lossy=True))
+    assert any(item.startswith(message) for item in warn(llm(**more), lossy=True))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +194,7 @@ def test_unsupported_fields_are_errors_or_warnings(more: Manifest, field: str) -
 def test_rollout_strategy_becomes_rollout(
     strategy: Manifest, rollout: Manifest, layout: str | None
 ) -> None:
-    result = convert_spec(llm(replicas=4, rolloutStrategy=strategy))
+    result = to_spec(llm(replicas=4, rolloutStrategy=strategy))
     assert (result["roles"][0]["rollout"], result.get("layout")) == (rollout, layout)
 
 
@@ -216,7 +209,7 @@ TRIGGER = {
 
 
 def test_prometheus_triggers_become_autoscaling() -> None:
-    result = convert_spec(
+    result = to_spec(
         llm(scaling={"minReplicas": 2, "maxReplicas": 4, "keda": {"triggers": [TRIGGER]}})
     )
     assert result["layout"] == "PerRole"
@@ -239,7 +232,7 @@ def test_prometheus_triggers_become_autoscaling() -> None:
 def test_query_names_the_pods_of_the_leader_worker_set(pods: str, ours: str) -> None:
     query = 'avg(vllm:num_requests_running{pod=~"^%s"})'
     metadata = {**TRIGGER["metadata"], "query": query % pods}
-    result = convert_spec(
+    result = to_spec(
         llm(scaling={"maxReplicas": 4, "keda": {"triggers": [{**TRIGGER, "metadata": metadata}]}})
     )
     (trigger,) = result["roles"][0]["autoscaling"]["keda"]["triggers"]
@@ -248,28 +241,25 @@ def test_query_names_the_pods_of_the_leader_worker_set(pods: str, ours: str) -> 
 
 @pytest.mark.parametrize("containers", [[], [{"name": "side", "image": "x:1"}]])
 def test_container_main_of_the_preset_stays(containers: list[Manifest]) -> None:
-    (role,) = convert_spec(llm(template={"containers": containers}))["roles"]
+    (role,) = to_spec(llm(template={"containers": containers}))["roles"]
     names = [item["name"] for item in role["template"]["spec"]["containers"]]
     assert names == ["main", *(item["name"] for item in containers)]
 
 
 def test_tracing_without_fields_has_the_values_of_the_preset() -> None:
     preset = {"endpoint": "http://otel-collector:4317", "sampling": 0.05}
-    assert convert_spec(llm(tracing={}))["tracing"] == preset
+    assert to_spec(llm(tracing={}))["tracing"] == preset
 
 
 def test_image_volume_uri_is_converted() -> None:
-    assert (
-        convert_spec(llm(model={"uri": "oci+native://r.io/m:1"}))["model"]["uri"]
-        == "oci://r.io/m:1"
-    )
+    assert to_spec(llm(model={"uri": "oci+native://r.io/m:1"}))["model"]["uri"] == "oci://r.io/m:1"
 
 
 def test_ports_of_the_preset_are_accepted_on_the_scheduler() -> None:
     ports = [{"containerPort": 9002, "name": "grpc"}, {"containerPort": 9090, "name": "metrics"}]
     template = {"containers": [{"name": "main", "ports": ports}]}
     document = llm(router={**ROUTER, "scheduler": {"template": template}})
-    assert list_errors(document) == []
+    assert reject(document) == []
 
 
 def test_variant_autoscaler_drives_a_horizontal_pod_autoscaler() -> None:
@@ -295,20 +285,20 @@ def test_variant_autoscaler_drives_a_horizontal_pod_autoscaler() -> None:
     }
     assert annotations.items() <= hpa["metadata"]["annotations"].items()
     assert hpa["metadata"]["labels"]["inference.optimization/acceleratorName"] == "unknown"
-    assert any("target of type Value multiplies" in line for line in list_findings(document))
+    assert any("target of type Value multiplies" in line for line in check(document))
 
 
 def test_variant_autoscaler_with_keda_needs_the_address_of_prometheus() -> None:
     document = llm(scaling={"maxReplicas": 3, "wva": {"keda": {}}})
-    (problem,) = list_errors(document)
+    (problem,) = reject(document)
     assert problem.startswith("f: scaling.wva.keda: cannot be carried over: the address of Prom")
     data = {"autoscaling-wva-controller-config": '{"prometheus": {"url": "http://p:9090"}}'}
     metadata = {"name": "inferenceservice-config", "namespace": "kserve"}
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     documents = (document, {**settings, "data": data})
-    assert list_errors(*documents) + list_warnings(*documents) == []
+    assert reject(*documents) + warn(*documents) == []
     data["ingress"] = "{}"
-    (warning,) = list_warnings(document, {**settings, "data": data})
+    (warning,) = warn(document, {**settings, "data": data})
     assert "only autoscaling-wva-controller-config is read" in warning
 
 
@@ -331,22 +321,20 @@ def test_accelerator_of_variant_autoscalers_is_one_for_a_service() -> None:
     scaling = {"maxReplicas": 3, "wva": {"hpa": {}}}
     prefill = {"scaling": scaling, "labels": {label: "H100"}, "template": pod()}
     document = llm(scaling=scaling, labels={label: "A100"}, prefill=prefill, router=ROUTER)
-    matches = [
-        line for line in list_errors(document) if f"{label} applies to all autoscalers" in line
-    ]
+    matches = [line for line in reject(document) if f"{label} applies to all autoscalers" in line]
     assert len(matches) == 1
 
 
 def test_prefill_without_fields_is_a_role() -> None:
     document = llm(prefill={}, router=ROUTER)
-    kinds = [role["componentType"] for role in convert_spec(document)["roles"]]
+    kinds = [role["componentType"] for role in to_spec(document)["roles"]]
     assert kinds == ["prefiller", "decoder", "router"]
 
 
 def test_tracing_is_converted() -> None:
     values = {"exporterEndpoint": "http://otel:4317", "sampler": "parentbased_traceidratio",
              "samplerArg": "0.25", "exporter": "otlp"}  # fmt: skip
-    result = convert_spec(llm(tracing=values, metadata={"namespace": "team"}))
+    result = to_spec(llm(tracing=values, metadata={"namespace": "team"}))
     assert result["tracing"] == {"endpoint": "http://otel:4317", "sampling": 0.25}
     # Spans have the attributes that KServe's controller gives them (tracing.go).
     env = {item["name"]: item for item in container(result["roles"][0])["env"]}
@@ -355,19 +343,19 @@ def test_tracing_is_converted() -> None:
         "k8s.pod.name=$(OTEL_RESOURCE_ATTRIBUTES_POD_NAME),llmisvc.name=llm"
     )
     service = {"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "a=b"}
-    result = convert_spec(llm(tracing=values, template=pod(env=[service])))
+    result = to_spec(llm(tracing=values, template=pod(env=[service])))
     assert container(result["roles"][0])["env"][-1] == service
-    assert list_errors(llm(tracing=values, template={"containers": ["x"]}))
-    assert list_errors(llm(tracing=values, template=pod(env=["x"])))
+    assert reject(llm(tracing=values, template={"containers": ["x"]}))
+    assert reject(llm(tracing=values, template=pod(env=["x"])))
 
 
 def test_the_presets_startup_probe_unless_the_container_has_its_own() -> None:
     probe = {"httpGet": {"path": "/health", "port": 8000}}
-    assert convert_spec(llm())["roles"][0]["startup"] == {"timeout": "10m"}
-    assert "startup" not in convert_spec(llm(template=pod(startupProbe=probe)))["roles"][0]
+    assert to_spec(llm())["roles"][0]["startup"] == {"timeout": "10m"}
+    assert "startup" not in to_spec(llm(template=pod(startupProbe=probe)))["roles"][0]
     complete = pod(command=["vllm", "serve"])
-    assert convert_spec(llm(template=complete))["roles"][0]["startup"] == {"timeout": "10m"}
-    assert "startup" not in convert_spec(llm(template=pod(command=["/app/simulator"])))["roles"][0]
+    assert to_spec(llm(template=complete))["roles"][0]["startup"] == {"timeout": "10m"}
+    assert "startup" not in to_spec(llm(template=pod(command=["/app/simulator"])))["roles"][0]
 
 
 def test_device_annotations_become_claims() -> None:
@@ -380,7 +368,7 @@ def test_device_annotations_become_claims() -> None:
     metadata = {"annotations": values}
     one = pod(None, env=[ADDED])
     document = llm(metadata=metadata, template=one, prefill={"template": one}, router=ROUTER)
-    claims = [role.get("resourceClaims") for role in convert_spec(document)["roles"]]
+    claims = [role.get("resourceClaims") for role in to_spec(document)["roles"]]
     claim = {
         "name": "managed-device",
         "deviceClassName": "gpu.nvidia.com",
@@ -397,12 +385,12 @@ def test_device_annotations_become_claims() -> None:
 )  # fmt: skip
 def test_invalid_device_annotations_are_rejected(given: Manifest, field: str) -> None:
     metadata = {"annotations": {f"{DRA}{key}": value for key, value in given.items()}}
-    message = list_errors(llm(metadata=metadata, template=pod(None)))
+    message = reject(llm(metadata=metadata, template=pod(None)))
     assert message[0].startswith(f"f: metadata.annotations[{DRA}{field}]: ")
 
 
 def test_stopped_service_is_scaled_to_zero() -> None:
-    result = convert_spec(llm(metadata={"annotations": {"serving.kserve.io/stop": "true"}}))
+    result = to_spec(llm(metadata={"annotations": {"serving.kserve.io/stop": "true"}}))
     assert [role["replicas"] for role in result["roles"]] == [0]
 
 
@@ -412,16 +400,16 @@ def test_stopped_service_keeps_its_route_and_has_no_autoscaler() -> None:
         scaling={"minReplicas": 2, "maxReplicas": 4, "keda": {"triggers": [TRIGGER]}},
         router=ROUTER,
     )
-    result = convert_spec(document)
+    result = to_spec(document)
     main, router = result["roles"]
     assert (main["replicas"], "autoscaling" in main, "replicas" in router) == (0, False, False)
     assert result["layout"] == "PerRole"
     message = "scaling: ignored while the service is stopped"
-    assert f"f: info: {message}" in list_findings(document)
+    assert f"f: info: {message}" in check(document)
 
 
 def test_a_workloads_metadata_is_that_of_its_pods() -> None:
-    (role,) = convert_spec(llm(labels={"app": "x"}, annotations={"note": "y"}))["roles"]
+    (role,) = to_spec(llm(labels={"app": "x"}, annotations={"note": "y"}))["roles"]
     assert role["template"]["metadata"] == {"labels": {"app": "x"}, "annotations": {"note": "y"}}
 
 
@@ -441,7 +429,7 @@ def test_configs_are_merged_below_the_service() -> None:
     between = config("more", template={"containers": [{"name": "main", "env": [
         {"name": "A", "value": "2"}, {"name": "B", "value": "3"}]}]})  # fmt: skip
     service = llm(baseRefs=[{"name": "gpu"}, {"name": "more"}], model={"uri": URI})
-    result = convert_spec(below, between, service)
+    result = to_spec(below, between, service)
     (role,) = result["roles"]
     assert (result["model"]["uri"], role["replicas"]) == (URI, 4)
     assert role["template"]["spec"]["nodeSelector"] == {"pool": "gpu"}
@@ -458,7 +446,7 @@ def test_a_configs_templates_name_fields_of_the_service() -> None:
         "scheduler": {"replicas": 2}})  # fmt: skip
     service = llm(baseRefs=[{"name": "base"}], template=None, router={"scheduler": {}},
               model={"uri": URI, "name": "m"})  # fmt: skip
-    role, route = convert_spec(below, service)["roles"]
+    role, route = to_spec(below, service)["roles"]
     assert "--x=m/default/llm" in container(role)["args"]
     assert route["endpointPicker"]["replicas"] == 2
 
@@ -467,7 +455,7 @@ def test_findings_about_a_merged_value_name_its_document() -> None:
     limits = {"limits": {"nvidia.com/gpu": "two"}}
     below = config("base", template={"containers": [{"name": "main", "resources": limits}]})
     service = llm(baseRefs=[{"name": "base"}], template=None)
-    (message,) = list_errors(below, service)
+    (message,) = reject(below, service)
     assert message.startswith("f: template.containers[0].resources.limits[nvidia.com/gpu]: "), (
         message
     )
@@ -475,9 +463,9 @@ def test_findings_about_a_merged_value_name_its_document() -> None:
 
 def test_unused_config_and_preset_names_are_reported() -> None:
     documents = config("idle"), llm(baseRefs=[{"name": "kserve-config-llm-template"}])
-    assert list_errors(*documents) == []
+    assert reject(*documents) == []
     message = "no LLMInferenceService of this input refers to it; ignored"
-    assert list_warnings(*documents) == [f"f: warning: {message}"]
+    assert warn(*documents) == [f"f: warning: {message}"]
 
 
 def test_findings_about_a_config_belong_to_the_service_based_on_it() -> None:
@@ -492,13 +480,13 @@ def test_a_config_of_kserves_own_namespace_is_found_after_the_services() -> None
     shared = config("gpu", replicas=4)
     shared["metadata"]["namespace"] = "kserve"
     service = llm(baseRefs=[{"name": "gpu"}], metadata={"namespace": "team"})
-    assert convert_spec(shared, service)["roles"][0]["replicas"] == 4
+    assert to_spec(shared, service)["roles"][0]["replicas"] == 4
     nearer = config("gpu", replicas=2)
     nearer["metadata"]["namespace"] = "team"
-    assert convert_spec(shared, nearer, service)["roles"][0]["replicas"] == 2
+    assert to_spec(shared, nearer, service)["roles"][0]["replicas"] == 2
     elsewhere = config("gpu")
     elsewhere["metadata"]["namespace"] = "other"
-    (message,) = list_errors(elsewhere, service)
+    (message,) = reject(elsewhere, service)
     assert "is in this input neither for namespace team nor for kserve" in message
 
 
@@ -536,7 +524,7 @@ def test_lists_are_merged_by_the_keys_of_kubernetes_types(
     field: str, below: list[Manifest], above: list[Manifest], merged: list[Manifest]
 ) -> None:
     service = llm(baseRefs=[{"name": "base"}], template={**pod(), field: above})
-    (role,) = convert_spec(config("base", template={field: below}), service)["roles"]
+    (role,) = to_spec(config("base", template={field: below}), service)["roles"]
     assert role["template"]["spec"][field] == merged
 
 
@@ -546,19 +534,17 @@ def test_items_of_one_key_become_one_and_are_reported() -> None:
         "base", template={"containers": [{"name": "main", "ports": [{"containerPort": 1}]}]}
     )
     documents = below, llm(baseRefs=[{"name": "base"}], template=pod(ports=service))
-    (role,) = convert_spec(*documents)["roles"]
+    (role,) = to_spec(*documents)["roles"]
     assert container(role)["ports"] == [{"containerPort": 1}, service[1]]
     message = "overridden by a later item of the list, as KServe merges them"
     at = "f#2: info: template.containers[0].ports[0]"
-    assert {f"{at}.containerPort: {message}", f"{at}.protocol: {message}"} <= set(
-        list_findings(*documents)
-    )
+    assert {f"{at}.containerPort: {message}", f"{at}.protocol: {message}"} <= set(check(*documents))
 
 
 def test_volume_with_two_sources_is_rejected() -> None:
     below = config("base", template={"volumes": [{"name": "data", "emptyDir": {}}]})
     above = [{"name": "data", "hostPath": {"path": "/data"}}]
-    (message,) = list_errors(
+    (message,) = reject(
         below, llm(baseRefs=[{"name": "base"}], template={**pod(), "volumes": above})
     )
     assert message == (
@@ -581,7 +567,7 @@ FULL = {"cpu": "10Gi", "evictionPolicy": "arc", "secondary": TIERS}
 
 def test_offloading_tiers_are_copied() -> None:
     document = llm(kvCacheOffloading=FULL)
-    (role,) = convert_spec(document)["roles"]
+    (role,) = to_spec(document)["roles"]
     assert role["kvCacheOffloading"] == FULL
 
 
@@ -589,18 +575,16 @@ def test_workloads_have_separate_offloading() -> None:
     document = llm(kvCacheOffloading={"cpu": "1Gi"}, prefill={"template": pod(),
                    "kvCacheOffloading": {"cpu": "2Gi"}})  # fmt: skip
     # Without a connector between the two this is refused, for that reason alone.
-    assert not [problem for problem in list_errors(document) if "kvCacheOffloading" in problem]
+    assert not [problem for problem in reject(document) if "kvCacheOffloading" in problem]
     with_router = llm(kvCacheOffloading={"cpu": "1Gi"}, router={"scheduler": {}, "route": {}})
-    result = {
-        role["name"]: role.get("kvCacheOffloading") for role in convert_spec(with_router)["roles"]
-    }
+    result = {role["name"]: role.get("kvCacheOffloading") for role in to_spec(with_router)["roles"]}
     assert result == {"main": {"cpu": "1Gi"}, "router": None}
 
 
 def test_quantities_may_be_numbers() -> None:
     disk = {"fileSystem": {"emptyDir": {"size": 2048}}}
     document = llm(kvCacheOffloading={"cpu": 1073741824, "secondary": [disk]})
-    (role,) = convert_spec(document)["roles"]
+    (role,) = to_spec(document)["roles"]
     assert role["kvCacheOffloading"] == {
         "cpu": "1073741824", "secondary": [{"fileSystem": {"emptyDir": {"size": "2048"}}}],
     }  # fmt: skip
@@ -609,7 +593,7 @@ def test_quantities_may_be_numbers() -> None:
 def test_config_may_set_offloading() -> None:
     base = config("base", kvCacheOffloading={"cpu": "1Gi", "secondary": TIERS})
     document = llm(kvCacheOffloading={"cpu": "2Gi"}, baseRefs=[{"name": "base"}])
-    (role,) = convert_spec(base, document)["roles"]
+    (role,) = to_spec(base, document)["roles"]
     assert role["kvCacheOffloading"] == {"cpu": "2Gi", "secondary": TIERS}
 
 
@@ -617,10 +601,8 @@ def test_user_command_gets_offloading_arguments() -> None:
     document = llm(kvCacheOffloading={"cpu": "1Gi"}, template=pod(command=["vllm", "serve", "m"]),
                    model={"uri": "hf://m/m"})  # fmt: skip
     text = "f: info: kvCacheOffloading: KServe applies it only to the preset's command;"
-    assert any(item.startswith(text) for item in list_findings(document))
-    assert not any(
-        item.startswith(text) for item in list_findings(llm(kvCacheOffloading={"cpu": "1Gi"}))
-    )
+    assert any(item.startswith(text) for item in check(document))
+    assert not any(item.startswith(text) for item in check(llm(kvCacheOffloading={"cpu": "1Gi"})))
 
 
 @pytest.mark.parametrize(
@@ -639,7 +621,7 @@ def test_user_command_gets_offloading_arguments() -> None:
     ],
 )  # fmt: skip
 def test_invalid_values_are_rejected(more: Any, text: str) -> None:
-    matches = list_errors(llm(**{"kvCacheOffloading": {"cpu": "1Gi"}, **more}))
+    matches = reject(llm(**{"kvCacheOffloading": {"cpu": "1Gi"}, **more}))
     assert any(item.startswith(text) for item in matches), matches
 
 
@@ -670,7 +652,7 @@ def test_credentials_that_are_not_in_the_input_are_reported(
 def test_missing_secret_of_a_service_account_is_reported() -> None:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     document = llm(model={"uri": "s3://b/m"})
-    matches = list_warnings(document, {**account, "secrets": [{"name": "s3"}]})
+    matches = warn(document, {**account, "secrets": [{"name": "s3"}]})
     assert any("secrets[0].name: Secret s3 is not in this input" in finding for finding in matches)
 
 
@@ -679,11 +661,11 @@ def test_criticality_is_a_field_of_v1alpha1() -> None:
     model = {"uri": URI, "criticality": "Critical", "lora": {"adapters": adapters}}
     document = llm(model=model)
     places = ("model.criticality", "model.lora.adapters[0].criticality")
-    assert list_errors(document) == [
+    assert reject(document) == [
         f"f: {place}: is a field of v1alpha1 only; remove it" for place in places
     ]
     document["apiVersion"] = "serving.kserve.io/v1alpha1"
-    message = [item for item in list_findings(document) if "criticality" in item]
+    message = [item for item in check(document) if "criticality" in item]
     assert [item.split(": ")[1:3] for item in message] == [["info", place] for place in places]
 
 
@@ -693,16 +675,16 @@ def test_empty_uri_is_replaced_by_config() -> None:
         llm(model={"uri": "", "name": "m"}, baseRefs=[{"name": "base"}]),
         config(model={"uri": URI}),
     )
-    assert convert_spec(*documents)["model"] == {"uri": URI, "name": "m", "fetch": "InitContainer"}
-    assert not any("model.uri" in line for line in list_findings(*documents))
-    assert list_errors(llm(model={"uri": ""})) == [
+    assert to_spec(*documents)["model"] == {"uri": URI, "name": "m", "fetch": "InitContainer"}
+    assert not any("model.uri" in line for line in check(*documents))
+    assert reject(llm(model={"uri": ""})) == [
         "f: model: model.uri is required, here or in a config"
     ]
 
 
 def test_group_and_weight_need_the_managed_route() -> None:
     service = {"group": "g", "weight": 10, "http": {"spec": {"hostnames": ["a.example.com"]}}}
-    assert list_errors(llm(router={"route": service, "scheduler": {}})) == [
+    assert reject(llm(router={"route": service, "scheduler": {}})) == [
         (
             f"f: router.route.{field}: cannot be carried over: group and weight apply only to the "
             "preset's route; remove them, and list the backends of all members with weights in "

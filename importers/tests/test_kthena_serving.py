@@ -9,7 +9,7 @@ import pytest
 from fusioninfer_importers.kthena.serving import choose_component_types
 from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kthena_samples import ON, PAIR, Manifest, entry, policy, role, serving
-from importers.tests.reads import convert_spec, list_errors, list_findings, read_source
+from importers.tests.reads import check, read_source, reject, to_spec
 
 
 def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
@@ -26,7 +26,7 @@ def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
         schedulerName="volcano",
         replicas=1,
     )
-    result = convert_spec(sample)
+    result = to_spec(sample)
     assert result["schedulingStrategy"] == {
         "schedulerName": "volcano",
         "gangPolicy": {
@@ -43,7 +43,7 @@ def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
     ]
     assert (
         "f: warning: template.restartGracePeriodSeconds: LeaderWorkerSet recreates a failed "
-        "replica at once, not after 60 seconds" in list_findings(sample)
+        "replica at once, not after 60 seconds" in check(sample)
     )
 
 
@@ -69,7 +69,7 @@ def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
     ],
 )
 def test_scheduler_name_and_queue_are_copied(document: Manifest, expected: Manifest) -> None:
-    assert convert_spec(document)["schedulingStrategy"] == expected
+    assert to_spec(document)["schedulingStrategy"] == expected
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_group_without_required_replicas_is_not_gang_scheduled() -> None:
     assert not read_source(document).plans[0].shape.needs_gang
     assert (
         "f: warning: template.gangPolicy.minRoleReplicas: has no effect: these pods are not "
-        "gang-scheduled (gangPolicy.mode: On turns it on)" in list_findings(document)
+        "gang-scheduled (gangPolicy.mode: On turns it on)" in check(document)
     )
 
 
@@ -107,21 +107,21 @@ def test_network_topology_is_that_of_groups_and_of_roles() -> None:
     }
     document = serving(role(workerReplicas=1, workerTemplate=entry()), group={
         "networkTopology": topology})  # fmt: skip
-    gang_policy = convert_spec(document)["schedulingStrategy"]["gangPolicy"]
+    gang_policy = to_spec(document)["schedulingStrategy"]["gangPolicy"]
     assert gang_policy == {"networkTopology": topology, "mode": "On", "minResources": True}
     named = serving(group={"networkTopology": {"rolePolicy": {"highestTierName": "rack"}}})
     assert (
         "f: template.networkTopology.rolePolicy.highestTierName: cannot be carried over: is not "
         "supported; use highestTierAllowed"
-    ) in list_errors(named)
+    ) in reject(named)
     empty = serving(group={"networkTopology": {}})
     expected = "has no effect: set groupPolicy or rolePolicy"
-    assert f"f: warning: template.networkTopology: {expected}" in list_findings(empty)
+    assert f"f: warning: template.networkTopology: {expected}" in check(empty)
 
 
 def test_entry_and_worker_templates_become_leader_and_worker() -> None:
     worker = entry("ray")
-    (result,) = convert_spec(serving(role(workerReplicas=3, workerTemplate=worker)))["roles"]
+    (result,) = to_spec(serving(role(workerReplicas=3, workerTemplate=worker)))["roles"]
     assert result == {
         "name": "server",
         "componentType": "worker",
@@ -135,7 +135,7 @@ def test_entry_and_worker_templates_become_leader_and_worker() -> None:
 def test_single_pods_get_kthena_variables_if_they_use_them() -> None:
     template = entry()
     template["spec"]["containers"][0]["args"] = ["--host", "$(ENTRY_ADDRESS)"]
-    requests, other = convert_spec(serving(role(entryTemplate=template), role("other")))["roles"]
+    requests, other = to_spec(serving(role(entryTemplate=template), role("other")))["roles"]
     assert requests["environment"] == "Kthena"
     assert "environment" not in other
 
@@ -158,7 +158,7 @@ def _index(name: str, label: str) -> Manifest:
 
 def test_variables_have_the_values_of_kthenas_labels() -> None:
     template = _variables("name", "role", "group-name", "role-id")
-    (result,) = convert_spec(serving(role("405b", entryTemplate=template)))["roles"]
+    (result,) = to_spec(serving(role("405b", entryTemplate=template)))["roles"]
     assert result["template"]["spec"]["containers"][0]["env"] == [
         _index("FUSIONINFER_GROUP_INDEX", "fusioninfer.io/group-index"),
         _index("FUSIONINFER_REPLICA_INDEX", "fusioninfer.io/replica-index"),
@@ -168,7 +168,7 @@ def test_variables_have_the_values_of_kthenas_labels() -> None:
         {"name": "ROLE-ID", "value": "405b-$(FUSIONINFER_REPLICA_INDEX)"},
     ]
     scaled = serving(role(entryTemplate=_variables("role-id")))
-    (result,) = convert_spec(scaled, policy(), lossy=True)["roles"]
+    (result,) = to_spec(scaled, policy(), lossy=True)["roles"]
     assert result["template"]["spec"]["containers"][0]["env"][0] == _index(
         "FUSIONINFER_REPLICA_INDEX", "leaderworkerset.sigs.k8s.io/group-index"
     )
@@ -181,30 +181,29 @@ def test_kthena_variables_in_templates_are_dropped() -> None:
     env.append({"name": "A", "value": 1})
     document = serving(role(entryTemplate=template))
     at = "f: {}template.roles[0].entryTemplate.spec.containers[0].env"
-    assert list_errors(document)[0].startswith(f"{at.format('')}[2].value:")
+    assert reject(document)[0].startswith(f"{at.format('')}[2].value:")
     env.pop()
-    (result,) = convert_spec(document)["roles"]
+    (result,) = to_spec(document)["roles"]
     assert result["environment"] == "Kthena"
     assert result["template"]["spec"]["containers"][0]["env"] == [
         {"name": "ROLE", "value": "server"}
     ]
     assert any(
-        message.startswith(f"{at.format('info: ')}[0]: Kthena's")
-        for message in list_findings(document)
+        message.startswith(f"{at.format('info: ')}[0]: Kthena's") for message in check(document)
     )
 
 
 def test_findings_about_variables_name_source_index() -> None:
     template = _variables("role-id")
     template["spec"]["containers"][0]["env"].append({"name": "A", "value": 1})
-    (finding,) = list_errors(serving(role(entryTemplate=template)))
+    (finding,) = reject(serving(role(entryTemplate=template)))
     assert finding.startswith("f: template.roles[0].entryTemplate.spec.containers[0].env[1].value:")
 
 
 @pytest.mark.parametrize("replicas", [None, 1, 3])
 def test_serving_groups_are_set_to_keep_kthena_names(replicas: Any) -> None:
     document = serving(replicas=replicas)
-    assert convert_spec(document)["groups"] == (replicas or 1)
+    assert to_spec(document)["groups"] == (replicas or 1)
     (plan,) = read_source(document).plans
     lws = [item["metadata"]["name"] for item in render(plan) if item["kind"] == "LeaderWorkerSet"]
     assert lws == [f"ms-{group}-server-0" for group in range(replicas or 1)]
@@ -225,7 +224,7 @@ def test_kthenas_labels_in_selectors_become_ours() -> None:
     }
     template = entry(topologySpreadConstraints=[value])
     document = serving(role(entryTemplate=template))
-    (topology_spread_constraint,) = convert_spec(document)["roles"][0]["template"]["spec"][
+    (topology_spread_constraint,) = to_spec(document)["roles"][0]["template"]["spec"][
         "topologySpreadConstraints"
     ]
     assert topology_spread_constraint == {
@@ -242,7 +241,7 @@ def test_kthenas_labels_in_selectors_become_ours() -> None:
         "f: info: "
         "template.roles[0].entryTemplate.spec.topologySpreadConstraints[0].matchLabelKeys[0]: "
         "modelserving.volcano.sh/group-name becomes fusioninfer.io/group-index"
-    ) in list_findings(document)
+    ) in check(document)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +261,7 @@ def test_labels_with_values_of_kthenas_own_are_unsupported(selector: Manifest, a
         "have no label"
     )
     # The schema refuses such an affinity besides.
-    findings = list_errors(serving(role(entryTemplate=entry(affinity=selector))))
+    findings = reject(serving(role(entryTemplate=entry(affinity=selector))))
     assert [finding for finding in findings if finding.startswith(expected)]
 
 
@@ -286,7 +285,7 @@ def test_role_rollout_is_copied(partition: Any, expected: int) -> None:
         role(replicas=3, partition=partition, maxUnavailable="10%"),
         rolloutStrategy={"type": "RoleRollingUpdate"},
     )
-    result = convert_spec(document)
+    result = to_spec(document)
     assert result["rollout"] == {"level": "Role"}
     assert result["roles"][0]["rollout"] == {"maxUnavailable": "10%", "partition": expected}
 
@@ -314,12 +313,12 @@ GROUPS = "ServingGroupRollingUpdate"
 )
 def test_group_rollout_is_copied(replicas: int, strategy: Any, expected: Any) -> None:
     fields = {} if strategy is None else {"rolloutStrategy": strategy}
-    result = convert_spec(serving(replicas=replicas, **fields))
+    result = to_spec(serving(replicas=replicas, **fields))
     assert result.get("rollout") == (None if expected is None else {"level": "Group", **expected})
 
 
 def test_recovery_policy_none_disables_restarts() -> None:
-    result = convert_spec(serving(*PAIR, recoveryPolicy="None"))
+    result = to_spec(serving(*PAIR, recoveryPolicy="None"))
     assert [item["restartPolicy"] for item in result["roles"]] == ["None", "None"]
 
 
@@ -329,7 +328,7 @@ def test_recovery_policy_none_disables_restarts() -> None:
 )
 def test_empty_mappings_are_defaults(rollout: Any, metadata: Manifest) -> None:
     value = {} if rollout is None else {"rolloutStrategy": rollout}
-    assert convert_spec(serving(metadata=metadata, **value)) == convert_spec(serving())
+    assert to_spec(serving(metadata=metadata, **value)) == to_spec(serving())
 
 
 @pytest.mark.parametrize(
@@ -370,7 +369,7 @@ def test_empty_mappings_are_defaults(rollout: Any, metadata: Manifest) -> None:
     ],
 )
 def test_differences_are_reported(document: Manifest, expected: str) -> None:
-    assert expected in list_findings(document)
+    assert expected in check(document)
 
 
 @pytest.mark.parametrize(
@@ -424,8 +423,8 @@ def test_differences_are_reported(document: Manifest, expected: str) -> None:
     ],
 )
 def test_invalid_fields_are_rejected(document: Manifest, expected: str) -> None:
-    assert list_errors(document) == [expected]
-    assert list_errors(document, lossy=True) == [expected]
+    assert reject(document) == [expected]
+    assert reject(document, lossy=True) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -443,6 +442,6 @@ def test_invalid_fields_are_rejected(document: Manifest, expected: str) -> None:
 def test_unsupported_fields_of_serving_are_errors_or_warnings(
     document: Manifest, expected: str
 ) -> None:
-    assert list_errors(document) == [expected]
-    assert list_errors(document, lossy=True) == []
-    assert expected.replace("f: ", "f: warning: ") in list_findings(document, lossy=True)
+    assert reject(document) == [expected]
+    assert reject(document, lossy=True) == []
+    assert expected.replace("f: ", "f: warning: ") in check(document, lossy=True)

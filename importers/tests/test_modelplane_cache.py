@@ -20,7 +20,7 @@ from importers.tests.modelplane_samples import (
     template,
     workers,
 )
-from importers.tests.reads import convert, convert_spec, list_errors, list_findings, read_source
+from importers.tests.reads import check, convert, read_source, reject, to_spec
 
 HERE = "template.spec.modelCacheRef"
 
@@ -38,7 +38,7 @@ def pod(*documents: Manifest) -> Manifest:
 
 def test_a_cache_becomes_the_model() -> None:
     token = {"name": "hub", "key": "token"}
-    result = convert_spec(
+    result = to_spec(
         cached("--model=/mnt/models", "--served-model-name=m"),
         cache(revision="v1", authSecret=token),
     )
@@ -50,9 +50,9 @@ def test_a_cache_becomes_the_model() -> None:
             "storage": {"size": "40Gi"}, "warmUp": True, "mountModel": True, "readOnly": False,
         },
     }  # fmt: skip
-    assert convert_spec(cached("--served-model-name=m"), cache(authSecret={"name": "hub"}))[
-        "model"
-    ]["tokenSecret"] == {"name": "hub", "key": "HF_TOKEN"}
+    assert to_spec(cached("--served-model-name=m"), cache(authSecret={"name": "hub"}))["model"][
+        "tokenSecret"
+    ] == {"name": "hub", "key": "HF_TOKEN"}
 
 
 ARGUMENTS: list[tuple[Manifest, Manifest]] = [
@@ -118,25 +118,23 @@ def test_every_shape_of_a_deployment_may_refer_to_a_cache() -> None:
         ),
         cached("--served-model-name=m"),
     ]
-    models = [convert_spec(shape, cache())["model"] for shape in shapes]
+    models = [to_spec(shape, cache())["model"] for shape in shapes]
     assert models == [models[0]] * 3
 
 
 def test_model_without_a_name_is_served_by_its_path() -> None:
     document = cached("--model=/mnt/models/a.gguf")
-    assert convert_spec(document, cache())["model"]["name"] == "/mnt/models/a.gguf"
+    assert to_spec(document, cache())["model"]["name"] == "/mnt/models/a.gguf"
     assert (
         f"f: info: {HERE}: no engine sets a served model name; requests use /mnt/models/a.gguf"
-        in list_findings(document, cache())
+        in check(document, cache())
     )
 
 
 def test_large_model_gets_longer_timeout() -> None:
     document = cached("--served-model-name=m")
-    assert "job" not in convert_spec(document, cache(sizeGiB=200))["model"]["cache"]
-    assert convert_spec(document, cache(sizeGiB=1100))["model"]["cache"]["job"] == {
-        "timeout": "11h"
-    }
+    assert "job" not in to_spec(document, cache(sizeGiB=200))["model"]["cache"]
+    assert to_spec(document, cache(sizeGiB=1100))["model"]["cache"]["job"] == {"timeout": "11h"}
 
 
 REFUSED: list[tuple[list[Manifest], str]] = [
@@ -186,7 +184,7 @@ REFUSED: list[tuple[list[Manifest], str]] = [
 
 @pytest.mark.parametrize(("documents", "expected"), REFUSED)
 def test_invalid_values_are_rejected(documents: list[Manifest], expected: str) -> None:
-    assert list_errors(*documents) == [expected]
+    assert reject(*documents) == [expected]
 
 
 def test_several_deployments_may_share_a_cache() -> None:
@@ -195,7 +193,7 @@ def test_several_deployments_may_share_a_cache() -> None:
     assert len(convert(one, two, cache())) == 2
     assert (
         "f#3: info: huggingFace.sizeGiB: each of the 2 services gets its own volume and copy"
-    ) in list_findings(one, two, cache())
+    ) in check(one, two, cache())
 
 
 @pytest.mark.parametrize(
@@ -229,7 +227,7 @@ def test_the_choice_among_clusters_becomes_an_annotation(
 
 def test_the_choice_among_clusters_is_reported() -> None:
     chosen = paired(clusterSelector={"matchLabels": {"a": "b"}}, tolerations=[{"key": "k"}])
-    result = [message for message in list_findings(chosen) if "cluster" in message]
+    result = [message for message in check(chosen) if "cluster" in message]
     assert result == [
         (
             "f: info: template.spec.clusterSelector: becomes an annotation; the Pulumi provider or "

@@ -20,14 +20,7 @@ from importers.tests.modelplane_samples import (
     template,
     workers,
 )
-from importers.tests.reads import (
-    convert,
-    convert_spec,
-    list_errors,
-    list_findings,
-    list_warnings,
-    read_source,
-)
+from importers.tests.reads import check, convert, read_source, reject, to_spec, warn
 
 CLAIM = {
     "name": "gpu",
@@ -45,12 +38,12 @@ GANG_ENV = [
 
 def refused(document: Manifest) -> list[str]:
     """Why a document is refused, whatever losses are allowed."""
-    return list_errors(document, lossy=True)
+    return reject(document, lossy=True)
 
 
 def test_documented_deployment_is_converted() -> None:
     """Completed where the document says `...`: an image, sizes of the model, no node selector."""
-    result = convert_spec(proposed(model={}))
+    result = to_spec(proposed(model={}))
     assert result == {
         "roles": [
             {
@@ -73,22 +66,20 @@ def test_documented_deployment_is_converted() -> None:
         ],
         "schedulingStrategy": {"gangPolicy": {"mode": "Off"}},
     }
-    assert "f: info: model: has no effect; the engine's arguments name the model" in list_findings(
+    assert "f: info: model: has no effect; the engine's arguments name the model" in check(
         proposed(model={})
     )
 
 
 def test_the_documents_deployment_has_no_name() -> None:
-    assert "f: metadata.name: is required" in list_errors(deployment(proposed()["spec"], name=None))
+    assert "f: metadata.name: is required" in reject(deployment(proposed()["spec"], name=None))
 
 
 def test_engines_become_roles_and_members_their_pods() -> None:
     fields = {"name": "HOST", "value": "$(MODELPLANE_LEADER_ADDRESS)"}
     leader = member("Leader", nodeSelector=None, template=template(command=["a"], env=[fields]))
     worker = member("Worker", worker={"nodes": 3}, template=template(command=["b"]))
-    result = convert_spec(
-        released(engine("big", leader, worker, copies=2), engine("small")), lossy=True
-    )
+    result = to_spec(released(engine("big", leader, worker, copies=2), engine("small")), lossy=True)
     big, small = result["roles"]
     assert (big["name"], big["replicas"]) == ("big", 2)
     assert big["multinode"] == {"nodeCount": 4, "launcher": "none"}
@@ -106,7 +97,7 @@ def test_engines_become_roles_and_members_their_pods() -> None:
 def test_pods_get_shared_memory_and_serving_pods_a_probe() -> None:
     leader = member("Leader", template=template("--port=9000"))
     worker = member("Worker", template=template())
-    (role,) = convert_spec(released(engine("e", leader, worker)))["roles"]
+    (role,) = to_spec(released(engine("e", leader, worker)))["roles"]
     for key, wanted in (
         ("leaderTemplate", completed(template("--port=9000"), 9000)),
         ("workerTemplate", completed(template(), serves=False)),
@@ -117,7 +108,7 @@ def test_pods_get_shared_memory_and_serving_pods_a_probe() -> None:
     user_completed = completed(template(readinessProbe={"tcpSocket": {"port": 8000}}))
     user_completed["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8000}}
     assert (
-        convert_spec(released(engine("e", member(template=user_completed))))["roles"][0]["template"]
+        to_spec(released(engine("e", member(template=user_completed))))["roles"][0]["template"]
         == user_completed
     )
 
@@ -137,7 +128,7 @@ def test_threshold_keeps_short_prompts_from_prefill_pods() -> None:
 def test_pools_are_not_pinned() -> None:
     assert any(
         "f: info: template.spec.engines: pods are not pinned to a node pool (m" in message
-        for message in list_findings(released())
+        for message in check(released())
     )
 
 
@@ -149,14 +140,14 @@ def test_malformed_labels_are_rejected(metadata: Any) -> None:
 
 
 def test_devices_become_claims() -> None:
-    assert convert_spec(released())["roles"][0]["resourceClaims"] == [CLAIM]
+    assert to_spec(released())["roles"][0]["resourceClaims"] == [CLAIM]
     gang = released(engine("e", member("Leader"), member("Worker")))
-    assert convert_spec(gang)["roles"][0]["resourceClaims"] == [CLAIM]
-    result = convert_spec(
+    assert to_spec(gang)["roles"][0]["resourceClaims"] == [CLAIM]
+    result = to_spec(
         proposed(nodeSelector=GPU, prefill={"workers": workers(), "nodeSelector": GPU})
     )
     assert [role.get("resourceClaims") for role in result["roles"]] == [[CLAIM], [CLAIM], None]
-    assert not any("Volcano" in line for line in list_warnings(gang))
+    assert not any("Volcano" in line for line in warn(gang))
 
 
 def test_modelplane_pods_are_gang_scheduled_only_with_volcano() -> None:
@@ -166,16 +157,16 @@ def test_modelplane_pods_are_gang_scheduled_only_with_volcano() -> None:
             part["template"]["spec"].update(spec_of_pods)
         return released(engine("e", *parts))
 
-    assert convert_spec(gang())["schedulingStrategy"] == {"gangPolicy": {"mode": "Off"}}
+    assert to_spec(gang())["schedulingStrategy"] == {"gangPolicy": {"mode": "Off"}}
     assert any(
         line.startswith("f: info: template.spec.engines: not set; pods are scheduled one by one")
-        for line in list_findings(gang())
+        for line in check(gang())
     )
     volcano = gang(schedulerName="volcano")
-    assert "schedulingStrategy" not in convert_spec(volcano)
-    assert any("template.spec.engines[0]: Volcano binds" in line for line in list_warnings(volcano))
+    assert "schedulingStrategy" not in to_spec(volcano)
+    assert any("template.spec.engines[0]: Volcano binds" in line for line in warn(volcano))
     # A single pod is not a gang anyway.
-    assert "schedulingStrategy" not in convert_spec(released())
+    assert "schedulingStrategy" not in to_spec(released())
 
 
 @pytest.mark.parametrize(
@@ -187,7 +178,7 @@ def test_modelplane_pods_are_gang_scheduled_only_with_volcano() -> None:
 )
 def test_expressions_without_driver_are_rejected(cel: str, drivers: str) -> None:
     devices = {"devices": [{"name": "gpu", "selectors": [{"cel": cel}]}]}
-    (lost,) = list_errors(released(engine("e", member(nodeSelector=devices))))
+    (lost,) = reject(released(engine("e", member(nodeSelector=devices))))
     assert lost == (
         "f: template.spec.engines[0].members[0].nodeSelector.devices[0]: cannot be carried over: "
         "its expressions must name one driver, which stands for the DeviceClass, got "
@@ -208,7 +199,7 @@ def test_findings_about_variables_name_source_index() -> None:
 
 
 def test_phases_become_prefill_and_decode_with_a_router() -> None:
-    prefill, decode, router = convert_spec(paired(), lossy=True)["roles"]
+    prefill, decode, router = to_spec(paired(), lossy=True)["roles"]
     assert (prefill["componentType"], prefill["replicas"]) == ("prefiller", 1)
     assert (decode["componentType"], decode["replicas"]) == ("decoder", 2)
     # Modelplane's routing.py: "this layer injects none" of the engine flags.
@@ -227,15 +218,15 @@ def test_default_copies_are_reported() -> None:
     assert (
         "f: info: template.spec.engines[0].copies: not set; assuming 1, which also sets the "
         "share of prefill"
-    ) in list_findings(document)
+    ) in check(document)
 
 
 def test_instances_are_serving_groups() -> None:
-    result = convert_spec(released(engine(copies=2), replicas=3), lossy=True)
+    result = to_spec(released(engine(copies=2), replicas=3), lossy=True)
     assert (result["groups"], result["roles"][0]["replicas"]) == (3, 2)
     early = deployment({"replicas": 3, "engines": [engine(copies=2)]})
-    assert convert_spec(early, lossy=True) == result
-    assert convert_spec(paired(replicas=2), lossy=True)["groups"] == 2
+    assert to_spec(early, lossy=True) == result
+    assert to_spec(paired(replicas=2), lossy=True)["groups"] == 2
 
 
 @pytest.mark.parametrize(
@@ -267,7 +258,7 @@ def test_instances_are_serving_groups() -> None:
 )
 def test_routing_becomes_the_endpoint_picker(fields: Any, expected: Manifest) -> None:
     routing = {"template": {"spec": {"containers": [{"name": "epp", **fields}]}}}
-    assert convert_spec(proposed(routing=routing))["roles"][2] == {
+    assert to_spec(proposed(routing=routing))["roles"][2] == {
         "name": "router",
         "componentType": "router",
         **expected,
@@ -276,13 +267,13 @@ def test_routing_becomes_the_endpoint_picker(fields: Any, expected: Manifest) ->
 
 def test_sizes_become_parallelism_unless_there_is_a_command() -> None:
     topology = {"tensor": 8, "pipeline": 2}
-    (role,) = convert_spec(
-        proposed(prefill=None, routing=None, workers=workers(topology=topology))
-    )["roles"]
+    (role,) = to_spec(proposed(prefill=None, routing=None, workers=workers(topology=topology)))[
+        "roles"
+    ]
     assert role["parallelism"] == topology
     assert "multinode" not in role
     alone = workers(topology=topology, template=template(command=["./start.sh"]))
-    (role,) = convert_spec(proposed(prefill=None, routing=None, workers=alone))["roles"]
+    (role,) = to_spec(proposed(prefill=None, routing=None, workers=alone))["roles"]
     assert "parallelism" not in role
     assert role["multinode"] == {"nodeCount": 2, "launcher": "none"}
 
@@ -391,7 +382,7 @@ def test_conflicting_deployments_are_rejected(document: Manifest, expected: str)
 def test_unsupported_fields_of_deployments_are_errors_or_warnings(
     document: Manifest, expected: str
 ) -> None:
-    assert any(problem.startswith(expected) for problem in list_errors(document))
-    assert list_errors(document, lossy=True) == []
+    assert any(problem.startswith(expected) for problem in reject(document))
+    assert reject(document, lossy=True) == []
     warned = expected.replace("f: ", "f: warning: ", 1)
-    assert any(message.startswith(warned) for message in list_findings(document, lossy=True))
+    assert any(message.startswith(warned) for message in check(document, lossy=True))

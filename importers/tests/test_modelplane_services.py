@@ -17,7 +17,7 @@ from importers.tests.modelplane_samples import (
     released,
     selecting,
 )
-from importers.tests.reads import convert, list_errors, list_findings, list_warnings, read_source
+from importers.tests.reads import check, convert, read_source, reject, warn
 
 GATEWAY = {"name": "inference-gateway", "namespace": "modelplane-system"}
 RULE = {
@@ -65,8 +65,7 @@ def test_a_model_service_becomes_the_route_of_its_deployment() -> None:
     assert route["spec"]["parentRefs"] == [GATEWAY]
     assert [ref["name"] for ref in route["spec"]["rules"][0]["backendRefs"]] == ["md-pool"]
     assert any(
-        "f#2: info: endpoints: not set; the route a" in message
-        for message in list_findings(*documents)
+        "f#2: info: endpoints: not set; the route a" in message for message in check(*documents)
     )
 
 
@@ -88,7 +87,7 @@ def test_prefill_and_decode_have_their_router_already(document: Manifest, picker
         **picker,
         "httproute": {"rules": [RULE], "parentRefs": [GATEWAY]},
     }
-    assert not [entry for entry in list_warnings(document, model_service()) if "route" in entry]
+    assert not [entry for entry in warn(document, model_service()) if "route" in entry]
 
 
 def test_every_shape_is_selected_by_its_name() -> None:
@@ -107,7 +106,7 @@ def test_endpoints_are_selected_by_the_labels_of_the_template() -> None:
     result = routers(*documents, model_service(selecting(tier="prod")))
     assert (result["a"]["rules"], result["b"]) == ([RULE], None)
     both = selecting(tier="prod", deployment="b")
-    assert list_errors(*documents, model_service(both))[0].startswith(
+    assert reject(*documents, model_service(both))[0].startswith(
         "f#3: endpoints[0]: cannot be carried over: selects no ModelDeployment"
     )
 
@@ -233,13 +232,13 @@ REFUSED: list[tuple[list[Manifest], str]] = [
 
 @pytest.mark.parametrize(("documents", "expected"), REFUSED)
 def test_unsupported_endpoints_are_rejected(documents: list[Manifest], expected: str) -> None:
-    assert list_errors(*documents) == [expected]
+    assert reject(*documents) == [expected]
     if "cannot be carried over" in expected:
-        assert list_errors(*documents, lossy=True) == []
+        assert reject(*documents, lossy=True) == []
 
 
 def test_a_repeated_entry_is_reported() -> None:
-    assert "f#2: info: endpoints[1]: repeats the entry for md; ignored" in list_findings(
+    assert "f#2: info: endpoints[1]: repeats the entry for md; ignored" in check(
         released(), model_service("md", "md")
     )
 

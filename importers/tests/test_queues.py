@@ -11,14 +11,7 @@ from samples import of_kind, rendered
 from importers.tests import kserve_samples as kserve
 from importers.tests import kthena_samples as kthena
 from importers.tests import modelplane_samples as modelplane
-from importers.tests.reads import (
-    Manifest,
-    convert,
-    convert_spec,
-    list_errors,
-    list_findings,
-    read_source,
-)
+from importers.tests.reads import Manifest, check, convert, read_source, reject, to_spec
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 LABEL = {QUEUE: "team"}
@@ -82,11 +75,11 @@ def test_a_queue_of_kueues_is_that_of_the_service(system: str) -> None:
     assert (
         f"f: info: metadata.labels[{QUEUE}]: Kueue admits each replica as a whole from the "
         "LocalQueue team (gangPolicy.backend: Kueue)"
-    ) in list_findings(document)
+    ) in check(document)
     # A finding of ours about the queue names the label.
     assert any(
         line.startswith(f"f: warning: metadata.labels[{QUEUE}]: Kueue admits each replica")
-        for line in list_findings(document)
+        for line in check(document)
     )
 
 
@@ -128,26 +121,26 @@ def test_a_label_of_all_pods_is_the_queue_of_the_service(documents: list[Manifes
     assert documents == before
     assert any(
         f"labels[{QUEUE}]: Kueue admits each replica as a whole from the LocalQueue team" in line
-        for line in list_findings(*documents)
+        for line in check(*documents)
     )
 
 
 def test_label_on_the_pods_of_one_role_is_rejected() -> None:
     pair = kserve.llm(**{**PAIRED, "prefill": {**PAIRED["prefill"], "labels": LABEL}})
-    (message,) = list_errors(pair)
+    (message,) = reject(pair)
     assert f"prefill.labels[{QUEUE}]: keeps the pods of a LeaderWorkerSet from starting" in message
 
 
 def test_two_queues_are_rejected() -> None:
     other = labelled(kserve.llm(labels={QUEUE: "other"}))
     expected = "conflicts with the LocalQueue team; a service has one queue"
-    assert list_errors(other) == [f"f: labels[{QUEUE}]: cannot be carried over: {expected}"]
-    assert convert_spec(other, lossy=True)["schedulingStrategy"] == KUEUE
+    assert reject(other) == [f"f: labels[{QUEUE}]: cannot be carried over: {expected}"]
+    assert to_spec(other, lossy=True)["schedulingStrategy"] == KUEUE
     volcano = labelled(kthena.serving())
     key = "scheduling.volcano.sh/queue-name"
     volcano["metadata"]["annotations"] = {key: "research"}
     expected = "conflicts with Kueue's queue team; a service has one queue"
-    assert list_errors(volcano) == [
+    assert reject(volcano) == [
         f"f: metadata.annotations[{key}]: cannot be carried over: {expected}"
     ]
 
@@ -163,10 +156,8 @@ def test_two_queues_are_rejected() -> None:
 def test_gang_settings_are_rejected_with_kueue(group: Manifest, field: str) -> None:
     document = labelled(kthena.serving(group=group))
     expected = f"Kueue admits each replica separately; remove it, or the label {QUEUE}"
-    assert list_errors(document) == [f"f: template.{field}: cannot be carried over: {expected}"]
-    assert convert_spec(document, lossy=True)["schedulingStrategy"]["gangPolicy"] == {
-        "backend": "Kueue"
-    }
+    assert reject(document) == [f"f: template.{field}: cannot be carried over: {expected}"]
+    assert to_spec(document, lossy=True)["schedulingStrategy"]["gangPolicy"] == {"backend": "Kueue"}
 
 
 def test_queue_works_with_an_autoscaler() -> None:

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.loading.importer import Origins
 from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kserve_samples import config, llm
 from importers.tests.kthena_samples import entry, policy, role, route, scaled, serving
-from importers.tests.reads import convert, list_errors, list_findings, list_warnings, read_source
+from importers.tests.reads import check, convert, read_source, reject, warn
 
 INPUTS = sorted((Path(__file__).parents[2] / "tests" / "fixtures" / "inputs").glob("*.yaml"))
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
@@ -51,29 +51,29 @@ def write(folder: Path, *documents: Any) -> str:
     ],
 )
 def test_an_envelope_that_is_nearly_known_is_named(document: Any, expected: str) -> None:
-    assert list_errors(document) == [expected]
+    assert reject(document) == [expected]
 
 
 def test_other_objects_are_rejected_or_ignored_with_losses_allowed() -> None:
-    (errors,) = list_errors(serving(), DEPLOYMENT)
+    (errors,) = reject(serving(), DEPLOYMENT)
     assert errors == (
         "f#2: kind: Deployment (apps/v1) is not an InferenceService or one of the kinds of KServe, "
         "Kthena, Modelplane; remove it and apply it separately, or ignore it with --allow-lossy"
     )
-    assert list_errors(serving(), DEPLOYMENT, lossy=True) == []
+    assert reject(serving(), DEPLOYMENT, lossy=True) == []
     assert (
         "f#2: warning: kind: Deployment is not an InferenceService and is ignored; apply it "
-        "separately" in list_warnings(serving(), DEPLOYMENT, lossy=True)
+        "separately" in warn(serving(), DEPLOYMENT, lossy=True)
     )
     # Alone it is not an input at all.
-    assert list_errors(DEPLOYMENT, lossy=True)
+    assert reject(DEPLOYMENT, lossy=True)
 
 
 def test_core_findings_name_source_fields() -> None:
     wrong = entry()
     wrong["spec"]["containers"][0]["args"] = ["--tensor-parallel-size", "4"]
     wrong["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.11.0 "
-    assert list_errors(serving(role(), role("other", entryTemplate=wrong))) == [
+    assert reject(serving(role(), role("other", entryTemplate=wrong))) == [
         (
             "f: template.roles[1].entryTemplate.spec.containers[0].args: --tensor-parallel-size 4 "
             "needs 4 accelerators, but the pod has 1"
@@ -93,12 +93,12 @@ def test_the_plan_has_the_findings_of_the_conversion() -> None:
 
 def test_unknown_keys_do_not_hide_other_findings() -> None:
     document = serving(plugins=[PLUGIN], replicass=2)
-    assert [problem.split(": ")[1] for problem in list_errors(document)] == [
+    assert [problem.split(": ")[1] for problem in reject(document)] == [
         "replicass",
         "plugins[0]",
     ]
     document["spec"]["template"]["roles"][0]["replicas"] = "2"
-    assert [problem.split(": ")[1] for problem in list_errors(document)] == [
+    assert [problem.split(": ")[1] for problem in reject(document)] == [
         "template.roles[0].replicas",
         "replicass",
     ]
@@ -184,8 +184,8 @@ def test_fields_set_by_the_cluster_are_ignored() -> None:
         }
     )
     exported["status"] = {"replicas": 1}
-    assert list_errors(exported) == []
-    assert [message for message in list_findings(exported) if "ignored" in message] == [
+    assert reject(exported) == []
+    assert [message for message in check(exported) if "ignored" in message] == [
         "f: info: metadata.uid: set by the API server; ignored",
         "f: info: metadata.ownerReferences: set by controllers; ignored",
         "f: info: metadata.finalizers: set by controllers; ignored",
@@ -199,7 +199,7 @@ def test_fields_set_by_the_cluster_are_ignored() -> None:
 
 
 def test_converted_services_of_one_name_are_rejected() -> None:
-    assert any("metadata.name" in problem for problem in list_errors(serving(), serving()))
+    assert any("metadata.name" in problem for problem in reject(serving(), serving()))
     assert len(render(read_source(serving()).plans[0])) == 3
 
 

@@ -53,14 +53,14 @@ def plan_role(
     return plan_service(service)
 
 
-def find_memory_findings(plan: ServicePlan) -> list[Finding]:
+def find_findings(plan: ServicePlan) -> list[Finding]:
     rules = ("weights-exceed-memory", "cache-too-small", "memory-not-checked", "memory-estimated",
              "accelerator-not-known", "model-config-unreadable")  # fmt: skip
     return [finding for finding in plan.findings if finding.rule in rules]
 
 
 def get_verdict(plan: ServicePlan) -> tuple[str, str]:
-    (finding,) = find_memory_findings(plan)
+    (finding,) = find_findings(plan)
     return finding.severity.value, finding.rule
 
 
@@ -87,14 +87,14 @@ def test_node_selector_of_other_accelerators_is_a_warning() -> None:
 def test_weights_above_memory_are_rejected() -> None:
     plan = plan_role("--model", "meta-llama/Llama-3.3-70B-Instruct", pod={"nodeSelector": H100})
     assert get_verdict(plan) == ("error", "weights-exceed-memory")
-    assert "--tensor-parallel-size 4 fits" in find_memory_findings(plan)[0].text
+    assert "--tensor-parallel-size 4 fits" in find_findings(plan)[0].text
 
 
 def test_sequence_that_does_not_fit_is_rejected() -> None:
     """The length is the model's own."""
     plan = plan_role(*MODEL, pod={"nodeSelector": H100})
     assert get_verdict(plan) == ("error", "cache-too-small")
-    (finding,) = find_memory_findings(plan)
+    (finding,) = find_findings(plan)
     assert "40960 tokens" in finding.text
     length = finding.text.partition("--max-model-len ")[2].split()[0]
     shorter = plan_role(*MODEL, "--max-model-len", length, pod={"nodeSelector": H100})
@@ -112,7 +112,7 @@ def test_a_sequence_within_the_margin_is_a_warning() -> None:
 
 def test_an_fp8_cache_is_proposed_where_it_suffices() -> None:
     plan = plan_role(*MODEL, "--max-model-len", "32000", pod={"nodeSelector": H100})
-    assert "--kv-cache-dtype fp8 fits" in find_memory_findings(plan)[0].text
+    assert "--kv-cache-dtype fp8 fits" in find_findings(plan)[0].text
 
 
 def test_sglang_starts_with_less_than_its_longest_sequence() -> None:
@@ -122,7 +122,7 @@ def test_sglang_starts_with_less_than_its_longest_sequence() -> None:
         image="lmsysorg/sglang:v0.5.3", pod={"nodeSelector": H100},
     )  # fmt: skip
     assert get_verdict(plan) == ("warning", "cache-too-small")
-    assert "--context-length" in find_memory_findings(plan)[0].text
+    assert "--context-length" in find_findings(plan)[0].text
 
 
 def test_models_with_images_and_later_releases_have_wider_margin() -> None:
@@ -146,9 +146,9 @@ def test_unsupported_releases_are_rejected_only_for_weights() -> None:
         plan = plan_role(*MODEL, "--max-model-len", "131072", image=image,
                        pod={"nodeSelector": H100}, container=longer)  # fmt: skip
         assert get_verdict(plan) == ("warning", "cache-too-small")
-        assert "uncertain: " in find_memory_findings(plan)[0].text
+        assert "uncertain: " in find_findings(plan)[0].text
     plan = plan_role(*MODEL, "--max-model-len", "4000", image=newer, pod={"nodeSelector": H100})
-    assert "vLLM 0.40.0, estimated as 0.33.0" in find_memory_findings(plan)[0].text
+    assert "vLLM 0.40.0, estimated as 0.33.0" in find_findings(plan)[0].text
     plan = plan_role("--model", "deepseek-ai/DeepSeek-R1", image=newer, pod={"nodeSelector": H100})
     assert get_verdict(plan) == ("error", "weights-exceed-memory")
 
@@ -161,10 +161,7 @@ def test_above_16k_tokens_experts_are_uncertain() -> None:
     plan = plan_role(*words, "98304", image=image, pod={"nodeSelector": H100}, gpus=4,
                    container=longer)  # fmt: skip
     assert get_verdict(plan)[0] == "warning"
-    assert (
-        "uncertain: 98304 tokens go through its experts at once"
-        in find_memory_findings(plan)[0].text
-    )
+    assert "uncertain: 98304 tokens go through its experts at once" in find_findings(plan)[0].text
 
 
 @pytest.mark.parametrize("backend", [(), ("--moe-backend", "deep_gemm_mega_moe")])
@@ -189,7 +186,7 @@ def test_automatic_length_is_not_a_warning() -> None:
     words = ("--model", "Qwen/Qwen2.5-VL-7B-Instruct", "--max-model-len")
     role = {"accelerator": "L4"}
     plan = plan_role(*words, "auto", image="vllm/vllm-openai:v0.32.0", role=role)
-    (finding,) = find_memory_findings(plan)
+    (finding,) = find_findings(plan)
     assert (finding.severity.value, finding.rule) == ("info", "memory-estimated")
     assert finding.text.endswith(", sequences of 53248 tokens")
     plan = plan_role(*words, "128000", image="vllm/vllm-openai:v0.32.0", role=role)
@@ -205,7 +202,7 @@ def test_experts_on_amd_are_uncertain() -> None:
     plan = plan_role(*words, "--tensor-parallel-size", "2", "--gpu-memory-utilization", "0.6",
                    image=image, pod={"nodeSelector": node}, gpus=2)  # fmt: skip
     assert get_verdict(plan)[0] == "warning"
-    assert "uncertain: the memory of experts on AMD's" in find_memory_findings(plan)[0].text
+    assert "uncertain: the memory of experts on AMD's" in find_findings(plan)[0].text
 
 
 @pytest.mark.parametrize(
@@ -222,7 +219,7 @@ def test_a_cache_that_sglang_sizes_after_its_graphs_is_uncertain(
         container={"env": [{"name": name, "value": value}] if value is not None else []},
     )  # fmt: skip
     assert get_verdict(plan) == (severity, "weights-exceed-memory")
-    assert (name in find_memory_findings(plan)[0].text) is (severity == "warning")
+    assert (name in find_findings(plan)[0].text) is (severity == "warning")
 
 
 @pytest.mark.parametrize(("value", "severity"), [("1", "error"), ("0", "warning")])
@@ -233,7 +230,7 @@ def test_a_cache_without_memory_for_graphs_is_uncertain(value: str, severity: st
         role={"accelerator": "66Gi"}, container={"env": [{"name": name, "value": value}]},
     )  # fmt: skip
     assert get_verdict(plan) == (severity, "weights-exceed-memory")
-    assert (name in find_memory_findings(plan)[0].text) is (severity == "warning")
+    assert (name in find_findings(plan)[0].text) is (severity == "warning")
 
 
 @pytest.mark.parametrize(
@@ -267,7 +264,7 @@ def test_newer_sglang_has_wider_margin() -> None:
 
 def test_role_without_accelerator_has_no_finding() -> None:
     plan = plan_role(*MODEL)
-    assert find_memory_findings(plan) == []
+    assert find_findings(plan) == []
     assert plan.memory == {}
 
 
@@ -284,7 +281,7 @@ def test_role_without_accelerator_has_no_finding() -> None:
 def test_unknown_architecture_is_not_checked(arguments: tuple[str, ...], reason: str) -> None:
     plan = plan_role(*arguments, pod={"nodeSelector": H100})
     assert get_verdict(plan) == ("info", "memory-not-checked")
-    assert reason in find_memory_findings(plan)[0].text
+    assert reason in find_findings(plan)[0].text
 
 
 def test_hybrid_models_have_tokens() -> None:
@@ -438,7 +435,7 @@ def test_partitioned_accelerators_are_unknown() -> None:
     container = {"name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": list(MODEL),
                  "resources": {"limits": limits}}  # fmt: skip
     plan = plan_role(pod={"nodeSelector": H100, "containers": [container]})
-    assert find_memory_findings(plan) == []
+    assert find_findings(plan) == []
 
 
 def test_config_in_a_program_is_read(tmp_path: Path) -> None:
