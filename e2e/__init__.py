@@ -1,1 +1,1 @@
-"""Proof of the generated manifests on the real programs that read them; see README.md."""
+"""End-to-end tests of generated manifests on real components; see README.md."""

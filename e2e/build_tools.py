@@ -1,7 +1,7 @@
 """Build the programs of the end-to-end tests from the Go modules pinned in `tools/`.
 
-`python -m e2e.build_tools` builds what is missing into a cache outside the repository and says what
-it does; a second run builds nothing. It needs Go and access to a Go module proxy, nothing else.
+`python -m e2e.build_tools` builds missing tools into a cache outside the repository. It needs Go
+and access to a Go module proxy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from e2e.catalog import TOOLS, Tool, cache_root, tool
 
 HEARTBEAT_SECONDS = 30.0
-"""How often a long build says that it is alive: CI takes silence for a hang."""
+"""Interval of progress lines, because CI cancels jobs without output."""
 
 
 class BuildError(Exception):
@@ -33,7 +33,7 @@ class BuildError(Exception):
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.build_tools", description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=[t.name for t in TOOLS])
-    parser.add_argument("--list", action="store_true", help="say what there is and stop")
+    parser.add_argument("--list", action="store_true", help="list tools and exit")
     args = parser.parse_args(argv)
     chosen = [tool(n) for n in args.only] if args.only else [t for t in TOOLS if not t.optional]
     if args.list:
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             state = "built" if each.is_built else "optional" if each.optional else "missing"
             print(f"{each.name:12} {each.version:10} {state:9} {each.directory}")
         return 0
-    # Like Ctrl-C: the compiler is ended and the half-built tool removed.
+    # As Ctrl-C: stop the compiler and remove the incomplete tool.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     started = time.monotonic()
     missing = [t for t in chosen if not t.is_built]
@@ -56,24 +56,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     there = len(chosen) - len(missing)
     print(
-        f"{len(missing)} built, {there} already there, "
+        f"{len(missing)} built, {there} up to date, "
         f"{time.monotonic() - started:.0f} s: {cache_root()}"
     )
     return 0
 
 
 def build(wanted: Tool, progress: str) -> None:
-    """Build one tool into its place in the cache; at once if another process just did.
+    """Build a tool into the cache unless another process already has.
 
     Raises:
-        BuildError: If Go is missing, a download is rejected or the compiler fails.
+        BuildError: If Go is missing, or if a download or the compiler fails.
     """
     with _locked(wanted):
         if wanted.is_built:
             return
         started = time.monotonic()
         prefix = f".{wanted.name}.build-"
-        for left in cache_root().glob(f"{prefix}*"):  # by a build that was killed: we hold its lock
+        for left in cache_root().glob(f"{prefix}*"):  # Left by a killed build; the lock is ours.
             shutil.rmtree(left)
         with tempfile.TemporaryDirectory(dir=cache_root(), prefix=prefix) as scratch:
             result = Path(scratch) / "result"
@@ -83,12 +83,12 @@ def build(wanted: Tool, progress: str) -> None:
                 ldflags = f"-s -w {wanted.ldflags.format(version=wanted.version)}".strip()
                 target = str(result / "bin" / name)
                 command = ["build", "-trimpath", "-mod=readonly", "-buildvcs=false"]
-                # The linker drops it anyway: not to make it saves a tenth of the compiler's time.
+                # The linker drops DWARF anyway; not generating it saves a tenth of the build time.
                 command.append("-gcflags=all=-dwarf=false")
                 _go(wanted, [*command, "-ldflags", ldflags, "-o", target, package], label)
             if wanted.manifests:
                 _copy_manifests(wanted, result, f"{progress} manifests of {wanted.name}")
-            # The rename makes a tool appear whole or not at all, also when the build is killed.
+            # Renaming is atomic, so that a killed build leaves no incomplete tool.
             result.rename(wanted.directory)
         print(f"{progress} {wanted.name} done in {time.monotonic() - started:.0f} s", flush=True)
 
@@ -103,20 +103,20 @@ def _copy_manifests(wanted: Tool, result: Path, label: str) -> None:
             if not found:
                 raise BuildError(f"{wanted.source} {wanted.version} has no file {pattern}")
             for path in found:
-                # copyfile leaves out the module cache's read-only mode, so the cache can be deleted
+                # copyfile omits the read-only mode, so that the copy can be deleted.
                 shutil.copyfile(path, result / group / path.name)
 
 
 def _go(wanted: Tool, arguments: list[str], label: str) -> str:
-    """Run one go command in the tool's module, telling from time to time that it is alive."""
+    """Run a go command in the tool's module and print progress lines."""
     environment = os.environ | {
-        "CGO_ENABLED": "0",  # a C compiler is not needed, and the result does not depend on one
-        "GOFLAGS": "",  # a caller's -mod or -tags must not change what is built
-        "GOTOOLCHAIN": "local",  # a toolchain is installed by the user, never downloaded here
+        "CGO_ENABLED": "0",  # The result does not depend on a C compiler.
+        "GOFLAGS": "",  # The caller's -mod or -tags must not change the result.
+        "GOTOOLCHAIN": "local",  # Do not download another toolchain.
         "GOWORK": "off",
     }
     if shutil.which("go") is None:
-        raise BuildError("the go command is needed to build the tools; install Go")
+        raise BuildError("go is not on PATH; install Go")
     with subprocess.Popen(
         ["go", *arguments], cwd=wanted.folder, env=environment, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -134,7 +134,7 @@ def _go(wanted: Tool, arguments: list[str], label: str) -> str:
 
 @contextmanager
 def _locked(wanted: Tool) -> Iterator[None]:
-    """Let one process at a time build a tool; the kernel drops the lock when its holder dies."""
+    """Lock a tool; the kernel releases the lock when the process exits."""
     cache_root().mkdir(parents=True, exist_ok=True)
     with (cache_root() / f".{wanted.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

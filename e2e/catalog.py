@@ -1,7 +1,6 @@
-"""Which programs and CRDs the end-to-end tests use, and where each comes from.
+"""Programs and CRDs that the end-to-end tests use.
 
-Versions are pinned by `tools/<module>/go.mod` and verified by its go.sum; nothing here repeats a
-version that a go.mod states.
+`tools/<module>/go.mod` pins their versions, and its go.sum verifies them.
 """
 
 from __future__ import annotations
@@ -20,10 +19,7 @@ TOOLS_DIR = Path(__file__).resolve().parent / "tools"
 
 @dataclass(frozen=True)
 class Tool:
-    """One Go module of `tools/`: the programs built and the YAML copied from it.
-
-    The attributes are described in `catalog.yaml`.
-    """
+    """A Go module of `tools/`; `catalog.yaml` describes the attributes."""
 
     name: str
     source: str
@@ -38,7 +34,7 @@ class Tool:
 
     @property
     def version(self) -> str:
-        """The pinned version of the source module, as its go.mod says."""
+        """The version of the source module in go.mod."""
         text = (self.folder / "go.mod").read_text(encoding="utf-8")
         pattern = rf"^(?:require)?\s+{re.escape(self.source)} (v\S+)"
         match = re.search(pattern, text, re.MULTILINE)
@@ -48,7 +44,7 @@ class Tool:
 
     @property
     def directory(self) -> Path:
-        """Where the finished tool is kept: the name changes with whatever changes the result."""
+        """Folder of the built tool; its name has a hash of everything that affects the build."""
         key = hashlib.sha256()
         for path in [self.folder / "go.mod", self.folder / "go.sum", *self.folder.glob("*.go")]:
             key.update(path.read_bytes())
@@ -58,12 +54,12 @@ class Tool:
 
     @property
     def is_built(self) -> bool:
-        """Whether the finished tool is there; a half-built one never has this name."""
+        """Whether the build is complete; an incomplete one has another name."""
         return self.directory.is_dir()
 
 
 def cache_root() -> Path:
-    """The cache for built tools, shared by all checkouts of one user."""
+    """Return the folder of built tools, shared by all checkouts of a user."""
     configured = os.environ.get("FUSIONINFER_E2E_CACHE")
     return Path(configured) if configured else Path.home() / ".cache" / "fusioninfer-pulumi" / "e2e"
 
@@ -77,24 +73,20 @@ TOOLS = _read()
 
 
 def tool(name: str) -> Tool:
-    """Return the tool of that name.
-
-    Raises:
-        KeyError: If there is none; the message lists the names.
-    """
+    """Return a tool by its name; raise KeyError if it does not exist."""
     for candidate in TOOLS:
         if candidate.name == name:
             return candidate
-    raise KeyError(f"no tool {name!r}; there are {', '.join(t.name for t in TOOLS)}")
+    raise KeyError(f"unknown tool {name!r}; use one of {', '.join(t.name for t in TOOLS)}")
 
 
 def program(tool_name: str, program_name: str) -> Path:
-    """Path of a built program; FileNotFoundError if its tool was not built."""
+    """Return the path of a program; raise FileNotFoundError if its tool is not built."""
     return _built(tool_name) / "bin" / program_name
 
 
 def manifests(tool_name: str, group: str) -> list[Path]:
-    """Paths of the YAML files that a built tool brought along, sorted by name."""
+    """Return paths of a built tool's YAML files, sorted by name."""
     return sorted((_built(tool_name) / group).glob("*.yaml"))
 
 

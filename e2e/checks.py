@@ -1,4 +1,4 @@
-"""What the tests demand of real objects. Each raises AssertionError with all that is wrong."""
+"""Assertions about live objects. Each raises AssertionError with all differences."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 
 AMOUNTS = ("limits", "requests", "minResources", "overhead")
-"""Mappings of quantities: the server may write one amount differently (`1.5Gi` as `1536Mi`)."""
+"""Mappings of quantities, whose notation the server can change (`1.5Gi` to `1536Mi`)."""
 
 SERVER_METADATA = frozenset(
     {"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"}
 )
 
 ADMITTED = {"PersistentVolumeClaim": frozenset({"finalizers"})}
-"""What admission plugins add to the metadata of a kind: claims in use are protected."""
+"""Metadata that admission plugins add to a kind: claims in use are protected."""
 
 SET_NAME = "leaderworkerset.sigs.k8s.io/name"
 SET_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
@@ -27,7 +27,7 @@ Pods = Sequence[Object]
 
 
 def stored_is_what_was_sent(sent: Object, stored: Object) -> None:
-    """Demand that a stored object is what was sent plus defaults: nothing lost, nothing changed."""
+    """Assert that a stored object differs from the sent one only by defaults."""
     wrong = list(_differences("", sent, stored))
     metadata = stored["metadata"]
     known = sent["metadata"].keys() | SERVER_METADATA | ADMITTED.get(sent["kind"], frozenset())
@@ -68,7 +68,7 @@ def _amounts(at: str, sent: Mapping[str, Any], stored: Mapping[str, Any]) -> Ite
 
 
 def pods_are_as_planned(plan: ServicePlan, namespace: str, pods: Pods) -> None:
-    """Demand exactly the pods of the plan, each with the names, labels and commands it says."""
+    """Assert that pods have the names, labels, commands and accelerators of the plan."""
     wanted = {
         name: (role, each, group, worker)
         for role in plan.roles
@@ -90,13 +90,13 @@ def pods_are_as_planned(plan: ServicePlan, namespace: str, pods: Pods) -> None:
 
 
 def pod_names(lws_name: str, group: int, nodes: int) -> list[str]:
-    """The pods of one replica, the leader first, spelled out here a second time on purpose."""
+    """Return the pods of a replica, leader first; on purpose independent of the library."""
     leader = f"{lws_name}-{group}"
     return [leader, *(f"{leader}-{worker}" for worker in range(1, nodes))]
 
 
 def replica_of(pod: Object) -> str:
-    """Name of a pod's replica in the plan: of its set, or of its group where a set runs several."""
+    """Return the replica of a pod: its LeaderWorkerSet, or its group with layout PerRole."""
     labels = pod["metadata"].get("labels") or {}
     name = str(labels.get(SET_NAME))
     return name if "fusioninfer.io/replica-index" in labels else f"{name}-{labels.get(SET_GROUP)}"
@@ -144,10 +144,10 @@ def _pod_facts(
         for key in ("command", "args"):
             yield key, serving.get(key, []), list(given[role.pods.leader.name].get(key) or ())
         if worker:
-            # The pause before the end is for every pod of a group: only a user's hook is not.
+            # All pods of a replica have the generated preStop hook, but only leaders the user's.
             hooks = ("lifecycle",) if "lifecycle" in planned_pod.user_container else ()
             kept = sorted(k for k in ("ports", "readinessProbe", *hooks) if k in serving)
-            yield "what only a leader has", kept, []
+            yield "fields for leaders only", kept, []
         yield "accelerators", _accelerators(spec), gpus
         for container in (*spec.get("initContainers", ()), *spec["containers"]):
             env = [(each["name"], each.get("value")) for each in container["env"][:4]]
@@ -178,7 +178,7 @@ def _subdomain(role: RolePlan, planned: LwsPlan, group: int) -> str:
 
 
 def selector_finds(service: Object, pods: Pods, wanted: Sequence[str]) -> None:
-    """Demand that a Service selects exactly these pods, on a port that they serve."""
+    """Assert that a Service selects exactly these pods, on one of their ports."""
     selector = service["spec"]["selector"].items()
     found = [pod for pod in pods if selector <= pod["metadata"]["labels"].items()]
     names = sorted(pod["metadata"]["name"] for pod in found)

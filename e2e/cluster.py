@@ -1,4 +1,4 @@
-"""A local cluster to play with: `python -m e2e.cluster`, until Ctrl-C."""
+"""Run a local cluster until Ctrl-C: `python -m e2e.cluster`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from e2e.harness.stages import BEHAVIOUR
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.cluster", description=__doc__)
     parser.add_argument("--nodes", default=10, type=int, metavar="COUNT")
-    parser.add_argument("--gpus", default=8, type=int, metavar="COUNT", help="of each node")
+    parser.add_argument("--gpus", default=8, type=int, metavar="COUNT", help="per node")
     args = parser.parse_args(argv)
-    # Like Ctrl-C: the context manager below ends everything.
+    # As Ctrl-C: leave the context manager below.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         print("starting ...", flush=True)
@@ -38,10 +38,10 @@ Ready after {cluster.startup_seconds:.1f} s: {count} nodes with {gpus} GPUs each
     export KUBECONFIG={cluster.kubeconfig}
     kubectl get nodes
 
-Pods become ready when they are bound. Their label or annotation {BEHAVIOUR} changes that:
-slow, failing, crashing, unpullable. Gangs name schedulerName volcano.
+Bound pods become ready unless their label or annotation {BEHAVIOUR} is
+slow, failing, crashing or unpullable. Gangs need schedulerName volcano.
 Logs: {cluster.programs.directory}
-Ctrl-C ends the cluster and removes all of it."""
+Ctrl-C deletes the cluster."""
 
 
 if __name__ == "__main__":

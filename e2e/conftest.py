@@ -1,4 +1,4 @@
-"""One cluster for all tests of a run, and a namespace for each test."""
+"""A cluster for all tests and a namespace for each test."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ CLUSTER = pytest.StashKey[Cluster]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--write-transcripts", action="store_true", help="write tests/fixtures/status/ anew"
+        "--write-transcripts", action="store_true", help="regenerate recorded fixtures"
     )
     parser.addoption("--write-verified", action="store_true", help="regenerate docs/verified.md")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch which claims of docs/verified.md this run proves."""
-    # Children inherit that it is ignored, as in the background of a shell.
+    # Shells ignore SIGINT for background jobs, and child processes would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(verified.Report(config), "verified")
 
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster with everything, without nodes: each test adds those that it needs."""
+    """Start a cluster with all components but without nodes, which tests add."""
     with Cluster() as started:
         request.config.stash[CLUSTER] = started
         yield started
@@ -37,7 +36,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
-    """A namespace of the test's own; its pods and the nodes added meanwhile are gone afterwards."""
+    """Create a namespace; delete it and nodes that the test added afterwards."""
     before = {node["metadata"]["name"] for node in cluster.list("v1/Node")}
     name = cluster.new_namespace()
     yield name
@@ -48,7 +47,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def room(cluster: Cluster) -> Iterator[str]:
-    """A namespace for objects that are never stored."""
+    """Create a namespace for dry runs."""
     name = cluster.new_namespace()
     yield name
     cluster.delete_namespace(name)
@@ -58,7 +57,7 @@ def room(cluster: Cluster) -> Iterator[str]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the end of the programs' logs with a failure: the reason is often there."""
+    """Add the end of the programs' logs to failures."""
     report = yield
     cluster = item.config.stash.get(CLUSTER, None)
     if report.failed and cluster is not None:

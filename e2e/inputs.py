@@ -1,4 +1,4 @@
-"""What is put on the cluster: the documents' inputs, the examples, and random valid services."""
+"""Services for the tests: inputs of the FusionInfer documents, examples and generic roles."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = {
     path.stem: path for path in sorted((ROOT / "tests" / "fixtures" / "inputs").glob("*.yaml"))
 }
-"""Every whole input of the two FusionInfer documents."""
+"""All complete inputs of the two FusionInfer documents."""
 EXAMPLES = ("qwen-monolithic", "deepseek-disagg")
 
 
 def plan_of(source: Path | Mapping[str, Any]) -> ServicePlan:
-    """The plan of one service; InvalidServiceError if the spec rejects it."""
     (plan,) = plan_services(load(source))
     return plan
 
 
 def objects_of(plan: ServicePlan) -> list[Object]:
-    """Every object of a service, in apply order; InvalidServiceError if its plan holds errors."""
+    """Return the objects in apply order; raise InvalidServiceError if the plan has errors."""
     return list(render(plan))
 
 
 def security_objects(file: str) -> list[Object]:
-    """Return the objects in a file of the how-to pages on security."""
+    """Return the objects of a file on the how-to pages on security."""
     (text,) = [
         block.text
         for page in ("security", "tls", "gateway-policies")
@@ -77,7 +76,7 @@ def run_command(
 
 @functools.cache
 def example_objects(name: str) -> list[Object]:
-    """Return what `render` prints for a Pulumi program of `examples/`."""
+    """Return the objects that `render` prints for a program of `examples/`."""
     done = run_command("render", "--output", "json", ROOT / "examples" / name)
     assert done.returncode == 0, done.stderr
     items: list[Object] = json.loads(done.stdout)["items"]
@@ -91,7 +90,7 @@ def service(
     required: str = "Any",
     **scheduling: Any,
 ) -> Object:
-    """A service of some roles; `minimum` chooses the gang that may run in part."""
+    """Return a service; with `minimum`, its gang is partial."""
     chosen = {} if required == "Any" else {"requiredReplicas": required}
     gang: Object = {"minRoleReplicas": dict(minimum), **chosen} if minimum is not None else {}
     policy = {"gangPolicy": gang} if minimum is not None else {}
@@ -112,7 +111,7 @@ def role(
     gpus: int = 8,
     **more: Any,
 ) -> Object:
-    """A role whose pods ask for so many accelerators each; they run a command of their own."""
+    """Return a role with `gpus` accelerators per pod and a custom command."""
     resources = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {"requests": {"cpu": "1"}}
     container = {
         "name": "engine",
@@ -140,7 +139,7 @@ def prefill_decode(
     minimum: Mapping[str, int] | None = None,
     required: str = "Any",
 ) -> Object:
-    """Story 4 without its engine: prefill over 2 nodes, decode over 4, 8 accelerators a pod."""
+    """Return story 4 without vLLM: prefill on 2 nodes, decode on 4, 8 accelerators per pod."""
     return service(
         name,
         role("prefill", "prefiller", prefill, 2),

@@ -1,4 +1,4 @@
-"""A service on the cluster that is changed while it runs, as the component would change it."""
+"""A service on the cluster that changes as the component would change it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Change = Callable[[list[Object]], list[Object]]
 
 
 class LiveService:
-    """One service in a namespace."""
+    """A service in a namespace."""
 
     def __init__(self, cluster: Cluster, namespace: str, manifest: Object) -> None:
         self.cluster = cluster
@@ -32,9 +32,9 @@ class LiveService:
         return inputs.plan_of(self.manifest)
 
     def apply(self, manifest: Object | None = None, change: Change = list) -> None:
-        """Apply all objects in order, then delete those that are no longer wanted.
+        """Apply all objects in order, then delete obsolete ones, as Pulumi does.
 
-        This is the order of Pulumi: a lowered PodGroup precedes the deletion of a replica.
+        So the PodGroup's minimum is lowered before a replica is deleted.
         """
         self.manifest = manifest or self.manifest
         objects = change(inputs.with_namespace(inputs.objects_of(self.plan), self.namespace))
@@ -55,13 +55,13 @@ class LiveService:
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     def bound(self) -> dict[str, int]:
-        """Bound pods of each `{role}-{replica}` that has any pod."""
+        """Return the number of bound pods by `{role}-{replica}`."""
         counts = Counter({task_of(pod): 0 for pod in self.pods()})
         counts.update(task_of(pod) for pod in self.pods() if pod["spec"].get("nodeName"))
         return dict(counts)
 
     def identities(self, *tasks: str) -> dict[str, str]:
-        """The pods of some replicas, or of all, and who they are: a restarted pod is another."""
+        """Return the UIDs of pods of some or all replicas. Restarting a pod changes its UID."""
         return {
             pod["metadata"]["name"]: pod["metadata"]["uid"]
             for pod in self.pods()
@@ -69,7 +69,7 @@ class LiveService:
         }
 
     def becomes(self, wanted: Mapping[str, int]) -> None:
-        """Wait until these pods exist and so many of them are bound; demand that it stays so."""
+        """Wait until this many pods of each replica are bound; assert that this is stable."""
         self.cluster.wait(
             lambda: self.bound() == wanted and len(self.pods()) == self.plan.total_pods,
             PATIENCE,
@@ -78,7 +78,7 @@ class LiveService:
         self.stays(wanted)
 
     def stays(self, wanted: Mapping[str, int]) -> None:
-        """Demand that so many pods are bound after several scheduling cycles, too."""
+        """Assert that this many pods are bound after several scheduling cycles."""
         self.cluster.settle(5)
         found = self.bound()
         assert found == wanted, f"bound {found}, wanted {dict(wanted)}"
@@ -91,7 +91,7 @@ class LiveService:
         return {name: self._read("LeaderWorkerSet", name) for name in names}
 
     def routing(self) -> dict[str, Object | None]:
-        """The live Gateway, pool and route; empty without a router."""
+        """Return the live Gateway, InferencePool and HTTPRoute, if the service has a router."""
         routing = self.plan.routing
         if routing is None:
             return {}
@@ -107,7 +107,7 @@ class LiveService:
         return service_status(self.plan, live, failures)
 
     def failing(self, *names: str) -> dict[str, str]:
-        """Waits until pods of these sets fail; tells why, read as the component reads it."""
+        """Wait until pods of these LeaderWorkerSets fail; return the reasons."""
         found: dict[str, str] = {}
 
         def look() -> bool:
@@ -133,7 +133,7 @@ class LiveService:
 def await_images(
     cluster: Cluster, namespace: str, images: Mapping[str, str], others: Collection[str] = ()
 ) -> None:
-    """Wait until exactly these LeaderWorkerSets, and `others`, are there and serve these images."""
+    """Wait until only these LeaderWorkerSets and `others` exist and are ready with their images."""
 
     def done() -> bool:
         listed = cluster.list("LeaderWorkerSet", namespace)
@@ -152,9 +152,9 @@ def await_images(
 
 
 def task_of(pod: Object) -> str:
-    """`{role}-{replica}` of a pod."""
+    """Return `{role}-{replica}` of a pod."""
     labels = pod["metadata"]["labels"]
-    # Where one set runs all replicas of a role, its groups are the replicas.
+    # With layout PerRole, replicas are groups of one LeaderWorkerSet.
     index = labels.get("fusioninfer.io/replica-index") or labels[GROUP_INDEX]
     return f"{labels['fusioninfer.io/role-name']}-{index}"
 

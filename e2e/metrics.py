@@ -1,7 +1,6 @@
-"""A stand-in for prometheus-adapter: serves the metrics APIs behind the real API server.
+"""A stand-in for prometheus-adapter, registered at the real API server by APIServices.
 
-The API server asks it as it asks any adapter (APIService), and so does the real controller of
-HorizontalPodAutoscalers; only the numbers are those of the test.
+The real HorizontalPodAutoscaler controller reads metrics from it; tests set their values.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _TIME = "2026-01-01T00:00:00Z"
 
 
 class MetricsStandIn(HttpStandIn):
-    """Answers what the test says; a metric that has no value is not found."""
+    """Server of the metrics that a test sets; other metrics do not exist."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         super().__init__()
@@ -45,7 +44,7 @@ class MetricsStandIn(HttpStandIn):
         head = {"apiVersion": f"{group}/{version}", "kind": "MetricValueList", "metadata": {}}
         selector = parse_qs(url.query).get("labelSelector", [""])[0]
         if not version:
-            return Answer(404)  # the form of discovery that tells all groups at once
+            return Answer(404)  # No aggregated discovery.
         if not rest:
             found: Any = {"apiVersion": "v1", "kind": "APIResourceList",
                           "groupVersion": f"{group}/{version}", "resources": []}  # fmt: skip
@@ -79,7 +78,7 @@ def metrics(cluster: Cluster, directory: Path) -> Iterator[MetricsStandIn]:
 
 @contextmanager
 def served(cluster: Cluster, port: int, *apis: tuple[str, str]) -> Iterator[None]:
-    """Lets the API server ask the program at a port for these APIs, for a while."""
+    """Register a port as the server of these APIs until the context ends."""
     services = [
         read_objects("metrics API", group=group, version=version, port=port)[0]
         for group, version in apis

@@ -1,4 +1,4 @@
-"""Hand-written objects, independent of the library's builders: devices and volumes."""
+"""Objects that do not use the library's builders."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _fill(field: Any, values: Mapping[str, object]) -> Any:
 
 
 def devices(driver: str, counts: Mapping[str, int]) -> list[Object]:
-    """Return a driver's DeviceClass, and a ResourceSlice with so many devices of each node."""
+    """Return a driver's DeviceClass, and a ResourceSlice of devices for each node."""
     objects = read_objects("device class", driver=driver)
     for node, count in counts.items():
         gpus = [
@@ -67,7 +67,7 @@ def devices(driver: str, counts: Mapping[str, int]) -> list[Object]:
 
 @contextmanager
 def bound_claim(cluster: Cluster, namespace: str, name: str = "shared") -> Iterator[None]:
-    """A claim that pods can mount; its volume goes at the end, the claim with its namespace."""
+    """Create a claim that pods can mount, and its volume, which is deleted afterwards."""
     volume = f"{namespace}-{name}"
     cluster.apply(read_objects("claimed volume", volume=volume, namespace=namespace, name=name))
     try:

@@ -1,4 +1,4 @@
-"""Helpers for showing that what the library rejects really breaks."""
+"""Helpers for tests that rejected settings break on real components."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def in_pod_group(edit: Callable[[Object], object]) -> Change:
 
 
 def in_templates(edit: Callable[[Object], object], role: str | None = None) -> Change:
-    """A change of every pod template, of one role or of all."""
+    """Return a change of all pod templates of one role or of all roles."""
 
     def both(leader_worker_set: Object) -> None:
         if role in (None, leader_worker_set["metadata"]["labels"]["fusioninfer.io/role-name"]):
@@ -42,7 +42,7 @@ def in_templates(edit: Callable[[Object], object], role: str | None = None) -> C
 
 def _edited(kind: str, edit: Callable[[Object], object]) -> Change:
     def change(objects: list[Object]) -> list[Object]:
-        # Manifests of a role share structure, which an edit must not meet twice.
+        # Manifests of a role share dicts, which must not be edited twice.
         changed: list[Object] = json.loads(json.dumps(objects))
         for each in changed:
             if each["kind"] == kind:

@@ -209,7 +209,7 @@ def _row(claim: Claim) -> str:
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of what is here, if it says them."""
+    """Return the versions of installed components that report them."""
     versions = {name: importlib.metadata.version(each) for name, each in PACKAGES.items()}
     if shutil.which("pulumi") is not None:
         output = subprocess.run(["pulumi", "version"], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Services with a router, also with prefill and decode pods, and pickers for them."""
+"""Services with a router, and their endpoint pickers."""
 
 from __future__ import annotations
 
@@ -32,12 +32,11 @@ class Picker:
     tool: str | None = None
 
     def executable(self) -> Path | None:
-        """Its program if it is not a tool of ours."""
+        """Return the program on PATH, for pickers that are not in the tool catalog."""
         found = None if self.tool is not None else shutil.which("llm-d-epp")
         return None if found is None else Path(found)
 
 
-#: Every picker that strategies are tried on.
 PICKERS = {
     **{version: Picker(image, version) for version, image in IMAGES.items()},
     "llm-d": Picker("ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"),
@@ -49,7 +48,7 @@ NEEDS_LLM_D = pytest.mark.skipif(
 
 
 def picker_versions(claim: str, *versions: str) -> pytest.MarkDecorator:
-    """Run a test on these pickers, or on all; llm-d's, which may be missing, has its own claim."""
+    """Parametrize a test with pickers. llm-d's may be missing, so it has a separate claim."""
     return pytest.mark.parametrize(
         "version",
         [
@@ -62,7 +61,7 @@ def picker_versions(claim: str, *versions: str) -> pytest.MarkDecorator:
     )  # fmt: skip
 
 
-#: Set by the harness to ports and files of its own.
+#: Flags that EndpointPicker sets.
 _HARNESS_FLAGS = (
     "--pool-name",
     "--pool-namespace",
@@ -74,7 +73,7 @@ _HARNESS_FLAGS = (
 
 
 def routed(namespace: str, name: str = "svc", **router: Any) -> Object:
-    """A service of two single-node replicas behind a router."""
+    """Return a service with a router and two single-node replicas."""
     container = {
         "name": "vllm",
         "image": "vllm/vllm-openai:v0.11.0",
@@ -105,10 +104,9 @@ def only(objects: Sequence[Object], kind: str) -> Object:
 def generated_picker(
     cluster: Cluster, version: str, objects: Sequence[Object], *, plain: bool = False
 ) -> EndpointPicker:
-    """The real picker with everything that was generated: configuration, flags, account.
+    """Return a picker with the generated configuration, flags and ServiceAccount.
 
-    Ports and the path of the configuration are the harness's own; all other flags are those of the
-    Deployment, and the token is that of the generated ServiceAccount. `plain` turns TLS off.
+    The harness chooses ports and the path of the configuration. `plain` disables TLS.
     """
     deployment, pool = only(objects, "Deployment"), only(objects, "InferencePool")
     spec = deployment["spec"]["template"]["spec"]
@@ -132,15 +130,15 @@ def generated_picker(
 
 KIND, OBJECTIVE = "InferenceModelRewrite", "InferenceObjective"
 DECISIONS = "llm_d_epp_model_rewrite_decisions_total"
-"""What llm-d's picker counts; it has the metric of the inference extension, too."""
+"""A metric of llm-d's picker, which also has that of the inference extension."""
 DEFINITIONS = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
 
 def with_llm_d_kind(cluster: Cluster, kind: str = KIND) -> str:
-    """Installs llm-d's kind and returns its definition's name.
+    """Install llm-d's kind and return the name of its definition.
 
-    llm-d's module is not among the tools. Its definition (v0.10.0 `config/crd/bases`) differs from
-    the inference extension's, which is, by its group alone.
+    llm-d is not in the tool catalog. Its definition (v0.10.0 `config/crd/bases`) differs from the
+    inference extension's only by its group.
     """
     (definition,) = [
         each
@@ -156,14 +154,14 @@ def with_llm_d_kind(cluster: Cluster, kind: str = KIND) -> str:
 
 
 def decisions(metrics: str) -> Counter[str]:
-    """How often each target was drawn, by a picker's metrics in Prometheus text form."""
+    """Return the number of requests per target model in a picker's metrics."""
     lines = re.findall(rf'^{DECISIONS}{{.*target_model="([^"]*)".*}} (\S+)$', metrics, re.MULTILINE)
     return Counter({target: int(float(count)) for target, count in lines})
 
 
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 
-#: What a container and a pod need in a namespace that enforces the restricted profile.
+#: Fields that the restricted Pod Security profile requires.
 RESTRICTED_CONTAINER = {
     "securityContext": {
         "allowPrivilegeEscalation": False,
@@ -182,7 +180,7 @@ def disaggregated(
     container: dict[str, Any] | None = None,
     **router: Any,
 ) -> Object:
-    """A service of two prefill and two decode replicas, without a gang."""
+    """Return a service with two prefill and two decode replicas that are not gang-scheduled."""
     engine = {
         "name": "vllm",
         "image": "vllm/vllm-openai:v0.11.0",
@@ -227,7 +225,7 @@ def await_leaders(cluster: Cluster, namespace: str, count: int) -> None:
 
 
 def started(cluster: Cluster, namespace: str, manifest: Object, *, leading: int) -> list[Object]:
-    """Applies a service without its picker, which runs outside of the cluster."""
+    """Apply a service without its picker, which runs outside the cluster; return its objects."""
     objects = objects_of(manifest)
     cluster.add_nodes(1)
     cluster.apply([each for each in objects if each["kind"] != "Deployment"])

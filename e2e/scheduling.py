@@ -1,9 +1,8 @@
-"""Put many services on the cluster at once, each on nodes of its own, and read what was bound.
+"""Schedule many services at once, each on separate nodes, and read the bound pods.
 
-The capacity model speaks of pods that all exist when the first of them is bound, and a replica that
-is bound is never given back. So the pods and the nodes come first and the PodGroup, without which
-Volcano passes a pod over, comes last: one write that starts the whole gang. With serving groups
-there are several PodGroups; these are in a queue of their own, and that comes last.
+The capacity model assumes that all pods exist when the first one is bound, because Volcano never
+evicts a bound replica. So the PodGroup, without which Volcano ignores a pod, is created last.
+Serving groups have several PodGroups; there the queue is created last.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ MOST_PODS_OF_GROUPS = 20
 
 @dataclass(frozen=True)
 class Case:
-    """A service and the only nodes that it may use."""
+    """A service and the nodes that it can use."""
 
     title: str
     service: Object
@@ -49,13 +48,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Bound:
-    """What the scheduler really bound.
+    """Pods that the scheduler bound.
 
     Attributes:
         case: The service and its nodes.
-        plan: The plan of the service under the name that it had on the cluster.
-        pods: Bound pods of each replica, by its name.
-        pod_group: The PodGroup at the end, None without a gang.
+        plan: Plan of the service with its name on the cluster.
+        pods: Number of bound pods by replica.
+        pod_group: The final PodGroup; None without a gang.
     """
 
     case: Case
@@ -65,7 +64,7 @@ class Bound:
 
     @property
     def running(self) -> dict[str, int]:
-        """Replicas of each role with all their pods bound."""
+        """Number of replicas with all pods bound, by role."""
         return {
             role.name: sum(self.pods[replica.name] == role.nodes for replica in role.replicas)
             for role in self.plan.roles
@@ -73,7 +72,7 @@ class Bound:
 
     @property
     def started_groups(self) -> int:
-        """Serving groups with all pods of their gang's minimum bound."""
+        """Number of serving groups with all pods of the gang's minimum bound."""
         started = 0
         for gang in self.plan.gangs:
             minima = {group.role: group.minimum for group in gang.sub_groups or ()}
@@ -88,7 +87,7 @@ class Bound:
 
     @property
     def torn(self) -> list[str]:
-        """Replicas with some of their pods bound and others not."""
+        """Replicas with only some of their pods bound."""
         return [
             f"{replica.name}: {self.pods[replica.name]}/{role.nodes}"
             for role in self.plan.roles
@@ -98,7 +97,7 @@ class Bound:
 
 
 def run(cluster: Cluster, cases: Sequence[Case]) -> list[Bound]:
-    """Schedule all cases side by side, wait until nothing more is bound, and clear up."""
+    """Schedule all cases at once, wait until no more pods are bound, and clean up."""
     namespace = cluster.new_namespace("cases")
     named = {f"case-{index}": case for index, case in enumerate(cases)}
     try:
@@ -109,7 +108,7 @@ def run(cluster: Cluster, cases: Sequence[Case]) -> list[Bound]:
             cluster.delete("Queue", queue["metadata"]["name"])
         nodes = [node["metadata"]["name"] for node in cluster.list("v1/Node", selector=CASE)]
         cluster.remove_nodes(nodes, evict=False)
-        # Hundreds of owned objects keep the garbage collector from the next test's for a minute.
+        # Hundreds of dependents occupy the garbage collector for a minute.
         cluster.wait(lambda: not cluster.exists("v1/Namespace", namespace), 300)
 
 
@@ -125,14 +124,14 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
         )
         for nodes in cases[name].pools:
             cluster.add_nodes(nodes.nodes, nodes.accelerators, labels={CASE: name})
-        # Volcano passes a PodGroup over whose queue does not exist.
+        # Volcano ignores a PodGroup whose queue does not exist.
         return read_objects("Volcano queue", name=name) if grouped else held
 
     with ThreadPoolExecutor(THREADS) as pool:
         groups = [group for found in pool.map(prepare, cases) for group in found]
         total = sum(plan.total_pods for plan in plans.values())
         cluster.wait(lambda: _has_pods(cluster, namespace, total), 300, f"{total} pods")
-        cluster.settle(5)  # the scheduler's own view has to have all pods and nodes, too
+        cluster.settle(5)  # Until the scheduler's cache has all pods and nodes.
         list(pool.map(lambda group: cluster.apply([group]), groups))
     wait_until_nothing_changes(cluster)
     bound = Counter(checks.replica_of(pod) for pod in cluster.bound(namespace))
@@ -153,12 +152,12 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
 
 
 def _has_pods(cluster: Cluster, namespace: str, wanted: int) -> bool:
-    time.sleep(0.5)  # the list is long, and reading it keeps those waiting who make the pods
+    time.sleep(0.5)  # Reading this long list slows down the controllers.
     return len(cluster.pods(namespace)) >= wanted
 
 
 def wait_until_nothing_changes(cluster: Cluster, cycles: int = 5) -> None:
-    """Wait for so many scheduling cycles in a row that bind nothing."""
+    """Wait until no pods are bound in this many scheduling cycles."""
 
     def bound() -> set[str]:
         return {p["metadata"]["uid"] for p in cluster.list("v1/Pod") if p["spec"].get("nodeName")}
@@ -170,7 +169,7 @@ def wait_until_nothing_changes(cluster: Cluster, cycles: int = 5) -> None:
         if now == before:
             return
         before = now
-    raise AssertionError("pods are bound without end")
+    raise AssertionError("pods are still being bound")
 
 
 def on_own_nodes(service: Object, name: str) -> Object:
@@ -186,14 +185,13 @@ def on_own_nodes(service: Object, name: str) -> Object:
 
 
 def random_cases(seed: int, count: int, *, mixed: bool, groups: bool = False) -> list[Case]:
-    """Services of one to three roles, and nodes with room for about as much as they need.
+    """Return random services of one to three roles, with nodes of about their size.
 
     Args:
-        seed: The same seed gives the same cases.
-        count: How many.
-        mixed: Pods of different sizes, also inside a replica; else one size, and nodes that hold
-            one or several of them, or one and a rest.
-        groups: Services of one to four serving groups.
+        seed: Seed of the random numbers.
+        count: Number of cases.
+        mixed: Whether pod sizes differ, also within a replica.
+        groups: Whether services have one to four serving groups.
     """
     dice = random.Random(seed)
     cases: list[Case] = []
@@ -244,7 +242,7 @@ def _random_service(dice: random.Random, *, mixed: bool) -> Object:
 
 
 def _random_pools(dice: random.Random, plan: ServicePlan) -> tuple[NodePool, ...]:
-    """Room for between the gang's minimum (or a bit less) and everything (or a bit more)."""
+    """Return capacity from slightly below the gang's minimum to slightly above all pods."""
     assert plan.gang is not None
     largest = max(role.accelerators_per_pod for role in plan.roles)
     low, high = plan.gang.min_accelerators - largest, plan.total_accelerators + largest

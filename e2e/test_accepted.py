@@ -1,7 +1,6 @@
-"""The API server, with LeaderWorkerSet's webhooks, accepts every object unchanged, by dry run.
+"""Dry runs of all objects on the API server with LeaderWorkerSet's webhooks.
 
-Each row of CLAIMS renders objects. Every field and option is in one of the drawn services, as
-`tests/manifests/test_drawn_services.py` holds.
+The drawn services have every field and option (`tests/manifests/test_drawn_services.py`).
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ GOLDEN = inputs.ROOT / "tests" / "fixtures" / "golden" / "drawn-services.json"
 SEEDS = [seed for seed, row in json.loads(GOLDEN.read_text(encoding="utf-8")).items() if not row[1]]
 PARTS = 12
 ABSENT = ("networking.istio.io/", "networking.gke.io/", "llm-d.ai/")
-"""API groups of which no definition is installed."""
+"""API groups that are not installed."""
 NATIVE = "scheduling.k8s.io/v1beta1"
-"""Of gangs that need a newer Kubernetes: `test_native.py`."""
+"""API of gangs that need a newer Kubernetes (`test_native.py`)."""
 EXPERIMENTAL = ("allowedListeners", "defaultScope", "tls", "useDefaultGateways")
-"""Fields of a Gateway's or HTTPRoute's spec that the standard channel of the Gateway API lacks."""
+"""Spec fields of Gateways and HTTPRoutes in the Gateway API's experimental channel."""
 
 
 def plans_of(*documents: Object) -> list[ServicePlan]:
-    """Plan manifests of any system, as services of one namespace."""
+    """Plan manifests of any system in one namespace."""
     placed = [
         {**each, "metadata": {**each["metadata"], "namespace": "default"}} for each in documents
     ]
@@ -49,7 +48,7 @@ def manifests(*documents: Object) -> Build:
 
 
 def standard(sent: Object) -> Object:
-    """Return an object without fields of the experimental channel."""
+    """Remove fields of the experimental channel."""
     if not sent["apiVersion"].startswith("gateway.networking.k8s.io/"):
         return sent
     return {**sent, "spec": {k: v for k, v in sent["spec"].items() if k not in EXPERIMENTAL}}
@@ -57,7 +56,7 @@ def standard(sent: Object) -> Object:
 
 def drawn(part: int) -> Build:
     def build() -> list[ServicePlan]:
-        # By its name: pytest finds the tests' packages, and mypy does not.
+        # mypy does not find this module, which pytest adds to the path.
         draw: Any = import_module("drawn_services").draw_service
         services = [plans_of(*draw(int(seed)).documents) for seed in SEEDS[part::PARTS]]
         return [plan for plans in services if not any(map(is_native, plans)) for plan in plans]
@@ -110,10 +109,10 @@ def test_objects_are_accepted_unchanged(cluster: Cluster, room: str, build: Buil
     admin = {"resource.kubernetes.io/admin-access": "true"}
     cluster.patch("v1/Namespace", room, {"metadata": {"labels": admin}})
     plans = [plan.in_namespace(room) for plan in build()]
-    # Replicas of a role differ in names only.
+    # Replicas of a role differ only in names.
     tried = [each for plan in plans for each in list_dry_run_objects(plan) if not each.template]
     accept(cluster, room, [standard(each.manifest) for each in tried])
-    # The server validates pods far more than the templates of LeaderWorkerSets.
+    # The server validates pods, but hardly the templates of LeaderWorkerSets.
     api = KubernetesApi(str(cluster.kubeconfig), None)
     answers = [
         (attempt.name, replies)
@@ -121,7 +120,7 @@ def test_objects_are_accepted_unchanged(cluster: Cluster, room: str, build: Buil
         for attempt, replies in plan_answers
         if attempt.template
     ]
-    # What a pod names and is missing here is left out in the next request.
+    # After a rejection for a missing object, the next attempt omits the reference.
     assert [each for each in answers if not (each[1] and each[1][-1].accepted)] == []
 
 
@@ -132,7 +131,7 @@ def test_objects_of_examples_are_accepted_unchanged(cluster: Cluster, room: str,
 
 
 def accept(cluster: Cluster, namespace: str, objects: list[Object]) -> None:
-    """Demand that objects are stored as they are, by dry run in a namespace."""
+    """Assert by dry run that objects are stored unchanged."""
     for each in objects:
         if each["apiVersion"].startswith(ABSENT):
             continue

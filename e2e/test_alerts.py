@@ -1,4 +1,4 @@
-"""Alerts under Prometheus's own program for tests of rules: each is silent before its cause."""
+"""Unit tests of alerts and autoscaler queries with promtool."""
 
 from __future__ import annotations
 
@@ -20,11 +20,8 @@ NEED = "promtool is on PATH (Debian: prometheus)"
 
 pytestmark = pytest.mark.skipif(shutil.which(PROMTOOL) is None, reason=f"needs that {NEED}")
 
-BEFORE = 180
-"""Minutes before the cause."""
-
-AFTER = 150
-"""Minutes after it."""
+BEFORE, AFTER = 180, 150
+"""Minutes before and after the cause of an alert."""
 
 REPLICAS = ("svc-inference-0-0", "svc-inference-1-0", "svc-inference-2-0")
 OF_ENGINES = (
@@ -35,7 +32,7 @@ OF_ENGINES = (
 SERVICE = Path(__file__).with_name("alerts.yaml")
 
 Series = dict[str, str]
-"""Values in promtool's notation, by series."""
+"""Values by series, in promtool's notation."""
 
 
 def engine(metric: str, pod: str, *, revision: str = "a", address: str = "") -> str:
@@ -50,7 +47,7 @@ def constant(value: float) -> str:
 
 
 def then(before: str, after: str) -> str:
-    """Values until the cause, and from then on; either may grow: `0+1`."""
+    """Return values before and after the cause; `0+1` grows."""
     return f"{before}x{BEFORE - 1} {after}x{AFTER}"
 
 
@@ -58,7 +55,7 @@ PICKER = 'up{namespace="prod", job="svc-epp", pod="svc-epp-0"}'
 
 
 def healthy() -> Series:
-    """Three replicas that serve, half of whose prompt tokens hit the cache."""
+    """Return series of three ready replicas with a prefix cache hit rate of 50 %."""
     series = {PICKER: constant(1)}
     for pod in REPLICAS:
         series |= {
@@ -75,12 +72,13 @@ def healthy() -> Series:
 
 @dataclass(frozen=True)
 class Case:
-    """What brings an alert about.
+    """The cause of an alert.
 
     Attributes:
-        series: What is other than in a healthy service.
-        silent: Minutes after the cause at which the alert does not fire yet.
-        fires: Minutes after it at which it does; None where it must not.
+        alert: Name of the alert.
+        series: Series that differ from a healthy service.
+        silent: Minutes after the cause when the alert does not fire.
+        fires: Minutes after the cause when the alert fires; None if it never does.
         labels: Labels of the alert in addition to the service's.
     """
 
@@ -96,7 +94,7 @@ OF_ROLE = {**ROLE, "fusioninfer_io_role_name": "inference"}
 
 
 def moved(pod: str, minute: int, revision: str = "b") -> Series:
-    """A replica that an update moves to another revision so long after the cause."""
+    """Return series of a replica that is updated this many minutes after the cause."""
     at = BEFORE + minute
     gone = f"1x{at - 1} stale"
     return {
@@ -113,7 +111,7 @@ def cases() -> Iterator[Case]:
                (0, 4), 6, ROLE)  # fmt: skip
     without = {engine("up", pod): then("1", "0") for pod in REPLICAS[:2]}
     yield Case("FusionInferNoReplica", without, (0, 60), None, ROLE)
-    # Pods that wait for room have no address, so that Prometheus does not know them.
+    # Unschedulable pods have no address, so Prometheus does not scrape them.
     pending = {engine("up", REPLICAS[2]): f"1x{BEFORE - 1} stale"}
     yield Case("FusionInferReplicasMissing", pending, (0, 19), 21, ROLE)
     yield Case("FusionInferUpdateStalls", moved(REPLICAS[2], 0), (0, 24), 27, ROLE)
@@ -136,7 +134,7 @@ def cases() -> Iterator[Case]:
     started = engine("process_start_time_seconds", REPLICAS[0])
     crashes = {started: f"0x{BEFORE} 60x10 120x{AFTER}"}
     yield Case("FusionInferEngineRestarts", crashes, (0, 5), 12, replica)
-    # Data parallel ranks have several API servers.
+    # With several API servers, vLLM does not export process metrics.
     silent = {
         started: f"_x{BEFORE + AFTER}",
         engine("vllm:prompt_tokens_total", REPLICAS[0]): f"0+9x{BEFORE} 0+9x10 0+9x{AFTER}",
@@ -217,7 +215,7 @@ def test_alerts_fire_after_their_causes(tmp_path: Path, rules: list[Object]) -> 
 
 
 def latency(first: str, calls: int) -> Series:
-    """Four replicas whose requests all end in the buckets from `first` on."""
+    """Return series of four replicas with all latencies in the bucket `first`."""
     limits = ["0.05", "0.1", "1", "4", "+Inf"]
     series = {engine("vllm:num_requests_running", str(pod)): constant(1) for pod in range(4)}
     for metric in ("vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds"):

@@ -1,4 +1,4 @@
-"""Roles that follow metrics: the real controller of autoscalers, with numbers of the test's."""
+"""Autoscaling by the real HorizontalPodAutoscaler controller, with simulated metrics."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_hpa_scales_by_leader_metric(
     with metrics(cluster, tmp_path) as adapter:
         adapter.of_pods["waiting"] = 5
         live.apply()
-        # As many as it has are right: workers, which serve nothing, do not count.
+        # The metric is at its target, so the role keeps two replicas. Workers are not counted.
         cluster.wait(lambda: means() == ["5"] and is_scaled(2), 120, status)
         scale = cluster.request(
             "GET", f"{cluster.resource(LWS).path('svc-inference', namespace)}/scale"

@@ -1,4 +1,4 @@
-"""The capacity table is what Volcano binds."""
+"""The capacity model, compared with pods that Volcano binds."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fusioninfer_pulumi.topology.capacity_model import build_pools
 TOPOLOGIES, MIXED = 40, 16
 GROUPED = 15
 BATCH = 50
-"""Cases that are on the cluster at once."""
+"""Number of cases that run at once."""
 
 STORY = inputs.prefill_decode()
 PARTIAL = inputs.prefill_decode(minimum={"prefill": 1, "decode": 1})
 LOWEST = inputs.prefill_decode(minimum={"prefill": 1, "decode": 1}, required="LowestOrdinals")
 MEASURED = {
-    # accelerators: bound pods of prefill-0, decode-0, decode-1
+    # Bound pods of prefill-0, decode-0 and decode-1 by number of accelerators.
     "literal": {80: (2, 4, 4), 64: (0, 0, 0), 48: (0, 0, 0), 32: (0, 0, 0), 16: (0, 0, 0)},
     "partial": {80: (2, 4, 4), 64: (2, 4, 0), 48: (2, 4, 0), 32: (0, 0, 0), 16: (0, 0, 0)},
 }
@@ -28,13 +28,13 @@ FORMS = {"literal": STORY, "partial": PARTIAL}
 
 
 def is_as_the_model_says(bound: Bound) -> None:
-    """Demand what the model claims: equality where it is exact, else never more than its bound."""
+    """Assert that replicas equal the model if it is exact, and otherwise do not exceed it."""
     model = bound.case.model
     assert not bound.torn, f"{bound.case.title}: torn replicas {bound.torn}"
     if model.exact:
         assert bound.running == model.running, f"{bound.case.title}: model {model}"
     for role, count in bound.running.items():
-        assert count <= model.running[role], f"{bound.case.title}: better than {model}"
+        assert count <= model.running[role], f"{bound.case.title}: exceeds {model}"
 
 
 def assert_as_modelled(cluster: Cluster, cases: list[Case]) -> list[Bound]:
@@ -89,7 +89,7 @@ def test_pod_group_forms_schedule_measured_capacity(
 def test_random_topologies_of_one_pod_size_run_as_modelled(cluster: Cluster) -> None:
     bound = assert_as_modelled(cluster, scheduling.random_cases(1, TOPOLOGIES, mixed=False))
     assert all(each.case.model.exact for each in bound)
-    # Not forty times the same: every kind of outcome is among them.
+    # The random topologies cover every outcome.
     assert {each.case.model.status for each in bound} == {"Full", "Partial", "Blocked"}
 
 

@@ -1,4 +1,4 @@
-"""Gangs whose pods claim devices: Volcano looks at claims only if its arguments say so."""
+"""Gangs whose pods claim devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENABLED = {"predicates": {"predicate.DynamicResourceAllocationEnable": True}}
 DEVICES = 8
 NO_GANG = {"gangPolicy": {"mode": "Off"}}
 CASES: dict[str, list[Any]] = {
-    # Volcano's arguments, scheduling of the service, nodes with devices; bound and allocated pods
+    # Volcano's arguments, scheduling strategy, nodes with devices; pods bound and allocated.
     "By default Volcano ignores device claims, so claiming gangs never start": [
         (None, {}, 3, (3, 0)), (None, {}, 1, (3, 0)),
     ],
@@ -44,7 +44,7 @@ def clusters(cluster: Cluster) -> Iterator[dict[bool, Cluster]]:
 def test_devices_of_claiming_gang(
     clusters: dict[bool, Cluster], arguments: Any, scheduling: Any, nodes: int, wanted: Any
 ) -> None:
-    """One prefill and two decode pods claim a node's devices each; one more node has none."""
+    """One prefill and two decode pods each claim all devices of a node; one node has none."""
     cluster = clusters[arguments is not None]
     namespace = cluster.new_namespace("claims")
     driver = f"{namespace}.example.com"

@@ -1,4 +1,4 @@
-"""Why replicas do not come up, read from real objects with the official client.
+"""Reasons of failures, read from real objects.
 
 `python -m pytest e2e/test_diagnosis.py --write-transcripts` writes `tests/fixtures/diagnosis/`.
 """
@@ -38,7 +38,7 @@ def behaving(behaviour: str, *, nodes: int = 1) -> Object:
 
 
 class Case:
-    """One service that does not come up, and what is said of it."""
+    """A service that does not become ready, and the explanation."""
 
     def __init__(self, cluster: Cluster, namespace: str, request: pytest.FixtureRequest) -> None:
         self._cluster, self._namespace = cluster, namespace
@@ -48,9 +48,9 @@ class Case:
         LiveService(self._cluster, self._namespace, manifest).apply()
 
     def says(self, name: str, *words: str, watched: bool = False) -> None:
-        """Wait until both explanations together hold these words; record what was seen.
+        """Wait until the explanations contain these words; record the objects.
 
-        `watched` is for what is there for milliseconds: reading again and again may never see it.
+        `watched` uses a watch, because polling can miss states that last milliseconds.
         """
         seen = Snapshot()
         config = str(self._cluster.kubeconfig)

@@ -1,4 +1,4 @@
-"""Disruption budgets under the real disruption controller: evictions that pass, and that do not."""
+"""Evictions with disruption budgets, on the real disruption controller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from e2e.live import LiveService, task_of
 
 
 def evict(live: LiveService, task: str, *, worker: bool = False) -> bool:
-    """Evict a replica's leader or last worker, as a drain does; return whether it was granted."""
+    """Evict a replica's leader or last worker, as a drain does; return whether it was allowed."""
     names = sorted(pod["metadata"]["name"] for pod in live.pods() if task_of(pod) == task)
     name = names[-1 if worker else 0]
     metadata = {"name": name, "namespace": live.namespace}
@@ -27,14 +27,14 @@ def evict(live: LiveService, task: str, *, worker: bool = False) -> bool:
 
 
 def slow(name: str, kind: str, replicas: int, nodes: int, **more: object) -> Object:
-    """Return a role whose pods take so long to become ready that a test can ask for evictions."""
+    """Return a role whose pods start slowly, so that tests can evict pods meanwhile."""
     made = role(name, kind, replicas, nodes, 0, **more)
     made["template"]["metadata"] = {"annotations": {BEHAVIOUR: SLOW, DELAY: "4s"}}
     return made
 
 
 def await_budget(live: LiveService, name: str, allowed: int, pods: int) -> None:
-    """Wait until a budget counts all pods as healthy and allows so many evictions."""
+    """Wait until all pods of a budget are healthy and it allows this many evictions."""
 
     def status() -> Object:
         found: Object = live.cluster.get("PodDisruptionBudget", name, live.namespace)
@@ -61,7 +61,7 @@ def test_evictions_take_down_one_replica_at_a_time(
         assert not evict(live, other)
         assert not evict(live, other, worker=True)
 
-    # The whole replica is made anew, and then there is room for the next eviction.
+    # All pods of the replica are replaced, and then the next eviction is allowed.
     def is_replaced() -> bool:
         now = live.identities("inference-0")
         return len(now) == nodes and not set(now.values()) & set(before.values())
@@ -87,5 +87,5 @@ def test_each_role_has_a_separate_budget(cluster: Cluster, namespace: str) -> No
     assert evict(live, "prefill-0")
     assert not evict(live, "prefill-1")
     assert evict(live, "decode-0", worker=True)
-    # The API server rejects, by an error and not by 429, what is under two budgets.
+    # The API server rejects pods with two budgets by an error other than 429.
     assert isinstance(evict(live, "decode-1"), bool)

@@ -1,4 +1,4 @@
-"""The API server's word on the objects of the how-to pages on security, with the gateways' CRDs."""
+"""Dry runs of the objects on the how-to pages on security, with the gateways' CRDs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECIPES = {
     "istio.yaml": "istio",
     "agentgateway.yaml": "agentgateway",
 }
-"""Files of the pages with objects for a gateway, and the tool that has its CRDs."""
+"""Tools with the CRDs of each file on the pages."""
 
 KINDS = frozenset(
     {
@@ -38,7 +38,7 @@ KINDS = frozenset(
         "SecurityPolicy",
     }
 )
-"""Kinds whose CRDs are applied: Istio's file has many more."""
+"""Kinds whose CRDs are installed."""
 
 
 def rendered(implementation: str) -> list[Object]:
@@ -64,7 +64,7 @@ def kinds(cluster: Cluster) -> Iterator[None]:
         try:
             for crd in crds:
                 cluster.list(crd["spec"]["names"]["kind"])
-        except (ApiError, LookupError):  # discovery and storage are ready later
+        except (ApiError, LookupError):  # Discovery and storage are not ready yet.
             return False
         return True
 
@@ -75,7 +75,7 @@ def kinds(cluster: Cluster) -> Iterator[None]:
 
 
 def cases() -> Iterator[Any]:
-    """The files of the pages, and what is rendered for Istio; skipped without a tool's CRDs."""
+    """Yield the files of the pages, and Istio's rendered DestinationRule."""
     rows = [(file, name, "the security pages' objects") for file, name in RECIPES.items()]
     for file, name, what in [*rows, ("", "istio", "the rendered DestinationRule")]:
         proves = pytest.mark.proves(

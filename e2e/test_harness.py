@@ -1,4 +1,4 @@
-"""Clusters end, whatever ends their parent."""
+"""Clusters whose parent process is killed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_killed_parent_leaves_no_programs(then: str, number: signal.Signals | No
     if number is signal.SIGINT:
         assert not Path(directory).exists()
     else:
-        # The kernel ends programs, and removes no files.
+        # The kernel kills programs, but the folder remains.
         shutil.rmtree(directory)
     deadline = time.monotonic() + 10
     while any(map(is_alive, pids)):
@@ -53,7 +53,7 @@ def test_killed_parent_leaves_no_programs(then: str, number: signal.Signals | No
 
 
 def is_alive(pid: str) -> bool:
-    """Return whether a process runs; one that has ended may wait for its new parent."""
+    """Return whether a process exists and is not a zombie."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except FileNotFoundError:

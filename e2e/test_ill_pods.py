@@ -1,4 +1,4 @@
-"""What the library rejects of a pod template is rejected of every pod that would be made of it."""
+"""Pod templates that the library rejects, on the API server."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fusioninfer_pulumi.checks.server_dry_run import check_on_api_server
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from tests import ill_pods, refused_pods
 
-#: Fields of pods that name what a cluster has or has not, and those that follow from them: an
-#: admission plugin looks them up. Their form is checked in the StatefulSet.
+#: Pod fields that reference cluster objects, and fields that admission derives from them. The dry
+#: run of the StatefulSet validates their format.
 OF_CLUSTERS = (
     "serviceAccount", "serviceAccountName", "priorityClassName", "priority", "preemptionPolicy",
     "runtimeClassName",
 )  # fmt: skip
-#: Of the right type, so that a LeaderWorkerSet carries them.
+#: Invalid values that the LeaderWorkerSet schema accepts.
 CARRIED = [
     {"priorityClassName": "Bad Name"},
     {"tolerations": [{"effect": "Never"}]},
@@ -39,7 +39,7 @@ def create_pod(cluster: Cluster, room: str, template: Object) -> None:
 
 
 def create_pods(cluster: Cluster, room: str, template: Object) -> None:
-    """Create, by dry run, the StatefulSet and the pod that LeaderWorkerSet makes of a template."""
+    """Create the StatefulSet and the pod of a template by dry run, as LeaderWorkerSet does."""
     metadata = template.get("metadata", {})
     labels = {**metadata.get("labels", {}), "name": "ill"}
     made = {"metadata": {**metadata, "labels": labels}, "spec": template["spec"]}

@@ -1,4 +1,4 @@
-"""Services that were read from other systems' manifests, on the real schedulers."""
+"""Services converted from other systems' manifests, on the real schedulers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kueue admits is what the plan says, and services live on under it."""
+"""Services in Kueue's queues."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def queued(service: Object, **spec: Any) -> Object:
 
 
 def open_queue(cluster: Cluster, namespace: str, gpus: int, flavor: str | None = None) -> None:
-    """Nodes of eight accelerators, the quota for all of them, and the LocalQueue."""
+    """Add nodes of eight accelerators, a ClusterQueue with quota for them, and a LocalQueue."""
     flavor = flavor or namespace
     cluster.add_nodes(gpus // 8, 8, labels={CASE: flavor})
     queue = {"namespace": namespace, "flavor": flavor, "gpus": str(gpus), "queue": QUEUE}
@@ -59,9 +59,9 @@ def put(cluster: Cluster, namespace: str, service: Object) -> ServicePlan:
 
 
 def quota_of(workload: Object) -> str | None:
-    """Whether it got quota, `True` or `False`; None before Kueue has compared it with the quota."""
+    """Return whether a Workload has quota, `True` or `False`; None before Kueue's decision."""
     for condition in workload.get("status", {}).get("conditions") or ():
-        # A queue that is not there yet is False, too.
+        # The status is also False while the queue does not exist.
         if condition["type"] == "QuotaReserved" and (
             condition["status"] == "True" or "insufficient" in condition["message"]
         ):
@@ -70,7 +70,7 @@ def quota_of(workload: Object) -> str | None:
 
 
 def running(cluster: Cluster, namespace: str, plan: ServicePlan) -> dict[str, int]:
-    """Replicas of each role that run once Kueue has tried all; no replica is torn."""
+    """Return running replicas by role, after Kueue has tried to admit all of them."""
 
     def tried() -> bool:
         statuses = [quota_of(workload) for workload in cluster.list(WORKLOAD, namespace)]
@@ -113,7 +113,7 @@ def test_kueue_admits_as_planned(queues: Cluster, layout: str) -> None:
             WAIT,
             "the pods",
         )
-        # The queue comes last: all replicas are there when the first is admitted.
+        # Created last, so that all replicas exist when the first is admitted.
         open_queue(queues, namespace, gpus)
         found = running(queues, namespace, plan)
         table[gpus] = (found["prefill"], found["decode"])
@@ -121,7 +121,7 @@ def test_kueue_admits_as_planned(queues: Cluster, layout: str) -> None:
             assert found == model.running, gpus
         assert all(found[role] <= count for role, count in model.running.items()), gpus
     assert [table[gpus] for gpus in (80, 48, 16)] == [(1, 2), (1, 1), (1, 0)]
-    # Nothing holds the roles together: which of them runs depends on the order.
+    # Kueue admits each replica separately, so the result depends on the order.
     assert table[64] in [(1, 1), (0, 2)]
     assert table[32] in [(1, 0), (0, 1)]
 
@@ -149,14 +149,14 @@ def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
     open_queue(queues, namespace, 16)
     open_queue(queues, lender, 32, flavor=namespace)
     text = f"ClusterQueue {namespace} allows 16 {GPU}, and svc asks for 48: replicas beyond it wait"
-    # A queue is not active for the moment in which Kueue sees its ClusterQueue.
+    # The queue is inactive until Kueue has seen its ClusterQueue.
     queues.wait(lambda: said() == [text], WAIT, said)
     put(queues, namespace, service)
-    # 16 accelerators are two of six replicas of eight.
+    # 16 accelerators are enough for two of six replicas.
     assert running(queues, namespace, plan) == {"serve": 2}
     change(namespace, cohortName=namespace)
     change(lender, cohortName=namespace)
-    # A ClusterQueue in a cohort may borrow, so its own quota says nothing.
+    # A ClusterQueue in a cohort can borrow quota.
     queues.wait(lambda: said() == [], WAIT, said)
 
     other = queues.new_namespace()
@@ -210,5 +210,5 @@ def test_pods_with_queue_label_never_start(queues: Cluster) -> None:
     assert len(pods) == 2
     for pod in pods:
         assert "kueue.x-k8s.io/admission" in {g["name"] for g in pod["spec"]["schedulingGates"]}
-        # What Kueue would have to write, before it looks at the pod.
+        # Kueue ignores the pod until it sets this label.
         assert "kueue.x-k8s.io/pod-group-name" not in pod["metadata"]["labels"]

@@ -1,6 +1,6 @@
-"""What becomes of a running gang when nodes come and go and its size is edited.
+"""Running gangs whose nodes or size change.
 
-`docs/live-behaviour.md` tells the same in words; keep the two together.
+Keep `docs/live-behaviour.md` consistent with this file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROWS = Path(__file__).with_name("live_changes.yaml")
 
 @dataclass(frozen=True)
 class Case:
-    """A service and its life; `live_changes.yaml` describes the attributes."""
+    """A service and its changes; `live_changes.yaml` describes the attributes."""
 
     steps: Sequence[tuple[str, Any, Mapping[str, int]]]
     minimum: Mapping[str, int] | None = None
@@ -69,13 +69,13 @@ def test_gang_after_changes(cluster: Cluster, namespace: str, case: Case, layout
             lost = next(pod for pod in service.pods() if task_of(pod) == argument)
             cluster.remove_nodes([str(lost["spec"]["nodeName"])])
         elif action == "restart":
-            # The leader is the first of its own set, or a group of the role's one set.
+            # With layout PerReplica, leaders are in group 0 of their LeaderWorkerSet.
             leader = f"svc-{argument}{'-0' if layout == 'PerReplica' else ''}"
             cluster.delete("v1/Pod", leader, namespace, now=True)
         elif action == "nodes":
             cluster.add_nodes(argument)
         elif action == "lower":
-            # It knows nothing of decode-1, and so deletes nothing.
+            # This new LiveService never applied decode-1, so it does not delete it.
             LiveService(cluster, namespace, prefill_decode(decode=argument)).apply()
         elif action == "scale":
             decode = argument

@@ -1,4 +1,4 @@
-"""What works with releases of LeaderWorkerSet, and what their APIs reject."""
+"""Supported LeaderWorkerSet releases."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def installed(release: str) -> Iterator[Cluster]:
 
 
 def serves(cluster: Cluster, namespace: str, images: dict[str, str], pods: int) -> None:
-    """Wait until exactly these sets are available, with pods of these images alone."""
+    """Wait until only these LeaderWorkerSets exist and run this many pods with their images."""
     await_images(cluster, namespace, images)
     cluster.wait(lambda: len(cluster.pods(namespace)) == pods, WAIT)
 

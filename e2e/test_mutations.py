@@ -1,7 +1,6 @@
-"""What `check` rejects of a pod, the API server rejects: manifests with slips of the pen.
+"""Rejections of pods by `check`, compared with the API server's, on random mutations of manifests.
 
-Manifests of all systems, in which values are missing or replaced, or which have fields that pods
-seldom have (`slips.yaml`), the same for a seed.
+Mutations remove or replace values, or add fields from `slips.yaml`.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ Manifest = dict[str, Any]
 
 MUTANTS = 500
 BASES, SLIPS = (Path(__file__).with_name(f"{name}.yaml") for name in ("mutation_bases", "slips"))
-#: Fields in whose locations there is one of a pod.
+#: Spec fields that contain pod fields.
 _OF_PODS = frozenset({"template", "leaderTemplate", "workerTemplate", "fetcher", "endpointPicker"})
-#: What slips are written into.
+#: Dicts that each kind of slip fits into.
 _FITTING: Mapping[str, Callable[[Manifest], bool]] = {
     "pod": lambda held: "containers" in held,
     "container": lambda held: "name" in held and bool({"image", "args", "env"} & set(held)),
@@ -74,7 +73,7 @@ def bases() -> Sequence[list[Manifest]]:
     rich = yaml.safe_load(BASES.read_text(encoding="utf-8"))["bases"].values()
     ours = [yaml.safe_load_all(path.read_text(encoding="utf-8")) for path in DOCUMENTS.values()]
     others = [*documents.DOCUMENTS.values(), *kserve_documents.acceptable().values()]
-    # Rich ones more often.
+    # Manifests with many fields are drawn more often.
     return [*map(list, [*rich] * 4), *map(list, ours), *([each] for each in others)]
 
 
@@ -127,16 +126,15 @@ def read(base: Sequence[Any]) -> Source:
 
 
 def is_rejected_for_pods_alone(source: Source) -> bool:
-    """Whether nothing is wrong with an input but what the rules about finished pods say.
+    """Return whether only rules about generated pods reject an input.
 
-    Not of a service without pods: nothing of a parked role is rendered.
+    Services with roles scaled to zero do not count, because these roles render no pods.
     """
     planned = {finding for document in source.planned for _, finding in document.findings}
     wrong = {finding for _, finding in source.findings if finding.severity is Severity.ERROR}
     running = all(role.replicas for plan in source.plans for role in plan.roles)
-    # Rules about gangs and autoscalers have some of the same ids.
-    # The API server accepts images with a space, which no kubelet can pull, and hooks that sleep
-    # for no time, although `seconds` is required in its schema.
+    # Some rule IDs are also used outside pods. The API server accepts images with a space, which no
+    # kubelet can pull, and sleep hooks without the required `seconds`.
     in_pods = all(
         _OF_PODS.intersection(finding.location)
         and not {"image", "sleep"}.intersection(finding.location[-2:])

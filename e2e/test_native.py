@@ -1,4 +1,4 @@
-"""What Kubernetes' own scheduler does with gangs of its own is what the library says."""
+"""Gangs of Kubernetes (backend Native) on kube-scheduler."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def native(service: Object, **spec: Any) -> Object:
 
 
 class NativeService(LiveService):
-    """A service in a namespace, and on nodes, of its own."""
+    """A service with a separate namespace and nodes."""
 
     def __init__(self, cluster: Cluster, **spec: Any) -> None:
         self.case = cluster.new_namespace()
@@ -73,11 +73,11 @@ class NativeService(LiveService):
         return self.cluster.add_nodes(count, labels={CASE: self.case})
 
     def pod_group(self) -> Object | None:
-        """The live PodGroup; there are two kinds of that name."""
+        """Return the live PodGroup of Kubernetes, not Volcano's."""
         return self._read(POD_GROUP, "svc")
 
     def stays(self, wanted: Mapping[str, int]) -> None:
-        """Demand that so many pods are bound after the scheduler has bound others, too."""
+        """Assert that this many pods are bound after the scheduler has bound other pods."""
         for _ in range(3):
             marker = self.cluster.create(marker_pod(self.namespace))["metadata"]["name"]
             self.cluster.wait(

@@ -1,4 +1,4 @@
-"""Replicas below switches and over zones: hard network topologies, and leaders that are spread."""
+"""Network topologies of gangs, and topology spread of leaders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HARD = {"mode": "hard", "highestTierAllowed": 1}
 
 @pytest.fixture(scope="module")
 def topology() -> Iterator[Cluster]:
-    """A cluster of two switches with three nodes each, whose scheduler knows of them."""
+    """Start a cluster with two switches of three nodes each as HyperNodes."""
     with Cluster(plugins=(PLUGIN,)) as started:
         for switch in ("a", "b"):
             names = started.add_nodes(3, gpus=8)
@@ -32,7 +32,7 @@ def topology() -> Iterator[Cluster]:
 
 
 def _bound(cluster: Cluster, service: Object) -> list[tuple[str, str]]:
-    """Set and node of every bound pod, once nothing changes any more."""
+    """Return LeaderWorkerSet and node of each bound pod after scheduling has settled."""
     namespace = cluster.new_namespace("topology")
     plan = inputs.plan_of(service)
     cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
@@ -69,7 +69,7 @@ def _switches(cluster: Cluster) -> dict[str, str]:
 def test_gang_stays_below_one_switch(topology: Cluster) -> None:
     free = _bound(topology, _service({}))
     assert len(free) == 4
-    # Three nodes below each switch, and the gang needs four.
+    # Each switch has three nodes, and the gang needs four.
     assert _bound(topology, _service({"networkTopology": {"groupPolicy": HARD}})) == []
     small = _service({"networkTopology": {"groupPolicy": HARD}}, nodes=1)
     placed = _bound(topology, small)
@@ -103,7 +103,7 @@ def test_groups_use_separate_switches(topology: Cluster) -> None:
     by_group: dict[str, set[str]] = {}
     for name, node in placed:
         by_group.setdefault(name.split("-")[1], set()).add(switches[node])
-    # Three nodes hold one group of two pods each, and the third group would straddle.
+    # Three nodes have capacity for one group of two pods; a third group would need both switches.
     assert len(by_group) == 2
     assert sorted(next(iter(below)) for below in by_group.values()) == ["switch-a", "switch-b"]
     assert all(len(below) == 1 for below in by_group.values())
@@ -117,7 +117,7 @@ def spread(
     cluster: Cluster, namespace: str, replicas: int, nodes: int, small: int,
     minimum: dict[str, int] | None,
 ) -> LiveService:  # fmt: skip
-    """Apply a service on a zone of eight nodes, and one of `small`; six leaders are in a gang."""
+    """Apply a service to a zone of eight nodes and one of `small`; six leaders are in a gang."""
     cluster.add_nodes(8, labels={ZONE: "large"})
     cluster.add_nodes(small, labels={ZONE: "small"})
     roles = [inputs.role("inference", "worker", replicas, nodes, topologySpread=SPREAD)]
@@ -149,7 +149,7 @@ def test_leaders_are_spread(
 
 @pytest.mark.proves("A gang whose leaders cannot be spread stays pending")
 def test_gang_that_cannot_be_spread_stays_pending(cluster: Cluster, namespace: str) -> None:
-    # The small zone has room for two leaders, so a fifth of the large one's would skew by two.
+    # The small zone has capacity for two leaders, and four in the large zone would be a skew of 2.
     live = spread(cluster, namespace, 6, 1, 2, None)
     cluster.settle(8)
     assert set(live.bound().values()) == {0}

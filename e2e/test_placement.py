@@ -1,4 +1,4 @@
-"""Placed services are bound on the chosen pools by the real schedulers, also by device claims."""
+"""Placed services and device claims on the real schedulers."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_random_placements_are_bound(cluster: Cluster) -> None:
 def random_case(
     dice: random.Random, namespace: str, number: int
 ) -> tuple[list[InferenceServiceArgs], InventoryArgs]:
-    """Three services, and pools with room for about all of them."""
+    """Return three random services, and pools of about their size."""
 
     def one(name: str) -> Object:
         shape = dice.randint(1, 2), dice.randint(1, 2), dice.choice((4, 8))
@@ -207,7 +207,7 @@ def test_claims_are_allocated_on_chosen_pools(cluster: Cluster, namespace: str) 
         for name in cluster.add_nodes(count, 0, labels={LABEL: pool}, prefix=pool)
     ]
     device_class, *slices = devices(DRIVER, dict(nodes))
-    # NVIDIA's driver publishes other types of devices, too.
+    # NVIDIA's driver also publishes other types of devices.
     selector = device_class["spec"]["selectors"][0]["cel"]
     selector["expression"] += f" && device.attributes['{DRIVER}'].type == 'gpu'"
     cluster.apply([device_class, *slices])
@@ -231,7 +231,7 @@ def test_claims_are_allocated_on_chosen_pools(cluster: Cluster, namespace: str) 
         run(cluster, namespace, placed.services)
         wait_for(cluster, namespace, promised(placed))
         assert bound_on(cluster, namespace) == promised(placed)
-        # What is allocated now is in use for others, and free for the services themselves.
+        # Allocated devices are in use for other services, but free for these.
         full = read_inventory(str(cluster.kubeconfig))
         assert [pool.in_use for pool in full.pools] == [[8, 8], [4, 4, 4]]
         own = read_inventory(str(cluster.kubeconfig), services=placed.services)

@@ -1,4 +1,4 @@
-"""LeaderWorkerSet makes the pods that the plan says, and the Service finds those that serve."""
+"""Pods that LeaderWorkerSet creates, compared with the plan."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STORIES = {
         f"deepseek-r1-disagg-decode-{replica}-0" for replica in range(2)
     ],
 }
-"""The documents' stories, and the pods that clients are to reach."""
+"""Pods that serve requests in each story of the FusionInfer documents."""
 
 VARIANTS: dict[str, Object] = yaml.safe_load(
     Path(__file__).with_name("role_variants.yaml").read_text(encoding="utf-8")
@@ -52,7 +52,7 @@ def assert_pods(cluster: Cluster, plan: ServicePlan, namespace: str) -> None:
     pods = pods_of(cluster, plan, namespace)
     checks.pods_are_as_planned(plan, namespace, pods)
     for replica in (each.name for role in plan.roles for each in role.replicas):
-        # LWS_LEADER_ADDRESS is a name under this headless Service, which it has to have.
+        # LWS_LEADER_ADDRESS resolves only if this headless Service exists.
         (address,) = {
             container["env"][0]["value"]
             for pod in pods
@@ -66,7 +66,7 @@ def assert_pods(cluster: Cluster, plan: ServicePlan, namespace: str) -> None:
 
 @pytest.fixture(scope="module")
 def stories(cluster: Cluster) -> Iterator[dict[str, ServicePlan]]:
-    """All stories side by side in the namespace `stories`, so that selectors could err."""
+    """Deploy all stories into one namespace, so that wrong selectors would match other pods."""
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "stories"}})
     cluster.wait(lambda: cluster.exists("v1/ServiceAccount", "default", "stories"))
     plans = {name: inputs.plan_of(inputs.DOCUMENTS[name]) for name in STORIES}
@@ -95,7 +95,7 @@ def test_service_selects_serving_leaders(
     checks.selector_finds(service, cluster.pods("stories"), serving)
 
 
-@pytest.mark.proves("The same with separate leader and worker templates, subdomains and subgroups")
+@pytest.mark.proves("Pods match the plan with two templates, subdomains and subgroups")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_role_variants_match_plan(cluster: Cluster, namespace: str, variant: str) -> None:
     plan = inputs.plan_of(inputs.service("svc", varied_role("inference", "worker", variant)))
@@ -124,7 +124,7 @@ def test_per_role_lws_gets_planned_pods(
     story["spec"]["roles"][1]["replicas"] = 3
     assert_pods(cluster, inputs.plan_of(story), namespace)
     live = cluster.get(kind, name, namespace)
-    # What an autoscaler reads: how many there are, and which pods it is to ask for their load.
+    # Autoscalers read the number of replicas and the selector of pods with metrics.
     assert live["status"]["replicas"] == 3
     wanted = dict(part.split("=") for part in live["status"]["hpaPodSelector"].split(","))
     leaders = [
@@ -139,7 +139,7 @@ NAMES = ("ENTRY_ADDRESS", "WORKER_INDEX", "GROUP_SIZE", "OWN")
 
 
 def _expanded(container: Object) -> dict[str, str]:
-    """The variables as the kubelet expands them: from those that stand before."""
+    """Expand references to earlier variables, as the kubelet does."""
     known: dict[str, str] = {}
     for each in container["env"]:
         value = str(each.get("value", ""))

@@ -1,8 +1,7 @@
-"""llm-d's picker pairs prefill and decode pods of serving groups; its sidecar guards their pool.
+"""llm-d's endpoint picker with serving groups, and its sidecar's protection of their pool.
 
-The picker and the sidecar are not among the tools that are built here: `llm-d-epp` and
-`llm-d-sidecar` on PATH (v0.10.0, see README.md). Without them the tests are skipped. That a request
-goes through both is in `serve/test_prefill_decode.py`, with real engines.
+They need llm-d's v0.10.0 programs on PATH (README.md). `serve/test_prefill_decode.py` sends
+requests through both to real engines.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def test_sidecar_rejects_other_prefill_addresses(cluster: Cluster, namespace: st
 
 
 def _sidecar(stack: ExitStack, cluster: Cluster, objects: list[Object]) -> int:
-    """Start the sidecar with what was generated, but for the port: one machine is all pods."""
+    """Start the generated sidecar on a free port, because all pods share this machine."""
     decode = lws_named(objects, "decode")
     namespace = decode["metadata"]["namespace"]
     spec = decode["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
@@ -97,12 +96,12 @@ def _pick(picker: EndpointPicker, prompt: str) -> Mapping[str, str]:
 def _has_pairs(picker: EndpointPicker) -> bool:
     try:
         return PREFILLER in _pick(picker, "x" * 400)
-    except Exception:  # noqa: BLE001 - it does not know its pods yet
+    except Exception:  # noqa: BLE001 - the picker has not synced its pods yet
         return False
 
 
 def _groups_used(cluster: Cluster, namespace: str, picker: EndpointPicker) -> set[tuple[str, str]]:
-    """Return the groups of the decode and the prefill pod of many different requests."""
+    """Return the groups of decode and prefill pods that get requests."""
     groups = {
         pod["status"]["podIP"]: pod["metadata"]["labels"][GROUP]
         for pod in leaders(cluster, namespace)
@@ -147,7 +146,7 @@ def test_pairs_of_groups(
         picker.wait_serving()
         cluster.wait(lambda: _has_pairs(picker), message=picker.program.tail)
         whole = {("0", "0"), ("1", "1")}
-        cluster.wait(lambda: _groups_used(cluster, namespace, picker) == whole)  # it knows all pods
+        cluster.wait(lambda: _groups_used(cluster, namespace, picker) == whole)  # synced
         assert _groups_used(cluster, namespace, picker) == whole
         _end_prefill_of(cluster, namespace, "0")
         cluster.wait(lambda: _groups_used(cluster, namespace, picker) == crossed)

@@ -1,4 +1,4 @@
-"""Prerequisites read from the real API server, with the kinds and without them."""
+"""Missing prerequisites on the real API server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 @pytest.fixture(scope="module")
 def bare() -> Iterator[Cluster]:
-    """An API server with all kinds and nobody who acts on them."""
+    """Start a cluster without components."""
     with Cluster(components=()) as started:
         yield started
 
@@ -65,7 +65,7 @@ def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Check) -> None:
     plan = inputs.plan_of(service)
     bare.create(gpu_pod(plan.service, 2), namespace=namespace)
     bare.wait(lambda: used() == "6", 60, used)
-    # One of its two pods exists, so it needs no more than is left.
+    # One of its two pods exists, so the remaining quota is enough.
     assert not any("ResourceQuota" in text for text in checked(plan))
 
     bare.create(gpu_pod("other", 2), namespace=namespace)
@@ -118,7 +118,7 @@ def gpu_pod(service: str, gpus: int) -> Object:
 
 @pytest.mark.proves("ServingPrerequisites detects missing CRD fields by a strict dry run")
 def test_field_of_experimental_channel_is_reported(checked: Check) -> None:
-    """The standard channel of the Gateway API is installed here."""
+    """The cluster has the Gateway API's standard channel."""
     router = {
         "name": "router",
         "componentType": "router",

@@ -1,4 +1,4 @@
-"""Picker pods and sidecars in a namespace that enforces the restricted Pod Security profile."""
+"""Endpoint pickers and sidecars in namespaces with the restricted Pod Security profile."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_picker_pods_are_restricted(cluster: Cluster, restricted: str, name: str
     for pod in pods:
         assert labels.items() <= pod["metadata"]["labels"].items()
         tokens = [v for v in pod["spec"]["volumes"] if v["name"].startswith("kube-api-access")]
-        assert len(tokens) == 1, "the picker talks to the API server"
+        assert len(tokens) == 1, "the picker needs one token for the API server"
 
 
 @pytest.mark.proves("Sidecars pass the restricted Pod Security profile")

@@ -1,4 +1,4 @@
-"""Real pickers run with what a router builds and nothing else: flags, configuration, rights."""
+"""Endpoint pickers with generated flags, configuration and permissions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the library rejects in a gang deadlocks or breaks on the real scheduler.
+"""Settings that the library rejects for gangs, on the real scheduler.
 
-Each row renders a valid service and adds the rejected setting to its objects.
+Each case adds a rejected setting to the objects of a valid service.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def annotate(key: str, value: str) -> Any:
 
 
 def pod_group(minimum: int | None = None, **fields: int) -> Change:
-    """Return a change of the PodGroup's minMember and of its subgroups; of decode's, unless 0."""
+    """Return a change of minMember and subgroups, of all for a minimum of 0, else of decode's."""
 
     def edit(group: Object) -> None:
         if minimum is not None:
@@ -76,14 +76,14 @@ class Case:
     """A rejected setting.
 
     Attributes:
-        bound: Bound pods of each replica at the end, or their sum if replicas are torn apart.
+        bound: Final number of bound pods by replica, or their sum if replicas are incomplete.
         change: Adds the setting to the rendered objects.
-        rejected: A manifest with the setting, and what the library says about it.
+        rejected: A manifest with the setting, and the library's message.
         service: The service whose objects are changed; STORY by default.
-        nodes: Nodes of eight accelerators.
-        racks: Labels the nodes with as many values of `rack`.
-        only_leaders: Whether no worker is ever created.
-        phase: The PodGroup's at the end, where it matters.
+        nodes: Number of nodes with eight accelerators.
+        racks: Number of values of the node label `rack`.
+        only_leaders: Whether no workers are created.
+        phase: Final phase of the PodGroup, if it matters.
     """
 
     bound: Mapping[str, int] | int
@@ -119,7 +119,7 @@ CASES = {
     "With another task-spec annotation the gang never starts": Case(
         NOTHING, in_templates(annotate(labels.TASK_SPEC, "own"), "prefill"),
         (annotated(STORY, labels.TASK_SPEC, "own"), "is set by fusioninfer-pulumi")),
-    # Seven pods are not a sum of whole replicas, which have two and four.
+    # Replicas have two and four pods, so seven pods include an incomplete replica.
     "minMember below the sum of minTaskMember starts broken replicas": Case(
         7, pod_group(6), nodes=7),
     "minMember of all pods makes a partial gang all-or-nothing": Case(

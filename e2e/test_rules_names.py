@@ -1,4 +1,4 @@
-"""Names and labels that the library rejects really break pods and gangs."""
+"""Names that the library rejects, on the real components."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from e2e.rejections import Change, rejected
 
 
 def service_of(nodes: int, length: int, replicas: int = 1) -> Object:
-    """A service whose longest LeaderWorkerSet name has so many characters."""
+    """Return a service whose longest LeaderWorkerSet name has this length."""
     suffix = len(f"-role-{replicas - 1}")
     role = inputs.role("role", "worker", replicas, nodes, gpus=0)
     return inputs.service("s" * (length - suffix), role, gangPolicy={"mode": "Off"})
 
 
 TRIES = "mnopqrstuvwx"
-"""The revision hash that is appended has eight to ten characters. With one of three templates it is
-short enough to let a name of one character too many pass; with all of these it is not."""
+"""First letters of names. The appended revision hash has eight to ten characters, so that one name
+in three would pass although it is one character too long. Of all these names, some fail."""
 
 
 @pytest.mark.proves("LeaderWorkerSet names beyond 50 or 52 characters mostly get no pods")

@@ -1,4 +1,4 @@
-"""The schemas that are shipped are the definitions of the components, and so are the rules."""
+"""Schemas and rules, compared with the components' definitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.gateway_rules import (
 )
 
 
-# llm-d's sources are not on the module proxy: their tables are written from a checkout.
+# llm-d's tables are not covered, because its sources are not on the module proxy.
 @pytest.mark.parametrize("tool", ["schemas.py", "picker_plugins.py"])
 def test_tables_match_pinned_modules(tool: str) -> None:
     command = [sys.executable, str(ROOT / "tools" / tool), "--check"]

@@ -1,4 +1,4 @@
-"""The programs of docs/languages.md compile with the SDKs that Pulumi generates."""
+"""Programs of docs/languages.md with SDKs that Pulumi generates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not SDKS.is_built, reason="no SDK generator")
 
 @pytest.fixture(scope="module")
 def sdks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Generate the SDKs, with the programs of the page next to them."""
+    """Generate the SDKs, and write the page's programs next to them."""
     folder = tmp_path_factory.mktemp("sdks")
     run(folder, program("pulumi-sdks", "pulumi-sdks"), FOLDER / PACKAGED, folder)
     for block in blocks(ROOT / "docs" / "languages.md"):
@@ -45,13 +45,13 @@ def test_typescript_compiles(sdks: Path) -> None:
     run(folder, "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", NPM_PACKAGE)
     text = (sdks / "index.ts").read_text(encoding="utf-8")
     source = text.replace('"@pulumi/fusioninfer"', '"./index"')
-    # A file with comments, which names the files of the SDK.
+    # The settings list the source files. They are JSON with comments, so edit them as text.
     settings = (folder / "tsconfig.json").read_text(encoding="utf-8")
     settings = settings.replace('"utilities.ts"', '"utilities.ts", "program.ts"')
     (folder / "tsconfig.json").write_text(settings, encoding="utf-8")
     (folder / "program.ts").write_text(source, encoding="utf-8")
     run(folder, "npx", "tsc", "--noEmit")
-    # Outputs are typed, and an output cannot be a plain input.
+    # Outputs are typed, and plain inputs accept no outputs.
     wrong = re.sub("replicas: 2", "replicas: pulumi.output(2)", source)
     wrong += 'import * as pulumi from "@pulumi/pulumi";\nconst pool: number = qwen.inferencePool;\n'
     (folder / "program.ts").write_text(wrong, encoding="utf-8")
@@ -65,7 +65,7 @@ def test_typescript_compiles(sdks: Path) -> None:
 @pytest.mark.proves("A Go program compiles with the generated SDK", needs="go")
 def test_go_compiles(sdks: Path) -> None:
     folder = sdks / "go"
-    # The generator's versions of modules.
+    # The module versions are those of the generator.
     text = (SDKS.folder / "go.mod").read_text(encoding="utf-8")
     text = text.replace("module fusioninfer-e2e/pulumi-sdks", f"module {MODULE}")
     (folder / "go.mod").write_text(text, encoding="utf-8")

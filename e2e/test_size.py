@@ -1,8 +1,4 @@
-"""Proposals of `size` are bound on the pools that they were made for, by the real schedulers.
-
-Volcano binds gangs: replicas of several nodes, and pairs of prefill and decode; kube-scheduler
-binds the others.
-"""
+"""Proposals of `size` on the real schedulers: Volcano for gangs, else kube-scheduler."""
 
 from __future__ import annotations
 

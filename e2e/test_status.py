@@ -1,6 +1,6 @@
-"""The status says of the live objects what a person would say.
+"""The status of services during their life.
 
-`--write-transcripts` writes live objects and their status for the fast tests.
+`--write-transcripts` records live objects and their status for the unit tests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOLDER = inputs.ROOT / "tests" / "fixtures" / "status"
 
 
 class Life:
-    """A service's life, stage by stage."""
+    """The stages of a service's life."""
 
     def __init__(self, service: LiveService) -> None:
         self.service = service
@@ -38,17 +38,14 @@ class Life:
         failures: Mapping[str, str] | None = None,
         stored: list[Object] | None = None,
     ) -> ServiceStatus:
-        """Wait until the library says what a person would say, and record it.
+        """Wait for a status, record it and return it.
 
         Args:
-            name: What has happened.
-            active: The condition Active and its reason, as in `True Partial`.
+            name: Description of the stage.
+            active: Status and reason of the condition Active, as in `True Partial`.
             roles: `phase ready/desired` by role.
-            failures: What pods show to have failed, by LeaderWorkerSet.
+            failures: Failures of pods, by LeaderWorkerSet.
             stored: Objects to read instead of the live ones.
-
-        Returns:
-            The status.
         """
         seen: Object = {}
 
@@ -88,7 +85,7 @@ class Life:
         if routing:
             shown["routing"] = {name: _kept(each) for name, each in routing.items()}
         status = service_status(plan, {**lws, plan.service: group, **routing}, failures)
-        # What is cut off must not matter.
+        # Omitted fields must not change the status.
         live = {**shown["sets"], plan.service: shown["podGroup"], **shown.get("routing", {})}
         assert status == service_status(plan, live, failures)
         return {**shown, "status": status}
@@ -126,7 +123,7 @@ def behaving(manifest: Object, role: int, **annotations: str) -> Object:
 
 
 def update(service: LiveService, manifest: Object, *names: str) -> None:
-    """Roll out some of the LeaderWorkerSets, as the component does one by one."""
+    """Update some LeaderWorkerSets, as a rolling update does."""
     service.manifest = manifest
     objects = inputs.with_namespace(inputs.objects_of(service.plan), service.namespace)
     service.cluster.apply([each for each in objects if each["metadata"]["name"] in names])

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from samples import SHORT, Manifest, changed
+from samples import SHORT, Manifest, changed, plan_manifest
 from yaml_files import Dumper, read
 
 from fusioninfer_pulumi.findings import Severity, format_with_rule
-from fusioninfer_pulumi.loading.validate import plan_document, validate_document
 
 FOLDER = Path(__file__).parent / "findings"
 SEVERITIES = {
@@ -45,7 +44,7 @@ class Case:
 
     def findings(self) -> dict[str, list[str]]:
         """Return what is found, of the severities that the table names."""
-        _, findings = plan_document(validate_document(self.manifest))
+        _, findings = plan_manifest(self.manifest)
         return {
             key: [
                 format_with_rule(finding)

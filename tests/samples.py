@@ -8,7 +8,7 @@ from typing import Any
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.loading.validate import plan_document, validate_document
+from fusioninfer_pulumi.loading.validate import validate_document
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules import catalog
@@ -157,9 +157,18 @@ def assert_told(findings: Sequence[Finding]) -> None:
 SHORT = ("accelerators-not-requested", "engine-on-loopback", "shared-memory-missing")
 
 
+def plan_manifest(manifest: Any) -> tuple[ServicePlan | None, Sequence[Finding]]:
+    """Return the plan of a manifest, None if it is invalid, and all findings."""
+    args, findings = validate_document(manifest)
+    if args is None:
+        return None, findings
+    plan = plan_service(args)
+    return plan, plan.findings
+
+
 def said(manifest: Any, *severities: Severity) -> list[str]:
     """Returns the findings of a manifest, of these severities or all, without those of `SHORT`."""
-    _, findings = plan_document(validate_document(manifest))
+    _, findings = plan_manifest(manifest)
     return [
         str(finding)
         for finding in findings
@@ -169,7 +178,7 @@ def said(manifest: Any, *severities: Severity) -> list[str]:
 
 def rules(manifest: Any, *severities: Severity) -> list[tuple[str, str]]:
     """Returns rule and location of the findings of a manifest, of these severities or all."""
-    _, findings = plan_document(validate_document(manifest))
+    _, findings = plan_manifest(manifest)
     chosen = [finding for finding in findings if not severities or finding.severity in severities]
     return [(item.rule, item.path) for item in chosen]
 

@@ -12,11 +12,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from samples import container, role, service, template
+from samples import container, plan_manifest, role, service, template
 
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.kube.labels import OWNED_LABELS
-from fusioninfer_pulumi.loading.validate import plan_document, validate_document
 
 ROOT = Path(__file__).parent.parent
 
@@ -88,10 +87,7 @@ def test_container_fields_accept_outputs_as_documented(
 ) -> None:
     value = output("x")
     fields = {**may_be_outputs(value), **must_be_known(value)}[field]
-    document = validate_document(
-        service(role(template=template(container(**{"gpus": "1", **fields}))))
-    )
-    plan, _ = plan_document(document, "svc")
+    plan, _ = plan_manifest(service(role(template=template(container(**{"gpus": "1", **fields})))))
     assert (plan is not None and not errors(plan.findings)) == (field in may_be_outputs(value))
     rows = pages()["pulumi-outputs.md"].partition("Must be known")[2].splitlines()
     column = 1 if field in may_be_outputs(value) else 2

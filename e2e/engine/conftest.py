@@ -1,4 +1,4 @@
-"""Projects of the real engine; without it, every test here is skipped, and the end says so."""
+"""Stacks on the real Pulumi engine. Without it, all tests here are skipped, with a notice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs the engine, and skips it where it is not installed."""
+    """Mark the tests that need the Pulumi engine, and skip them if it is not installed."""
     absent = missing()
     for item in items:
         if _HERE in item.path.parents:
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """A skipped engine must not look like a proof."""
+    """Report that the tests of the Pulumi engine were skipped."""
     if missing():
         terminalreporter.write_sep("!", "NOTHING WAS PROVED ON THE PULUMI ENGINE", red=True)
         terminalreporter.write_line(f"not on PATH: {', '.join(missing())}")
@@ -36,7 +36,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def project(cluster: Cluster, namespace: str, tmp_path: Path) -> Callable[..., Stack]:
-    """Return a function that creates stacks; their objects go with the test's namespace."""
+    """Return a function that creates stacks in the test's namespace."""
 
     def make(name: str = "app", **more: Any) -> Stack:
         return Stack(tmp_path / f"{name}{next(_counter)}", cluster, namespace, **more)

@@ -1,6 +1,6 @@
-"""Plays the controller of a gateway, and the endpoint behind it.
+"""Stand-ins for a gateway controller and for the endpoint behind it.
 
-No gateway runs here. What is shown with this is what an update waits for, not that a gateway works.
+No gateway runs here. Tests with them show what an update waits for, not that a gateway works.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _CONTROLLER = "e2e.fusioninfer.io/stand-in"
 
 @dataclass
 class GatewayStandIn(StandIn):
-    """Accepts what it finds in a namespace, after a while; use it as a context manager.
+    """Context manager that accepts routing objects of a namespace after a delay.
 
     Attributes:
-        cluster: Where.
-        namespace: Which objects.
-        delay: Seconds from when it sees a generation until it speaks of it.
+        cluster: The cluster.
+        namespace: Namespace of the objects.
+        delay: Seconds from first seeing a generation until writing its status.
         address: Address of every Gateway.
-        rejected: Kinds that it rejects, with the reason.
-        spoke: When it first spoke of an object and generation, by `kind/name@generation`.
+        rejected: Reasons by the kind that it rejects.
+        spoke: Time of the first status of each object, by `kind/name@generation`.
     """
 
     cluster: Cluster
@@ -70,7 +70,7 @@ class GatewayStandIn(StandIn):
                 kind, meta["name"], {"status": status}, self.namespace, subresource="status"
             )
         except ApiError as problem:
-            if problem.status != 404:  # it may just have been deleted
+            if problem.status != 404:  # The object may have been deleted in the meantime.
                 raise
         self.spoke.setdefault(key, time.monotonic())
 
@@ -92,7 +92,7 @@ class GatewayStandIn(StandIn):
                 for ref in route["spec"].get("parentRefs") or ()
             ]
             if not refs:
-                return None  # no controller looks at a pool that no route leads to
+                return None  # Controllers ignore a pool that no route references.
         conditions = self._conditions(each, "Accepted", "ResolvedRefs")
         return {
             "parents": [
@@ -127,10 +127,10 @@ def _without_times(value: Any) -> Any:
 
 
 class EndpointStandIn(HttpStandIn):
-    """Listens on loopback; use it as a context manager."""
+    """Context manager that runs an HTTP server on loopback."""
 
     def __init__(self, *, unready: float = 0.0) -> None:
-        """Starts to listen."""
+        """Start the server."""
         super().__init__()
         self.asked: list[tuple[float, int]] = []
         self._unready = unready

@@ -1,4 +1,4 @@
-"""One Pulumi project with a file backend of its own, driven by the real command line."""
+"""A Pulumi project with its own file backend, run by the real Pulumi command line."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ class CommandResult:
         return self
 
     def diagnostics(self) -> list[str]:
-        """Return what a failed command says in the end, line by line."""
+        """Return the lines of the diagnostics that a failed command prints at its end."""
         lines = self.assert_failed().text.split("Diagnostics:")[1].splitlines()
         return [line.strip().removeprefix("error: ") for line in lines]
 
 
 class Project:
-    """A stack `dev` whose program makes the services of a file, or is an example."""
+    """A stack `dev` whose program creates the services of a file, or is an example."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Project:
         (self.folder / "services.yaml").write_text(text, encoding="utf-8")
 
     def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
-        """Begins a call; its own process group, so that a signal reaches all of it or none."""
+        """Start a command in its own process group, so that signals reach all or none of it."""
         return subprocess.Popen(
             ["pulumi", *words, "--non-interactive"],
             cwd=self.folder,
@@ -153,7 +153,7 @@ class Project:
         try:
             text, _ = process.communicate(timeout=self.seconds)
         except BaseException as ended:
-            # Language host and provider, too: they are of the command line's group.
+            # This includes the language host and the provider, which are in the same process group.
             os.killpg(process.pid, signal.SIGKILL)
             text, _ = process.communicate()
             if not isinstance(ended, subprocess.TimeoutExpired):
@@ -163,7 +163,7 @@ class Project:
         return CommandResult(process.returncode, text)
 
     def up(self, **environment: str) -> CommandResult:
-        """Updates; the preview is left out, others look at it."""
+        """Run `pulumi up` without a preview."""
         return self.run("up", "--yes", "--skip-preview", "--color", "never", **environment)
 
     def down(self) -> CommandResult:
@@ -173,13 +173,13 @@ class Project:
         return self.run("refresh", "--yes", "--skip-preview", "--color", "never")
 
     def preview(self, **environment: str) -> dict[str, int]:
-        """What an update would do: operations and their number, `same` left out."""
+        """Return the operations that an update would do and their number, without `same`."""
         told = self.json("preview", "--json", **environment)
         summary: dict[str, int] = told["changeSummary"]
         return {key: count for key, count in summary.items() if key != "same"}
 
     def changes(self) -> dict[str, int]:
-        """What the last update did: operations and their number, `same` left out."""
+        """Return the operations of the last update and their number, without `same`."""
         (last, *_) = self.json("stack", "history", "--json", "--page-size", "1")
         changed: dict[str, int] = last["resourceChanges"]
         return {key: count for key, count in changed.items() if key != "same"}

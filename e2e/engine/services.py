@@ -54,7 +54,7 @@ def role(
     delay: str = "1s",
     **more: Any,
 ) -> dict[str, Any]:
-    """A role whose simulated pods behave as `behaviour`."""
+    """Return a role whose simulated pods have this behaviour."""
     limits = {"nvidia.com/gpu": str(gpus)} if gpus else {"cpu": "10m"}
     container = {
         "name": "engine",
@@ -67,7 +67,7 @@ def role(
 
 
 def router(*, behaviour: str = "ready", **more: Any) -> dict[str, Any]:
-    """A role that routes requests, with a picker whose simulated pods behave as `behaviour`."""
+    """Return a router role whose simulated endpoint picker pods have this behaviour."""
     picker = {"template": {"metadata": {"annotations": {BEHAVIOUR: behaviour}}}}
     return {
         "name": "router",
@@ -104,7 +104,7 @@ class Stack(Project):
         return service(self.namespace, *roles, **spec)
 
     def deploy(self, *roles: Mapping[str, Any], **spec: Any) -> None:
-        """Make one service of these roles the program, and update."""
+        """Deploy a program with one service that has these roles."""
         self.deploy_services(self.service(*roles, **spec))
 
     def deploy_services(self, *services: Mapping[str, Any]) -> None:
@@ -133,8 +133,8 @@ class Stack(Project):
     def min_ready_replicas(self, *others: str) -> Iterator[dict[str, int]]:
         """Yield the fewest ready replicas of each role that were seen inside the context.
 
-        `samples` counts the readings. `total` is the sum over all roles, with those of `others`:
-        namespaces that replicas move to, which are read after the first one.
+        `samples` counts the readings. `total` is the sum over all roles, also in the
+        namespaces `others`, to which replicas move.
         """
         least: dict[str, int] = {}
 
@@ -153,7 +153,7 @@ class Stack(Project):
         return {each["metadata"]["name"]: each for each in self.cluster.list(SETS, self.namespace)}
 
     def lws_uids(self) -> dict[str, str]:
-        """Return the UID of each LeaderWorkerSet: a replaced one has another."""
+        """Return the UID of each LeaderWorkerSet. Replacing one changes its UID."""
         return {name: each["metadata"]["uid"] for name, each in self.lws().items()}
 
     def images(self) -> dict[str, str]:
@@ -168,14 +168,14 @@ class Stack(Project):
         }
 
     def pods(self, namespace: str | None = None) -> dict[str, str]:
-        """Return the UID of each pod: a restarted pod has another."""
+        """Return the UID of each pod. Restarting a pod changes its UID."""
         return {
             pod["metadata"]["name"]: pod["metadata"]["uid"]
             for pod in self.cluster.pods(namespace or self.namespace)
         }
 
     def remaining_objects(self, namespace: str | None = None) -> list[str]:
-        """Return the objects that services created, without those that controllers derived."""
+        """Return the objects that services created, without objects created by controllers."""
         found = [
             each for kind in KINDS for each in self.cluster.list(kind, namespace or self.namespace)
         ]
@@ -189,11 +189,11 @@ class Stack(Project):
 
 @contextmanager
 def watched(look: Callable[[], Seen], every: float = 0.2) -> Iterator[list[Seen]]:
-    """Polls `look` until the context ends, and yields the list of all results.
+    """Call a function repeatedly until the context ends; yield the list of its results.
 
     Args:
-        look: Called once for each poll. Its exception is raised at the end of the context.
-        every: Seconds from one poll to the next.
+        look: The function. Its exception is raised at the end of the context.
+        every: Seconds between calls.
     """
     found: list[Seen] = []
     wrong: list[Exception] = []
@@ -229,7 +229,7 @@ def rendered(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def state_objects(resources: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Objects in a stack's state, including those that are pending deletion."""
+    """Return the objects in a stack's state, including those pending deletion."""
     objects = [resource for resource in resources if resource["type"].startswith("kubernetes:")]
     return sorted(_name(manifest["inputs"]) for manifest in objects)
 

@@ -1,4 +1,4 @@
-"""Objects that another tool made become a stack's own, on the real engine: docs/how-to/adopt.md."""
+"""Adoption of objects that another tool created (docs/how-to/adopt.md)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PAGE = inputs.ROOT / "docs" / "how-to" / "adopt.md"
 
 
 def service(namespace: str, image: str = "registry.example/engine:1") -> dict[str, Any]:
-    """Return two replicas of two nodes: LeaderWorkerSets, a gang and a Service."""
+    """Return a service with two gang-scheduled replicas of two nodes."""
     role = inputs.role("serve", "worker", 2, 2)
     role["template"]["spec"]["containers"][0]["image"] = image
     made = inputs.service("svc", role)
-    # There are no EndpointSlices here for the provider to wait for (e2e/README.md).
+    # The cluster has no EndpointSlices, which the provider would wait for (e2e/README.md).
     annotations = {"pulumi.com/skipAwait": "true"}
     made["metadata"] |= {"namespace": namespace, "annotations": annotations}
     return made
@@ -59,11 +59,11 @@ def test_adoption_restarts_nothing(stack: Stack) -> None:
     before = identities(stack, objects)
 
     stack.run("config", "set", "adopt", "true").assert_succeeded()
-    # The stack and the component are new; each object is imported, then applied.
+    # Pulumi creates the stack and the component, and imports and updates each object.
     adopted = {"create": 2, "import": len(objects), "update": len(objects)}
     assert stack.preview() == adopted
     stack.up().assert_succeeded()
-    # Without the option the objects get an annotation, and it is a stack as any other.
+    # Without the import option, the objects get an annotation.
     stack.run("config", "rm", "adopt").assert_succeeded()
     assert stack.preview() == {"update": len(objects)}
     stack.up().assert_succeeded()

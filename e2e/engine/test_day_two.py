@@ -1,4 +1,4 @@
-"""Autoscaled roles and the other objects of day two, made, changed and removed by the engine."""
+"""Autoscaling: what updates do with replica counts that an autoscaler set."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def scaled(namespace: str, tag: str = "1", **more: Any) -> Object:
 
 
 def scale(stack: Stack, replicas: int) -> None:
-    # A patch, because the controller writes the object, too.
+    # Patched, because the controller also updates the object.
     change = {"spec": {"replicas": replicas}}
     stack.cluster.patch(SETS, NAME, change, stack.namespace, subresource="scale")
 
@@ -40,7 +40,7 @@ def test_updates_keep_replicas_of_autoscaler(stack: Stack, tmp_path: Path) -> No
         adapter.of_pods["waiting"] = 9
         stack.deploy_services(scaled(stack.namespace))
         stack.cluster.wait(lambda: stack.ready() == {"serve": 4}, 120)
-        # Nothing would scale it again: without its metric, the autoscaler leaves it alone.
+        # Without the metric, the autoscaler does not change the replicas again.
         del adapter.of_pods["waiting"]
         stack.deploy_services(scaled(stack.namespace, tag="2"))
         assert stack.ready() == {"serve": 4}
@@ -64,7 +64,7 @@ def test_replicas_after_autoscaling_is_removed(stack: Stack) -> None:
     made = scaled(stack.namespace)["spec"]["roles"][0]
     del made["autoscaling"]
     stack.deploy(made, layout="PerRole")
-    # The field belongs to whoever scaled last, and the program has not changed it.
+    # The autoscaler still owns the field, and the program's value has not changed.
     assert stack.ready() == {"serve": 3}
 
     force = {"annotations": {"pulumi.com/patchForce": "true"}}

@@ -1,4 +1,4 @@
-"""A failed update says why, where the cluster can be read."""
+"""Reasons that failed updates report, with and without permission to read the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates of a service of which a replica is down for another reason."""
+"""Updates of a service that already has an unavailable replica."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def hold_down(stack: Stack, pod: str) -> None:
     stack.cluster.wait(seen, 30, f"{pod} to count as down")
 
 
-#: The program of the other tests with a provider of its own, whose kubeconfig is a secret.
+#: The program with an explicit provider whose kubeconfig is a secret.
 EXPLICIT = PROGRAM.replace(
     "options = None\n",
     """import pulumi_kubernetes
@@ -52,7 +52,7 @@ def test_unavailable_replicas_update_first(stack: Stack, provider: str) -> None:
     stack.deploy(role(replicas=4))
     hold_down(stack, "svc-serve-1-0")
     assert stack.ready() == {"serve": 3}
-    # Nothing changes, so nobody looks.
+    # Nothing changes, so the update does not read the cluster.
     stack.up().assert_succeeded()
     with stack.min_ready_replicas() as least:
         stack.deploy(role(replicas=4, tag="2", behaviour="slow"))

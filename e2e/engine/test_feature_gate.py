@@ -1,4 +1,4 @@
-"""Where StatefulSets go by `maxUnavailable`: on by default in some releases of Kubernetes only."""
+"""Updates where StatefulSets respect `maxUnavailable`, the default in some Kubernetes releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas that run and become part of a gang, or get more nodes in one."""
+"""Running replicas that join a gang, or get more nodes within a gang."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from e2e.engine.services import GROUPS, NO_GANG, PER_ROLE, TWO_NODES, Stack, role
 
 SHORT = "40s"
-#: For updates that are to fail.
+#: For updates that are expected to fail.
 VERY_SHORT: dict[str, Any] = {"rollout": {"timeout": "12s"}, "wait": {"timeout": "12s"}}
-#: Takes the rejection away, to see what it saves from.
+#: Disables the rejection, to show what it prevents.
 UNCHECKED = """\
 from fusioninfer_pulumi.checks import update_checks
-update_checks.gang_findings = lambda *_: []
+update_checks.check_gang_joins = lambda *_: []
 """
 
 
@@ -81,7 +81,7 @@ def test_rolling_into_gang_is_rejected(stack: Stack, edit: str, strategy: str) -
     (group,) = stack.cluster.list(GROUPS, stack.namespace)
     assert group["status"]["phase"] == "Running"
     assert not set(before.items()) & set(stack.pods().items())
-    # Slow pods: one that is ready again at once would be missed between two looks.
+    # Pods start slowly, because polling would miss a short outage.
     template = serving(tag="2", behaviour="slow")["template"]
     joined = [{**each, "template": template} for each in AFTER[edit][0][:1]]
     again = ((*joined, *AFTER[edit][0][1:]), AFTER[edit][1])

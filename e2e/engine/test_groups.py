@@ -1,4 +1,4 @@
-"""Serving groups on the real engine: how groups change as a whole, and how they come and go."""
+"""Serving groups: rolling updates by group, and added and removed groups."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def test_groups_update_as_a_whole(stack: Stack) -> None:
             assert look[2] == (PODS, {"2"})
     assert tags(stack) == {0: {"1"}, 1: {"2"}, 2: {"2"}}
     assert stack.preview() == {}
-    # Later, something else: other metadata, and a group more, which is new and takes what is new.
+    # Other metadata, and an additional group, which starts with the new image.
     stack.deploy_services(grouped(stack.namespace, 4, "2", "blue", **held))
     assert tags(stack) == {0: {"1"}, 1: {"2"}, 2: {"2"}, 3: {"2"}}
     own = {name: uid for name, uid in first.items() if name.startswith("svc-0-")}
     assert len(own) == PODS
     assert own.items() <= stack.pods().items()
-    # Two at a time, and nothing is held any more.
+    # Two groups at a time, without a partition.
     with watched(lambda: state(stack)) as seen:
         stack.deploy_services(grouped(stack.namespace, 4, "3", "blue", maxUnavailable=2))
     down = [{group for group in range(4) if look.get(group, (0,))[0] < PODS} for look in seen]

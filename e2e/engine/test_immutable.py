@@ -1,4 +1,4 @@
-"""Fields of a LeaderWorkerSet that are not the pod template: which are updated, which replaced."""
+"""LeaderWorkerSet fields outside the pod template: some roll, others are immutable."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_changed_subgroup_policy_is_rejected(stack: Stack) -> None:
         assert stack.ready() == {"serve": 2}
         assert not set(stack.lws_uids().values()) & set(made.values())
         assert stack.remaining_objects() == rendered(wanted)
-        # Nothing differs any more, and replicas take turns again.
+        # Nothing differs, so the strategy can be Rolling again.
         stack.deploy(spread(**policy), **NO_GANG)
         assert stack.preview() == {}
 

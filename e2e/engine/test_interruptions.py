@@ -1,4 +1,4 @@
-"""An update that is killed, and what the next one makes of it."""
+"""Updates that are killed, and the updates that repair them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ REPLICAS = 4
 
 @dataclass(frozen=True)
 class Moment:
-    """When and how a creation and, after it, an update are ended.
+    """When and how a creation and a later update are killed.
 
     Attributes:
         how: The signal.
-        everybody: Whether language host and provider get it too, as from a terminal or a machine
-            that goes down, or the command line alone, as from a CI job.
+        everybody: Whether the language host and the provider also get it, as from a terminal, or
+            only the command line, as from a CI job.
         creating: Seconds after the start of the creation.
         updating: Seconds after the start of the update.
     """
@@ -50,7 +50,7 @@ class Moment:
 
 
 def moments() -> list[Moment]:
-    """Six of them, the same in every run."""
+    """Return six moments, the same in every run."""
     chance = random.Random(20261121)
     return [
         Moment(
@@ -64,11 +64,11 @@ def moments() -> list[Moment]:
 
 
 def repaired(stack: Stack, wanted: Mapping[str, Any]) -> None:
-    """`pulumi cancel` and `pulumi up`, after which cluster, state and `render` are of one mind."""
+    """Run `pulumi cancel` and `pulumi up`; assert that cluster, state and `render` agree."""
     stack.run("cancel", "--yes")
     result = stack.up()
     if result.status != 0:
-        # An object was made and not noted: the provider takes it over if told to.
+        # An object exists but is not in the state; this option lets the provider take it over.
         assert "already exists" in result.text, result.text[-6000:]
         stack.up(PULUMI_K8S_UPSERT_EXISTING_OBJECTS="true").assert_succeeded()
     assert stack.remaining_objects() == rendered(wanted)

@@ -1,4 +1,4 @@
-"""A service that waits in Kueue's queue, on the engine."""
+"""A service that Kueue queues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["queues"]
 BACKEND: dict[str, Any] = {
     "schedulingStrategy": {"queue": QUEUE, "gangPolicy": {"backend": "Kueue"}}
 }
-#: For updates that are to fail.
+#: For updates that are expected to fail.
 SHORT: dict[str, Any] = {"rollout": {"timeout": "15s"}, "wait": {"timeout": "15s"}}
 
 

@@ -1,4 +1,4 @@
-"""A YAML program and a Python program of one service do the same on the real engine."""
+"""YAML programs, compared with Python programs of the same service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class YamlStack(Stack):
-    """A stack whose program is YAML; its plugin is the console script of this installation."""
+    """A stack with a YAML program; its plugin is the console script of this installation."""
 
     def __init__(self, folder: Path, cluster: Cluster, namespace: str) -> None:
         super().__init__(folder, cluster, namespace)
@@ -36,7 +36,7 @@ class YamlStack(Stack):
         self.environment["PATH"] = path
 
     def write(self, *services: Mapping[str, Any]) -> None:
-        """Make these services the program; without any, leave it."""
+        """Write a program with these services; without services, keep the program."""
         if not services:
             return
         resources = {
@@ -57,7 +57,7 @@ class YamlStack(Stack):
                 "endpoint": f"${{{first}.endpoint}}",
             },
         }
-        text = json.dumps(program)  # YAML without aliases, which Pulumi does not read
+        text = json.dumps(program)  # Pulumi does not read YAML aliases.
         (self.folder / "Pulumi.yaml").write_text(text, encoding="utf-8")
 
 
@@ -67,7 +67,7 @@ def yaml_stack(cluster: Cluster, namespace: str, tmp_path: Path) -> YamlStack:
 
 
 def children(stack: Stack) -> dict[str, str]:
-    """What a preview says of each Kubernetes resource: its inputs, as text."""
+    """Return the inputs of each Kubernetes resource in a preview, as text."""
     steps = stack.json("preview", "--json", "--show-secrets")["steps"]
     return {
         f"{state['type']} {state['urn'].rpartition('::')[2]}": json.dumps(
@@ -93,7 +93,7 @@ def test_yaml_and_python_register_equal_objects(stack: Stack, yaml_stack: YamlSt
 def test_yaml_program_creates_and_updates(yaml_stack: YamlStack) -> None:
     stack = yaml_stack
     stack.cluster.add_nodes(2)
-    # Several components are constructed at the same time.
+    # The provider constructs several components at the same time.
     others = [stack.service(role(replicas=1), name=f"other-{index}") for index in range(4)]
     stack.deploy_services(stack.service(role(replicas=2)), *others)
     assert stack.output("endpoint") == f"http://svc.{stack.namespace}.svc:8000"
@@ -160,7 +160,7 @@ def test_yaml_secrets_and_outputs_reach_pods(yaml_stack: YamlStack) -> None:
 def test_yaml_example_and_template_pass_preview(yaml_stack: YamlStack, program: str) -> None:
     stack = yaml_stack
     described = yaml.safe_load((REPOSITORY / program / "Pulumi.yaml").read_text(encoding="utf-8"))
-    # Their plugin comes from the repository's address.
+    # Their plugin is downloaded from the repository.
     del described["packages"], described["description"]
     described.pop("template", None)
     described["name"] = stack.folder.name

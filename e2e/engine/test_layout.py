@@ -1,4 +1,4 @@
-"""One LeaderWorkerSet for each role, on the real engine: how it is paced, and scaled by others."""
+"""Layout PerRole: updates, and scaling by other controllers."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_other_strategies_change_all_replicas(stack: Stack, strategy: str) -> No
     with stack.min_ready_replicas() as least:
         stack.deploy(role(tag="2", behaviour="slow"), **rollout)
     assert stack.ready() == {"serve": 3}
-    # All at once only with the feature gate MaxUnavailableStatefulSet, which is off in 1.35.4.
+    # All at once needs the feature gate MaxUnavailableStatefulSet, which is off in 1.35.4.
     assert least["serve"] == (2 if strategy == "AllAtOnce" else 0)
     kept = stack.lws()["svc-serve"]["metadata"]["uid"] == before
     assert kept == (strategy == "AllAtOnce")
@@ -142,7 +142,7 @@ def test_layout_change_of_running_role_is_rejected(stack: Stack, layouts: tuple[
         result = stack.run(*words).assert_failed()
         assert f"layout: {layouts[1]} cannot replace {layouts[0]}" in result.text
     assert stack.pods() == before
-    # A second service may have the other layout.
+    # A second service may have another layout.
     neighbour = stack.service(role(), name="next", **second)
     stack.deploy_services(stack.service(role(), **first), neighbour)
     assert len(stack.pods()) == 6
@@ -173,7 +173,7 @@ def test_scale(stack: Stack) -> None:
     stack.cluster.wait(lambda: stack.pods() == before, 60, "pods of the removed replica")
 
 
-#: What a program adds where something else sets the replicas of a role.
+#: Added to the program if another controller sets the replicas of a role.
 LEAVE_REPLICAS = """
 def leave_replicas(args):
     if args.type_.endswith(":LeaderWorkerSet"):

@@ -1,4 +1,4 @@
-"""A state that is lost or restored, objects changed by hand: docs/how-to/lost-state.md."""
+"""Lost and restored states, and objects changed by hand (docs/how-to/lost-state.md)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from e2e.engine.services import (
     state_objects,
 )
 
-#: Takes over objects that exist, and fields that another field manager has.
+#: Takes over existing objects, and fields of other field managers.
 RECOVER = {"PULUMI_K8S_UPSERT_EXISTING_OBJECTS": "true", "PULUMI_K8S_ENABLE_PATCH_FORCE": "true"}
 SPREAD: dict[str, Any] = {**TWO_NODES, "gpus": 1}
 
 
 def made(namespace: str, tag: str = "1", replicas: int = 3) -> dict[str, Any]:
-    """A gang behind a route, with a disruption budget."""
+    """Return a service with a gang, a route and a disruption budget."""
     serving = role(replicas=replicas, tag=tag, behaviour="slow", **SPREAD)
     return service(namespace, router(), serving, disruptionBudget={"maxUnavailable": 1})
 
 
 def lose(stack: Project) -> None:
-    """Loses the state, and begins with an empty one of the same name."""
+    """Delete the state, and create an empty stack with the same name."""
     shutil.rmtree(stack.state)
     stack.state.mkdir()
     name = f"organization/{stack.folder.name}/dev"
@@ -96,7 +96,7 @@ def test_two_stacks(project: Callable[..., Stack]) -> None:
     assert first.preview() == {}
     second.up(**RECOVER).assert_succeeded()
     assert first.pods() == before
-    # Until the second one changes a field itself, the first one still may.
+    # The first stack can update fields that the second one has not changed.
     second.deploy_services(made(namespace, "2"))
     changed = first.pods()
     first.write(made(namespace, "3"))

@@ -1,4 +1,4 @@
-"""Stacks that an earlier release made: one `up` moves them over."""
+"""Upgrades of stacks that an earlier release created."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from e2e.engine.project import REPOSITORY
 from e2e.engine.services import TWO_NODES, Stack, rendered, role, router, service, state_objects
 from e2e.objects import bound_claim
 
-#: The commits that are the released versions.
+#: Commits of the released versions.
 RELEASES = {"0.1.0": "262481f", "0.2.0": "65390fc4"}
 SPREAD: dict[str, Any] = {**TWO_NODES, "gpus": 1}
 
@@ -39,7 +39,7 @@ def unpack_release(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], 
 
 
 def services(namespace: str, tag: str) -> list[dict[str, Any]]:
-    """One of each kind: a gang, one set for each role, groups, levels, strategies, a router."""
+    """Return services with all shapes: a gang, PerRole, groups, strategies, a router."""
     scheduled: dict[str, Any] = {"wait": {"level": "Scheduled", "timeout": "150s"}}
     grouped: dict[str, Any] = {"groups": 2, "rollout": {"level": "Group", "timeout": "150s"}}
     at_once: dict[str, Any] = {"rollout": {"strategy": "AllAtOnce", "timeout": "150s"}}
@@ -54,7 +54,7 @@ def services(namespace: str, tag: str) -> list[dict[str, Any]]:
 
 
 def engines(pods: dict[str, Any]) -> dict[str, Any]:
-    """Return the pods without the endpoint pickers'."""
+    """Return the pods except those of endpoint pickers."""
     return {name: pod for name, pod in pods.items() if "-epp-" not in name}
 
 
@@ -77,7 +77,7 @@ def test_stack_of_version_0_1_0_upgrades(
         result = stack.json("preview", "--json")
         changes = result["changeSummary"]
         assert changes["delete"] == len(patches)
-        # The provider replaces a ConfigMap whose data changes: the picker weighs load since 0.3.0.
+        # 0.3.0 changed the default scorers; the provider replaces a ConfigMap if its data changes.
         replaced = [step["urn"] for step in result["steps"] if step["op"] == "replace"]
         assert [urn.rpartition("::")[2] for urn in replaced] == ["routed-epp-config"]
     with stack.min_ready_replicas() as least:
@@ -102,7 +102,7 @@ def test_stack_of_version_0_1_0_upgrades(
 
 
 def services_of_0_2_0(namespace: str) -> list[dict[str, Any]]:
-    """What 0.2.0 added to the shapes of `services`: prefill/decode, autoscaling, model caches."""
+    """Return services with shapes new in 0.2.0: prefill/decode, autoscaling, model caches."""
     connector = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
     arguments = ["--model=Qwen/Qwen3-8B", f"--kv-transfer-config={json.dumps(connector)}"]
     engine = {
@@ -157,7 +157,7 @@ def test_stack_of_version_0_2_0_upgrades(
         after = stack.pods()
         kept = {name: uid for name, uid in before.items() if not name.startswith("pair-")}
         assert engines(kept).items() <= after.items()
-        # The first restart gives prefill and decode pods the label of their pair revision.
+        # The restart adds the label of the pair revision to prefill and decode pods.
         assert {name for name in before if "-epp-" not in name} <= after.keys()
         assert least["samples"]
         assert least["prefill"] >= 1

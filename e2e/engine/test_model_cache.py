@@ -1,4 +1,4 @@
-"""A model's cache on the engine: nothing runs before the Job has filled it."""
+"""Model caches: LeaderWorkerSets wait for the warm-up Job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def engine() -> dict[str, Any]:
 
 
 def serving(stack: Stack) -> set[tuple[str, str]]:
-    """The pods of the sets; those of Jobs stay until they are collected."""
+    """Return the pods of LeaderWorkerSets, without the Jobs' pods."""
     found = stack.pods().items()
     return {each for each in found if each[0].startswith("svc-serve-")}
 

@@ -1,4 +1,4 @@
-"""A running service gets another layout, name or namespace under load: docs/how-to/move.md."""
+"""Changes of a service's layout, name or namespace under load (docs/how-to/move.md)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def router(**more: Any) -> dict[str, Any]:
 
 
 def serving(name: str = "serve", *, port: int, replicas: int = 2, **more: Any) -> dict[str, Any]:
-    """A role whose pods take a while to become ready."""
+    """Return a role whose pods become ready after a delay."""
     return role(name, replicas=replicas, behaviour="slow", port=port, **more)
 
 
@@ -125,13 +125,13 @@ def test_service_hands_over_by_weights(stack: Stack) -> None:
         stack.deploy_services(old(0), follows)
         assert set(services(traffic.wait(ENOUGH))) == {"chat"}
         stack.deploy_services(old(50), follows)
-        traffic.wait(10)  # those that began before
+        traffic.wait(10)  # Requests that started before the switch.
         shares = services(traffic.wait(5 * ENOUGH))
         assert min(shares.values()) > ENOUGH, shares
         stack.deploy_services(old(100), follows)
         traffic.wait(10)
         assert set(services(traffic.wait(ENOUGH))) == {"chat-next"}
-        # Two routes lead to one pool: which of them is the older one does not matter.
+        # Both routes lead to one pool, so their precedence does not matter.
         stack.write(old(100, replicas=0), leads)
         result = stack.up().assert_succeeded()
         assert "a route of its own for the same requests" not in result.text

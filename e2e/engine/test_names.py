@@ -1,4 +1,4 @@
-"""Renames: of the component, of the service, of a role; and who owns a name."""
+"""Renamed roles, and services of equal names in two namespaces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_renamed_role_is_available_before_deletion(stack: Stack) -> None:
     wanted = stack.service({**old, "name": "decode"})
     with stack.min_ready_replicas() as least:
         stack.deploy_services(wanted)
-    # Who looks while pods go sees fewer of the old role, but then the new one is there.
+    # Fewer old replicas are allowed only once the new role is ready.
     assert least["total"] == 2, least
     assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(wanted)
     assert stack.ready() == {"decode": 2}
@@ -56,7 +56,7 @@ def test_equal_service_names_in_two_namespaces(stack: Stack) -> None:
         stack.deploy_services(east)
         before = stack.pods()
         for replicas in (1, 2):
-            # It is rejected as a change of the policy of the other one's sets, if it is mistaken.
+            # If the two services were confused, this would be rejected as a changed subGroupPolicy.
             stack.deploy_services(made(elsewhere, "west", replicas, **policy), east)
             assert stack.ready(elsewhere) == {"serve": replicas}
             assert stack.pods() == before

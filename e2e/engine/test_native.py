@@ -1,4 +1,4 @@
-"""Gangs of Kubernetes itself, kept by the Pulumi engine."""
+"""Gangs of Kubernetes (gang backend Native)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NATIVE: dict[str, Any] = {"schedulingStrategy": {"gangPolicy": {"backend": "Nati
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Kubernetes 1.37 with its own gangs switched on, without Volcano."""
+    """Yield a cluster of Kubernetes 1.37 with gang scheduling enabled, without Volcano."""
     with opened() as started:
         yield started
 

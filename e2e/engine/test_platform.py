@@ -1,4 +1,4 @@
-"""The platform's stack and policy pack, its consumer, and the check of the cluster."""
+"""The platform stack example, policy packs and ServingPrerequisites."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFINITIONS = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
 
 def contexts(cluster: Cluster, folder: Path, *names: str) -> str:
-    """A kubeconfig that calls the cluster by other names."""
+    """Return a kubeconfig with other context names for the cluster."""
     known = yaml.safe_load(cluster.kubeconfig.read_text(encoding="utf-8"))
     (first, *_) = known["contexts"]
     known["contexts"] = [{"name": name, "context": first["context"]} for name in names]
@@ -106,7 +106,7 @@ def test_prerequisites(tmp_path: Path) -> None:
 def test_policy_pack_rejects_service(project: Callable[..., Stack], tmp_path: Path) -> None:
     pack = shutil.copytree(REPOSITORY / "examples" / "policies", tmp_path / "pack")
     described = yaml.safe_load((pack / "PulumiPolicy.yaml").read_text(encoding="utf-8"))
-    # The pack uses the virtual environment of the tests.
+    # The policy pack uses the virtual environment of the tests.
     described["runtime"] = yaml.safe_load((project().folder / "Pulumi.yaml").read_text())["runtime"]
     (pack / "PulumiPolicy.yaml").write_text(yaml.safe_dump(described), encoding="utf-8")
     stack = project("prod")

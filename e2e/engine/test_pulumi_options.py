@@ -1,4 +1,4 @@
-"""Pulumi's options and commands during paced updates; docs/how-to/pulumi-options.md lists them."""
+"""Pulumi options and commands during rolling updates (docs/how-to/pulumi-options.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from e2e.engine.services import Stack, role
 SLOW: dict[str, Any] = {"behaviour": "slow", "delay": "2s"}
 UP = ("up", "--yes", "--skip-preview", "--color", "never")
 COMPONENT = "fusioninfer:index:InferenceService"
-#: The service `svc` with options of Pulumi; `OPTIONS` is replaced.
+#: The service `svc`; tests replace `OPTIONS` by Pulumi options.
 PROGRAM = """\
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -50,7 +50,7 @@ def write_program(stack: Stack, options: str, name: str = "svc") -> None:
 
 
 def urn_of(stack: Stack, name: str) -> str:
-    """Return the URN of a resource, by its logical name or the end of its URN."""
+    """Return the URN of a resource by its logical name or the end of its URN."""
     (urn,) = [each["urn"] for each in stack.resources() if each["urn"].endswith(f":{name}")]
     return str(urn)
 
@@ -78,7 +78,7 @@ def test_partial_updates(stack: Stack) -> None:
         assert list(stack.images().values()) == list(tags), words
         assert least["serve"] == 2, words
     assert stack.preview() == {}
-    # A plan has the outputs of the preview, too, and the update ends with other ones.
+    # A plan contains the outputs of the preview, and an update ends with different ones.
     experimental = {"PULUMI_EXPERIMENTAL": "true"}
     stack.write(stack.service(role(tag="7")))
     stack.run("preview", "--save-plan", "plan.json", **experimental).assert_succeeded()
@@ -127,10 +127,10 @@ def test_options_of_component(stack: Stack) -> None:
     write_program(stack, "deleted_with=namespace", name="llm")
     stack.up().assert_succeeded()
     stack.down().assert_succeeded()
-    # The namespace itself was kept, so the objects are, too.
+    # The namespace was retained, so its objects still exist.
     assert (stack.lws_uids(), stack.resources()) == (uids, [])
     write_program(stack, "retain_on_delete=True", name="llm")
-    # An argument of the provider, too.
+    # The provider's argument is protected too.
     upsert = {"PULUMI_K8S_UPSERT_EXISTING_OBJECTS": "true"}
     stack.up(**upsert).assert_succeeded()
     assert stack.preview(**upsert) == {}
@@ -172,7 +172,7 @@ def test_interrupted_wait(stack: Stack, signals: int) -> None:
     stack.cluster.wait(lambda: "2" in stack.images().values(), 60, "the first replica to change")
     assert "locked" in stack.down().assert_failed().text
     for _ in range(signals):
-        # As a terminal does: all processes of the group.
+        # A terminal also signals all processes of the group.
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(1)
     text, _ = process.communicate(timeout=60)

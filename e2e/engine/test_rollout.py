@@ -1,4 +1,4 @@
-"""Changes of a running service: how many replicas go down, in which order, and what stays."""
+"""Updates of a running service: order, availability, and objects that do not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service's router: it comes, goes, is waited for, and is gone with its service."""
+"""Routers that are added, removed and awaited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of docs/how-to/secrets.md appear nowhere in plain text."""
+"""Secrets of docs/how-to/secrets.md never appear in plain text."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import pytest
 from e2e.engine.services import Stack
 from tests.page_blocks import ROOT, blocks
 
-#: Values by the keys of the page's configuration.
+#: Secret values by configuration key of the page.
 SECRETS = {
     "hubToken": "hf_t0ken-of-the-hub",
     "registry": json.dumps({"auths": {"registry.example": {"auth": "cmVnaXN0cnktcGFzc3dvcmQ"}}}),
     "tlsKey": "k3y-of-the-gateway",
 }
-#: Parts of the values that no output may have, and of their base64 form.
+#: Parts of the values, and of their base64 form, that must not appear.
 PLAIN = ("t0ken-of-the-hub", "cmVnaXN0cnktcGFzc3dvcmQ", "k3y-of-the-gateway")
 
 
 def leaks(text: str) -> list[str]:
-    """Return the secrets in a text, also those in base64 as in a Secret's data."""
+    """Return the secrets in a text, including base64-encoded ones."""
     encoded = {
         base64.b64encode(f"{' ' * shift}{part}".encode()).decode()[4:-4]
         for part in PLAIN
@@ -77,9 +77,9 @@ def test_secrets_of_page_do_not_leak(stack: Stack, tmp_path: Path) -> None:
         for each in stack.cluster.list("v1/Secret", stack.namespace)
         if each["metadata"]["name"] == "hub"
     ]
-    # The second value has arrived: the texts above were those of a change.
+    # The update changed the Secret, so the texts above include a change.
     assert base64.b64decode(hub["data"]["token"]).decode() == SECRETS["hubToken"] + "2"
-    # A new Secret of the same name replaces nothing else.
+    # A Secret with the same name replaces no other object.
     assert lws[0] == lws[1] != {}
     assert leaks(base64.b64decode(hub["data"]["token"]).decode())
     assert not leaks(json.dumps(list(stack.lws().values()) + stack.cluster.pods(stack.namespace)))

@@ -1,4 +1,4 @@
-"""`wait.level: Serving` on the engine; the gateway's controller is played by a stand-in."""
+"""`wait.level: Serving`, with a stand-in for the gateway controller."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def test_serving_waits_for_router(stack: Stack) -> None:
         assert answers[0] == 503
         assert answers[-1] == 200
         assert max(gateway.spoke.values()) < endpoint.asked[0][0]
-        # The address was not known when the Gateway was made.
+        # The Gateway has no address when it is created.
         assert stack.output("endpoint") == f"http://127.0.0.1:{endpoint.port}"
         for _ in range(2):
             assert stack.preview() == {}
             stack.up().assert_succeeded()
             assert stack.changes() == {}
-    # Nothing is left of the waits where they are not wanted any more.
+    # Objects that are no longer awaited have no wait annotations.
     stack.deploy_services(routed(stack.namespace, port=endpoint.port, wait=QUICK))
     for kind in (GATEWAYS, ROUTES, POOLS):
         (each,) = stack.cluster.list(kind, stack.namespace)
@@ -87,7 +87,7 @@ def test_rejected_route_fails_update(stack: Stack) -> None:
         result = stack.up().assert_failed()
         assert "svc: HTTPRoute svc-httproute at svc-gateway: not Accepted" in result.text
         assert endpoint.asked == []
-        # At another level the outputs say what the controller said.
+        # At other levels, outputs contain the controller's message.
         stack.deploy_services(routed(stack.namespace, port=endpoint.port, wait=QUICK))
         stack.refresh().assert_succeeded()
         stack.up().assert_succeeded()

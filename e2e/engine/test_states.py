@@ -1,4 +1,4 @@
-"""What an update leaves in the stack: status, failures, secrets, files; and what it waits for."""
+"""Outputs and state after updates: status, failures, secrets; and wait levels."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_only_the_minimum_fits(stack: Stack) -> None:
     assert _active(status) == ("True", "Partial")
     assert status["components"]["serve"]["readyReplicas"] == 2
     assert stack.ready() == {"serve": 2}
-    # Nothing waits for the third in an update either. But it asks for the same nodes, and may be
-    # placed on those of a replica that restarts: then that one has no room (docs/rollout.md).
+    # Updates do not wait for the third replica either. But it may be scheduled to the nodes of a
+    # restarting replica, which is then unschedulable (docs/rollout.md).
     changed = role(replicas=3, gpus=8, tag="2", **TWO_NODES)
     pace = {"timeout": "15s"}
     stack.write(stack.service(changed, schedulingStrategy=minimum, rollout=pace))
@@ -53,7 +53,7 @@ def test_only_the_minimum_fits(stack: Stack) -> None:
         result.assert_succeeded()
         stack.cluster.wait(lambda: set(stack.tags().values()) == {"2"}, 60, "all to change")
         return
-    # It fails for that one, and says so; what comes after it is as it was.
+    # The update fails for that replica with its reason, and later replicas stay unchanged.
     (lacking,) = {"svc-serve-0-0", "svc-serve-1-0"} - up
     assert result.status != 0
     assert f"svc: {lacking.removesuffix('-0')} is not available" in result.text, result.text[-4000:]
@@ -65,7 +65,7 @@ def test_only_the_minimum_fits(stack: Stack) -> None:
 @pytest.mark.proves("wait.level None does not wait; later updates still roll")
 def test_wait_level_none_still_rolls(stack: Stack) -> None:
     level = {"level": "None"}
-    stack.deploy(role(), wait=level)  # there is no node
+    stack.deploy(role(), wait=level)  # The cluster has no nodes.
     assert stack.ready() == {"serve": 0}
     assert _active(stack.output("status"))[0] != "True"
     stack.cluster.add_nodes(2)
@@ -90,7 +90,7 @@ def test_wait_level_scheduled_waits_for_placement(stack: Stack) -> None:
     assert stack.preview() == {}
     larger = role(replicas=40, gpus=1, behaviour="unpullable", **TWO_NODES)
     stack.write(stack.service(larger, wait=level))
-    stack.up().assert_failed()  # 80 accelerators are asked for, 16 are there
+    stack.up().assert_failed()  # It requests 80 GPUs; the cluster has 16.
 
 
 @pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
@@ -137,7 +137,7 @@ def test_status(stack: Stack, project: Callable[..., Stack]) -> None:
     assert stack.preview() == {}
     stack.up().assert_succeeded()
     assert stack.output("status")["components"] == {"serve": wanted}
-    # A preview knows it as well: as it is, not as it was asked of the cluster just now.
+    # A preview shows the stored status without reading the cluster.
     export = 'pulumi.export("status", service.status)'
     seen = stack.folder / "seen.json"
     keep = "service.status.apply(lambda known: Path('seen.json').write_text(json.dumps(known)))"
@@ -157,7 +157,7 @@ def test_status(stack: Stack, project: Callable[..., Stack]) -> None:
     )
     reader.up().assert_succeeded()
     assert reader.output("seen") == stack.output("status")
-    # A refresh sees that pods are gone, and the update after it reports it.
+    # A refresh notices missing pods, and the next update reports them.
     nodes = stack.cluster.list("v1/Node")
     stack.cluster.remove_nodes([node["metadata"]["name"] for node in nodes])
     stack.cluster.wait(lambda: stack.ready() == {"serve": 0}, 60, "pods to go")
@@ -229,7 +229,7 @@ def test_rendered_directory_matches_render(tmp_path: Path) -> None:
 
 
 def phases(stack: Project) -> dict[str, str]:
-    """The phase of each role, as the stack's output tells it."""
+    """Return the phase of each role from the stack's output."""
     found = stack.output("status")["components"]
     return {name: each["phase"] for name, each in found.items()}
 
@@ -266,7 +266,7 @@ def test_next_update_reports_failed_role(stack: Stack) -> None:
     why = f"svc-bad-0: pod svc-bad-0-0: container engine: ImagePullBackOff: {BACK_OFF}"
     assert failed(stack) == ("True", why)
     assert "was not read" not in result.text
-    # A preview reads nothing, and shows no change of any resource.
+    # A preview does not read the cluster, and shows no changed resources.
     assert stack.preview() == {}
     good = role("bad", replicas=1, tag="2")
     stack.deploy(role("good", replicas=1), good, wait=nothing)
@@ -275,7 +275,7 @@ def test_next_update_reports_failed_role(stack: Stack) -> None:
 
 
 def deletions(stack: Project) -> dict[str, float | None]:
-    """The time that the state gives the deletion of each set, in seconds."""
+    """Return the deletion timeout of each LeaderWorkerSet in the state, in seconds."""
     return {
         resource["urn"].rpartition("::")[2]: (resource.get("customTimeouts") or {}).get("delete")
         for resource in stack.resources()

@@ -1,4 +1,4 @@
-"""The timeline of `plan --update` against updates that took place."""
+"""The timeline of `plan --update`, compared with real updates."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Manifest = dict[str, Any]
 LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
 GPU = "nvidia.com/gpu"
 NEW = "2"
-#: Seconds of each turn that the timeline leaves out: Pulumi's own work, and pauses between reads.
+#: Seconds of each step that the timeline does not include: Pulumi's work and polling intervals.
 TURN_SECONDS = 10
 
 
 @dataclass(frozen=True)
 class Look:
-    """The service at one moment.
+    """The service at a point in time.
 
     Attributes:
         serving: Ready replicas of each role.
-        changed: LeaderWorkerSets with a pod of the new release, or that were not there before.
-        down: LeaderWorkerSets of which not all replicas are ready.
+        changed: LeaderWorkerSets that have a pod of the new release or are new.
+        down: LeaderWorkerSets with unavailable replicas.
         accelerators: Accelerators of all pods.
     """
 
@@ -42,7 +42,7 @@ class Look:
 
 
 def look(stack: Stack, wanted: Mapping[str, int]) -> Look:
-    """The service as it is; `wanted` are the replicas of each LeaderWorkerSet."""
+    """Observe the service; `wanted` are the replicas of each LeaderWorkerSet."""
     pods = stack.cluster.pods(stack.namespace)
     serving: dict[str, int] = {}
     ready: dict[str, int] = {}
@@ -68,7 +68,7 @@ def played(old: Manifest, new: Manifest) -> Timeline:
 
 
 def first_seen(sets: Sequence[frozenset[str]]) -> Iterator[str]:
-    """Each name once, in the order in which the sets have it; those of one set sorted."""
+    """Return the names in the order of first appearance; names of one set are sorted."""
     seen: set[str] = set()
     for names in sets:
         yield from sorted(names - seen)
@@ -76,13 +76,13 @@ def first_seen(sets: Sequence[frozenset[str]]) -> Iterator[str]:
 
 
 def of_role(plan: ServicePlan, role_name: str, names: Sequence[str]) -> list[str]:
-    """The names that belong to a role, in their order."""
+    """Return the names that belong to a role, in their order."""
     own = {lws.name for item in plan.roles if item.name == role_name for lws in item.lws}
     return [name for name in names if name in own]
 
 
 def roles_of(tag: str, *names: str, **more: Any) -> list[Manifest]:
-    """Roles whose pods take long enough to be seen while they are down."""
+    """Return roles whose pods start slowly enough for polling to notice that they are down."""
     kinds = {"prefill": "prefiller", "decode": "decoder"}
     slow: Manifest = {"behaviour": "slow", "delay": "3s"}
     return [
@@ -138,8 +138,8 @@ def test_update_follows_its_timeline(stack: Stack, shape: str) -> None:
     seconds = time.monotonic() - started
     assert seconds < timeline.after.seconds + TURN_SECONDS * (1 + len(timeline.batches))
 
-    # The order in which LeaderWorkerSets change, role by role: roles that do not wait for each
-    # other overlap in another way. Those of one turn may change in any order.
+    # Compared for each role, because roles that do not wait for each other overlap differently.
+    # LeaderWorkerSets of one step may change in any order.
     turns = [frozenset((*row.restarting, *row.starting)) for row in timeline.batches]
     real = list(first_seen([item.changed for item in looks]))
     for item in plan.roles:
@@ -149,7 +149,7 @@ def test_update_follows_its_timeline(stack: Stack, shape: str) -> None:
         place = {name: min(i for i, turn in enumerate(mine) if name in turn) for name in order}
         assert [place[name] for name in order] == sorted(place.values()), (order, turns)
 
-    # Which replicas are down together: as many of each role as in the timeline, no more.
+    # At most as many replicas of each role are down together as in the timeline.
     for item in plan.roles:
         least = min(row.serving[item.name] for row in timeline.rows)
         assert min(seen.serving.get(item.name, 0) for seen in looks) == least, item.name

@@ -1,4 +1,4 @@
-"""Every command of the tutorial, in its order, prints what the page shows."""
+"""Commands of the tutorial, in order, compared with the output on the page."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.page_blocks import Block, blocks, commands, edit, matches
 
 PAGE = REPOSITORY / "docs" / "tutorial.md"
 TEMPLATES = re.compile(r"https://\S+/tree/main/(templates/\w+)")
-#: Pulumi's remarks on plugins that are not its own release's; a reader's installation has none.
+#: Pulumi's warnings about plugins of another release, which a user's installation does not have.
 REMARK = re.compile(r"warning: (using pulumi-\S+ from \$PATH|resource plugin .* expected to have)")
 
 
 class Terminals:
-    """The two terminals of a reader, in an empty folder."""
+    """Two terminals of a user, in an empty folder."""
 
     def __init__(self, folder: Path, log: Path) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class Terminals:
         self.environment.pop("KUBECONFIG", None)
 
     def prepare(self, block: Block) -> None:
-        """Does what a block does that installs: this test's environment has it all."""
+        """Replace the installation commands of a block: the tests' environment has everything."""
         first = block.text.partition("\n")[0]
         if first == "python -m venv .venv":
             (self.folder / ".venv").symlink_to(sys.prefix)
@@ -76,7 +76,7 @@ class Terminals:
         return [line for line in done.stdout.rstrip().splitlines() if not REMARK.search(line)]
 
     def start_cluster(self) -> list[str]:
-        """Starts what `make cluster` starts, once its tools are built, and says what it prints."""
+        """Start the cluster of `make cluster`, and return its output."""
         makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
         found = re.search(r"^cluster:.*\n\t\$\(BIN\)/python (.+)$", makefile, re.MULTILINE)
         assert found, "the Makefile has no target `cluster`"
@@ -97,7 +97,7 @@ class Terminals:
         return self.log.read_text(encoding="utf-8")
 
     def close(self) -> None:
-        """Presses Ctrl-C in the second terminal."""
+        """Press Ctrl-C in the second terminal."""
         if self.cluster is not None:
             self.cluster.send_signal(signal.SIGINT)
             self.cluster.wait(60)

@@ -1,9 +1,9 @@
-"""Requests that go where HTTPRoutes, InferencePools and Services lead them, one after the other.
+"""Clients whose requests follow HTTPRoutes, InferencePools and Services.
 
-No gateway runs here. This one reads the API server ten times a second and keeps to the Gateway
-API: of two routes for a host the older one gets the requests, weights share them among backends,
-and a backend in another namespace needs a ReferenceGrant. Every pod that is ready is played by a
-server at its address, which stays after the pod: that stands for the pod's graceful shutdown.
+No gateway runs here. The stand-in reads the API server ten times a second and follows the Gateway
+API: of two routes for a host the older one gets the requests, backends get requests by weight, and
+a backend in another namespace needs a ReferenceGrant. A server at its address stands in for each
+ready pod. The server outlives the pod, as an engine does during its graceful shutdown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SERVICE = "fusioninfer.io/service"
 
 @dataclass(frozen=True)
 class Sent:
-    """What became of one request: the pod that answered, or why none did."""
+    """Result of a request: the pod that answered, or the reason for the failure."""
 
     namespace: str = ""
     service: str = ""
@@ -40,7 +40,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Backend:
-    """Where a share of the requests goes."""
+    """A backend that receives a share of the requests."""
 
     weight: int
     pods: Sequence[Object]
@@ -48,12 +48,12 @@ class Backend:
 
 
 class Traffic(StandIn):
-    """Clients that ask for a host, or for a Service; use it as a context manager."""
+    """Context manager of clients that send requests to a host or a Service."""
 
     def __init__(
         self, cluster: Cluster, *namespaces: str, host: str = "", service: str = "", port: int
     ) -> None:
-        """Decide what clients ask for: a host of routes, or a Service of the first namespace."""
+        """Set the target: a host of routes, or a Service of the first namespace."""
         self.sent: list[Sent] = []
         self.port = port
         self._cluster, self._namespaces = cluster, namespaces
@@ -64,7 +64,7 @@ class Traffic(StandIn):
         self._ready = threading.Event()
 
     def wait(self, count: int) -> Sequence[Sent]:
-        """Waits for that many more requests, and returns them."""
+        """Wait for a number of further requests, and return them."""
         begin = len(self.sent)
         deadline = time.monotonic() + 120
         while len(self.sent) < begin + count:
@@ -183,6 +183,6 @@ def _selected(
 
 
 def engine_port() -> int:
-    """A port that no other program of this machine has, for engines at addresses of their own."""
+    """Return a free port, for engines that have their own addresses."""
     (port,) = free_ports(1)
     return port

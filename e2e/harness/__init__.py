@@ -1,4 +1,4 @@
-"""The harness: a real cluster on loopback with fake nodes, and what tests need to use it."""
+"""A real cluster on loopback with simulated nodes, and its clients."""
 
 from e2e.harness.api import ApiError, Client
 from e2e.harness.cluster import Cluster

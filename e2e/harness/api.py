@@ -1,7 +1,7 @@
-"""A small Kubernetes client: any kind that the server knows, plain dicts in and out.
+"""A small Kubernetes client for any kind, with objects as plain dicts.
 
-It replaces the official client because the tests need exact control of what is sent (strict
-field validation, server-side apply, other users) and none of the typed models.
+It replaces the official client because the tests need exact control of requests (strict field
+validation, server-side apply, impersonation) and no typed models.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PATCH_TYPES = {
 
 
 class ApiError(Exception):
-    """The API server's rejection: its HTTP status, reason, and message."""
+    """An error response of the API server, with its HTTP status, reason and message."""
 
     def __init__(self, status: int, body: Object) -> None:
         self.status = status
@@ -44,10 +44,10 @@ class ApiError(Exception):
 
 
 class Client:
-    """Requests to one API server in the name of one user.
+    """A client of one API server for one user.
 
-    Kinds are written `apiVersion/Kind` (`apps/v1/StatefulSet`, `v1/Pod`), or `Kind` alone where
-    only one group has it. The core group wins over others (Event).
+    Kinds are `apiVersion/Kind` (`apps/v1/StatefulSet`, `v1/Pod`), or only `Kind` if one group has
+    it. The core group takes precedence over other groups (Event).
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Client:
         self._pool = urllib3.PoolManager(
             ca_certs=str(authority),
             headers=headers,
-            maxsize=16,  # tests create nodes and services from several threads
+            maxsize=16,  # Tests create nodes and services from several threads.
             retries=False,
             timeout=urllib3.Timeout(connect=5, read=60),
         )
@@ -77,16 +77,16 @@ class Client:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Object:
-        """Send one request and return the JSON answer.
+        """Send a request and return the JSON response.
 
         Raises:
-            ApiError: If the server rejects.
+            ApiError: If the status is 400 or higher.
         """
         sent = {**self._pool.headers, "Content-Type": "application/json", **(headers or {})}
         url = f"{self.server}{path}"
         if params:
             url += "?" + "&".join(f"{key}={quote(value)}" for key, value in params.items())
-        # Server-side apply reads YAML, in which a surrogate pair is none.
+        # Server-side apply parses YAML, which does not combine escaped surrogate pairs.
         payload = None if body is None else json.dumps(body, ensure_ascii=False).encode()
         answer = self._pool.request(method, url, body=payload, headers=sent)
         if answer.status >= 400:
@@ -102,7 +102,6 @@ class Client:
         return self._pool.request("GET", f"{self.server}{path}").data.decode()
 
     def resource(self, kind: str) -> Resource:
-        """Where the objects of a kind are; LookupError if the server has no such kind."""
         return self._discovery.find(kind)
 
     def apply(
@@ -112,12 +111,12 @@ class Client:
         namespace: str | None = None,
         dry_run: bool = False,
     ) -> Objects:
-        """Server-side apply, in order; return the objects as the server stores them.
+        """Apply objects in order, server-side; return them as stored by the server.
 
         Args:
-            manifests: Whole objects; fields that the server does not know are rejected.
-            namespace: For those that name none and belong in one.
-            dry_run: Go through validation, webhooks and defaults, and store nothing.
+            manifests: The objects; unknown fields are rejected.
+            namespace: Namespace of namespaced objects that do not set one.
+            dry_run: Run validation, webhooks and defaulting, but store nothing.
         """
         return [
             self.request(
@@ -133,7 +132,7 @@ class Client:
     def create(
         self, manifest: Mapping[str, Any], *, namespace: str | None = None, dry_run: bool = False
     ) -> Object:
-        """Create one object; its name may be a generateName."""
+        """Create an object, also one with `generateName`."""
         path = self._path_of(manifest, namespace, named=False)
         params = {**STRICT, **(DRY_RUN if dry_run else {})}
         return self.request("POST", path, manifest, params=params)
@@ -160,11 +159,11 @@ class Client:
         return True
 
     def list(self, kind: str, namespace: str | None = None, selector: str | None = None) -> Objects:
-        """Read all objects of a kind, everywhere or in one namespace, sorted by name."""
+        """Return the objects of a kind in all namespaces or one, sorted by name."""
         params = {"labelSelector": selector} if selector else None
         resource = self.resource(kind)
         found = self.request("GET", resource.path(None, namespace), params=params)["items"]
-        # Items of a list carry no kind of their own; a manifest does, and so do those from get().
+        # The API server omits apiVersion and kind from the items of a list.
         typed = [{"apiVersion": resource.api_version, "kind": resource.kind, **i} for i in found]
         return sorted(typed, key=lambda item: str(item["metadata"]["name"]))
 
@@ -178,7 +177,7 @@ class Client:
         patch_type: str = "merge",
         subresource: str | None = None,
     ) -> Object:
-        """Change one object, by a merge patch or another of PATCH_TYPES."""
+        """Patch an object with one of PATCH_TYPES."""
         return self.request(
             "PATCH",
             self.resource(kind).path(name, namespace, subresource),
@@ -190,7 +189,7 @@ class Client:
     def delete(
         self, kind: str, name: str, namespace: str | None = None, *, now: bool = False
     ) -> None:
-        """Delete one object if it is there; `now` leaves it no grace period."""
+        """Delete an object if it exists; `now` sets the grace period to zero."""
         options: Object = {"propagationPolicy": "Background"}
         if now:
             options["gracePeriodSeconds"] = 0
@@ -207,7 +206,7 @@ class Client:
         return [pod for pod in self.pods(namespace, selector) if pod["spec"].get("nodeName")]
 
     def ready(self, namespace: str, selector: str | None = None) -> Objects:
-        """The pods that are ready, and not about to end."""
+        """Return the pods that are ready and not terminating."""
         return [pod for pod in self.pods(namespace, selector) if is_ready(pod)]
 
     def wait(
@@ -216,13 +215,12 @@ class Client:
         timeout: float = 60,
         message: str | Callable[[], object] = "",
     ) -> T:
-        """Call `predicate` until what it returns is true, and return that.
+        """Call `predicate` until it returns a true value, and return that value.
 
-        What is not there yet (404) counts as not yet true.
+        A 404 counts as false.
 
         Raises:
-            TimeoutError: With `message` (called only then, to say how things stand) and the last
-                value or rejection.
+            TimeoutError: With `message`, which is called only then, and the last value or error.
         """
         deadline = time.monotonic() + timeout
         while True:

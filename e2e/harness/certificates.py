@@ -1,4 +1,4 @@
-"""A certificate authority for one cluster, the one server certificate of all of it, kubeconfigs."""
+"""Certificate authority, server certificate and kubeconfigs of a cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = dt.timedelta(days=7)
-#: KEDA's operator and its adapter show the same certificate to each other.
+#: KEDA's operator and metrics adapter use this certificate for mutual TLS.
 _PURPOSES = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
 
 
@@ -25,9 +25,9 @@ class Certificates:
     """Files in PEM form.
 
     Attributes:
-        authority: What clients and the API server's webhook calls trust.
-        directory: Holds tls.crt and tls.key for 127.0.0.1, the names that webhook servers expect.
-        token_key: Signs the tokens of service accounts.
+        authority: Certificate authority that clients and the API server trust.
+        directory: Contains tls.crt and tls.key, the file names that webhook servers expect.
+        token_key: Key that signs service account tokens.
     """
 
     authority: Path
@@ -46,7 +46,7 @@ class Certificates:
 def create_certificates(
     directory: Path, addresses: Sequence[str] = (), hosts: Sequence[str] = ()
 ) -> Certificates:
-    """Create certificates for loopback and these addresses and hosts, valid for some days."""
+    """Create certificates for loopback and these addresses and hosts, valid for LIFETIME."""
     directory.mkdir()
     made = Certificates(directory / "ca.crt", directory, directory / "token.key")
     now = dt.datetime.now(dt.timezone.utc)
@@ -91,14 +91,14 @@ def _builder(now: dt.datetime) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .serial_number(x509.random_serial_number())
-        # A little in the past: a clock that was set back since does not make it invalid.
+        # Stays valid if the clock is set back by less than an hour.
         .not_valid_before(now - dt.timedelta(hours=1))
         .not_valid_after(now + LIFETIME)
     )
 
 
 def _usage(*, authority: bool) -> x509.KeyUsage:
-    """What the key is for. Python 3.13 rejects certificates that do not say."""
+    # Python 3.13 rejects a certificate authority without keyUsage.
     return x509.KeyUsage(
         digital_signature=not authority,
         content_commitment=False,
@@ -126,7 +126,7 @@ def _write_key(path: Path, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) 
 def write_kubeconfig(
     path: Path, *, server: str, authority: Path, token: str, impersonate: str | None = None
 ) -> Path:
-    """Write one for one user and return its path. JSON is YAML, so any client reads it."""
+    """Write a kubeconfig as JSON, which is valid YAML, and return its path."""
     user = {"token": token} | ({"as": impersonate} if impersonate else {})
     trusted = base64.b64encode(authority.read_bytes()).decode()
     config = {

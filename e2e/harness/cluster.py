@@ -1,4 +1,4 @@
-"""A Kubernetes cluster on loopback, made of the real programs and fake nodes."""
+"""A Kubernetes cluster on loopback, with real programs and simulated nodes."""
 
 from __future__ import annotations
 
@@ -33,16 +33,15 @@ from e2e.harness.processes import LOOPBACK, Lifetime, Programs, free_ports
 from e2e.harness.resources import Object
 
 LOGS_VARIABLE = "FUSIONINFER_E2E_LOGS"
-"""Names a folder that keeps the logs of every cluster; without it they go with the cluster."""
+"""Environment variable with a folder for logs, which are otherwise deleted with the cluster."""
 
 CYCLES = "volcano_e2e_scheduling_latency_milliseconds_count"
 
 
 class Cluster(Lifetime, Client):
-    """A running cluster: a client in the name of its administrator, and its life.
+    """A cluster and its administrator's client; use it as a context manager.
 
-    Use it as a context manager. Leaving the context ends every program by its process id; the
-    kernel does so if this process is killed.
+    Leaving the context kills all programs; the kernel does so if this process is killed.
     """
 
     def __init__(
@@ -56,17 +55,17 @@ class Cluster(Lifetime, Client):
         arguments: Mapping[str, Mapping[str, Any]] | None = None,
         address: str | None = None,
     ) -> None:
-        """Decide what will run; nothing is started yet.
+        """Configure the cluster without starting it.
 
         Args:
-            components: Which of COMPONENTS, and Kueue, to start with etcd, API server and
-                controllers.
-            lws: Which LWS of the tool catalog to run.
-            kubernetes: Which Kubernetes of the tool catalog to run.
-            plugins: Plugins of Volcano's scheduler in addition to the usual ones.
-            gates: Feature gates of Kubernetes that are not as they are by default.
-            arguments: Arguments of the plugins of Volcano's scheduler, by plugin.
-            address: Where pods reach the API server, if any run; see `e2e.serve`.
+            components: Components besides etcd, API server and controllers, from COMPONENTS and
+                KUEUE.
+            lws: LWS release, by its name in the tool catalog.
+            kubernetes: Kubernetes release, by its name in the tool catalog.
+            plugins: Additional plugins of Volcano's scheduler.
+            gates: Kubernetes feature gates to set.
+            arguments: Arguments of Volcano's scheduler plugins, by plugin.
+            address: Address of the API server for real pods (`e2e.serve`).
         """
         known = parts.COMPONENTS | {parts.KUEUE}
         unknown = set(components) - known
@@ -101,11 +100,11 @@ class Cluster(Lifetime, Client):
             self.programs = Programs(self._log_directory())
             stack.enter_context(self.programs)
             self._start()
-            self._stack = stack.pop_all()  # all went well: what was begun ends with close()
+            self._stack = stack.pop_all()  # Starting succeeded, so close() cleans up instead.
         self.startup_seconds = time.monotonic() - started
 
     def close(self) -> None:
-        """End all programs and remove all files; a second call does nothing."""
+        """Kill all programs and delete all files; a second call does nothing."""
         self._stack.close()
 
     @property
@@ -114,7 +113,6 @@ class Cluster(Lifetime, Client):
 
     @property
     def plane(self) -> ControlPlane:
-        """What other programs need to know to join."""
         return self._plane
 
     def _log_directory(self) -> Path:
@@ -137,8 +135,8 @@ class Cluster(Lifetime, Client):
             authority = plane.certificates.authority.read_bytes()
             definitions += parts.kueue_definitions(kueue_ports[0], authority)
         self.install_kinds(definitions)
-        # After the kinds: the garbage collector looks for new ones every 30 s only, and until then
-        # leaves behind what a deleted LeaderWorkerSet owned.
+        # The garbage collector discovers new kinds only every 30 s and until then does not delete
+        # the dependents of a LeaderWorkerSet, so the kinds are installed first.
         start_controller_manager(programs, plane)
         waits: list[parts.Ready] = []
         if parts.LWS in self.components:
@@ -186,37 +184,37 @@ class Cluster(Lifetime, Client):
         self.wait(lambda: not missing(), message=missing)
 
     def _wait_for_account(self, namespace: str) -> None:
-        # Admission rejects pods in a namespace until its default ServiceAccount is there.
+        # Admission rejects pods until the default ServiceAccount of their namespace exists.
         self.wait(
             lambda: self.exists("v1/ServiceAccount", "default", namespace),
             message=lambda: f"ServiceAccount default in {namespace}\n{self.log_tails()}",
         )
 
     def log_tails(self, lines: int = 25) -> str:
-        """The end of every program's log, for a failure's report."""
+        """Return the last lines of each program's log."""
         return "\n".join(f"--- {p.name}\n{p.tail(lines)}" for p in self.programs.running.values())
 
     def new_namespace(self, prefix: str = "e2e") -> str:
-        """Create a namespace that nothing else uses and wait until pods can be made there."""
+        """Create a namespace with a unique name and wait until it accepts pods."""
         name = f"{prefix}-{next(self._counter)}-{secrets.token_hex(2)}"
         self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         self._wait_for_account(name)
         return name
 
     def delete_namespace(self, name: str, timeout: float = 60) -> None:
-        """Delete a namespace; on return its pods and PodGroups hold no accelerators any more.
+        """Delete a namespace, and wait until its pods and PodGroups are deleted.
 
-        The namespace itself goes some seconds later.
+        The namespace itself disappears some seconds later.
         """
         self.delete("v1/Namespace", name)
-        # From here on nothing can be created in it, so what is deleted now does not come back. The
-        # namespace controller would wait 5 s before it begins.
+        # A terminating namespace accepts no new objects, so controllers cannot recreate these. The
+        # namespace controller would start only after 5 s.
         for kind in ("scheduling.volcano.sh/v1beta1/PodGroup", "v1/Pod"):
             self._delete_all(self.resource(kind).path(None, name), timeout)
         self.wait(lambda: not self.pods(name), timeout, lambda: f"pods left in {name}")
 
     def _delete_all(self, path: str, timeout: float) -> None:
-        """Delete every object of a kind; the server breaks off what takes longer than a minute."""
+        """Delete a collection, repeatedly, because the server aborts requests after a minute."""
 
         def deleted() -> bool:
             try:
@@ -232,26 +230,26 @@ class Cluster(Lifetime, Client):
         self.wait(deleted, timeout, lambda: f"deletion of {path}")
 
     def scheduler_cycles(self) -> int:
-        """How often Volcano has looked at the whole cluster so far."""
+        """Return the number of scheduling cycles that Volcano has completed."""
         url = f"http://{LOOPBACK}:{self._volcano_metrics}/metrics"
         text = urllib3.request("GET", url, timeout=10).data.decode()
         (line,) = (line for line in text.splitlines() if line.startswith(CYCLES))
         return int(line.split()[1])
 
     def settle(self, cycles: int = 5, timeout: float = 120) -> None:
-        """Wait until Volcano has looked at the whole cluster so many times more.
+        """Wait for this many scheduling cycles of Volcano.
 
-        What it has not bound by then, it does not bind as things stand.
+        Pods that are pending afterwards stay pending until the cluster changes.
         """
         enough = self.scheduler_cycles() + cycles
         self.wait(lambda: self.scheduler_cycles() >= enough, timeout, "scheduling cycles")
 
     def kubeconfig_for(self, subject: str) -> Path:
-        """Write a kubeconfig for someone else.
+        """Write a kubeconfig for another user.
 
         Args:
-            subject: `system:serviceaccount:NAMESPACE:NAME` gets a token of that account from the
-                API server; any other name is impersonated, and has the rights bound to it.
+            subject: The user. `system:serviceaccount:NAMESPACE:NAME` gets a token of that account
+                from the API server; other users are impersonated.
         """
         token, impersonate = self._identity(subject)
         return write_kubeconfig(
@@ -263,7 +261,7 @@ class Cluster(Lifetime, Client):
         )
 
     def client_for(self, subject: str) -> Client:
-        """A client in the name of someone else; see `kubeconfig_for`."""
+        """Return a client for another user; see `kubeconfig_for`."""
         token, impersonate = self._identity(subject)
         authority = self._plane.certificates.authority
         return Client(self.server, authority, token, impersonate=impersonate)
@@ -289,7 +287,7 @@ class Cluster(Lifetime, Client):
         taints: Sequence[Mapping[str, str]] = (),
         prefix: str = "node",
     ) -> list[str]:
-        """Add ready nodes with that many accelerators each; return their names."""
+        """Add ready nodes with `gpus` accelerators each; return their names."""
         names = [f"{prefix}-{next(self._counter)}" for _ in range(count)]
         made = [_node(name, gpus, accelerator, labels or {}, taints) for name in names]
         with ThreadPoolExecutor(8) as pool:
@@ -297,11 +295,11 @@ class Cluster(Lifetime, Client):
         return names
 
     def remove_nodes(self, names: Iterable[str], *, evict: bool = True) -> None:
-        """Take nodes away.
+        """Delete nodes, if they exist.
 
         Args:
-            names: Those that are gone already are passed over.
-            evict: End their pods at once, as the pod garbage collector does after a minute.
+            names: Names of the nodes.
+            evict: Also delete their pods, as the pod garbage collector does after a minute.
         """
         gone = set(names)
         with ThreadPoolExecutor(8) as pool:
@@ -320,7 +318,7 @@ def _node(
     labels: Mapping[str, str],
     taints: Sequence[Mapping[str, str]],
 ) -> Object:
-    """Build a fake node that is ready and has plenty of everything but accelerators."""
+    """Return a ready node with ample resources other than accelerators."""
     resources = {"cpu": "192", "memory": "2Ti", "ephemeral-storage": "10Ti", "pods": "110"}
     if gpus:
         resources[accelerator] = str(gpus)

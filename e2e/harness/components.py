@@ -1,7 +1,7 @@
-"""The programs that act on our objects, each optional: LWS, schedulers, Kueue, kwok.
+"""Optional components: LWS, schedulers, Kueue and kwok.
 
-Every start function returns at once with a function that waits until the program is at work, so
-that they come up side by side.
+Each start function returns a function that waits until the program is ready, so that programs
+start in parallel.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from e2e.harness.stages import write_stages
 LWS, VOLCANO, KUBE_SCHEDULER, KWOK = "lws", "volcano", "kube-scheduler", "kwok"
 COMPONENTS = frozenset({LWS, VOLCANO, KUBE_SCHEDULER, KWOK})
 KUEUE = "kueue"
-"""Not among COMPONENTS: its webhooks see every pod of a cluster."""
+"""Not in COMPONENTS, because its webhooks intercept all pods of a cluster."""
 
 SCHEDULER_CONFIG = Path(__file__).with_name("volcano.yaml")
 
 KUEUE_GROUPS = frozenset({"", "leaderworkerset.x-k8s.io", "kueue.x-k8s.io"})
-"""API groups of the webhooks that are registered."""
+"""API groups whose webhooks are registered."""
 
 Ready = Callable[[], None]
 
@@ -41,7 +41,7 @@ def _manager_config(
     config = {
         "apiVersion": api_version,
         "kind": "Configuration",
-        # Its own certificates are for a Service inside the cluster.
+        # Built-in certificates are issued for a Service.
         "internalCertManagement": {"enable": False},
         "webhook": {
             "host": LOOPBACK,
@@ -71,14 +71,14 @@ def start_lws(
 
     def ready() -> None:
         wait_http(started, f"http://{LOOPBACK}:{health_port}/readyz")
-        # Any answer means that the webhook server speaks TLS with our certificate.
+        # Any response means that the webhook server uses our certificate.
         wait_http(
             started,
             f"https://{LOOPBACK}:{webhook_port}/",
             authority=plane.certificates.authority,
             accept=range(200, 500),
         )
-        # Last: a webhook that is registered before it answers would reject every pod.
+        # Registered last, because pods are rejected while a webhook does not respond.
         authority = plane.certificates.authority.read_bytes()
         api.apply(_webhooks(tool, f"https://{LOOPBACK}:{webhook_port}", authority))
 
@@ -93,9 +93,15 @@ def start_volcano(
     plugins: Sequence[str] = (),
     plugin_arguments: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Ready:
-    """Start the Volcano scheduler alone: PodGroups are created by us, the queue is opened here.
+    """Start Volcano's scheduler without its controllers, and open its queue.
 
-    The second port serves its metrics; `plugins` are additional ones.
+    Args:
+        programs: Starts the program.
+        plane: The control plane.
+        api: Client of the administrator.
+        ports: Ports of the health endpoint and of the metrics.
+        plugins: Additional scheduler plugins.
+        plugin_arguments: Arguments by plugin.
     """
     health_port, metrics_port = ports
     path = plane.directory / "volcano.yaml"
@@ -125,7 +131,7 @@ def start_volcano(
 
 
 def start_kueue(programs: Programs, plane: ControlPlane, api: Client, ports: list[int]) -> Ready:
-    """Start the Kueue manager with its real webhooks on loopback; it manages LeaderWorkerSets."""
+    """Start Kueue with its webhooks and its integration of LeaderWorkerSets."""
     webhook_port, health_port = ports
     frameworks = {"frameworks": ["leaderworkerset.x-k8s.io/leaderworkerset"]}
     api_version = "config.kueue.x-k8s.io/v1beta2"
@@ -139,7 +145,7 @@ def start_kueue(programs: Programs, plane: ControlPlane, api: Client, ports: lis
             program("kueue", "kueue"),
             f"--config={path}",
             f"--kubeconfig={plane.kubeconfig('kueue')}",
-            # An aggregated API, which would need a Service.
+            # This aggregated API would need a Service.
             "--feature-gates=VisibilityOnDemand=false",
         ],
     )
@@ -153,19 +159,19 @@ def start_kueue(programs: Programs, plane: ControlPlane, api: Client, ports: lis
 
 
 def _with_metrics_certificate(directory: Path) -> list[str | Path]:
-    """Run a program that finds its certificate where Kueue wants one, with metrics off too.
+    """Return a command prefix that mounts the certificate where Kueue requires one.
 
-    The path is in no setting of Kueue, so the program gets an /etc of its own.
+    Kueue requires it even with metrics off, and its path is not configurable.
     """
     there = "/etc/kueue/metrics"
-    # Said again: with new rights the kernel forgets it.
+    # Set again, because the kernel clears it when credentials change.
     run = 'exec setpriv --pdeathsig=KILL "$@"'
     script = f'mount -t tmpfs tmpfs /etc; mkdir -p {there}; ln -s "$0" {there}/certs; {run}'
     return ["unshare", "--mount", "--map-root-user", "sh", "-ec", script, directory]
 
 
 def kueue_definitions(webhook_port: int, authority: bytes) -> list[Object]:
-    """Kueue's kinds, those of two versions with its conversion, as its kustomization has them."""
+    """Return Kueue's CustomResourceDefinitions with conversion webhooks as in its kustomization."""
     bundle = base64.b64encode(authority).decode()
     client = {"url": f"https://{LOOPBACK}:{webhook_port}/convert", "caBundle": bundle}
     webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
@@ -183,7 +189,7 @@ def start_kube_scheduler(programs: Programs, plane: ControlPlane) -> Ready:
     name = "kube-scheduler"
     settings = arguments(name, kubeconfig=plane.kubeconfig(name))
     started = programs.start(name, plane.program(name, *settings))
-    return started.check  # it serves nothing that could be asked; pods wait until it is up
+    return started.check  # It serves no health endpoint here; pods stay pending until it runs.
 
 
 def start_kwok(programs: Programs, plane: ControlPlane, ports: list[int]) -> Ready:
@@ -196,10 +202,10 @@ def start_kwok(programs: Programs, plane: ControlPlane, ports: list[int]) -> Rea
 
 
 def custom_resource_definitions(lws: str) -> list[Object]:
-    """All kinds that the generated objects may have, whether or not their programs run."""
+    """Return the kinds that generated objects can have, also if their controllers do not run."""
     tools = (lws, "volcano", "epp-1.5", "gateway-api", "prometheus-operator", "keda")
     files = [file for name in tools for file in manifests(name, "crds")]
-    # The loader in C where there is one: the definitions are long, and the other takes seconds.
+    # The loader in Python takes seconds for these long definitions.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     documents = [d for f in files for d in yaml.load_all(f.read_text(encoding="utf-8"), loader)]
     return [d for d in documents if d and d["kind"] == "CustomResourceDefinition"]
@@ -208,7 +214,7 @@ def custom_resource_definitions(lws: str) -> list[Object]:
 def _webhooks(
     tool: str, url: str, authority: bytes, groups: Set[str] | None = None
 ) -> list[Object]:
-    """Point the webhooks that a tool ships, all or those of some API groups, at its manager."""
+    """Return the webhook configurations of a tool, of all or some API groups, with this URL."""
     (file,) = manifests(tool, "webhooks")
     documents: list[Any] = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
     configurations = [d for d in documents if d]
@@ -224,7 +230,7 @@ def _webhooks(
             path = webhook["clientConfig"]["service"]["path"]
             webhook["clientConfig"] = {"url": f"{url}{path}", "caBundle": bundle}
             if groups is None and webhook["rules"][0]["resources"] == ["pods"]:
-                # What upstream's kustomization adds: without it the webhook sees every pod.
+                # As in upstream's kustomization. Without it, the webhook intercepts all pods.
                 name = {"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}
                 webhook["objectSelector"] = {"matchExpressions": [name]}
     return configurations

@@ -1,4 +1,4 @@
-"""etcd, the API server and the controller manager: the parts that every cluster has."""
+"""etcd, the API server and the controller manager."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ USERS = (
     "admin", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet", "kueue", "kwok",
     "lws", "volcano",
 )  # fmt: skip
-"""Each program has a name of its own, so that managed fields and logs say who did what. All of them
-may do everything: the tests are about the rights of what we generate, not of the platform."""
+"""One user for each program, so that managed fields and logs identify it. All of them are cluster
+administrators, because the tests cover the permissions of generated objects only."""
 
 PROGRAMS: Mapping[str, Sequence[str]] = yaml.safe_load(
     Path(__file__).with_name("programs.yaml").read_text(encoding="utf-8")
 )
 
 SERVICES = "10.96.0.0/16"
-"""Addresses of Services; the first is the API server's."""
+"""Cluster IPs of Services; the first is the API server's."""
 
 FIRST_SERVICE = "10.96.0.1"
 
@@ -39,16 +39,16 @@ def arguments(name: str, **values: object) -> list[str]:
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """What the other parts need to know to join.
+    """Settings that a cluster's programs share.
 
     Attributes:
-        directory: For the files of this cluster.
+        directory: Folder for the cluster's files.
         server: URL of the API server.
-        certificates: What its clients trust, and what all servers of the cluster show.
-        tokens: User name -> bearer token.
-        address: Where pods reach the API server; None where no pod runs.
-        kubernetes: Which Kubernetes of the tool catalog runs.
-        gates: Feature gates that are not as they are by default.
+        certificates: Certificates of all servers of the cluster.
+        tokens: Bearer tokens by user.
+        address: Address of the API server for real pods; None if pods are simulated.
+        kubernetes: Kubernetes release, by its name in the tool catalog.
+        gates: Kubernetes feature gates to set.
     """
 
     directory: Path
@@ -61,7 +61,7 @@ class ControlPlane:
 
     @property
     def has_gangs(self) -> bool:
-        """Whether it knows PodGroups of its own."""
+        """Whether Kubernetes has its own PodGroups."""
         return self.gates.get("GenericWorkload", False)
 
     def program(self, name: str, *arguments: str) -> list[str | Path]:
@@ -109,7 +109,7 @@ def start_etcd(programs: Programs, directory: Path, client_port: int, peer_port:
 
 
 def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None:
-    """Start the API server and wait until it is ready, its built-in roles included."""
+    """Start the API server and wait until it is ready."""
     certificates = plane.certificates
     place = "on loopback" if plane.address is None else "for pods"
     started = programs.start(
@@ -126,7 +126,7 @@ def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None
                 services=SERVICES,
             ),
             *arguments(f"kube-apiserver {place}", address=plane.address),
-            # A beta version is off by default, whatever its gate says.
+            # Beta versions are off by default, even if their feature gate is on.
             *(["--runtime-config=scheduling.k8s.io/v1beta1=true"] if plane.has_gangs else []),
         ),
     )
@@ -135,7 +135,7 @@ def start_api_server(programs: Programs, plane: ControlPlane, etcd: str) -> None
 
 
 def start_controller_manager(programs: Programs, plane: ControlPlane) -> None:
-    """Start the controllers; they are at work when the first default ServiceAccount appears."""
+    """Start the controllers, which are ready when the first default ServiceAccount exists."""
     controllers = arguments("controllers")
     if plane.address is not None:
         controllers += arguments("controllers for pods")
@@ -161,10 +161,10 @@ def wait_http(
     accept: Container[int] = (200,),
     timeout: float = 180,
 ) -> None:
-    """Wait until a GET is answered with one of the status codes in `accept`.
+    """Wait until a GET returns one of the status codes in `accept`.
 
     Raises:
-        ProgramFailedError: If the program ends first, or the time is up.
+        ProgramFailedError: If the program exits, or does not respond within `timeout` seconds.
     """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     deadline = time.monotonic() + timeout

@@ -1,4 +1,4 @@
-"""Run a real endpoint picker against the cluster, with the rights of its ServiceAccount only."""
+"""A real endpoint picker with only the permissions of its ServiceAccount."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from e2e.harness.processes import LOOPBACK, Lifetime, Program, ProgramFailedErro
 
 HEALTH_METHOD = "/grpc.health.v1.Health/Check"
 SERVING = b"\x08\x01"
-"""The encoded answer `status: SERVING`. The request is an empty message, which is zero bytes:
-so the health service needs no generated code, whose protobuf version would have to be the one that
-Pulumi's SDK allows."""
+"""The encoded response `status: SERVING`; the request is an empty message. Generated code would
+need the protobuf version that Pulumi's SDK allows."""
 
 
 class EndpointPicker(Lifetime):
-    """One picker process; use it as a context manager.
+    """Context manager that starts an endpoint picker without waiting for it.
 
-    Entering starts it and returns at once. `wait_serving` raises if it rejects its configuration.
+    `wait_serving` raises if the picker rejects its configuration.
     """
 
     def __init__(
@@ -39,7 +38,6 @@ class EndpointPicker(Lifetime):
         arguments: Sequence[str] = (),
         executable: Path | None = None,
     ) -> None:
-        """Decide what will run."""
         self.grpc_port, self.health_port, self.metrics_port = free_ports(3)
         self._cluster = cluster
         self._tool = f"epp-{version}"
@@ -67,7 +65,7 @@ class EndpointPicker(Lifetime):
                 f"--grpc-health-port={self.health_port}",
                 f"--metrics-port={self.metrics_port}",
                 "--secure-serving=false",
-                # Authenticated metrics need a ClusterRole, which is not ours to generate.
+                # Authenticated metrics need a ClusterRole, which the library does not generate.
                 "--metrics-endpoint-auth=false",
                 "--tracing=false",
                 *self._arguments,
@@ -81,11 +79,11 @@ class EndpointPicker(Lifetime):
     @property
     def program(self) -> Program:
         if self._program is None:
-            raise ValueError("the picker is started by entering its context")
+            raise ValueError("the endpoint picker is not running; use it as a context manager")
         return self._program
 
     def is_serving(self) -> bool:
-        """Whether its health service says SERVING: it has synchronized with its pool."""
+        """Return whether the picker has synced its pool and its health service reports SERVING."""
         with grpc.insecure_channel(f"{LOOPBACK}:{self.health_port}") as channel:
             check: Any = channel.unary_unary(HEALTH_METHOD)
             try:
@@ -94,17 +92,17 @@ class EndpointPicker(Lifetime):
                 return False
 
     def wait_serving(self, timeout: float = 60) -> None:
-        """Wait until it is serving.
+        """Wait until the picker is serving.
 
         Raises:
-            ProgramFailedError: If it ends first (a rejected configuration), or the time is up.
+            ProgramFailedError: If it exits, or is not serving within `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
         while not self.is_serving():
             self.program.check()
             if time.monotonic() >= deadline:
                 raise ProgramFailedError(
-                    f"{self.program.name} did not serve in {timeout:g} s; "
+                    f"{self.program.name} was not serving in {timeout:g} s; "
                     f"its log ends:\n{self.program.tail()}"
                 )
             time.sleep(0.1)

@@ -1,7 +1,7 @@
-"""Asks an endpoint picker as a gateway does, by Envoy's external processing over gRPC.
+"""Client of an endpoint picker that uses Envoy's external processing over gRPC, as gateways do.
 
-The body mode is FULL_DUPLEX_STREAMED, the only one that pickers take: headers, then the body in
-pieces, and only then the answers to both. The answers of pods are not sent.
+The body mode is FULL_DUPLEX_STREAMED, the only one that pickers accept: the picker responds to
+headers and body after the whole body. Responses of pods are not sent to the picker.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ TIMEOUT = 20
 
 @dataclass(frozen=True)
 class Answer:
-    """What the picker makes of a request.
+    """A picker's response to a request.
 
     Attributes:
-        endpoint: `address:port` that the request goes to, None if the picker answers by itself.
-        headers: What the picker adds to the request, names in lower case.
-        status: HTTP status that the picker answers by itself, None if the request goes on.
-        body: The body that goes on to the pod, or that of the picker's own answer.
+        endpoint: `address:port` of the chosen pod; None for an immediate response.
+        headers: Headers that the picker adds, with names in lower case.
+        status: HTTP status of an immediate response; None if the picker chose a pod.
+        body: The body for the pod, or of the immediate response.
     """
 
     endpoint: str | None
@@ -44,10 +44,9 @@ class Answer:
 
 
 class ExternalProcessor(Lifetime):
-    """A gateway's connection to one picker; use it as a context manager."""
+    """Context manager for a gateway's connection to a picker."""
 
     def __init__(self, target: str, authority: bytes | None = None) -> None:
-        """Connect on first use."""
         if authority is None:
             self._channel = grpc.insecure_channel(target)
         else:
@@ -77,7 +76,7 @@ class ExternalProcessor(Lifetime):
     def hold(
         self, body: Mapping[str, Any], headers: Mapping[str, str], timeout: float = 2 * TIMEOUT
     ) -> Iterator[tuple[Answer, Any]]:
-        """Ask, and be busy with the request until the context ends.
+        """Send a request that runs until the context ends.
 
         Yields the answer and the picker's further messages.
         """
@@ -134,15 +133,15 @@ def _answer(responses: Any, *, bodyless: bool) -> Answer:
         if response.HasField("request_headers"):
             headers = _added(response)
         elif response.HasField("request_body"):
-            assert headers, "headers are answered before the body"
+            assert headers, "the picker responded to the body before the headers"
             onward += response.request_body.response.body_mutation.streamed_response.body
-    assert headers, "the picker answered nothing"
-    assert bodyless or onward, "the picker kept the body"
+    assert headers, "the picker sent no response"
+    assert bodyless or onward, "the picker returned no body"
     return Answer(headers[DESTINATION], headers, None, onward)
 
 
 def _added(response: Any) -> dict[str, str]:
-    """The headers; the metadata has to name the same endpoint, for gateways read either."""
+    """Return the added headers; assert that the metadata names the same endpoint."""
     mutation = response.request_headers.response.header_mutation
     headers = {
         option.header.key.lower(): (option.header.raw_value.decode() or option.header.value)

@@ -1,9 +1,8 @@
-"""The few messages of Envoy's external processing that a gateway and a picker exchange.
+"""Protobuf messages of Envoy's external processing, with only the fields that tests use.
 
-They are made here, at run time, of the fields that are used: the numbers and types are those of
-`envoy/service/ext_proc/v3/external_processor.proto` and `envoy/config/core/v3/base.proto`, so the
-bytes are the same; fields that are not named here are skipped when read, as protobuf does. Envoy's
-whole API as Python code would be a large dependency of several top-level packages for this.
+Field numbers and types are those of `envoy/service/ext_proc/v3/external_processor.proto` and
+`envoy/config/core/v3/base.proto`. Protobuf skips unknown fields when parsing. Envoy's complete API
+would be a large dependency with several top-level packages.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
 
 
 def _classes() -> dict[str, Any]:
-    pool = descriptor_pool.DescriptorPool()  # our own: names cannot clash with Envoy's
+    pool = descriptor_pool.DescriptorPool()  # Separate, so that names cannot clash with Envoy's.
     pool.AddSerializedFile(_file().SerializeToString())
     return {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))

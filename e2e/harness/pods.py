@@ -1,4 +1,4 @@
-"""What pods say of themselves."""
+"""Conditions and labels of pods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from e2e.harness.resources import Object
 if TYPE_CHECKING:
     from e2e.harness.api import Client
 
-#: Selects the pods that lead a replica, as LeaderWorkerSet labels them.
+#: Label selector of leader pods.
 LEADERS = "leaderworkerset.sigs.k8s.io/worker-index=0"
 
 

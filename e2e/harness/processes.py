@@ -1,4 +1,4 @@
-"""Start programs, keep their logs, and end them by their process id whatever happens."""
+"""Programs of a cluster and their logs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import TypeVar
 LOOPBACK = "127.0.0.1"
 
 PORTS = range(20_000, 32_000)
-"""Below the range that the kernel takes outgoing connections from: a port that was free when we
-looked is not taken by a client before the program listens on it."""
+"""Below the kernel's range for outgoing connections, so that no client takes a free port before the
+program listens on it."""
 
 
 class ProgramFailedError(Exception):
-    """A program ended or did not become ready; the message carries the end of its log."""
+    """A program exited or did not become ready; the message contains the end of its log."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Find that many different loopback ports nobody listens on."""
+    """Return different loopback ports that are not in use."""
     held: list[socket.socket] = []
     try:
         for port in random.sample(PORTS, len(PORTS)):
@@ -47,10 +47,10 @@ _Kind = TypeVar("_Kind", bound="Lifetime")
 
 
 class Lifetime:
-    """Starts when its `with` begins, and stops when that ends."""
+    """Context manager that calls `open` and `close`."""
 
     def open(self) -> None:
-        """Starts it; by default it runs already."""
+        """Start; does nothing by default."""
 
     def close(self) -> None:
         raise NotImplementedError
@@ -64,7 +64,7 @@ class Lifetime:
 
 
 class Program:
-    """One running program: a process group of its own, with its output in a file."""
+    """A program in its own process group, with its output in a file."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
         self.name = name
@@ -73,7 +73,7 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is also that of its process group."""
+        """The ID of the process and of its process group."""
         return self.process.pid
 
     @property
@@ -85,11 +85,7 @@ class Program:
         return "\n".join(text.splitlines()[-lines:])
 
     def check(self) -> None:
-        """Raise if it has ended.
-
-        Raises:
-            ProgramFailedError: With its exit code and the end of its log.
-        """
+        """Raise ProgramFailedError if the program has exited."""
         code = self.process.poll()
         if code is not None:
             raise ProgramFailedError(
@@ -98,13 +94,10 @@ class Program:
 
 
 class Programs(Lifetime):
-    """The programs of one cluster; leaving the context ends them all.
-
-    The kernel does the same when the thread that started them ends, however it ends.
-    """
+    """The programs of a cluster, killed when the context or the starting thread ends."""
 
     def __init__(self, directory: Path) -> None:
-        """Keep logs in `directory`."""
+        """Write logs to `directory`."""
         self.directory = directory
         self.running: dict[str, Program] = {}
 
@@ -115,7 +108,7 @@ class Programs(Lifetime):
     def start(
         self, name: str, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None
     ) -> Program:
-        """Start a program under a name that none of the running ones has."""
+        """Start a program with a unique name."""
         if name in self.running:
             raise ValueError(f"{name} is running already")
         log = self.directory / f"{name}.log"
@@ -127,15 +120,15 @@ class Programs(Lifetime):
                 stderr=subprocess.STDOUT,
                 env=os.environ | dict(env or {}),
                 cwd=self.directory,
-                start_new_session=True,  # a group of its own: Ctrl-C must not reach it first
+                start_new_session=True,  # Ctrl-C must not reach the program.
             )
         program = self.running[name] = Program(name, process, log)
         return program
 
     def stop(self, name: str) -> None:
-        """End a program at once. Nothing that it keeps outlives the cluster, so nothing is lost."""
+        """Kill a program. Its data need not survive the cluster."""
         program = self.running.pop(name)
-        if program.is_running:  # otherwise its id may be someone else's by now
+        if program.is_running:  # Otherwise another process may have its ID.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(program.pid, signal.SIGKILL)
             program.process.wait(timeout=30)

@@ -1,4 +1,4 @@
-"""Find the URL of any kind that an API server knows, custom resources included."""
+"""Discovery of the URLs of all kinds of an API server."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from urllib.parse import quote
 Object = dict[str, Any]
 
 ACCEPT = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-"""The aggregated form: two requests tell everything, instead of one for each group version."""
+"""Aggregated discovery: two requests instead of one for each group and version."""
 
 
 @dataclass(frozen=True)
 class Resource:
-    """Where the objects of one kind are found."""
+    """A kind and its URLs."""
 
     api_version: str
     kind: str
@@ -23,7 +23,7 @@ class Resource:
     namespaced: bool
 
     def path(self, name: str | None, namespace: str | None, subresource: str | None = None) -> str:
-        """URL path of one object, or of the collection if there is no name."""
+        """Return the URL path of an object, or of the collection without a name."""
         parts = ["/apis" if "/" in self.api_version else "/api", self.api_version]
         if self.namespaced and namespace is not None:
             parts += ["namespaces", quote(namespace)]
@@ -38,26 +38,26 @@ class Resource:
 
 
 class Discovery:
-    """What the server said about its kinds, asked again for kinds not yet seen."""
+    """Kinds of a server, refreshed when an unknown kind is requested."""
 
     def __init__(self, fetch: Callable[[str, str], Object]) -> None:
-        """`fetch` reads a path with an Accept header."""
+        """Discover kinds through `fetch`, a GET of a path with an Accept header."""
         self._fetch = fetch
         self._known: dict[str, Resource] = {}
         self._ambiguous: dict[str, list[str]] = {}
 
     def find(self, kind: str) -> Resource:
-        """Return where the objects of a kind are.
+        """Return the resource of a kind.
 
         Raises:
-            LookupError: If the server has no such kind, or several groups do.
+            LookupError: If no group or several groups of the server have the kind.
         """
         if kind not in self._known and kind not in self._ambiguous:
             self._refresh()
         if kind in self._known:
             return self._known[kind]
         if kind in self._ambiguous:
-            raise LookupError(f"{kind} is one of {', '.join(self._ambiguous[kind])}: say which")
+            raise LookupError(f"{kind} is ambiguous: {', '.join(self._ambiguous[kind])}")
         raise LookupError(f"the API server has no kind {kind}")
 
     def _refresh(self) -> None:

@@ -1,7 +1,7 @@
-"""What happens to a pod after it was bound to a fake node: kwok's stages, chosen pod by pod.
+"""kwok stages, which simulate the life of a bound pod.
 
-A pod says what shall become of it by the label or annotation BEHAVIOUR; without it, it becomes
-ready at once. DELAY holds back a slow pod (`5s`; three seconds if absent).
+The label or annotation BEHAVIOUR selects a pod's stage; by default it becomes ready immediately.
+DELAY is how long a slow pod takes (`5s`, by default three seconds).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ DELAY = "e2e.fusioninfer.io/delay"
 
 SLOW = "slow"
 FAILING = "failing"
-"""Ends with phase Failed, like an evicted pod."""
+"""Reaches phase Failed, like an evicted pod."""
 CRASHING = "crashing"
-"""Has a container that restarted once and is in CrashLoopBackOff."""
+"""Has a container in CrashLoopBackOff that restarted once."""
 UNPULLABLE = "unpullable"
-"""Has a node, but its image cannot be pulled."""
+"""Is bound, but its image cannot be pulled."""
 
 SLOW_MILLISECONDS = 3000
 OWN_STAGES = Path(__file__).with_name("stages.yaml")
@@ -40,7 +40,7 @@ def write_stages(path: Path) -> Path:
         "durationFrom": {"expressionFrom": _value_of(DELAY)},
     }
     delete = copy.deepcopy(upstream["pod-delete"])
-    # Of several stages that match, kwok takes any: with a finalizer, `pod-ended` comes first.
+    # kwok picks any of several matching stages, and `pod-ended` must precede with a finalizer.
     expressions = delete["spec"]["selector"]["matchExpressions"]
     expressions.append({"key": ".metadata.finalizers", "operator": "DoesNotExist"})
     own = {_name(stage): stage for stage in _documents(OWN_STAGES)}

@@ -1,4 +1,4 @@
-"""What plays a program that does not run here: each in a thread of its own while a `with` lasts."""
+"""Stand-ins for programs that do not run here, each in its own thread."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _Kind = TypeVar("_Kind", bound="StandIn")
 
 
 class StandIn(ABC):
-    """Base of all stand-ins; use them as context managers.
+    """Base class of stand-ins, which run while their context is active.
 
-    What breaks in the thread is raised at the end of the `with`, unless that ends by another error.
+    An exception in the thread is raised at the end of the context, unless the context raises.
     """
 
     _thread: threading.Thread
@@ -27,16 +27,16 @@ class StandIn(ABC):
 
     @abstractmethod
     def work(self) -> None:
-        """Do what is to be done until `stop` is called; runs in the thread."""
+        """Run in the thread until `stop` is called."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Let `work` return."""
+        """Make `work` return."""
 
     def _run(self) -> None:
         try:
             self.work()
-        except BaseException as error:  # noqa: BLE001 - a thread's errors are lost, unless kept
+        except BaseException as error:  # noqa: BLE001 - raised by __exit__
             self._broken = error
 
     def __enter__(self: _Kind) -> _Kind:
@@ -58,7 +58,7 @@ class StandIn(ABC):
 
 @dataclass(frozen=True)
 class Request:
-    """What a client asked."""
+    """A client's request."""
 
     method: str
     path: str
@@ -67,7 +67,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What it is told."""
+    """The response to a request."""
 
     status: int = 200
     body: bytes = b""
@@ -75,29 +75,29 @@ class Answer:
 
 
 class HttpStandIn(StandIn):
-    """Listens from its construction on, and answers while the `with` lasts."""
+    """An HTTP server that listens once constructed and responds while its context is active."""
 
     def __init__(self, address: str = "127.0.0.1", port: int = 0) -> None:
-        """Start to listen; port 0 is any that is free."""
+        """Listen on the port; 0 selects a free one."""
         self._http = _Http((address, port), _Handler)
         self._http.owner = self
         self.port: int = self._http.server_port
 
     @abstractmethod
     def answer(self, request: Request) -> Answer:
-        """Answer one request; several may be asked at a time."""
+        """Return the response; called concurrently."""
 
     def work(self) -> None:
         self._http.serve_forever(0.05)
 
     def stop(self) -> None:
-        """Stop listening, and end the connections that clients keep."""
+        """Stop listening, and close open connections."""
         self._http.end()
 
 
 class _Http(ThreadingHTTPServer):
     owner: HttpStandIn
-    daemon_threads = False  # they are awaited, so that nothing answers after the end
+    daemon_threads = False  # server_close() joins them, so that none responds after the end.
 
     def __init__(self, *arguments: Any) -> None:
         self._open: set[socket.socket] = set()
@@ -116,18 +116,18 @@ class _Http(ThreadingHTTPServer):
         self._ending = True
         self.shutdown()
         for kept in tuple(self._open):
-            with suppress(OSError):  # its client may just have left
+            with suppress(OSError):  # The client may have disconnected.
                 kept.shutdown(socket.SHUT_RDWR)
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that leave: a program that is ended does so at any moment."""
+        """Ignore disconnecting clients, because programs can be killed at any time."""
         if not self._ending and not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"  # pickers keep their connections
+    protocol_version = "HTTP/1.1"  # Pickers keep connections alive.
     server: _Http
 
     def _respond(self) -> None:
@@ -141,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body)
 
     def _body(self) -> bytes:
-        """The body, also in pieces: gateways that let it be changed do not know its length."""
+        """Return the body, which is chunked if a gateway lets a filter change it."""
         if self.headers.get("Transfer-Encoding") != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))
         body = b""

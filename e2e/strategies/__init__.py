@@ -1,1 +1,1 @@
-"""Endpoint pickers get real requests, and say which pod each of them goes to."""
+"""Load balancing of real endpoint pickers."""

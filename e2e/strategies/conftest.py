@@ -1,4 +1,4 @@
-"""One fleet for all tests that need nothing but three single-node replicas."""
+"""Fleets that tests share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pairing(cluster: Cluster) -> Iterator[Fleet]:
 
 @pytest.fixture
 def fleet(shared: Fleet) -> Iterator[Fleet]:
-    """The same three pods, with nothing to do and under the names that they serve."""
+    """Return three idle pods without model rewrites."""
     shared.load()
     yield shared
     for rewrite in shared.cluster.list(REWRITES, shared.namespace):

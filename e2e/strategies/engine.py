@@ -1,4 +1,4 @@
-"""A stand-in for the engine in a pod: the metrics that pickers read, and short completions."""
+"""A stand-in for an engine: its metrics and short completions."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ MODEL = "m"
 
 @dataclass(frozen=True)
 class Load:
-    """How busy an engine is.
+    """Load of an engine.
 
     Attributes:
-        waiting: Requests that wait.
-        running: Requests that run.
-        kv_cache: Share of the KV cache that is used, from 0 to 1.
-        adapters: LoRA adapters of the requests that run.
-        queued_adapters: LoRA adapters of the requests that wait.
-        max_lora: Adapters that fit at a time.
-        block_size: Tokens in a block of the KV cache; None for an engine that does not say.
+        waiting: Number of waiting requests.
+        running: Number of running requests.
+        kv_cache: KV cache usage, from 0 to 1.
+        adapters: LoRA adapters of running requests.
+        queued_adapters: LoRA adapters of waiting requests.
+        max_lora: Maximum number of loaded adapters.
+        block_size: Tokens in a KV cache block; None omits the metric.
     """
 
     waiting: int = 0
@@ -35,7 +35,7 @@ class Load:
     block_size: int | None = 16
 
     def metrics(self, engine: str = "vllm") -> str:
-        """The metrics as an engine writes them, none for an engine that serves none."""
+        """Return the metrics of `vllm` or `sglang`, and none for other engines."""
         if engine == "sglang":
             return self._of_sglang()
         return self._of_vllm() if engine == "vllm" else ""
@@ -50,7 +50,7 @@ class Load:
         return _exposition(gauges)
 
     def _of_vllm(self) -> str:
-        # As vLLM writes them today: the KV cache under its new name only.
+        # Current vLLM releases report the KV cache only under its new name.
         engine = f'engine="0",model_name="{MODEL}"'
         lora = (
             f'max_lora="{self.max_lora}",'
@@ -77,7 +77,7 @@ def _exposition(gauges: Sequence[tuple[str, str, float]]) -> str:
 
 
 class Engine(HttpStandIn):
-    """One stand-in at a pod's address; use it as a context manager."""
+    """Context manager for a stand-in at a pod's address."""
 
     def __init__(self, address: str, port: int) -> None:
         super().__init__(address, port)

@@ -1,4 +1,4 @@
-"""The pods of a service with somebody at home, and pickers that choose among them."""
+"""Pods of a service with stand-ins for engines, and endpoint pickers that choose among them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from e2e.strategies.engine import MODEL, Engine, Load
 
 PATIENCE = 60
 PLAIN: Object = {"tls": {"enabled": False}}
-"""The picker without TLS, as the library writes it: what it signs itself for, Python's gRPC cannot
-take unseen, as gateways do."""
+"""No TLS, because Python's gRPC cannot skip verification of self-signed certificates, as gateways
+do."""
 
 Change = Callable[[Object], Object]
 
@@ -31,14 +31,12 @@ def same(manifest: Object) -> Object:
 
 
 class Fleet(Lifetime):
-    """The pods of a namespace, each played by a stand-in at its address.
+    """Pods of rendered LeaderWorkerSets, with a stand-in at each pod's address.
 
-    The pods are real objects, made by LeaderWorkerSet of what the library renders. The engines'
-    port is one that nothing on this machine listens on, and the generated pool follows it.
+    The engines use a free port of this machine, which is also the port of the generated pool.
     """
 
     def __init__(self, cluster: Cluster, namespace: str, service: Change = same) -> None:
-        """Decide what will run."""
         self.cluster = cluster
         self.namespace = namespace
         self.engines: dict[str, Engine] = {}
@@ -60,7 +58,7 @@ class Fleet(Lifetime):
         return made
 
     def deploy(self, *names: str, pods: int) -> None:
-        """Apply services whole and man their serving pods and workers."""
+        """Apply all objects of services and start a stand-in for each pod."""
         for name in names:
             self.cluster.apply(objects_of(self.manifest(name)))
         selector = "leaderworkerset.sigs.k8s.io/name"
@@ -79,14 +77,14 @@ class Fleet(Lifetime):
         return there if len(there) == count else []
 
     def load(self, loads: Mapping[str, Load] | None = None, default: Load | None = None) -> None:
-        """Say how busy the pods are; those that are not named get the default."""
+        """Set the load of each pod, to the default for pods without a load."""
         for name, engine in self.engines.items():
             engine.load = (loads or {}).get(name, default or Load())
 
     def wait_scraped(self, pods: Sequence[str] = ()) -> None:
-        """Wait until the picker acts on what the metrics of these pods, or of all, say now.
+        """Wait until the picker uses the current metrics of these pods, or of all pods.
 
-        It reads a pod's metrics again only once it has taken in those before.
+        It scrapes a pod again only after processing the previous scrape.
         """
         chosen = [self.engines[name] for name in pods or self.engines]
         before = [server.scrapes for server in chosen]
@@ -97,7 +95,7 @@ class Fleet(Lifetime):
         )
 
     def routing(self, version: str, change: Change = same, **router: Any) -> list[Object]:
-        """Apply what a router becomes, and return it as the API server stores it."""
+        """Apply the router's objects; return them as stored by the API server."""
         own = router.pop("endpointPicker", PLAIN)
         image = {"image": PICKERS[version].image}
         manifest = change(self.manifest(endpointPicker={**own, **image}, **router))
@@ -106,7 +104,7 @@ class Fleet(Lifetime):
 
     @contextmanager
     def picker(self, version: str, change: Change = same, **router: Any) -> Iterator[Chooser]:
-        """Run a picker with what a router becomes, and nothing else; see `routing`."""
+        """Run a picker with only the objects of `routing`."""
         with self.run(version, self.routing(version, change, **router)) as chooser:
             yield chooser
 
@@ -114,10 +112,10 @@ class Fleet(Lifetime):
     def run(
         self, version: str, objects: Sequence[Object], authority: bytes | None = None
     ) -> Iterator[Chooser]:
-        """Run a picker with stored objects; see `ExternalProcessor` for the authority."""
+        """Run a picker with these objects and connect to it."""
         with generated_picker(self.cluster, version, objects) as picker:
             picker.wait_serving()
-            # SERVING comes before: making a certificate of its own takes a picker a second.
+            # Pickers report SERVING a second earlier, before they create their certificate.
             self.cluster.wait(lambda: _listens(picker.grpc_port), message=picker.program.tail)
             target = f"{LOOPBACK}:{picker.grpc_port}"
             with ExternalProcessor(target, authority) as processor:
@@ -125,7 +123,7 @@ class Fleet(Lifetime):
 
 
 class Chooser:
-    """A running picker that is asked."""
+    """Client of a running picker."""
 
     def __init__(self, fleet: Fleet, picker: EndpointPicker, processor: ExternalProcessor) -> None:
         self._fleet = fleet
@@ -140,7 +138,7 @@ class Chooser:
         model: str = MODEL,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send one completion request; without a prompt, one of which no block was ever seen."""
+        """Send a completion request, by default with a prompt that shares no prefix."""
         text = f"{next(self._numbers):08} is new. " * 10 if prompt is None else prompt
         return self.processor.ask({"model": model, "prompt": text}, headers=headers)
 
@@ -158,9 +156,9 @@ class Chooser:
         return Counter(self.pick(prompt, model) for _ in range(count))
 
     def warm(self, prompt: str) -> str:
-        """Send a prompt once and return its pod, when the picker has recorded which it was."""
+        """Send a prompt once; return its pod after the picker has recorded it."""
         pod = self.pick(prompt)
-        # Pickers do that after they have answered; on a busy machine they also read metrics later.
+        # Pickers record it after responding. On a busy machine they also scrape metrics late.
         time.sleep(0.3)
         self._fleet.wait_scraped()
         return pod
@@ -173,7 +171,7 @@ def _listens(port: int) -> bool:
 
 
 def busy(pods: Sequence[str], **values: Sequence[Any]) -> dict[str, Load]:
-    """Loads of pods: `waiting=(0, 5)` is the value of the first pod and that of the second."""
+    """Return loads of pods: `waiting=(0, 5)` sets 0 for the first pod and 5 for the second."""
     return {
         pod: replace(Load(), **{key: value[index] for key, value in values.items()})
         for index, pod in enumerate(pods)

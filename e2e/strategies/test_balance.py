@@ -1,7 +1,7 @@
-"""How a strategy spreads a workload: the table of docs/routing.md, on every supported picker.
+"""Load balancing of workloads by strategies (table in docs/routing.md).
 
-Time is counted, not measured, so that a busy machine changes nothing: after each request the
-picker reads the metrics that the pods then have.
+Time is simulated, so that a busy machine changes nothing: the picker scrapes the pods after each
+request.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from e2e.strategies.engine import Load
 from e2e.strategies.fleet import PLAIN, Chooser, Fleet
 
 REQUESTS = 90
-#: That a strategy chooses from.
 PODS = 3
-#: Requests of one pod at a time, and how long each takes; a third of the pods cannot do them all.
+#: Concurrent requests of a pod, and seconds that each takes. One pod cannot serve all requests.
 SLOTS, SECONDS = 4, 1.0
-#: Of what three pods can do together.
+#: Share of the capacity of all pods that the requests use.
 UTILIZATION = 0.75
-#: With a shared prompt: the busiest pod's share, in shares of a pod.
+#: With a shared prompt: maximum share of the busiest pod, relative to an even share.
 MOST = 1.5
-#: With conversations: the part of the prefixes of the pure form that are met.
+#: With conversations: minimum prefix hits relative to those of a single scorer.
 LEAST = 0.8
 
 pytestmark = pytest.mark.upstream
@@ -40,7 +39,7 @@ SYSTEM = "You are the assistant of a large company. Answer in whole sentences, a
 
 @dataclass(frozen=True)
 class Request:
-    """One request of a workload; `key` names what its pod may hold already."""
+    """A request of a workload; `key` is the prefix or adapter that a pod can have cached."""
 
     prompt: str
     key: str
@@ -53,7 +52,7 @@ def shared_prompt(random: Random) -> Iterator[Request]:
 
 
 def conversations(random: Random) -> Iterator[Request]:
-    """Fifteen conversations of six turns, interleaved."""
+    """Yield requests of fifteen interleaved conversations with six turns each."""
     count = REQUESTS // 6
     turns = [index for index in range(count) for _ in range(6)]
     random.shuffle(turns)
@@ -66,9 +65,9 @@ def conversations(random: Random) -> Iterator[Request]:
 
 
 def short_chats(random: Random) -> Iterator[Request]:
-    """Fifteen chats of six turns, interleaved, that are shorter than a block of the prefix index.
+    """Yield requests of fifteen interleaved chats, shorter than a block of the prefix index.
 
-    Every turn starts with the time, as some system prompts do.
+    Each turn starts with a new text, such as the time in some system prompts.
     """
     turns = [index for index in range(REQUESTS // 6) for _ in range(6)]
     random.shuffle(turns)
@@ -92,7 +91,7 @@ WORKLOADS: dict[str, Callable[[Random], Iterator[Request]]] = {
 
 @dataclass
 class Pod:
-    """What one engine does at a time that is counted."""
+    """Requests of an engine in simulated time."""
 
     running: list[tuple[float, str]] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
@@ -123,11 +122,11 @@ class Pod:
 
 @dataclass(frozen=True)
 class Spread:
-    """How a workload was spread.
+    """Distribution of a workload.
 
     Attributes:
         busiest: The busiest pod's share of the requests.
-        met: Of the requests whose prefix or adapter some pod held: the part that met it.
+        met: Share of cache hits among requests whose prefix or adapter was cached on any pod.
     """
 
     busiest: float
@@ -168,7 +167,7 @@ CASES: dict[str, dict[str, Any]] = {
     "lora-affinity": {"strategy": "lora-affinity"},
     "lora-affinity alone": {"strategy": "lora-affinity", "scorers": {"lora": 100}},
 }
-#: The rows of the page: a case and a workload.
+#: Case and workload of each row of the page.
 TABLE = [
     ("prefix-cache", "one system prompt"),
     ("prefix-cache alone", "one system prompt"),
@@ -207,7 +206,7 @@ def name_session(key: str) -> dict[str, str]:
     return {"x-session-id": key, "cookie": f"theme=dark; chat={key}"}
 
 
-@picker_versions("Session affinity keeps chats on their pod that have no common prefix", "llm-d")
+@picker_versions("Session affinity keeps chats without a common prefix on their pods", "llm-d")
 def test_sessions_keep_their_pods(fleet: Fleet, version: str) -> None:
     found = {}
     for case, fields in SESSIONS.items():
@@ -219,5 +218,5 @@ def test_sessions_keep_their_pods(fleet: Fleet, version: str) -> None:
         row = found[case, "short chats"]
         assert row.met >= 0.8, (case, row)
         assert row.busiest <= MOST / PODS, (case, row)
-        # Without a common prefix another strategy meets the pod of a session by chance.
+        # Without a common prefix, other strategies hit the pod of a session only by chance.
         assert row.met > found["prefix-cache", "short chats"].met + 0.1

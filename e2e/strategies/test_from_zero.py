@@ -1,4 +1,4 @@
-"""Requests while no pod is there, and while pods are busy: what a real picker does with them."""
+"""Requests without ready pods or with busy pods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from e2e.strategies.fleet import PATIENCE, PLAIN, Chooser, Fleet, same
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
 
 HOLDS = {**PLAIN, "flowControl": True, "metrics": "Unauthenticated"}
-#: The family of each picker that runs here and can hold requests.
+#: Families of the pickers here that can queue requests.
 HOLDING = {"1.5": FAMILIES["gaie-1.5"], "llm-d": FAMILIES["llm-d-0.10"]}
 
 
@@ -30,7 +30,7 @@ def gauge(chooser: Chooser, metric: str) -> float:
     return sum(map(float, found))
 
 
-@picker_versions("With flow control, a picker holds a request until the first pod serves", *HOLDING)
+@picker_versions("With flow control, a picker queues requests until a pod is ready", *HOLDING)
 def test_picker_queues_requests_until_a_pod_serves(empty: Fleet, version: str) -> None:
     flow = HOLDING[version].flow_control
     assert flow is not None
@@ -62,7 +62,7 @@ SGLANG = ["python3", "-m", "sglang.launch_server", "--model-path", "m", "--enabl
 
 @pytest.fixture
 def mixed(fleet: Fleet) -> Iterator[Fleet]:
-    """The three pods, which play vLLM again afterwards."""
+    """Return the shared fleet; its pods become vLLM again afterwards."""
     yield fleet
     play(fleet, "vllm")
 
@@ -93,7 +93,7 @@ def test_busy_pod_gets_no_requests(mixed: Fleet, version: str, engine: str) -> N
         assert picker.picks(20)[pod] == 0
 
 
-@picker_versions("With flow control, a picker answers while one of several pods is busy", *HOLDING)
+@picker_versions("With flow control, a busy pod does not block requests to other pods", *HOLDING)
 @ENGINES
 def test_busy_pod_does_not_block_requests(mixed: Fleet, version: str, engine: str) -> None:
     play(mixed, engine)
@@ -105,11 +105,11 @@ def test_busy_pod_does_not_block_requests(mixed: Fleet, version: str, engine: st
         assert picker.picks(20)[pod] == 0
         mixed.load(default=Load(waiting=12))
         mixed.wait_scraped()
-        assert picker.picks(20).total() == 20, "engines have queues of their own"
+        assert picker.picks(20).total() == 20, "the picker queued requests"
 
 
 @picker_versions(
-    "With flow control, a picker holds requests while all KV caches are full", *HOLDING
+    "With flow control, a picker queues requests while all KV caches are full", *HOLDING
 )
 @ENGINES
 def test_requests_queue_while_all_kv_caches_are_full(
@@ -130,7 +130,7 @@ def test_requests_queue_while_all_kv_caches_are_full(
         assert asked.result(60).endpoint is not None
 
 
-@picker_versions("With flow control, engines without metrics get no requests: rejected", *HOLDING)
+@picker_versions("With flow control, engines without metrics get no requests (rejected)", *HOLDING)
 def test_requests_queue_while_engines_serve_no_metrics(mixed: Fleet, version: str) -> None:
     play(mixed, "none")
     with (

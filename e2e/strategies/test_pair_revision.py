@@ -1,4 +1,4 @@
-"""While an update runs, prefill and decode pods of one pair revision serve a request."""
+"""Pairs of prefill and decode pods during an update."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REQUESTS = 40
 
 @pytest.fixture
 def mixed(pairing: Fleet) -> Iterator[tuple[Fleet, list[str]]]:
-    """One of three prefill and one of three decode pods have another pair revision."""
+    """Give one of three prefill pods and one of three decode pods another pair revision."""
     pairing.load()
     old = [next(name for name in sorted(pairing.engines) if role in name)
            for role in ("-prefill-", "-decode-")]  # fmt: skip
@@ -60,7 +60,7 @@ def test_request_stays_within_one_pair_revision(mixed: tuple[Fleet, list[str]]) 
         assert all(one == other for one, other in found), found
         assert ("0ld", "0ld") in found
         assert len(found) == 2
-        # The last prefill pod of the old revision is gone: the old decode pod still serves.
+        # Without a prefill pod of its revision, the old decode pod still gets requests.
         label(
             fleet,
             prefill,

@@ -1,4 +1,4 @@
-"""Pickers rewrite the names of models, by the weights of the InferenceModelRewrite."""
+"""Weighted rewrites of model names (InferenceModelRewrite)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def canary(share: int) -> list[dict[str, Any]]:
     return [{"models": ["chat"], "targets": targets}]
 
 
-# Release 1.2.1 reads none, and the library rejects them.
+# Release 1.2.1 does not support rewrites, and the library rejects them.
 @picker_versions(
     "Pickers rewrite model names by weight, from 5 % to 100 % and back", "1.5", "llm-d"
 )
@@ -38,7 +38,7 @@ def test_canary_gets_its_share(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="queue-size", modelRewrites=canary(5)) as picker:
         fleet.wait_scraped()
         for share in (5, 50, 100, 0):
-            # What `pulumi up` changes; the picker goes on.
+            # `pulumi up` changes this object without restarting the picker.
             fleet.routing(version, strategy="queue-size", modelRewrites=canary(share))
             fleet.cluster.wait(partial(_near, picker, share))
             served = models(picker, REQUESTS)
@@ -61,5 +61,5 @@ def _near(picker: Chooser, share: int) -> bool:
 
 
 def _five_deviations(share: int) -> float:
-    """By so much a share that is drawn for each request is off once in two million runs."""
+    """Return five standard deviations of the share, exceeded once in two million runs."""
     return 5 * math.sqrt(share / 100 * (1 - share / 100) / REQUESTS)

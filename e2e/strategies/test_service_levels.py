@@ -1,6 +1,6 @@
-"""Priorities, fairness between tenants and eviction at overload, and sessions, on a real picker.
+"""Priorities, fairness between tenants, and eviction under overload.
 
-Three simulated pods of four slots each serve a request in `SECONDS`, in order of arrival.
+Three simulated pods with four slots each serve a request in `SECONDS`, in order of arrival.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from e2e.routers import DEFINITIONS, OBJECTIVE, picker_versions, with_llm_d_kind
 from e2e.strategies.fleet import Chooser, Fleet
 
 PODS, SLOTS, SECONDS = 3, 4, 0.3
-#: More than the pods serve in two seconds.
+#: Number of requests that the pods serve in two seconds.
 BACKLOG = 2 * int(PODS * SLOTS / SECONDS)
 LEVEL, TENANT = "x-llm-d-inference-objective", "x-llm-d-inference-fairness-id"
 LEVELS = [{"name": "interactive", "priority": 10}, {"name": "batch", "priority": -10}]
@@ -36,7 +36,7 @@ def _llm_d_kind(cluster: Cluster) -> Iterator[None]:
 
 
 class Overload:
-    """Requests through a picker to pods with slots, and when each got its slot."""
+    """Client that sends requests through a picker to pods with slots."""
 
     def __init__(self, chooser: Chooser) -> None:
         self._chooser = chooser
@@ -45,7 +45,7 @@ class Overload:
         self._threads = ThreadPoolExecutor(4 * BACKLOG)
 
     def send(self, level: str, tenant: str = "", count: int = 1) -> list[Any]:
-        """Send requests at the same time; each result is its time to first token."""
+        """Send concurrent requests; return futures of their time to first token in seconds."""
         headers = {LEVEL: f"svc-{level}", **({TENANT: tenant} if tenant else {})}
         return [self._threads.submit(self._serve, headers) for _ in range(count)]
 
@@ -62,7 +62,7 @@ class Overload:
 
 
 def interactive_waits(chooser: Chooser) -> list[float]:
-    """Sorted times to first token of interactive requests behind a backlog of batch requests."""
+    """Return sorted times to first token of interactive requests behind a batch backlog."""
     overload = Overload(chooser)
     batch = overload.send("batch", count=BACKLOG)
     time.sleep(0.3)
@@ -70,7 +70,7 @@ def interactive_waits(chooser: Chooser) -> list[float]:
     for _ in range(10):
         waits += overload.send("interactive")
         time.sleep(0.1)
-    assert not batch[-1].done(), "the pods were overloaded all the time"
+    assert not batch[-1].done(), "the pods were not overloaded all the time"
     for request in batch:
         request.result()
     return sorted(request.result() for request in waits)
@@ -85,7 +85,7 @@ def test_interactive_requests_pass_waiting_batch_requests(fleet: Fleet, version:
     print(f"interactive, median and worst: {without[5]:.2f} {without[-1]:.2f} s without levels, "
           f"{levelled[5]:.2f} {levelled[-1]:.2f} s with")  # fmt: skip
     assert levelled[-1] < 2 * SECONDS
-    assert without[5] > 2 * SECONDS, "the backlog delays requests of equal priority"
+    assert without[5] > 2 * SECONDS, "the backlog did not delay requests of equal priority"
 
 
 @picker_versions("A tenant with many requests does not delay another one", "llm-d")

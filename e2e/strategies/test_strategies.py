@@ -1,4 +1,4 @@
-"""Each strategy sends requests where it promises to, with what the library generates for it."""
+"""Pods that each strategy chooses, with generated configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from e2e.strategies.fleet import Chooser, Fleet, busy
 
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
 MANY = 60
-"""So many random choices among three pods leave one out once in 10^10 times."""
+"""This many random choices among three pods miss one with a probability of 10^-10."""
 
 STORY = "You are a helpful assistant of a large company. Answer briefly, in whole sentences. "
 
@@ -29,7 +29,7 @@ STORY = "You are a helpful assistant of a large company. Answer briefly, in whol
 def test_prefix_cache_keeps_a_prefix_on_its_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="prefix-cache") as picker:
         fleet.wait_scraped()
-        assert picker.picks(MANY).keys() == fleet.engines.keys(), "new prompts go anywhere"
+        assert picker.picks(MANY).keys() == fleet.engines.keys(), "not all pods got new prompts"
         homes = {}
         for customer in ("A", "B", "C", "D"):
             prompt = f"Customer {customer}: {STORY * 3}"
@@ -45,13 +45,13 @@ def test_prefix_cache_keeps_a_prefix_on_its_pod(fleet: Fleet, version: str) -> N
 def test_queue_size_finds_the_idle_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="queue-size") as picker:
         for order in itertools.permutations(sorted(fleet.engines)):
-            # What else there is to know speaks for the others.
+            # All other metrics favor the other pods.
             fleet.load(busy(order, waiting=(1, 7, 30), running=(9, 1, 0), kv_cache=(0.9, 0.5, 0)))
             fleet.wait_scraped()
             assert picker.picks(8) == {order[0]: 8}
         fleet.load(busy(sorted(fleet.engines), waiting=(2, 2, 3)))
         fleet.wait_scraped()
-        assert picker.picks(MANY).keys() == set(sorted(fleet.engines)[:2]), "equals share"
+        assert picker.picks(MANY).keys() == set(sorted(fleet.engines)[:2]), "not both got requests"
 
 
 @pytest.mark.proves("kv-cache-utilization: requests go to the pod with the most free KV cache")
@@ -80,7 +80,7 @@ def test_lora_affinity_finds_the_adapter(fleet: Fleet, version: str) -> None:
             assert picker.picks(5, model="sql") == {sql: 5}
             assert picker.picks(5, model="math") == {sql: 5}
             assert picker.picks(5, model="chat") == {chat: 5}
-            assert picker.picks(5, model="law") == {roomy: 5}, "where there is room for one more"
+            assert picker.picks(5, model="law") == {roomy: 5}, "no capacity for one more adapter"
 
 
 @pytest.mark.proves("Prefix blocks have the engine's --block-size, and at least 64 tokens")
@@ -108,7 +108,7 @@ def test_conversations_behind_a_long_system_prompt_keep_their_pods(
     with fleet.picker(version, strategy="prefix-cache") as picker:
         pods = sorted(fleet.engines)
         for idle in pods:
-            # The queue sends each conversation's first request to another pod.
+            # Queue lengths send the first request of each conversation to a different pod.
             fleet.load({idle: Load()}, default=Load(waiting=50, kv_cache=0.9))
             fleet.wait_scraped()
             assert picker.warm(f"{system}{idle * 100}") == idle
@@ -130,7 +130,7 @@ RANKS = 3
 
 
 class RankedFleet(Fleet):
-    """A fleet whose pods have an engine on each port of the pool."""
+    """A fleet with an engine on each port of the pool, per pod."""
 
     def deploy(self, *names: str, pods: int) -> None:
         super().deploy(*names, pods=pods)
@@ -152,17 +152,17 @@ def ranked(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
 def test_each_rank_is_chosen_by_its_load(ranked: Fleet, version: str) -> None:
     objects = ranked.routing(version)
     ports = [port["number"] for port in only(objects, "InferencePool")["spec"]["targetPorts"]]
-    assert len(ports) == RANKS, "the API server keeps them"
+    assert len(ports) == RANKS, "the API server dropped ports"
     with ranked.run(version, objects) as picker:
         ranked.wait_scraped()
-        assert picker.picks(120).keys() == ranked.engines.keys(), "all ranks get requests"
+        assert picker.picks(120).keys() == ranked.engines.keys(), "not all ranks got requests"
         home = picker.warm(HOT)
-        assert picker.picks(8, HOT) == {home: 8}, "a prefix stays on its rank"
+        assert picker.picks(8, HOT) == {home: 8}, "a prefix left its rank"
         for idle in sorted(ranked.engines):
             loads = {name: Load(waiting=30, kv_cache=0.9) for name in ranked.engines}
             ranked.load({**loads, idle: Load()})
             ranked.wait_scraped()
-            assert picker.picks(8) == {idle: 8}, "the one idle rank"
+            assert picker.picks(8) == {idle: 8}, "not the idle rank"
 
 
 def _ranks(manifest: Object) -> Object:
@@ -179,14 +179,14 @@ def _ranks(manifest: Object) -> Object:
 def test_pickers_speak_tls_by_default(fleet: Fleet, version: str) -> None:
     objects = fleet.routing(version, endpointPicker={})
     unseen = ssl.create_default_context()
-    unseen.check_hostname, unseen.verify_mode = False, ssl.CERT_NONE  # as gateways do
+    unseen.check_hostname, unseen.verify_mode = False, ssl.CERT_NONE  # As gateways do.
     unseen.set_alpn_protocols(["h2"])
     with fleet.run(version, objects) as picker:
         address = (LOOPBACK, picker.picker.grpc_port)
         with socket.create_connection(address, 10) as raw, unseen.wrap_socket(raw) as secured:
             assert secured.selected_alpn_protocol() == "h2"
         with pytest.raises(grpc.RpcError) as rejection:
-            picker.ask()  # in plain gRPC
+            picker.ask()  # Without TLS.
         assert rejection.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
@@ -196,7 +196,7 @@ def test_pickers_serve_with_a_certificate(fleet: Fleet, version: str) -> None:
     objects = fleet.routing(version, endpointPicker={"tls": {"secretName": "picker-tls"}})
     (container,) = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     place = container["args"].index("--cert-path=/certificate")
-    # The Secret's two files, where this machine has them.
+    # The Secret's files, at their path on this machine.
     certificates = fleet.cluster.directory / "certificates"
     container["args"][place] = f"--cert-path={certificates}"
     authority = (certificates / "ca.crt").read_bytes()
@@ -244,25 +244,25 @@ def groups(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
 @pytest.mark.proves("Pickers choose only ready leaders of the service")
 @VERSIONS
 def test_only_ready_leaders_are_chosen(groups: Fleet, version: str) -> None:
-    groups.load(dict.fromkeys(LEADERS, Load(waiting=30)))  # all others are idle
+    groups.load(dict.fromkeys(LEADERS, Load(waiting=30)))  # All other pods are idle.
     with groups.picker(version, strategy="queue-size") as picker:
         groups.wait_scraped(LEADERS)
         assert picker.picks(40).keys() == set(LEADERS)
         assert bodiless(picker, 40) == set(LEADERS)
-        assert not any(groups.engines[name].scrapes for name in OTHERS), "nobody asks the others"
+        assert not any(groups.engines[name].scrapes for name in OTHERS), "other pods were scraped"
 
         first, second = LEADERS
         _set_ready(groups, first, ready=False)
-        groups.cluster.wait(lambda: _chosen(picker) == {second}, message=f"without {first}")
+        groups.cluster.wait(lambda: _chosen(picker) == {second}, message=f"only {second}")
         _set_ready(groups, second, ready=False)
-        groups.cluster.wait(lambda: not _chosen(picker), message="without both")
+        groups.cluster.wait(lambda: not _chosen(picker), message="no pod")
         answer = picker.ask()
-        assert (answer.status, answer.endpoint) == (503, None), "no pod is ready"
+        assert (answer.status, answer.endpoint) == (503, None)
         assert b"failed to find" in answer.body
         assert picker.processor.ask(None, "/v1/models").status == 500
 
         _set_ready(groups, first, ready=True)
-        groups.cluster.wait(lambda: _chosen(picker) == {first}, message="back again")
+        groups.cluster.wait(lambda: _chosen(picker) == {first}, message=f"only {first}")
 
 
 def bodiless(picker: Chooser, count: int) -> set[str]:
@@ -275,7 +275,7 @@ def _chosen(picker: Chooser) -> set[str]:
 
 
 def _set_ready(fleet: Fleet, name: str, *, ready: bool) -> None:
-    """What the kubelet writes when a readiness probe begins to fail, or to pass again."""
+    """Set a pod's condition Ready, as the kubelet does."""
     condition = {"type": "Ready", "status": "True" if ready else "False"}
     fleet.cluster.patch(
         "v1/Pod",

@@ -17,15 +17,10 @@ from fusioninfer_pulumi.api.field_types import (
     WebAddress,
     fits,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel, reject_fields
+from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube.durations import seconds
-from fusioninfer_pulumi.rules.common import (
-    FIELD_REQUIRED,
-    FIELD_WITHOUT_EFFECT,
-    FIELDS_EXCLUDE_EACH_OTHER,
-    OUT_OF_RANGE,
-)
+from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
 from fusioninfer_pulumi.schemas.kind_schema import SCALING
 
 
@@ -165,13 +160,6 @@ class AutoscalingArgs(SpecModel):
         triggers = self.keda is not None and self.keda.triggers
         if self.target is None and not self.metrics and not triggers:
             yield error(FIELD_REQUIRED, at, "needs target or metrics to scale by")
-        if self.latency_goals and self.target is not AutoscalingTarget.LATENCY:
-            names = ("time_to_first_token", "time_per_token")
-            message = "has no effect without target: latency; remove it"
-            yield from reject_fields(at, self, names, message, FIELD_WITHOUT_EFFECT)
-        if self.latency_goals and self.target_requests is not None:
-            message = "conflicts with timeToFirstToken and timePerToken; remove it"
-            yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "targetRequests"), message)
         if self.min_replicas > self.max_replicas:
             message = f"minReplicas ({self.min_replicas}) is above maxReplicas"
             yield error(OUT_OF_RANGE, at, f"{message} ({self.max_replicas})")

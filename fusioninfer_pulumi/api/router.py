@@ -22,7 +22,7 @@ from fusioninfer_pulumi.api.pod_template import partial_template_findings, reser
 from fusioninfer_pulumi.api.spec_model import SpecModel, default
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT, STATED_TWICE
+from fusioninfer_pulumi.rules.common import STATED_TWICE
 from fusioninfer_pulumi.schemas.kind_schema import NETWORK_PEERS
 
 #: Name of the endpoint picker's container, also in `endpointPicker.template`.
@@ -109,9 +109,6 @@ class ServiceLevelsArgs(SpecModel):
             if priority in priorities[:index]:
                 message = f"{priority} is also the priority of levels[{priorities.index(priority)}]"
                 yield error(STATED_TWICE, (*at, "levels", index, "priority"), message)
-        if self.evict and min(priorities) >= 0:
-            message = "has no effect without a level of negative priority; remove it"
-            yield error(FIELD_WITHOUT_EFFECT, (*at, "evict"), message)
 
 
 class SessionArgs(SpecModel):

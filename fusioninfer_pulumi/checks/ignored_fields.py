@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fusioninfer_pulumi.api.autoscaling import AutoscalingTarget
 from fusioninfer_pulumi.api.monitoring import TracingArgs
 from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.api.rollout import Layout, RolloutStrategy, WaitLevel
@@ -27,6 +28,10 @@ _Row = tuple[str, bool, str]
 #: Ignoring these would deploy something other than the user asked for, so they are errors; the
 #: others are warnings.
 _REJECTED = {
+    "autoscaling.target_requests",
+    "autoscaling.time_per_token",
+    "autoscaling.time_to_first_token",
+    "endpoint_picker.service_levels.evict",
     "engine",
     "gpus",
     "model.cache.compile_cache",
@@ -43,6 +48,7 @@ _NO_GANG = "these pods are not gang-scheduled (gangPolicy.mode: On turns it on)"
 _NOT_ROLLING = "no role with strategy Rolling uses it"
 _OWN_CONFIG = "endpointPickerConfig sets the plugins"
 _SINGLE_POD = "a replica is a single pod"
+_LATENCY = "requires target: latency; remove it"
 
 
 def ignored_field_findings(user_args: InferenceServiceArgs, plan: ServicePlan) -> Iterator[Finding]:
@@ -187,8 +193,16 @@ def _sends_traces(tracing: TracingArgs, plan: ServicePlan) -> bool:
 
 def _role_rows(role: RolePlan, plan: ServicePlan, *, generates: bool) -> tuple[_Row, ...]:
     is_rolling = role.rollout.strategy is RolloutStrategy.ROLLING
-    per_role = plan.shape.layout is Layout.PER_ROLE
+    per_role, scaling = plan.shape.layout is Layout.PER_ROLE, role.args.autoscaling
+    scales_by_latency = scaling is None or scaling.target is AutoscalingTarget.LATENCY
     return (
+        ("autoscaling.time_to_first_token", not scales_by_latency, _LATENCY),
+        ("autoscaling.time_per_token", not scales_by_latency, _LATENCY),
+        (
+            "autoscaling.target_requests",
+            scaling is not None and bool(scaling.latency_goals),
+            "timeToFirstToken and timePerToken replace it; remove it",
+        ),
         (
             "gpus",
             not generates,
@@ -206,6 +220,7 @@ def _router_rows(routing: Routing) -> tuple[_Row, ...]:
     is_disaggregated = routing.intent.strategy is Strategy.PD_DISAGGREGATION
     pairs_groups = is_disaggregated and routing.spec.groups is not None
     request = routing.picker.epp.request if routing.picker is not None else None
+    levels = request.service_levels if request is not None else None
     has_own_config = routing.picker is not None and request is None
     return (
         (
@@ -224,6 +239,11 @@ def _router_rows(routing: Routing) -> tuple[_Row, ...]:
             f"requires groups and strategy {name}; remove it",
         ),
         ("endpoint_picker.service_levels", has_own_config, _OWN_CONFIG),
+        (
+            "endpoint_picker.service_levels.evict",
+            levels is not None and all(level.priority >= 0 for level in levels.levels),
+            "requires a level of negative priority; remove it",
+        ),
         ("endpoint_picker.session", has_own_config, _OWN_CONFIG),
         (
             "endpoint_picker.session",

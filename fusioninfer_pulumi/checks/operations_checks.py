@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fusioninfer_pulumi.api.autoscaling import (
     AutoscalingArgs,
@@ -21,16 +20,9 @@ from fusioninfer_pulumi.api.pod_template import reserved_key_findings
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.router import MetricsMode
+from fusioninfer_pulumi.api.spec_model import reject_fields
 from fusioninfer_pulumi.checks.routes import NETWORK_POLICY
-from fusioninfer_pulumi.findings import (
-    Finding,
-    Location,
-    Rule,
-    error,
-    format_path,
-    show,
-    warning,
-)
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, warning
 from fusioninfer_pulumi.operations.monitors import find_declared_port
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.routing.epp import find_load_metrics
@@ -39,7 +31,6 @@ from fusioninfer_pulumi.rules.common import (
     ENGINE_WITHOUT_METRICS,
     FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
-    INVALID_FORMAT,
     OUT_OF_RANGE,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan, resolve_share
@@ -116,20 +107,14 @@ def _check_engine_monitor(role: RolePlan) -> Iterator[Finding]:
 
 
 def _check_picker_monitor(args: MonitoringArgs, picker: PickerPlan | None) -> Iterator[Finding]:
-    metrics = picker.epp.args.metrics if picker is not None else MetricsMode.OFF
-    if args.picker and picker is None:
-        yield error(
-            MONITORED_TARGET_MISSING,
-            ("monitoring", "picker"),
-            "the service has no endpoint picker; remove it",
-        )
-    elif args.picker and metrics is MetricsMode.OFF:
-        yield error(
-            MONITORED_TARGET_MISSING,
-            ("monitoring", "picker"),
-            "the endpoint picker serves no metrics; set the router's endpointPicker.metrics to "
-            f"{MetricsMode.AUTHENTICATED.value}",
-        )
+    reason = ""
+    if picker is None:
+        reason = "the service has no endpoint picker; remove it"
+    elif picker.epp.args.metrics is MetricsMode.OFF:
+        reason = "the endpoint picker serves no metrics; set the router's endpointPicker.metrics "
+        reason += f"to {MetricsMode.AUTHENTICATED.value}"
+    if args.picker and reason:
+        yield error(MONITORED_TARGET_MISSING, ("monitoring", "picker"), reason)
 
 
 PREFILL_DECODE_RATIO_EXCEEDED = Rule("prefill-decode-ratio-exceeded")
@@ -141,18 +126,14 @@ _MATCHERS, _METRIC = re.compile(r"\{[^}]*\}"), re.compile(r"\b\w+[_:][\w:]*(?![\
 
 
 #: Fields that belong to one autoscaling engine: of `autoscaling`, and of its metrics.
-_ENGINE_FIELDS: Mapping[AutoscalingEngine, tuple[Mapping[str, str], Mapping[str, str]]] = {
-    AutoscalingEngine.KEDA: (
-        {
-            "prometheus": "prometheus",
-            "keda": "keda",
-            "time_to_first_token": "timeToFirstToken",
-            "time_per_token": "timePerToken",
-        },
-        {"query": "query", "unsafe_ssl": "unsafeSsl"},
+_ENGINE_FIELDS = (
+    (
+        AutoscalingEngine.KEDA,
+        ("prometheus", "keda", "time_to_first_token", "time_per_token"),
+        ("query", "unsafe_ssl"),
     ),
-    AutoscalingEngine.HPA: ({}, {"source": "source", "selector": "selector"}),
-}
+    (AutoscalingEngine.HPA, (), ("source", "selector")),
+)
 
 
 def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
@@ -164,6 +145,13 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
         at = ("roles", role.position, "autoscaling")
         for path, message in _conflicts(built, role, args):
             yield error(FIELD_OUT_OF_PLACE, (*at, *path), message)
+        for engine, fields, metric_fields in _ENGINE_FIELDS:
+            if engine is not args.engine:
+                message = f"belongs to engine {engine.value}; remove it"
+                yield from reject_fields(at, args, fields, message)
+                for index, metric in enumerate(args.metrics):
+                    place = (*at, "metrics", index)
+                    yield from reject_fields(place, metric, metric_fields, message)
         count = role.args.replicas
         if count and not args.min_replicas <= count <= args.max_replicas:
             yield error(
@@ -244,17 +232,6 @@ def _conflicts(
     ):
         if present:
             yield path, message
-    for engine, (role_fields, metric_fields) in _ENGINE_FIELDS.items():
-        if engine is args.engine:
-            continue
-        holders: list[tuple[Location, Any, Mapping[str, str]]] = [((), args, role_fields)]
-        holders += [
-            (("metrics", i), metric, metric_fields) for i, metric in enumerate(args.metrics)
-        ]
-        for path, holder, fields in holders:
-            for attribute, field in fields.items():
-                if getattr(holder, attribute):
-                    yield (*path, field), f"belongs to engine {engine.value}; remove it"
 
 
 def _check_target(
@@ -270,11 +247,11 @@ def _check_target(
     waits_in_picker = router is not None and router.intent.flow_control
     ttft_includes_queue = args.time_to_first_token is not None and waits_in_picker
     if (uses_picker_metrics(args) or ttft_includes_queue) and not hpa_queue:
-        yield from _check_picker_target(built, role, at)
+        yield from _check_picker_target(built, role, args, at)
 
 
 def _check_picker_target(
-    built: BuiltService, role: RolePlan, target: Location
+    built: BuiltService, role: RolePlan, args: AutoscalingArgs, target: Location
 ) -> Iterator[Finding]:
     """Check that the endpoint picker queues requests and that Prometheus reads its metrics."""
     router, picker = built.plan.routing, built.plan.picker
@@ -307,8 +284,7 @@ def _check_picker_target(
     elif monitoring is not None and monitoring.picker is False:
         message = "cannot be false: autoscaling reads the endpoint picker's queue"
         yield error(FIELD_OUT_OF_PLACE, ("monitoring", "picker"), message)
-    args = role.args.autoscaling
-    if router.intent.pairs and args is not None and uses_picker_metrics(args):
+    if router.intent.pairs and uses_picker_metrics(args):
         yield error(
             FIELD_OUT_OF_PLACE,
             target,
@@ -351,9 +327,9 @@ def _check_metric_sources(
 def _check_gang_minimum(
     built: BuiltService, role: RolePlan, args: AutoscalingArgs, at: Location
 ) -> Iterator[Finding]:
-    minima = built.args.scheduling_strategy.gang_policy.min_role_replicas
+    minima = built.args.scheduling_strategy.gang_policy.min_role_replicas or {}
     field = ("schedulingStrategy", "gangPolicy", "minRoleReplicas", role.name)
-    if minima is None or role.name not in minima:
+    if role.name not in minima:
         yield error(
             FIELD_REQUIRED,
             at,
@@ -381,12 +357,9 @@ def _check_metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
         yield error(OUT_OF_RANGE, (*at, "keda", "idleReplicaCount"), message)
     for index, metric in enumerate(args.metrics):
         field, value = ("query", metric.query) if keda else ("name", metric.name)
-        path = (*at, "metrics", index, field)
         if value is None:
+            path = (*at, "metrics", index, field)
             yield error(FIELD_REQUIRED, path, f"is required with engine {args.engine.value}")
-        elif not keda and ("/" in value or "%" in value):
-            message = f"must be the name of a metric, without / and %, got {show(value)}"
-            yield error(INVALID_FORMAT, path, message)
 
 
 _RATIO = ("prefillDecodeRatio",)

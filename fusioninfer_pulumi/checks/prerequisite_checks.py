@@ -13,25 +13,23 @@ from fusioninfer_pulumi.checks.cluster_checks import (
     is_lws_managed_by_kueue,
 )
 from fusioninfer_pulumi.checks.server_dry_run import (
-    RIGHTS,
-    causes,
-    dry_run_objects,
+    API_SERVER_REFUSES,
+    check_on_api_server,
     list_dry_run_objects,
 )
-from fusioninfer_pulumi.findings import Finding, error, errors, warning
+from fusioninfer_pulumi.findings import Finding, Severity, error, errors, warning
 from fusioninfer_pulumi.kube.client import KubernetesApi, Object
 from fusioninfer_pulumi.kube.supported_products import (
-    FEATURES,
     KUEUE,
     LEADER_WORKER_SET,
     NATIVE_GANGS,
     PRODUCTS,
     RELEASES_WITH_STALLED_STATEFULSETS,
-    Feature,
+    Kind,
     Product,
     Release,
+    find_products,
     format_release,
-    iterate_field,
     parse_release,
 )
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -45,10 +43,7 @@ from fusioninfer_pulumi.rules.common import (
     STATEFULSET_KEEPS_BROKEN_PODS,
 )
 
-#: API and kind of a needed object; an empty kind stands for the whole API.
-Kind = tuple[str, str]
 _BUNDLE = re.compile(r"(networking\.k8s\.io/bundle-version|operator\.prometheus\.io/version)$")
-_UNKNOWN_FIELD = re.compile(r"field not declared in schema|unknown field")
 _SECONDS = 60.0
 
 
@@ -88,18 +83,19 @@ class Prerequisites:
             for (api_name, kind), (product, services) in needs.items()
             for finding in self._product_findings(product, api_name, kind, services)
         ]
-        findings += [*self._field_findings(), *self._manager_findings()]
-        findings += self._kubernetes_findings()
+        findings += [*self._manager_findings(), *self._kubernetes_findings()]
         kueue = self._namespace(KUEUE)
-        by_plan = check_cluster(self._api, self._plans, kueue_namespace=kueue)
-        for plan, cluster_findings in zip(self._plans, by_plan, strict=True):
-            for finding in cluster_findings:
-                # The product's own finding already reports a missing gang backend.
-                if finding.rule == GANG_BACKEND_MISSING.id and not errors([finding]):
-                    continue
-                path = f"{finding.path}: " if finding.path else ""
-                message = f"{plan.service}: {path}{finding.message}"
-                findings.append(Finding(finding.rule, finding.severity, (), message))
+        for plan, dry_run_findings, cluster_findings in zip(
+            self._plans,
+            check_on_api_server(self._api, self._plans, seconds=_SECONDS),
+            check_cluster(self._api, self._plans, kueue_namespace=kueue),
+            strict=True,
+        ):
+            for finding in (*dry_run_findings, *cluster_findings):
+                if not _is_reported_elsewhere(finding):
+                    path = f"{finding.path}: " if finding.path else ""
+                    message = f"{plan.service}: {path}{finding.message}"
+                    findings.append(Finding(finding.rule, finding.severity, (), message))
         unread = (
             warning(CLUSTER_NOT_CHECKED, (), f"not checked: {reason}")
             for reason in self._api.unread
@@ -155,27 +151,6 @@ class Prerequisites:
         )
         tags = (parse_release(tag) for name, _, tag in images if name == product.program)
         return min((release for release in tags if release is not None), default=None)
-
-    def _field_findings(self) -> Iterator[Finding]:
-        """Yield the fields that dry runs report as unknown."""
-        by_plan = dry_run_objects(self._api, self._plans, seconds=_SECONDS)
-        for plan, results in zip(self._plans, by_plan, strict=True):
-            for dry_run, answers in results:
-                for answer in answers or ():
-                    if RIGHTS.search(answer.reply):
-                        self._api.unread[f"fields: {answer.reply}"] = None
-                    for field, words in causes(answer):
-                        if not answer.accepted and _UNKNOWN_FIELD.search(words):
-                            kind = dry_run.manifest["kind"]
-                            product = list(_products_of(dry_run.manifest))[-1:]
-                            name = product[0][0].name if product else "Kubernetes"
-                            need = product[0][0].requirement if product else "a later release"
-                            yield error(
-                                CRD_NOT_INSTALLED,
-                                (),
-                                f"{name}: {kind} has no field {field.lstrip('.')}; "
-                                f"{plan.service} needs {need}",
-                            )
 
     def _manager_findings(self) -> Iterator[Finding]:
         """Yield findings about the configurations of LeaderWorkerSet's and Kueue's managers."""
@@ -247,16 +222,16 @@ class Prerequisites:
                 "unless its leader pod is deleted or the update's strategy is Recreate; use a "
                 f"release before {format_release(first)} or after {format_release(last)}",
             )
-        for feature in FEATURES:
-            services = [
-                plan.service
-                for plan in self._plans
-                if any(
-                    _has_field(field, item) for item in _objects(plan) for field in feature.fields
-                )
-            ]
-            if services and release < feature.default:
-                yield _feature_finding(feature, release, _services_need(services))
+
+
+def _is_reported_elsewhere(finding: Finding) -> bool:
+    """Return whether the service's own preview or a finding about a product says the same."""
+    by_product = (GANG_BACKEND_MISSING.id, CRD_NOT_INSTALLED.id)
+    return (
+        finding.rule == API_SERVER_REFUSES.id
+        or finding.severity is Severity.INFO
+        or (finding.rule in by_product and not errors([finding]))
+    )
 
 
 def find_product_needs(
@@ -270,7 +245,7 @@ def find_product_needs(
     services: dict[Kind, dict[str, None]] = {}
     for plan in plans:
         for item in _objects(plan):
-            for product, kind in _products_of(item):
+            for product, kind in find_products(item):
                 rows.setdefault(kind, set()).add(PRODUCTS.index(product))
                 services.setdefault(kind, {})[plan.service] = None
     return {kind: (PRODUCTS[max(rows[kind])], list(services[kind])) for kind in rows}
@@ -284,35 +259,6 @@ def _objects(plan: ServicePlan) -> Iterator[Object]:
             "apiVersion": "inference.networking.x-k8s.io/v1alpha2",
             "kind": "InferenceObjective",
         }
-
-
-def _products_of(manifest: Object) -> Iterator[tuple[Product, Kind]]:
-    api, kind = manifest["apiVersion"], manifest["kind"]
-    for product in PRODUCTS:
-        same_group = product.group == api.rpartition("/")[0]
-        if product.field:
-            applies = _has_field(product.field, manifest)
-        else:
-            applies = same_group and product.kind in ("", kind)
-        if applies:
-            yield product, ((api, kind) if same_group else (product.group, ""))
-
-
-def _has_field(field: str, manifest: Object) -> bool:
-    return any(True for _ in iterate_field(field, manifest))
-
-
-def _feature_finding(feature: Feature, release: Release, services_need: str) -> Finding:
-    need = f"{services_need} Kubernetes {format_release(feature.default)} or later"
-    if release < feature.least:
-        text = f"{feature.name}: {format_release(release)} does not have them; {need}"
-        return error(RELEASE_NOT_SUPPORTED, (), text)
-    return warning(
-        FEATURE_GATE_OFF_BY_DEFAULT,
-        (),
-        f"{feature.name}: need the feature gate {feature.gate}, which is off by default in "
-        f"{format_release(release)}; the API does not show whether it is on; {need}, or the gate",
-    )
 
 
 def _services_need(services: Sequence[str]) -> str:

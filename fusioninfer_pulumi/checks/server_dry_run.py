@@ -25,14 +25,15 @@ from fusioninfer_pulumi.findings import (
 from fusioninfer_pulumi.kube import pulumi_outputs
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.kube.dry_run import Answer, DryRunRequest, send_dry_runs
+from fusioninfer_pulumi.kube.supported_products import find_products
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rules.common import CRD_NOT_INSTALLED
 from fusioninfer_pulumi.topology.leader_worker_set import KIND as LEADER_WORKER_SET
 
 Object = dict[str, Any]
 
 API_SERVER_REFUSES = Rule("api-server-refuses")
-KIND_NOT_INSTALLED = Rule("kind-not-installed")
 API_SERVER_NOT_ASKED = Rule("api-server-not-asked")
 
 #: Namespace of dry runs of objects whose own namespace does not exist yet.
@@ -197,14 +198,14 @@ def _answer_findings(
         message = (
             f"the cluster does not have kind {name}; install what provides it, or remove the field"
         )
-        yield name, warning(KIND_NOT_INSTALLED, at, message)
+        yield name, warning(CRD_NOT_INSTALLED, at, message)
     elif _lacks_namespace(answer):
         message = (
             f"the namespace does not exist yet: checked in {FALLBACK_NAMESPACE} instead, without "
             "its policies and quotas"
         )
         yield "", info(API_SERVER_NOT_ASKED, ("metadata", "namespace"), message)
-    elif RIGHTS.search(answer.reply):
+    elif _RIGHTS.search(answer.reply):
         message = f"{kind} not checked: {_shorten(answer.reply)}"
         yield kind, warning(API_SERVER_NOT_ASKED, (), message)
     elif _has_no_verdict(answer):
@@ -218,11 +219,20 @@ def _rejections(
     plan: ServicePlan, dry_run: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, Finding]]:
     stand_ins = list(pulumi_outputs.output_paths(dry_run.manifest))
-    for field, reason in causes(answer):
+    api = dry_run.manifest["apiVersion"]
+    products = [product for product, kind in find_products(dry_run.manifest) if kind[0] == api]
+    for field, reason in _causes(answer):
         location = _replace_merge_keys(parse_field(field), dry_run.manifest)
         if any(location[: len(path)] == path for path in stand_ins):
             continue  # about `STAND_IN`, not the real value
         at, exact = find_user_field((*dry_run.template, *location), dry_run.rendered, plan)
+        if products and _UNKNOWN_FIELD.search(reason):
+            message = (
+                f"{products[-1].name}: {dry_run.manifest['kind']} has no field "
+                f"{format_path(location)}; {plan.service} needs {products[-1].requirement}"
+            )
+            yield reason, error(CRD_NOT_INSTALLED, at, message)
+            continue
         name = "" if exact or not location else f"{format_path(location)}: "
         lenient = (
             _missing_reference(answer)
@@ -237,9 +247,14 @@ def _rejections(
         yield reason, make_finding(API_SERVER_REFUSES, at, message)
 
 
-RIGHTS = re.compile(r"\buser \".*\" cannot \w+ resource", re.IGNORECASE)
+_RIGHTS = re.compile(r"\buser \".*\" cannot \w+ resource", re.IGNORECASE)
 _WEBHOOK, _APPLY = "admission webhook", "failed to create typed patch object"
-_IMMUTABLE = re.compile(r"immutable|updates to .* for fields other than", re.IGNORECASE)
+# Messages about fields that only a replacement changes; the last two are LeaderWorkerSet's.
+_IMMUTABLE = re.compile(
+    r"immutable|updates to .* for fields other than|subGroupSize after|subdomainPolicy as null",
+    re.IGNORECASE,
+)
+_UNKNOWN_FIELD = re.compile(r"field not declared in schema|unknown field")
 _FIELD = re.compile(r'(?<![\w/"])"?\.?((?:spec|metadata)[.\[][^\s:,]*)')
 
 
@@ -264,7 +279,7 @@ def _has_no_verdict(answer: Answer) -> bool:
     return failed or "does not support dry run" in answer.reply
 
 
-def causes(answer: Answer) -> Sequence[tuple[str, str]]:
+def _causes(answer: Answer) -> Sequence[tuple[str, str]]:
     """Return field and reason of each cause; without causes they are read from the message."""
     if answer.causes:
         return answer.causes

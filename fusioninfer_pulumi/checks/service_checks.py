@@ -14,7 +14,6 @@ from fusioninfer_pulumi.checks.gangs import (
     kueue_label_findings,
     scheduling_findings,
 )
-from fusioninfer_pulumi.checks.pods.engine_checks import TOKEN_FOR_GATED_MODEL
 from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container
@@ -43,6 +42,7 @@ from fusioninfer_pulumi.rules.common import (
 
 CACHE_BELOW_MODEL_SIZE = Rule("cache-below-model-size")
 ACCESS_MODE_TOO_NARROW = Rule("access-mode-too-narrow")
+TOKEN_FOR_GATED_MODEL = Rule("token-for-gated-model")
 
 
 def model_findings(built: BuiltService) -> Iterator[Finding]:
@@ -127,7 +127,6 @@ def _check_token(model: ModelArgs) -> Iterator[Finding]:
 
 PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")
 PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
-SERVICE_NAME_BREAKS_ENGINE = Rule("service-name-breaks-engine")
 
 #: Role names that collide with the names of the router's objects: the suffixes of those names.
 RESERVED_ROLES = frozenset(
@@ -227,30 +226,6 @@ def _name_lengths(built: BuiltService) -> Iterator[Finding]:
             )
 
 
-def _service_link_variables(built: BuiltService) -> Iterator[Finding]:
-    """Reject a service name whose `*_PORT` service link variable breaks an engine."""
-    plan = built.plan
-    if not plan.has_serving_service:
-        return
-    service_name = object_names.serving_service(plan.service)
-    # Kubernetes sets it in every pod of the namespace, unless enableServiceLinks is false.
-    variable = f"{service_name.upper().replace('-', '_')}_PORT"
-    for role in plan.roles:
-        engine = role.pods.command.engine
-        if engine is None or variable not in engine.port_variables:
-            continue
-        spec, variables = role.leader_template["spec"], role.pods.leader.container.get("env") or ()
-        overridden = any(item.get("name") == variable for item in variables)
-        if spec.get("enableServiceLinks") is not False and not overridden:
-            yield error(
-                SERVICE_NAME_BREAKS_ENGINE,
-                ("metadata", "name"),
-                f"for a Service named {service_name}, pods get {variable}=tcp://..., and "
-                f"{engine.title} fails; rename the service, or set enableServiceLinks: false",
-            )
-            return
-
-
 def _reachability(built: BuiltService) -> Iterator[Finding]:
     """Warn of roles and ports that clients cannot reach without an endpoint picker."""
     plan = built.plan
@@ -307,7 +282,6 @@ CHECKS: tuple[Check, ...] = (
     _namespace,
     _role_names,
     _name_lengths,
-    _service_link_variables,
     scheduling_findings,
     kueue_label_findings,
     _reachability,

@@ -40,7 +40,6 @@ _POD_CHECKS: tuple[Callable[[RolePods, Context], Iterable[Finding]], ...] = (
     ports.startup_findings,
     resource_checks.memory_findings,
     resource_checks.disk_findings,
-    engine_checks.model_findings,
     engine_checks.release_findings,
     engine_checks.engine_findings,
     engine_checks.argument_findings,

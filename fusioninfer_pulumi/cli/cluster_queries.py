@@ -43,12 +43,9 @@ def add_cluster_findings(sources: Sequence[Source], context: str | None, *, dry_
     except UnreadableError as problem:
         sources[-1].add(option, error(API_SERVER_NOT_ASKED, (), str(problem)))
         return
-    findings = iter(map(_merge, dry_run_findings, missing_findings))
+    findings = map(_merge, dry_run_findings, missing_findings)
     for source in valid:
-        source.documents = [
-            document if document.plan is None else document.with_findings(*next(findings))
-            for document in source.documents
-        ]
+        source.add_to_services(findings)
     if api.unread:
         text = f"not checked: {'; '.join(api.unread)}"
         sources[-1].add(option, warning(CLUSTER_NOT_CHECKED, (), text))

@@ -166,8 +166,8 @@ def convert(options: argparse.Namespace) -> int:
     if _report_findings(options, sources):
         return 2
     (source,) = sources
-    services = [document.args for document in source.planned]
-    manifests = [dict(document.manifest) for document in source.planned]
+    services = [document.args for document in source.planned if document.args is not None]
+    manifests = [dict(document.manifest or {}) for document in source.planned]
     if options.expand:
         from fusioninfer_pulumi.loading.validate import to_manifest
         from fusioninfer_pulumi.presets.expansion import expand

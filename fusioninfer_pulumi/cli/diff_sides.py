@@ -85,11 +85,9 @@ def _downgrade_errors(old: Source) -> tuple[str, ...]:
     if not old.has(Severity.ERROR):
         return ()
     old.documents = [
-        replace(
-            document,
-            plan=None if document.has_errors else document.plan,
-            findings=tuple(map(_downgrade, document.findings)),
-        )
+        document._replace(plan=None, remarks=tuple(map(_downgrade, document.findings)))
+        if document.has_errors
+        else document
         for document in old.documents
     ]
     old.remarks = [_downgrade(located) for located in old.remarks]

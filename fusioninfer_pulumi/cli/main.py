@@ -60,13 +60,10 @@ def _parse_pools(text: str) -> tuple[NodePool, ...]:
 
 
 def _parse_rule(text: str) -> str:
-    from fusioninfer_pulumi.findings import closest_name
-    from fusioninfer_pulumi.rules.catalog import all_rules
+    from fusioninfer_pulumi.rules.catalog import explain_unknown_rule
 
-    if text not in all_rules():
-        closest = closest_name(text, all_rules())
-        hint = f"did you mean {closest}?" if closest else "`fusioninfer-pulumi rules` lists all"
-        raise argparse.ArgumentTypeError(f"no rule {text!r}; {hint}")
+    if problem := explain_unknown_rule(text):
+        raise argparse.ArgumentTypeError(problem)
     return text
 
 

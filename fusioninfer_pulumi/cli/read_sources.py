@@ -7,17 +7,13 @@ import contextlib
 import errno
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.checks.between_services import check_targets
-from fusioninfer_pulumi.checks.stages import add_collision_findings
-from fusioninfer_pulumi.cli.source import (
-    OPTION_OUT_OF_PLACE,
-    PlannedDocument,
-    Source,
-)
+from fusioninfer_pulumi.checks.stages import add_collision_findings, plan_service
+from fusioninfer_pulumi.cli.source import OPTION_OUT_OF_PLACE, Source
 from fusioninfer_pulumi.findings import (
     Finding,
     InvalidServiceError,
@@ -27,7 +23,7 @@ from fusioninfer_pulumi.findings import (
     errors,
     warning,
 )
-from fusioninfer_pulumi.loading.documents import LoadedDocument, is_loaded_kind
+from fusioninfer_pulumi.loading.documents import Document, is_loaded_kind
 from fusioninfer_pulumi.loading.file_set import (
     NO_MANIFESTS,
     ParsedText,
@@ -37,7 +33,7 @@ from fusioninfer_pulumi.loading.file_set import (
     parse,
 )
 from fusioninfer_pulumi.loading.load import file_text, read_text
-from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, UNREADABLE_FILE, plan_document
+from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, UNREADABLE_FILE
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity_package import PlacementResult
@@ -88,9 +84,7 @@ def _read_manifests(inputs: Sequence[_Input], options: argparse.Namespace) -> So
     parsed = [text for input_ in inputs for text in input_.texts]
     source = Source(", ".join(input_.name for input_ in inputs))
     source.documents = [
-        PlannedDocument(located[0], findings=(located,))
-        for input_ in inputs
-        for located in input_.unreadable
+        Document(located[0], (located,)) for input_ in inputs for located in input_.unreadable
     ]
     source.texts = {text.text.file: text.text.content for text in parsed}
     if parsed:
@@ -163,33 +157,18 @@ def _collect_errors(findings: list[tuple[Origin, Finding]], file: str) -> Iterat
         findings.append((Origin(file), error(UNREADABLE_FILE, (), message)))
 
 
-def plan_documents(source: Source, loaded: Sequence[LoadedDocument]) -> None:
+def plan_documents(source: Source, loaded: Sequence[Document]) -> None:
     """Plan loaded documents, add them to a source, and check its services against each other."""
-    source.documents += _plan_all(loaded)
-    plans = source.plans
-    # An unknown name may belong to a service that could not be read.
-    complete = bool(source.planned) and not source.has(Severity.ERROR)
-    source.documents = [
-        document
-        if document.plan is None or document.loaded is None
-        else document.with_findings(*check_targets(document.plan, plans, complete=complete))
-        for document in source.documents
-    ]
-
-
-def _plan_all(loaded: Sequence[LoadedDocument]) -> list[PlannedDocument]:
-    results = [
-        (None, ()) if document.document is None else plan_document(document.document)
+    plans = [plan_service(document.args) for document in loaded if document.args is not None]
+    final_plans = iter(add_collision_findings(plans))
+    source.documents += [
+        document if document.args is None else document._replace(plan=next(final_plans))
         for document in loaded
     ]
-    plans = iter(add_collision_findings([plan for plan, _ in results if plan is not None]))
-    documents = []
-    for document, (plan, errors_) in zip(loaded, results, strict=True):
-        final_plan = None if plan is None else next(plans)
-        findings = errors_ if final_plan is None else final_plan.findings
-        located = (*document.remarks, *map(document.locate, findings))
-        documents.append(PlannedDocument(document.origin, final_plan, located, document))
-    return documents
+    plans = source.plans
+    # An unknown name may belong to a service that could not be read.
+    complete = bool(plans) and not source.has(Severity.ERROR)
+    source.add_to_services([check_targets(plan, plans, complete=complete) for plan in plans])
 
 
 def _list_objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
@@ -244,8 +223,7 @@ def _run_project(input_: _Input, options: argparse.Namespace, *, marked: bool = 
     for number, service in enumerate(recording.services, start=1):
         file = str(Path(input_.name, service.file)) if service.file else input_.name
         origin = Origin(file, number, line=service.line)
-        findings = tuple((origin, finding) for finding in service.plan.findings)
-        source.documents.append(PlannedDocument(origin, service.plan, findings))
+        source.documents.append(Document(origin, plan=service.plan))
     if not recording.services and options.command in _COMMANDS_NEEDING_SERVICES:
         text = "the program creates no InferenceService"
         source.add(input_.name, warning(PROGRAM_WITHOUT_SERVICE, (), text))
@@ -261,22 +239,22 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placem
     """
     from fusioninfer_pulumi.checks.service_checks import PLACEMENT_NOT_APPLIED
 
-    loaded = [document.loaded for document in source.documents if document.loaded is not None]
-    if not loaded:
+    if source.is_project:
         if not source.has(Severity.ERROR):
             message = "is a Pulumi project; call place(...) in its program instead"
             source.add(source.name, error(OPTION_OUT_OF_PLACE, (), message))
         return None
     try:
-        return _place_loaded(source, loaded, inventory, previous)
+        return _place_documents(source, inventory, previous)
     finally:
         source.documents = [
-            document.without_findings(PLACEMENT_NOT_APPLIED) for document in source.documents
+            document.filter_findings(lambda finding: finding.rule != PLACEMENT_NOT_APPLIED.id)
+            for document in source.documents
         ]
 
 
-def _place_loaded(
-    source: Source, loaded: Sequence[LoadedDocument], inventory: str, previous: str | None
+def _place_documents(
+    source: Source, inventory: str, previous: str | None
 ) -> PlacementResult | None:
     from fusioninfer_pulumi.capacity_package import CAPACITY_MISSING, MISSING, capacity
     from fusioninfer_pulumi.loading import load_inventory
@@ -294,25 +272,18 @@ def _place_loaded(
         before = package.read_previous(previous)
     if pools is None or before is None or source.has(Severity.ERROR):
         return None
-    services = [item.document.args for item in loaded if item.document and item.document.args]
+    documents = source.documents
+    services = [document.args for document in documents if document.args is not None]
     placement = package.place_services(services, pools, previous=before, plans=source.plans)
     placed_services = iter(placement.services)
     source.documents, source.remarks = [], []
     plan_documents(
         source,
         [
-            replace(item, document=replace(item.document, args=next(placed_services)))
-            if item.document and item.document.args
-            else item
-            for item in loaded
+            document if document.args is None else document._replace(args=next(placed_services))
+            for document in documents
         ],
     )
     source.add(inventory, *placement.findings.get(-1, ()))
-    with_findings = iter(
-        document.with_findings(*placement.findings.get(number, ()))
-        for number, document in enumerate(source.planned)
-    )
-    source.documents = [
-        document if document.plan is None else next(with_findings) for document in source.documents
-    ]
+    source.add_to_services(placement.findings.get(at, ()) for at in range(len(services)))
     return placement

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from fusioninfer_pulumi.findings import (
     Finding,
@@ -12,74 +12,14 @@ from fusioninfer_pulumi.findings import (
     Rule,
     Severity,
     drop_ignored,
-    errors,
     parse_ignored_rules,
 )
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_output
-from fusioninfer_pulumi.loading.documents import LoadedDocument
+from fusioninfer_pulumi.loading.documents import Document
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
-if TYPE_CHECKING:
-    from fusioninfer_pulumi.api.service import InferenceServiceArgs
-
-
-@dataclass(frozen=True)
-class PlannedDocument:
-    """A document of a source, and its plan.
-
-    Attributes:
-        origin: Its file and position.
-        plan: Plan of its service, None if the service is invalid or the document is not a service.
-        findings: Findings with their origins; a service may come from several documents.
-        loaded: The document, None for a service of a program or an unreadable file.
-    """
-
-    origin: Origin
-    plan: ServicePlan | None = None
-    findings: tuple[tuple[Origin, Finding], ...] = ()
-    loaded: LoadedDocument | None = None
-
-    @property
-    def manifest(self) -> Mapping[str, Any]:
-        """The service as an InferenceService manifest, empty if the document is not a service."""
-        return (self.loaded.manifest if self.loaded is not None else None) or {}
-
-    @property
-    def args(self) -> InferenceServiceArgs:
-        """The service of a manifest that has a plan."""
-        assert self.loaded is not None
-        assert self.loaded.document is not None
-        assert self.loaded.document.args is not None
-        return self.loaded.document.args
-
-    @property
-    def has_errors(self) -> bool:
-        """Whether any of the findings is an error."""
-        return bool(errors(finding for _, finding in self.findings))
-
-    def with_findings(self, *findings: Finding) -> PlannedDocument:
-        """Return the document with more findings, moved to the fields that users wrote."""
-        located = (
-            (self.origin, finding) if self.loaded is None else self.loaded.locate(finding)
-            for finding in findings
-        )
-        return replace(self, findings=(*self.findings, *located))
-
-    def without_findings(self, rule: Rule) -> PlannedDocument:
-        """Return the document without the findings of a rule."""
-        kept = tuple(located for located in self.findings if located[1].rule != rule.id)
-        return replace(self, findings=kept)
-
-    @property
-    def ignored_rules(self) -> frozenset[str]:
-        """The rules that an annotation of the service ignores."""
-        return frozenset() if self.plan is None else parse_ignored_rules(self.plan.meta.annotations)
-
-
-def _drop_ignored(
-    findings: Sequence[tuple[Origin, Finding]], ignored: frozenset[str]
-) -> Iterator[tuple[Origin, Finding]]:
-    return (located for located in findings if drop_ignored([located[1]], ignored))
+OPTION_OUT_OF_PLACE = Rule("option-out-of-place")
+UNREADABLE_REVISION = Rule("unreadable-revision")
 
 
 @dataclass
@@ -96,14 +36,14 @@ class Source:
     """
 
     name: str
-    documents: list[PlannedDocument] = field(default_factory=list)
+    documents: list[Document] = field(default_factory=list)
     remarks: list[tuple[Origin, Finding]] = field(default_factory=list)
     objects: list[dict[str, Any]] | None = None
     encrypted: Mapping[str, str] | None = None
     texts: dict[str, str] = field(default_factory=dict)
 
     @property
-    def planned(self) -> list[PlannedDocument]:
+    def planned(self) -> list[Document]:
         """The documents with a plan."""
         return [document for document in self.documents if document.plan is not None]
 
@@ -125,18 +65,20 @@ class Source:
 
     def ignore(self, rules: frozenset[str]) -> None:
         """Drop the warnings of these rules, and of rules that a service's annotation ignores."""
-        self.documents = [
-            replace(
-                document,
-                findings=tuple(_drop_ignored(document.findings, rules | document.ignored_rules)),
-            )
-            for document in self.documents
-        ]
-        self.remarks = list(_drop_ignored(self.remarks, rules))
+        self.documents = [_apply_ignored(document, rules) for document in self.documents]
+        self.remarks = [located for located in self.remarks if drop_ignored([located[1]], rules)]
 
     def add(self, file: str, *findings: Finding) -> None:
         """Add findings about a file or an option."""
         self.remarks += [(Origin(file), finding) for finding in findings]
+
+    def add_to_services(self, findings: Iterable[Sequence[Finding]]) -> None:
+        """Add findings to the planned services, in their order."""
+        following = iter(findings)
+        self.documents = [
+            document if document.plan is None else document.with_findings(*next(following))
+            for document in self.documents
+        ]
 
     def has(self, severity: Severity) -> bool:
         """Return whether there is a finding of this severity."""
@@ -152,12 +94,16 @@ class Source:
         return self.objects
 
 
-OPTION_OUT_OF_PLACE = Rule("option-out-of-place")
+def _apply_ignored(document: Document, rules: frozenset[str]) -> Document:
+    if document.plan and (named := parse_ignored_rules(document.plan.meta.annotations)):
+        from fusioninfer_pulumi.rules.catalog import check_ignored_rules
 
-UNREADABLE_REVISION = Rule("unreadable-revision")
+        document = document.with_findings(*check_ignored_rules(named))
+        rules |= named
+    return document.filter_findings(lambda finding: bool(drop_ignored([finding], rules)))
 
 
-def list_service_objects(source: Source, document: PlannedDocument) -> list[dict[str, Any]]:
+def list_service_objects(source: Source, document: Document) -> list[dict[str, Any]]:
     """Return the objects of one service; in a program, only objects that it registered."""
     from fusioninfer_pulumi.plan.service_objects import render
 

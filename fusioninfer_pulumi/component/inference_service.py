@@ -49,6 +49,7 @@ from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.rollout.mixed_revisions import UpdateComparison, describe_mixed_revisions
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.routing.pool import service_reference
+from fusioninfer_pulumi.rules.catalog import check_ignored_rules
 
 if TYPE_CHECKING:
     from fusioninfer_pulumi.generated.dicts import InferenceServiceArgsDict
@@ -132,7 +133,8 @@ class InferenceService(pulumi.ComponentResource):
             collected.append((name, self.plan))
         else:
             ignored = parse_ignored_rules(self.plan.meta.annotations)
-            log_warnings(drop_ignored(self.plan.findings, ignored), self)
+            findings = [*self.plan.findings, *check_ignored_rules(ignored)]
+            log_warnings(drop_ignored(findings, ignored), self)
             if pulumi.runtime.is_dry_run():
                 old_engines = [lws.engine for lws in (existing or {}).values() if lws.engine]
                 comparison = UpdateComparison(old_engines, manifests, self.plan)
@@ -273,7 +275,7 @@ def _validate_and_plan(
             f"{name}: args must be InferenceServiceArgs or a mapping with its fields, "
             f"got {type(args).__name__}"
         )
-    document = validate_mapping(args, name)
-    raise_errors(document.findings, name)
-    assert document.args is not None, "a document without errors has args"
-    return _validate_and_plan(name, document.args)
+    validated, findings = validate_mapping(args, name)
+    raise_errors(findings, name)
+    assert validated is not None, "a mapping without errors has args"
+    return _validate_and_plan(name, validated)

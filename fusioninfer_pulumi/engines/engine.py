@@ -346,6 +346,10 @@ class KvCache:
         """Return whether a decode engine keeps running after a failed handshake."""
         return True
 
+    def can_decode_hang(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
+        """Return whether decode waits forever, because prefill's answer does not suffice for it."""
+        return False
+
 
 class Engine:
     """An inference engine: its facts, and how it reads its arguments.
@@ -359,8 +363,6 @@ class Engine:
         data_launcher: Default launcher if data parallel ranks are spread evenly over the nodes.
         default_port: Default of `--port`.
         default_host: Default of `--host`, None for all addresses.
-        port_variables: Environment variables that should hold a port number. Kubernetes sets them
-            to an address if a Service has a matching name.
         health_path: Path that answers 200 once the engine serves.
         paths_with_api_key: Pattern of the paths that require the API key.
         key_variable: Environment variable that sets the API key.
@@ -403,7 +405,6 @@ class Engine:
     data_launcher: Launcher
     default_port: int
     default_host: str | None = None
-    port_variables: tuple[str, ...] = ()
     health_path: str = "/health"
     paths_with_api_key: re.Pattern[str]
     key_variable: str | None = None

@@ -114,6 +114,7 @@ _EFFECTS = {
     PairState.BROKEN: "these requests fail with HTTP 500",
 }
 _EXITS = "the decode engine exits, and all requests on it fail"
+_HANGS = "these requests get no answer, because decode waits for a KV cache that never comes"
 
 
 def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibility:
@@ -143,10 +144,13 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
     releases = {read_pair_setting(side, "release") for side in (prefill, decode)}
     if not differences and len(releases) == 1 and None not in releases:
         return PairCompatibility(PairState.COMPATIBLE, source=engine.kv_cache.handshake_source)
+    source = engine.kv_cache.handshake_source
+    if engine.kv_cache.can_decode_hang(prefill, decode):
+        return PairCompatibility(PairState.BROKEN, tuple(differences), _HANGS, source)
     if not differences or not is_certain:
         return PairCompatibility(PairState.UNKNOWN, tuple(differences))
     state = engine.kv_cache.predict_load_failure(decode)
     if state not in _EFFECTS:
         return PairCompatibility(state, tuple(differences))
     effect = _EFFECTS[state] if engine.kv_cache.can_survive_failed_handshake(decode) else _EXITS
-    return PairCompatibility(state, tuple(differences), effect, engine.kv_cache.handshake_source)
+    return PairCompatibility(state, tuple(differences), effect, source)

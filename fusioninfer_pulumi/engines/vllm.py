@@ -191,7 +191,6 @@ class Vllm(Engine):
     data_launcher = Launcher.DATA_PARALLEL
     default_port = 8000  # `vllm/entrypoints`
     # `vllm/envs.py`; its documentation warns not to name a Service `vllm`.
-    port_variables = ("VLLM_PORT", "VLLM_DP_MASTER_PORT")
     # entrypoints/serve/middleware/authenticate.py
     paths_with_api_key = re.compile(r"/(v1|v2|inference|cohere)")
     key_variable = "VLLM_API_KEY"

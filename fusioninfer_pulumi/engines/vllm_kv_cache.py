@@ -67,6 +67,9 @@ _HANDSHAKES: tuple[tuple[Version, tuple[str, ...]], ...] = (
 #: `NixlConnectorWorker.get_finished`, whatever the policy is (vllm#40364).
 _REPORTS_FAILURES: Version = (0, 11, 2)
 _SURVIVES_FAILURES: Version = (0, 22, 0)
+#: First release whose prefill engines answer with `remote_request_id`. Decode engines from it on
+#: never load the KV cache without one, but wait for it (`update_state_after_alloc`).
+_REQUEST_IDS: Version = (0, 13, 0)
 #: First release whose default for `kv_load_failure_policy` is `fail`, not `recompute`.
 _FAILS_BY_DEFAULT: Version = (0, 17, 0)
 _LOAD_FAILURE_POLICY, _RECOMPUTE = "kv_load_failure_policy", "recompute"
@@ -162,6 +165,12 @@ class VllmKvCache(KvCache):
     def can_survive_failed_handshake(self, command: EngineCommand) -> bool:
         version = _read_version(command)
         return version is not None and version >= _SURVIVES_FAILURES
+
+    def can_decode_hang(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
+        if "release" not in self.settings_to_match(prefill, decode):
+            return False
+        before, after = _read_version(prefill), _read_version(decode)
+        return before is not None and after is not None and before < _REQUEST_IDS <= after
 
     def transfer(
         self,

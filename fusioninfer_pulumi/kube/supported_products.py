@@ -58,25 +58,6 @@ class Product:
         return f"{releases}: {apply}{self.install}"
 
 
-@dataclass(frozen=True)
-class Feature:
-    """A feature of Kubernetes; only the API server's release tells whether a cluster has it.
-
-    Attributes:
-        name: Its name in messages.
-        gate: Its feature gate.
-        least: First release that has the gate.
-        default: First release that enables the gate by default.
-        fields: Fields that need the feature.
-    """
-
-    name: str
-    gate: str
-    least: Release
-    default: Release
-    fields: tuple[str, ...]
-
-
 _GATEWAY = "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.4.1"
 _KUBERNETES = "Kubernetes v1.34 or later"
 
@@ -217,21 +198,6 @@ PRODUCTS = (
     NATIVE_GANGS,
 )
 
-# Releases from Kubernetes' pkg/features/kube_features.go (v1.35.4).
-FEATURES = (
-    Feature("Image volumes", "ImageVolume", (1, 31, 0), (1, 35, 0), ("Pod spec.volumes[*].image",)),
-    Feature(
-        "Tolerances of autoscalers",
-        "HPAConfigurableTolerance",
-        (1, 33, 0),
-        (1, 35, 0),
-        (
-            "HorizontalPodAutoscaler spec.behavior[*].tolerance",
-            "ScaledObject spec.advanced.horizontalPodAutoscalerConfig.behavior[*].tolerance",
-        ),
-    ),
-)
-
 # MaxUnavailableStatefulSet was on by default from 1.35.0 to 1.35.3 (kubernetes#133153, #137926).
 # With it a StatefulSet never replaces a pod that was already broken (kubernetes#137409, fixed in
 # 1.37 by #137666). The leaders of a LeaderWorkerSet are pods of a StatefulSet.
@@ -289,6 +255,23 @@ REFERENCES: Mapping[tuple[str, str], Sequence[str]] = {
 CLUSTER_WIDE = {
     "StorageClass", "PriorityClass", "RuntimeClass", "DeviceClass", "Queue",
 }  # fmt: skip
+
+
+#: API and kind of a needed object; an empty kind stands for the whole API.
+Kind = tuple[str, str]
+
+
+def find_products(manifest: Mapping[str, Any]) -> Iterator[tuple[Product, Kind]]:
+    """Yield the rows of `PRODUCTS` that apply to an object, with the kinds that it needs."""
+    api, kind = manifest["apiVersion"], manifest["kind"]
+    for product in PRODUCTS:
+        same_group = product.group == api.rpartition("/")[0]
+        if product.field:
+            applies = any(True for _ in iterate_field(product.field, manifest))
+        else:
+            applies = same_group and product.kind in ("", kind)
+        if applies:
+            yield product, ((api, kind) if same_group else (product.group, ""))
 
 
 def iterate_field(

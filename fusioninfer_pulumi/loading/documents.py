@@ -2,55 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from fusioninfer_pulumi.api.service import API_VERSION, KIND
+from fusioninfer_pulumi.api.service import API_VERSION, KIND, InferenceServiceArgs
 from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
-from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, show, warning
+from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, errors, show, warning
 from fusioninfer_pulumi.loading.importer import Importer, find_importer, importers
-from fusioninfer_pulumi.loading.model_config import with_model_config
+from fusioninfer_pulumi.loading.model_config import (
+    ModelConfigError,
+    model_config_finding,
+    with_model_config,
+)
 from fusioninfer_pulumi.loading.source_document import Origins, SourceDocument
-from fusioninfer_pulumi.loading.validate import NO_SERVICE, WRONG_KIND, Document, validate_document
+from fusioninfer_pulumi.loading.validate import (
+    NO_SERVICE,
+    WRONG_KIND,
+    Validated,
+    validate_document,
+)
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 
 IMPORTER_MISSING = Rule("importer-missing")
 
 
-@dataclass(frozen=True)
-class LoadedDocument:
+class Document(NamedTuple):
     """A document of an input, or several documents that an importer merged into one service.
 
     Attributes:
         origin: Its file and position.
-        document: The validated InferenceService, None if it is not a service.
-        manifest: The InferenceService manifest, None if it is not a service.
-        remarks: Findings of the importer, each with the origin of its document.
+        remarks: Findings of loading, each with the origin of its document.
+        args: The service, None if it is invalid or the document is not a service.
+        manifest: The InferenceService manifest, None if the document is not a service.
         translate: Moves a finding about the InferenceService to the document that the user wrote.
+        plan: The plan of the service, once it is planned. A service of a program has only a plan.
     """
 
     origin: Origin
-    document: Document | None = None
-    manifest: Mapping[str, Any] | None = None
     remarks: tuple[tuple[Origin, Finding], ...] = ()
+    args: InferenceServiceArgs | None = None
+    manifest: Mapping[str, Any] | None = None
     translate: Callable[[Finding], tuple[Origin, Finding]] | None = None
-
-    def locate(self, finding: Finding) -> tuple[Origin, Finding]:
-        """Move a finding about the InferenceService to the document that the user wrote."""
-        return (self.origin, finding) if self.translate is None else self.translate(finding)
+    plan: ServicePlan | None = None
 
     @property
     def findings(self) -> tuple[tuple[Origin, Finding], ...]:
-        """All findings of loading; the plan adds others."""
-        document_findings = self.document.findings if self.document is not None else ()
-        return (*self.remarks, *map(self.locate, document_findings))
+        """All findings of loading and of the plan, at the fields that users wrote."""
+        return (*self.remarks, *self._locate(() if self.plan is None else self.plan.findings))
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether any of the findings is an error."""
+        return bool(errors(finding for _, finding in self.findings))
+
+    def with_result(self, validated: Validated) -> Document:
+        """Return the document with the result of validation."""
+        args, findings = validated
+        return self._replace(args=args, remarks=(*self.remarks, *self._locate(findings)))
+
+    def with_findings(self, *findings: Finding) -> Document:
+        """Return the planned document with more findings about its service."""
+        assert self.plan is not None, "the caller has checked it"
+        plan = replace(self.plan, findings=(*self.plan.findings, *findings))
+        return self._replace(plan=plan)
+
+    def filter_findings(self, is_kept: Callable[[Finding], bool]) -> Document:
+        """Return the document with only some of its findings."""
+        plan = self.plan
+        if plan is not None:
+            plan = replace(plan, findings=tuple(filter(is_kept, plan.findings)))
+        remarks = tuple(located for located in self.remarks if is_kept(located[1]))
+        return self._replace(remarks=remarks, plan=plan)
+
+    def _locate(self, findings: Iterable[Finding]) -> Iterable[tuple[Origin, Finding]]:
+        if self.translate is None:
+            return ((self.origin, finding) for finding in findings)
+        return map(self.translate, findings)
 
 
 def split_list(
     file: str, number: int, raw: Any
-) -> tuple[list[tuple[Origin, Any]], LoadedDocument | None]:
+) -> tuple[list[tuple[Origin, Any]], Document | None]:
     """Return a document with its origin, or the items of a `List`.
 
     The second value has the errors of an invalid `List`, else it is None.
@@ -63,8 +98,8 @@ def split_list(
         (Origin(file, number, index), item)
         for index, item in enumerate(entries if isinstance(entries, list) else ())
     ]
-    problems = tuple(_list_findings(raw))
-    return items, LoadedDocument(origin, Document(None, problems)) if problems else None
+    problems = tuple((origin, finding) for finding in _list_findings(raw))
+    return items, Document(origin, problems) if problems else None
 
 
 def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
@@ -86,7 +121,7 @@ def load_documents(
     *,
     allow_lossy: bool = False,
     in_folders: Collection[Origin] = frozenset(),
-) -> list[LoadedDocument]:
+) -> list[Document]:
     """Load the documents of one input, which may refer to each other.
 
     Returns services and documents that are not services, in the order of the documents.
@@ -175,26 +210,24 @@ def is_loaded_kind(raw: Any) -> bool:
 
 def _convert(
     importer: Importer, documents: Sequence[SourceDocument], *, allow_lossy: bool
-) -> list[LoadedDocument]:
+) -> list[Document]:
     conversion = importer.convert(documents, allow_lossy=allow_lossy)
     findings = list(conversion.findings)
     loaded = []
     for service in conversion.services:
         origins = service.origins.documents
-        loaded.append(
-            LoadedDocument(
-                service.main.origin,
-                validate_document(service.manifest),
-                service.manifest,
-                tuple(located for located in findings if located[0] in origins),
-                partial(_locate, importer, service.origins),
-            )
+        document = Document(
+            service.main.origin,
+            tuple(located for located in findings if located[0] in origins),
+            manifest=service.manifest,
+            translate=partial(_locate, importer, service.origins),
         )
+        loaded.append(document.with_result(validate_document(service.manifest)))
         findings = [located for located in findings if located[0] not in origins]
-    for document in documents:
-        remarks = tuple(located for located in findings if located[0] == document.origin)
+    for source in documents:
+        remarks = tuple(located for located in findings if located[0] == source.origin)
         if remarks:
-            loaded.append(LoadedDocument(document.origin, remarks=remarks))
+            loaded.append(Document(source.origin, remarks))
     return loaded
 
 
@@ -205,21 +238,19 @@ def _locate(importer: Importer, origins: Origins, finding: Finding) -> tuple[Ori
     return origin, moved if message is None else replace(moved, message=message, converted=())
 
 
-def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) -> LoadedDocument:
+def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) -> Document:
     if _lacks_importer(raw):
         text = "needs an importer that is not installed; run"
         message = f"{show(raw['apiVersion'])} {text} {install_command('importers')}"
-        missing = error(IMPORTER_MISSING, ("apiVersion",), message)
-        return LoadedDocument(origin, Document(None, (missing,)))
+        return Document(origin, ((origin, error(IMPORTER_MISSING, ("apiVersion",), message)),))
     finding = _find_wrong_version(raw)
     platform = find_importer(raw, platform=True) if _may_need_importer(raw) else None
     if _is_other_object(raw) and (lossy or (in_folder and (finding is None or platform))):
         reason = "is not an InferenceService and is ignored; apply it separately"
         if platform is not None:
             reason = f"configures {platform.name}, not a service; ignored"
-        return LoadedDocument(
-            origin, remarks=((origin, warning(NO_SERVICE, ("kind",), f"{raw['kind']} {reason}")),)
-        )
+        ignored = warning(NO_SERVICE, ("kind",), f"{raw['kind']} {reason}")
+        return Document(origin, ((origin, ignored),))
     is_other = _is_other_object(raw) and raw["kind"] != "List" and raw["apiVersion"] != API_VERSION
     if finding is None and is_other:
         systems = ", ".join(importer.name for importer in importers())
@@ -229,8 +260,13 @@ def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) ->
         )
         finding = error(WRONG_KIND, ("kind",), message)
     if finding is not None:
-        return LoadedDocument(origin, Document(None, (finding,)))
-    return LoadedDocument(origin, with_model_config(validate_document(raw), origin.file), raw)
+        return Document(origin, ((origin, finding),))
+    args, findings = validate_document(raw)
+    try:
+        args = None if args is None else with_model_config(args, origin.file)
+    except ModelConfigError as problem:
+        args, findings = None, [model_config_finding(problem)]
+    return Document(origin, manifest=raw).with_result((args, findings))
 
 
 def _lacks_importer(raw: Any) -> bool:

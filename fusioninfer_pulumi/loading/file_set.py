@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND
-from fusioninfer_pulumi.findings import Location, Origin, Rule, Severity, error, info
-from fusioninfer_pulumi.loading.documents import LoadedDocument, load_documents, split_list
-from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, NO_SERVICE, Document
+from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, info
+from fusioninfer_pulumi.loading.documents import Document, load_documents, split_list
+from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, NO_SERVICE
 from fusioninfer_pulumi.loading.yaml_text import UnreadableError, documents
 
 NO_SERVICE_IN_FOLDER = Rule("no-service-in-folder")
@@ -45,7 +44,7 @@ class ParsedText(NamedTuple):
 
     text: Text
     manifests: tuple[tuple[Origin, Any], ...]
-    notes: tuple[LoadedDocument, ...]
+    notes: tuple[Document, ...]
     documents: tuple[Any, ...] | None
 
     @property
@@ -73,34 +72,37 @@ def manifest_files(folder: Path) -> list[Path]:
 def parse(text: Text) -> ParsedText:
     """Return the documents of a text; errors become findings."""
     manifests: list[tuple[Origin, Any]] = []
-    notes: list[LoadedDocument] = []
+    notes: list[Document] = []
     try:
         for number, raw in enumerate(documents(text.content), start=1):
             items, invalid_list = split_list(text.file, number, raw)
             manifests += items
             notes += [] if invalid_list is None else [invalid_list]
     except UnreadableError as problem:
-        note = reject_input(text.file, problem.rule, str(problem))
         line = problem.line if text.file else None
-        notes.append(replace(note, origin=Origin(text.file, line=line)))
+        note = error(problem.rule, (), str(problem))
+        notes.append(_make_note(Origin(text.file, line=line), note))
     all_documents = None if notes else tuple(raw for _, raw in manifests)
     if not manifests and not notes and text.folder is None:
-        notes.append(reject_input(text.file, EMPTY_INPUT, "is empty; expected an InferenceService"))
+        note = error(EMPTY_INPUT, (), "is empty; expected an InferenceService")
+        notes.append(_make_note(Origin(text.file), note))
     if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
         # A folder may contain other files, such as the values of a chart.
-        notes += [_ignore(origin, (), "contains no manifest") for origin, _ in manifests[:1]]
+        note = info(NO_SERVICE, (), "ignored: contains no manifest")
+        notes += [_make_note(origin, note) for origin, _ in manifests[:1]]
         manifests = []
     remaining = []
     for origin, raw in manifests:
         is_mapping = text.folder is not None and isinstance(raw, Mapping)
         if is_mapping and raw.get("kind") == INVENTORY_KIND:
-            notes.append(_ignore(origin, ("kind",), "is an inventory; pass it with --inventory"))
+            message = "ignored: is an inventory; pass it with --inventory"
+            notes.append(_make_note(origin, info(NO_SERVICE, ("kind",), message)))
         else:
             remaining.append((origin, raw))
     return ParsedText(text, tuple(remaining), tuple(notes), all_documents)
 
 
-def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[LoadedDocument]:
+def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[Document]:
     """Load the documents of several texts as one input, so that they may refer to each other.
 
     Returns services, documents that are not services, then notes. `allow_lossy` is that of `load`.
@@ -116,31 +118,18 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
     for folder in dict.fromkeys(text.text.folder for text in texts):
         if folder is not None:
             files = {text.text.file for text in texts if text.text.folder == folder}
+            # A document with errors may be a service.
             if not any(
-                document.origin.file in files and _is_service(document)
+                document.origin.file in files and (document.args is not None or document.has_errors)
                 for document in (*loaded, *notes)
             ):
-                notes.append(
-                    reject_input(folder, NO_SERVICE_IN_FOLDER, "contains no service manifest")
-                )
+                note = error(NO_SERVICE_IN_FOLDER, (), "contains no service manifest")
+                notes.append(_make_note(Origin(folder), note))
     return [*loaded, *notes]
 
 
-def reject_input(file: str, rule: Rule, reason: str) -> LoadedDocument:
-    """Return a document with an error about a file or folder as a whole."""
-    return LoadedDocument(Origin(file), Document(None, (error(rule, (), reason),)))
-
-
-def _is_service(document: LoadedDocument) -> bool:
-    """Return whether a document is a service or has errors, so it may be one."""
-    return document.document is not None or any(
-        finding.severity is Severity.ERROR for _, finding in document.remarks
-    )
-
-
-def _ignore(origin: Origin, location: Location, reason: str) -> LoadedDocument:
-    finding = info(NO_SERVICE, location, f"ignored: {reason}")
-    return LoadedDocument(origin, remarks=((origin, finding),))
+def _make_note(origin: Origin, finding: Finding) -> Document:
+    return Document(origin, ((origin, finding),))
 
 
 def _is_manifest(raw: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import IO, Any
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, NodePoolArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error
-from fusioninfer_pulumi.loading.documents import LoadedDocument, load_documents, split_list
+from fusioninfer_pulumi.loading.documents import Document, load_documents, split_list
 from fusioninfer_pulumi.loading.file_set import (
     NO_MANIFESTS,
     Text,
@@ -118,7 +118,7 @@ def read_text(stream: IO[bytes], title: str = "") -> str:
         raise InvalidServiceError([error(UNREADABLE_FILE, (), message)], title) from None
 
 
-def _get_services(documents: list[LoadedDocument]) -> list[InferenceServiceArgs]:
+def _get_services(documents: list[Document]) -> list[InferenceServiceArgs]:
     """Return the services, warn of other findings, and raise errors."""
     all_findings = [located for document in documents for located in document.findings]
     invalid = {origin for origin, finding in all_findings if finding.severity is Severity.ERROR}
@@ -130,11 +130,7 @@ def _get_services(documents: list[LoadedDocument]) -> list[InferenceServiceArgs]
         if finding.severity is Severity.WARNING:
             name = str(origin)
             warnings.warn(f"{name}: {finding}" if name else str(finding), stacklevel=3)
-    return [
-        document.document.args
-        for document in documents
-        if document.document is not None and document.document.args is not None
-    ]
+    return [document.args for document in documents if document.args is not None]
 
 
 Inventory = (

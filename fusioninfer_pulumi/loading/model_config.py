@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import stat
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Finding, Rule, error
-from fusioninfer_pulumi.loading.validate import Document
 
 MODEL_CONFIG_UNREADABLE = Rule("model-config-unreadable")
 #: Real configs have some kilobytes, or some hundred if they list quantized modules.
@@ -69,23 +68,20 @@ def _read_content(name: str, folder: Path | None) -> bytes:
     return content
 
 
-def with_model_config(document: Document, file: str) -> Document:
-    """Return a document with the content of the file that `model.config` names.
+def with_model_config(args: InferenceServiceArgs, file: str) -> InferenceServiceArgs:
+    """Return a service with the content of the file that `model.config` names.
 
     `file` is the path of the manifest, or any name if it does not come from a file.
+
+    Raises:
+        ModelConfigError: As `read_model_config`.
     """
-    model = None if document.args is None else document.args.model
-    name = None if model is None else model.config
-    if document.args is None or model is None or not isinstance(name, str):
-        return document
-    try:
-        config = read_model_config(name, Path(file).parent)
-    except ModelConfigError as problem:
-        return replace(
-            document, args=None, findings=(*document.findings, model_config_finding(problem))
-        )
+    model = args.model
+    if model is None or not isinstance(model.config, str):
+        return args
+    config = read_model_config(model.config, Path(file).parent)
     changed = model.model_copy(update={"config": config})
-    return replace(document, args=document.args.model_copy(update={"model": changed}))
+    return args.model_copy(update={"model": changed})
 
 
 def model_config_finding(problem: ModelConfigError) -> Finding:

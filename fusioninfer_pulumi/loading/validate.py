@@ -1,4 +1,4 @@
-"""Validation of a document, its plan, and conversion of a service to a manifest.
+"""Validation of a document, and conversion of a service to a manifest.
 
 Pydantic reports all invalid fields. So that one run reports most errors, pod templates, and roles
 and models without invalid fields, are then checked too. An invalid document has no plan.
@@ -6,8 +6,7 @@ and models without invalid fields, are then checked too. An invalid document has
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -27,9 +26,7 @@ from fusioninfer_pulumi.api.service_rules import role_findings, service_findings
 from fusioninfer_pulumi.api.spec import ServiceMetadata
 from fusioninfer_pulumi.api.spec_model import check_model
 from fusioninfer_pulumi.api.validation_errors import field_of, pydantic_findings
-from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import Finding, Rule, error, errors, show
-from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 
 WRONG_KIND = Rule("wrong-kind")
@@ -41,39 +38,24 @@ UNREADABLE_FILE = Rule("unreadable-file")
 
 
 _TEMPLATES = ("template", "leaderTemplate", "workerTemplate")
+#: The service, None if the document is invalid, and the problems of the document.
+Validated = tuple[InferenceServiceArgs | None, list[Finding]]
 
 
-@dataclass(frozen=True)
-class Document:
-    """A validated document.
-
-    Attributes:
-        args: The service, None if the document is invalid.
-        findings: Problems of the document.
-    """
-
-    args: InferenceServiceArgs | None
-    findings: tuple[Finding, ...] = ()
-
-
-def validate_document(raw: Any) -> Document:
+def validate_document(raw: Any) -> Validated:
     """Validate one document."""
     if not isinstance(raw, Mapping):
-        return _reject([error(WRONG_TYPE, (), f"must be a mapping, got {show(raw)}")])
+        return None, [error(WRONG_TYPE, (), f"must be a mapping, got {show(raw)}")]
     findings = _check_kind(raw, KIND)
     if findings:
-        return _reject(findings)
+        return None, findings
     try:
         args = _build_args(InferenceServiceManifest.model_validate(raw))
     except ValidationError as problem:
         findings = pydantic_findings(problem, InferenceServiceManifest)
-        return _reject([*findings, *_find_other_errors(raw, problem)])
+        return None, [*findings, *_find_other_errors(raw, problem)]
     findings = list(service_findings(args, args))
-    return _reject(findings) if errors(findings) else Document(args)
-
-
-def _reject(findings: Sequence[Finding]) -> Document:
-    return Document(None, tuple(findings))
+    return (None, findings) if errors(findings) else (args, [])
 
 
 def _find_other_errors(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:
@@ -124,7 +106,7 @@ def _build_args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
     return InferenceServiceArgs.model_construct(**values)
 
 
-def validate_mapping(mapping: Mapping[str, Any], name: str) -> Document:
+def validate_mapping(mapping: Mapping[str, Any], name: str) -> Validated:
     """Validate a mapping with the fields of `InferenceServiceArgs`, flat or as in a manifest.
 
     `name` is the service's name if the mapping has none. Findings use the mapping's field names.
@@ -142,14 +124,13 @@ def validate_mapping(mapping: Mapping[str, Any], name: str) -> Document:
         metadata = raw.get("metadata")
         if metadata is None or isinstance(metadata, Mapping):
             raw["metadata"] = {"name": name, **(metadata or {})}
-    document = validate_document(raw)
-    if not is_flat:
-        return document
-    problems = (
-        finding.at(*finding.location[1:]) if finding.location[:1] == ("metadata",) else finding
-        for finding in document.findings
-    )
-    return replace(document, findings=tuple(problems))
+    args, findings = validate_document(raw)
+    if is_flat:
+        findings = [
+            finding.at(*finding.location[1:]) if finding.location[:1] == ("metadata",) else finding
+            for finding in findings
+        ]
+    return args, findings
 
 
 def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
@@ -170,19 +151,6 @@ def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
     except ValidationError as problem:
         return None, pydantic_findings(problem, model)
     return (validated.spec if isinstance(validated, InventoryManifest) else validated), []
-
-
-def plan_document(
-    document: Document, name: str | None = None
-) -> tuple[ServicePlan | None, tuple[Finding, ...]]:
-    """Return the plan of a document, None if the document is invalid, and all findings.
-
-    `name` is the service's name if the document has none.
-    """
-    if document.args is None:
-        return None, document.findings
-    plan = plan_service(document.args, name)
-    return plan, plan.findings
 
 
 def to_manifest(args: InferenceServiceArgs) -> dict[str, Any]:

@@ -171,10 +171,10 @@ def _parse_services(services: Sequence[Any]) -> list[InferenceServiceArgs]:
     """Parse the services of `ServingPrerequisites`; raise errors located below `services`."""
     parsed: list[InferenceServiceArgs] = []
     for index, mapping in enumerate(services):
-        document = validate_mapping(mapping, f"services[{index}]")
-        raise_errors((finding.under("services", index) for finding in document.findings), "")
-        assert document.args is not None, "a document without errors has args"
-        parsed.append(document.args)
+        args, findings = validate_mapping(mapping, f"services[{index}]")
+        raise_errors((finding.under("services", index) for finding in findings), "")
+        assert args is not None, "a mapping without errors has args"
+        parsed.append(args)
     return parsed
 
 

@@ -144,7 +144,7 @@ class MixedPair:
     """Two components that communicate during an update and may be incompatible.
 
     Attributes:
-        members: The two components, such as `clients with new serve pods`.
+        members: The two components, such as `clients and new serve pods`.
         effect: What clients see.
         remedy: What to do about it, or empty.
         source: Where the effect was read or measured; empty if it is unknown.
@@ -342,7 +342,7 @@ def _find_answer_formats(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield pods whose answers clients may not parse."""
     remedy = "make clients accept both formats before this update"
     for old, new in update.changed_engines:
-        members, engine = f"clients with new {new.role} pods", new.command.engine
+        members, engine = f"clients and new {new.role} pods", new.command.engine
         for flag, changed, removed, added in _PARSERS:
             old_value, new_value = (lws.command.value(flag) for lws in (old, new))
             text = changed if old_value and new_value else removed if old_value else added

@@ -24,6 +24,9 @@ MAX_PAUSE_SECONDS, PAUSE_FRACTION = 5.0, 0.1
 MARGIN_SECONDS = 5.0
 #: After this many failed attempts at the first list, the cluster counts as unreadable.
 MAX_ATTEMPTS = 3
+#: A replica that served counts as broken after this time, or after `rollout.timeout` if that is
+#: shorter. On a busy node it may miss readiness probes for a while and still serve.
+BROKEN_SECONDS = 60.0
 
 #: Uid and generation of a live object. The uid is empty if `pulumi up --target` skipped it.
 Version: TypeAlias = tuple[str, int]
@@ -75,6 +78,9 @@ class LwsState:
         exists: Whether it existed before the update, so that changing it stops a replica.
         version: Version that Pulumi returned, None until Pulumi answers.
         snapshot: Its entry in the last list, None if it was missing.
+        unavailable_since: Time of the list since which it has been unavailable, None if it is
+            available or was missing.
+        is_broken: Whether it is missing or unavailable, and not expected to recover by itself.
         deadline: When it must be available, in the phases CHANGING and STARTING.
         uses_rollout_timeout: Whether `rollout.timeout` sets the deadline; else `wait.timeout`.
         timeout_text: That timeout in messages, such as `after 45m (rollout.timeout)`.
@@ -90,6 +96,8 @@ class LwsState:
     phase: Phase = Phase.WAITING
     version: Version | None = None
     snapshot: Snapshot | None = None
+    unavailable_since: float | None = None
+    is_broken: bool = True
     deadline: float = math.inf
     uses_rollout_timeout: bool = False
     timeout_text: str = ""
@@ -365,7 +373,11 @@ def _register_next(state: UpdateState, at: float) -> _Result:
         return _register(state, state.find_in_phases(Phase.OPTIONAL), at)
     if not waiting:
         return state, ()
-    names = choose_next_lws(_list_steps(state), waiting, changing, state.unavailable)
+    unavailable = state.unavailable
+    recently_unavailable = {name for name in unavailable if not state.lws[name].is_broken}
+    names = choose_next_lws(
+        _list_steps(state), waiting, changing, unavailable, recently_unavailable
+    )
     return _register(state, names, at)
 
 
@@ -418,7 +430,7 @@ def _apply_list(state: UpdateState, observation: ListReturned) -> _Result:
     at, discovering = observation.at, state.stage is Stage.DISCOVERING
     if observation.snapshots is not None:
         lws_states = {
-            name: _apply_snapshot(lws, observation.snapshots.get(name), discovering=discovering)
+            name: _apply_snapshot(lws, observation.snapshots.get(name), at, discovering=discovering)
             for name, lws in state.lws.items()
         }
         state = replace(state.with_lws(lws_states), has_list=True)
@@ -439,11 +451,19 @@ def _apply_list(state: UpdateState, observation: ListReturned) -> _Result:
     return state, () if first is None else (ReportProgress(first),)
 
 
-def _apply_snapshot(lws: LwsState, snapshot: Snapshot | None, *, discovering: bool) -> LwsState:
+def _apply_snapshot(
+    lws: LwsState, snapshot: Snapshot | None, at: float, *, discovering: bool
+) -> LwsState:
     if snapshot is None:
-        return replace(lws, snapshot=None)
+        return replace(lws, snapshot=None, unavailable_since=None, is_broken=True)
     lws = replace(lws, snapshot=snapshot, exists=lws.exists or discovering)
-    return replace(lws, served_revision=snapshot.revision) if lws.is_up else lws
+    if lws.is_up:
+        served = snapshot.revision
+        return replace(lws, served_revision=served, unavailable_since=None, is_broken=False)
+    since = at if lws.unavailable_since is None else lws.unavailable_since
+    has_served = snapshot.revision == lws.served_revision
+    is_overdue = at - since >= min(BROKEN_SECONDS, _parse_seconds(lws.step.timeout))
+    return replace(lws, unavailable_since=since, is_broken=is_overdue or not has_served)
 
 
 def _apply_failed_list(state: UpdateState, observation: ListReturned) -> _Result:

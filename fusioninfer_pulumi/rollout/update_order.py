@@ -241,12 +241,14 @@ def choose_next_lws(
     waiting: Collection[str],
     changing: Collection[str],
     unavailable: Collection[str],
+    recently_unavailable: Collection[str] = (),
 ) -> list[str]:
     """Return the waiting LeaderWorkerSets that may change now, in their order.
 
     Required LeaderWorkerSets that are unavailable may always change: that makes no other replica
     unavailable, and may repair a gang. Other required ones may change once all lower stages are
-    done, as long as at most `limit` units of the queue are unavailable. Optional ones may change
+    done, as long as at most `limit` units of the queue are unavailable. So do recently unavailable
+    ones, which may have missed a few readiness probes and still serve. Optional ones may change
     once all required ones of their role, or of their serving group, are available again.
 
     Args:
@@ -254,8 +256,10 @@ def choose_next_lws(
         waiting: LeaderWorkerSets that have yet to change.
         changing: LeaderWorkerSets that have changed and are not available again.
         unavailable: All existing LeaderWorkerSets that are unavailable, for any reason.
+        recently_unavailable: Those of them that may recover by themselves.
     """
     down = {*unavailable, *changing}
+    broken = {*unavailable}.difference(recently_unavailable)
     # Optional replicas may stay pending, so nothing waits for them.
     unfinished = [s for s in steps if s.required and (s.name in waiting or s.name in changing)]
     first_stage: dict[str, int] = {}
@@ -266,10 +270,11 @@ def choose_next_lws(
     for step in steps:
         if step.required and step.name in down:
             units.setdefault(step.queue, set()).add(step.unit)
+    free = {(s.queue, s.unit) for s in steps if s.required and s.name in broken.union(changing)}
     names = []
     for step in steps:
         is_later = step.stage > first_stage.get(step.scope, step.stage)
-        if step.name not in waiting or (is_later and step.name not in unavailable):
+        if step.name not in waiting or (is_later and step.name not in broken):
             continue
         if not step.required:
             if _find_group_or_role(step) not in blocking:
@@ -278,10 +283,11 @@ def choose_next_lws(
         unavailable_units = units.setdefault(step.queue, set())
         if (
             step.limit is None
-            or step.unit in unavailable_units
-            or len(unavailable_units) < step.limit
+            or (step.queue, step.unit) in free
+            or len(unavailable_units - {step.unit}) < step.limit
         ):
             unavailable_units.add(step.unit)
+            free.add((step.queue, step.unit))
             names.append(step.name)
     return names
 

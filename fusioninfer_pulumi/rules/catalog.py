@@ -9,7 +9,7 @@ alone cannot violate the rule, the example is a word such as `needs-cluster`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -19,7 +19,9 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.extras import plugin_packages
-from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.findings import Finding, Severity, closest_name, warning
+from fusioninfer_pulumi.kube.labels import IGNORE_RULES
+from fusioninfer_pulumi.rules.common import UNKNOWN_VALUE
 
 _CORE = "fusioninfer_pulumi"
 #: The C parser is ten times faster.
@@ -60,6 +62,22 @@ def all_rules() -> Mapping[str, RuleEntry]:
         for rule, fields in _parse(path).items()
     ]
     return {rule.id: rule for rule in sorted(rules, key=lambda rule: rule.id)}
+
+
+def explain_unknown_rule(rule: str) -> str | None:
+    """Return why an id names no rule, None if it names one."""
+    if rule in all_rules():
+        return None
+    closest = closest_name(rule, all_rules())
+    hint = f"did you mean {closest}?" if closest else "`fusioninfer-pulumi rules` lists all"
+    return f"no rule {rule!r}; {hint}"
+
+
+def check_ignored_rules(ignored: Collection[str]) -> list[Finding]:
+    """Return a warning for each unknown rule that a service's annotation ignores."""
+    location = ("metadata", "annotations", IGNORE_RULES)
+    messages = filter(None, map(explain_unknown_rule, sorted(ignored)))
+    return [warning(UNKNOWN_VALUE, location, message) for message in messages]
 
 
 def _build_entry(rule: str, area: str, fields: Mapping[str, Any]) -> RuleEntry:

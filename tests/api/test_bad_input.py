@@ -9,6 +9,7 @@ import pulumi
 import pytest
 from samples import (
     container,
+    plan_manifest,
     problems,
     role,
     service,
@@ -18,7 +19,6 @@ from samples import (
 from fusioninfer_pulumi.api import ComponentType, InferenceServiceArgs, RoleArgs
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, show
 from fusioninfer_pulumi.loading import load, loads
-from fusioninfer_pulumi.loading.validate import plan_document, validate_document
 from fusioninfer_pulumi.presets.model_service import model_service
 
 POD = "roles[0].template.spec"
@@ -127,15 +127,13 @@ SPLIT = template(container(gpus=1, args=["--model", "m", "--tensor-parallel-size
 @pytest.mark.parametrize("raw", [[], None, {"spec": 5}, {"spec": {"roles": 5, "model": 5}}])
 def test_malformed_service_is_not_planned(raw: Any) -> None:
     manifest = {**service(role()), **raw} if isinstance(raw, dict) else raw
-    plan, findings = plan_document(validate_document(manifest))
+    plan, findings = plan_manifest(manifest)
     assert plan is None
     assert findings
 
 
 def test_service_with_conflicting_fields_is_not_planned() -> None:
-    plan, findings = plan_document(
-        validate_document(service(role(template=SPLIT, strategy="queue-size")))
-    )
+    plan, findings = plan_manifest(service(role(template=SPLIT, strategy="queue-size")))
     assert plan is None
     assert [str(finding) for finding in findings] == [EXCLUSIVE]
 

@@ -242,29 +242,18 @@ def test_dry_run_finds_unknown_field(field: str, words: str, expected: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("pod", "release", "expected"),
+    ("release", "expected"),
     [
-        ({"volumes": [{"name": "w", "image": {"reference": "m:1"}}]}, "v1.30.9",
-         "Image volumes: v1.30.9 does not have them; qwen needs Kubernetes v1.35.0 or later"),
-        ({"volumes": [{"name": "w", "image": {"reference": "m:1"}}]}, "v1.34.1",
-         "warning: Image volumes: need the feature gate ImageVolume, which is off"),
-        ({"volumes": [{"name": "w", "image": {"reference": "m:1"}}]}, "v1.35.4", None),
-        ({}, "v1.34.9", None),
-        ({}, "v1.35.0", "warning: Kubernetes: v1.35.0 does not replace broken pods"),
-        ({}, "v1.35.3", "warning: Kubernetes: v1.35.3 does not replace broken pods"),
+        ("v1.34.9", None),
+        ("v1.35.0", "warning: Kubernetes: v1.35.0 does not replace broken pods"),
+        ("v1.35.3", "warning: Kubernetes: v1.35.3 does not replace broken pods"),
+        ("v1.35.4", None),
     ],
-)  # fmt: skip
-def test_feature_needs_release_of_kubernetes(pod: Any, release: str, expected: str | None) -> None:
-    messages = findings(plan(pod=pod), at=cluster(version=release))
+)
+def test_release_of_kubernetes_with_stalled_updates(release: str, expected: str | None) -> None:
+    messages = findings(plan(), at=cluster(version=release))
     assert len(messages) == (expected is not None), messages
     assert expected is None or messages[0].startswith(expected)
-
-
-def test_feature_of_autoscaler() -> None:
-    behavior = {"scaleUp": {"tolerance": "50m"}}
-    scaled = plan(autoscaling={"maxReplicas": 3, "metrics": [METRIC], "behavior": behavior})
-    (finding,) = findings(scaled, at=cluster(version="v1.34.0"))
-    assert finding.startswith("warning: Tolerances of autoscalers: need the feature gate HPAConfig")
 
 
 @pytest.mark.parametrize(

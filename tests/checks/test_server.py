@@ -50,7 +50,7 @@ def check(
     """Return the findings of a service, without kinds that the fake does not have."""
     api: Any = FakeApi(refuse)
     (item,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
-    return [finding for finding in item if finding.rule != "kind-not-installed"]
+    return [finding for finding in item if finding.rule != "crd-not-installed"]
 
 
 def of_kind(kind: str, status: Manifest) -> Callable[[Manifest], Reply | None]:
@@ -201,7 +201,7 @@ def test_missing_namespace_falls_back_to_default() -> None:
         lambda manifest: (404, status) if manifest["metadata"]["namespace"] == "absent" else None
     )
     (all_found,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
-    (findings,) = [finding for finding in all_found if finding.rule != "kind-not-installed"]
+    (findings,) = [finding for finding in all_found if finding.rule != "crd-not-installed"]
     assert (findings.rule, findings.severity) == ("api-server-not-asked", Severity.INFO)
     assert findings.path == "metadata.namespace"
     assert {item["metadata"]["namespace"] for item in api.sent} == {"absent", "default"}
@@ -212,7 +212,7 @@ def test_missing_kind_is_a_warning() -> None:
     (item,) = check_on_api_server(api, [plan_of(routed())], seconds=30)
     pools = [finding for finding in item if "InferencePool" in finding.message]
     assert [(pool.rule, pool.severity) for pool in pools] == [
-        ("kind-not-installed", Severity.WARNING)
+        ("crd-not-installed", Severity.WARNING)
     ]
     assert pools[0].path == "roles[0]"
 
@@ -220,6 +220,7 @@ def test_missing_kind_is_a_warning() -> None:
 WEBHOOK = {"code": 403, "message": 'admission webhook "p.example.com" denied: no naked pods'}
 LATER = {"message": "Internal error occurred: failed calling webhook"}
 FIXED = {"field": "spec.clusterIP", "message": "Invalid value: field is immutable"}
+SUBGROUPS = "the webhook denied the request: cannot enable subGroupSize after the lws is created"
 REFUSES, NOT_ASKED = "api-server-refuses", "api-server-not-asked"
 
 
@@ -276,9 +277,10 @@ def test_rejected_field_is_an_error_at_the_users_field(
         # A policy may know controllers by their user.
         ("Pod", WEBHOOK, ("warning", REFUSES, "roles[0].template")),
         ("LeaderWorkerSet", WEBHOOK, ("error", REFUSES, "roles[0]")),
-        # Pulumi replaces it.
+        # Pulumi replaces these objects.
         ("Service", {"code": 422, "message": "no", "details": {"causes": [FIXED]}},
          ("warning", REFUSES, "")),
+        ("LeaderWorkerSet", {"code": 403, "message": SUBGROUPS}, ("warning", REFUSES, "roles[0]")),
     ],
 )  # fmt: skip
 def test_answer_is_one_finding(kind: str, status: Manifest, expected: tuple[str, ...]) -> None:

@@ -48,12 +48,26 @@ def test_warning_is_ignored_by_annotation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = service(listening("a", 8000), listening("b", 9000), name="other")
-    path = written(tmp_path, annotated(f"other-rule, {RULE}"), other)
+    path = written(tmp_path, annotated(f"engine-on-loopback, {RULE}"), other)
     assert main(["check", path]) == 0
     (warned,) = capsys.readouterr().err.splitlines()
     line = Path(path).read_text(encoding="utf-8").splitlines().index("  name: other") + 1
     assert int(warned.split(": ")[0].rpartition(":")[2]) > line
     assert warned.endswith(f"[{RULE}]")
+
+
+def test_unknown_rule_in_annotation_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, annotated(f"{RULE}, serving-port-differ, zzz"))
+    assert main(["check", path]) == 0
+    line = Path(path).read_text(encoding="utf-8").splitlines().index("  annotations:") + 2
+    place = f"{path}:{line}: warning: metadata.annotations[fusioninfer.io/ignore-rules]"
+    assert capsys.readouterr().err.splitlines() == [
+        f"{place}: no rule 'serving-port-differ'; did you mean {RULE}? [unknown-value]",
+        f"{place}: no rule 'zzz'; `fusioninfer-pulumi rules` lists all [unknown-value]",
+    ]
+    assert main(["check", path, "--strict"]) == 2
 
 
 def test_errors_are_never_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

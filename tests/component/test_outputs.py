@@ -197,6 +197,16 @@ def test_warnings_are_logged(engine: Any, story: Story) -> None:
     )
 
 
+def test_unknown_rule_in_annotation_is_logged(engine: Any) -> None:
+    annotated = {**args(), "annotations": {"fusioninfer.io/ignore-rules": "engine-on-lopback"}}
+    deployment = engine.run(lambda: InferenceService("svc", annotated) and None)
+    (line,) = deployment.logged
+    assert line == (
+        "warning: metadata.annotations[fusioninfer.io/ignore-rules]: no rule 'engine-on-lopback'; "
+        "did you mean engine-on-loopback? [unknown-value]"
+    )
+
+
 def test_valid_service_logs_nothing(engine: Any) -> None:
     deployment = engine.run(lambda: InferenceService("svc", args()) and None)
     assert deployment.logged == []

@@ -75,6 +75,17 @@ def test_handshake_state_of_pairs(prefill: Any, decode: Any, state: str, differe
     assert bool(pair.source) is (pair.state is not PairState.UNKNOWN)
 
 
+@pytest.mark.parametrize("decode", ["0.13.0", "0.32.0"])
+def test_prefill_without_request_ids_gets_no_answer_from_decode(decode: str) -> None:
+    pair = compare_pair(vllm("0.12.0"), vllm(decode, config=RECOMPUTE))
+    assert pair.state is PairState.BROKEN
+    assert "no answer" in pair.client_effect
+    other = NIXL.replace("Nixl", "Mooncake")
+    assert compare_pair(vllm("0.12.0", config=other), vllm(decode, config=other)).state is (
+        PairState.UNKNOWN
+    )
+
+
 def test_pair_revision_is_stable() -> None:
     # The value is a label of pods: another one restarts them.
     assert compute_pair_revision([vllm("0.32.0"), vllm("0.32.0")]) == "217ae809a0"

@@ -238,7 +238,7 @@ def fails(names: str, pods: str = "new worker") -> str:
 
 def answers(flag: str, before: str, after: str, text: str) -> str:
     return (
-        f"degraded: clients with new worker pods ({flag} {before} -> {after}): these answers "
+        f"degraded: clients and new worker pods ({flag} {before} -> {after}): these answers "
         f"{text}; {FORM}"
     )
 
@@ -275,7 +275,7 @@ def answers(flag: str, before: str, after: str, text: str) -> str:
         (of(), of("--enable-auto-tool-choice", "--tool-call-parser=hermes"), []),
         (of("--reasoning-parser=qwen3", release="0.15.1"),
          of("--reasoning-parser=qwen3", release="0.16.0"),
-         [("degraded: clients with new worker pods: these answers have the reasoning in "
+         [("degraded: clients and new worker pods: these answers have the reasoning in "
           f"`reasoning`, not in `reasoning_content`; {FORM} {API}")]),
         (of("--reasoning-parser=qwen3", release="0.11.2"),
          of("--reasoning-parser=qwen3", release="0.15.1"), []),

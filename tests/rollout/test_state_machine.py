@@ -487,6 +487,31 @@ def test_repaired_replica_unblocks_update() -> None:
     assert [action for action in actions if isinstance(action, Fail)]
 
 
+@pytest.mark.parametrize(
+    ("zero", "seconds", "changes"),
+    [("a", 2, False), ("a", 59, False), ("a", 61, True), ("never served", 2, True)],
+)
+def test_missed_probes_take_no_replica_down_beside_another(
+    zero: str, seconds: float, changes: bool
+) -> None:
+    state, _ = played(
+        started(OLD, OLD),
+        UpdateStarted(0),
+        ListReturned(0, snapshots(one=True, zero=True)),
+        PulumiAnswered(1, {ONE: NEW}),
+    )
+    live = {ONE: Snapshot(NEW, False, "b"), ZERO: Snapshot(OLD, False, zero)}
+    _, actions = played(state, ListReturned(2, live), ListReturned(2 + seconds, live))
+    assert (Register((ZERO,)) in actions) is changes
+
+
+def test_missed_probes_hold_no_replica_up_that_may_change() -> None:
+    _, actions = played(
+        started(OLD, OLD), UpdateStarted(0), ListReturned(0, snapshots(one=True, zero=False))
+    )
+    assert [action for action in actions if isinstance(action, Register)] == [Register((ZERO,))]
+
+
 def test_new_optional_replicas_wait_for_required_ones() -> None:
     minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 1}}}
     wide = {"multinode": nodes(2, launcher="none")}

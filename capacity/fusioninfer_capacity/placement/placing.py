@@ -305,7 +305,7 @@ def _on_pool(role: RoleArgs, pool: NodePoolArgs, inventory: InventoryArgs) -> Ro
 def _args(service: InferenceServiceArgs | Mapping[str, Any]) -> InferenceServiceArgs:
     if isinstance(service, InferenceServiceArgs):
         return service
-    document = validate_mapping(service, "")
-    if document.args is None:
-        raise InvalidServiceError(document.findings)
-    return document.args
+    args, findings = validate_mapping(service, "")
+    if args is None:
+        raise InvalidServiceError(findings)
+    return args

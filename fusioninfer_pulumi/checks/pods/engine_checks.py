@@ -8,12 +8,8 @@ from fusioninfer_pulumi.api.role import StartupPolicy
 from fusioninfer_pulumi.engines.argument_checks import check_arguments
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
 from fusioninfer_pulumi.engines.command_flags import read_plain_variables
-from fusioninfer_pulumi.engines.model_arguments import (
-    check_accelerators,
-    is_gated,
-)
+from fusioninfer_pulumi.engines.model_arguments import check_accelerators
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
-from fusioninfer_pulumi.kube.containers import SHARED_MEMORY
 from fusioninfer_pulumi.kube.resource_requests import accelerators, has_one_rank_per_accelerator
 from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods
@@ -87,31 +83,3 @@ def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if args is None or engine is None:
         return
     yield from (finding.under(*at) for finding in engine.check_sizes(args))
-
-
-TOKEN_FOR_GATED_MODEL = Rule("token-for-gated-model")
-
-_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_TOKEN_PATH")
-
-
-def model_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warn of a gated model without a token, if the engine loads it by name."""
-    command, pod = pods.command, pods.leader
-    model = command.model
-    if model is None or command.engine is None or not command.readable or ctx.model is not None:
-        return
-    if is_gated(model) and not _has_token_or_files(pods):
-        message = f"{model} is gated, and the container has no HF_TOKEN; take it from a Secret"
-        yield warning(TOKEN_FOR_GATED_MODEL, (*pod.container_path, "env"), message)
-
-
-def _has_token_or_files(pods: RolePods) -> bool:
-    container = pods.leader.container
-    if container.get("envFrom"):
-        return True
-    names = {str(variable.get("name")) for variable in container.get("env") or ()}
-    # A volume may contain the model's files, or the token that `hf auth login` saved.
-    mounts = (str(mount.get("mountPath")) for mount in container.get("volumeMounts") or ())
-    volumes = any(path.rstrip("/") != SHARED_MEMORY for path in mounts)
-    hubs = {"HF_ENDPOINT", "VLLM_USE_MODELSCOPE", "SGLANG_USE_MODELSCOPE"}
-    return volumes or bool(names & {*_TOKENS, *hubs})
