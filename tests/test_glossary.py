@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import package_code
 import pytest
+from package_code import FILES
 
 from fusioninfer_pulumi.rules.catalog import all_rules
 
@@ -88,8 +90,8 @@ def rules() -> Iterator[tuple[str, str]]:
 def nodes() -> list[tuple[str, ast.AST]]:
     return [
         (f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node)
-        for path in (ROOT / "fusioninfer_pulumi").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for path in FILES
+        for node in package_code.nodes(path)
         if isinstance(node, ast.Call) or _name_of(node)
     ]
 

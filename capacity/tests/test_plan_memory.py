@@ -81,6 +81,7 @@ def test_without_an_accelerator_plans_are_as_they_were(capsys: pytest.CaptureFix
     assert "WEIGHTS" not in ran(capsys, "plan", path)[1]
 
 
+@pytest.mark.slow
 def test_services_without_accelerator_skip_the_check() -> None:
     path = written("a.yaml", service(product=None))
     program = (
