@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import package_code
 import pytest
 
 from fusioninfer_pulumi.rules.catalog import all_rules
@@ -93,7 +94,7 @@ def nodes() -> list[tuple[str, ast.AST]]:
         (f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node)
         for package in PACKAGES
         for path in (ROOT / package).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in package_code.nodes(path)
         if isinstance(node, ast.Call) or _name_of(node)
     ]
 

@@ -81,6 +81,7 @@ def test_plan_without_accelerator_is_unchanged(capsys: pytest.CaptureFixture[str
     assert "WEIGHTS" not in run(capsys, "plan", path)[1]
 
 
+@pytest.mark.slow
 def test_services_without_accelerator_skip_the_check() -> None:
     path = write_file("a.yaml", service(product=None))
     program = (

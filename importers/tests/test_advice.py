@@ -128,6 +128,7 @@ SAMPLES: dict[str, list[list[Manifest]]] = {
 
 
 @pytest.mark.parametrize("system", SETS)
+@pytest.mark.slow
 def test_messages_name_no_field_that_only_ours_have(system: str) -> None:
     fields = ours() - theirs(system) - _KUBERNETES
     expected = {

@@ -28,6 +28,7 @@ def test_table_has_common_models() -> None:
     assert all(model["source"] for model in load_models().values())
 
 
+@pytest.mark.slow
 def test_every_model_is_read() -> None:
     for name in load_models():
         model = find_architecture(name)
