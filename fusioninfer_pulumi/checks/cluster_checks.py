@@ -233,8 +233,6 @@ def references(plan: ServicePlan, namespace: str) -> Iterator[tuple[Reference, L
 
 QUOTA_TOO_SMALL = Rule("quota-too-small")
 
-_ENDED = ("Succeeded", "Failed")
-
 
 def _group(
     plans: Iterable[ServicePlan], find_key: Callable[[ServicePlan], tuple[Any, ...]]
@@ -308,7 +306,7 @@ def _count_running(
     counts = Counter[str]()
     for pod in pods:
         # Quotas do not count pods that have ended.
-        ended = (pod.get("status") or {}).get("phase") in _ENDED
+        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if pod["metadata"]["labels"][labels.SERVICE] in services and not ended:
             counts += _count_accelerators(pod)
     return counts

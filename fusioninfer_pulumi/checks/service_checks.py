@@ -78,8 +78,11 @@ def check_presets(args: InferenceServiceArgs) -> Iterator[Finding]:
     for index, role in enumerate(args.roles):
         if generated[index]:
             yield from _check_release(("roles", index), role, args)
-    if any(generated) and args.model is not None:
-        yield from _check_token(args.model)
+    if any(generated) and args.model is not None and args.model.token_secret is None:
+        name = hub_name(args.model.uri)
+        if name is not None and is_gated(name):
+            message = f"is missing, and {name} is gated: name a Secret with a token"
+            yield warning(TOKEN_FOR_GATED_MODEL, ("model", "tokenSecret"), message)
 
 
 def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> Iterator[Finding]:
@@ -115,13 +118,6 @@ def _check_model_name(model: ModelArgs) -> Iterator[Finding]:
     if similar is not None:
         message = f"unknown model {name}; did you mean {similar}? Otherwise set model.config"
         yield warning(UNKNOWN_VALUE, ("model", "uri"), message)
-
-
-def _check_token(model: ModelArgs) -> Iterator[Finding]:
-    name = hub_name(model.uri)
-    if name is not None and model.token_secret is None and is_gated(name):
-        message = f"is missing, and {name} is gated: name a Secret with a token"
-        yield warning(TOKEN_FOR_GATED_MODEL, ("model", "tokenSecret"), message)
 
 
 PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")

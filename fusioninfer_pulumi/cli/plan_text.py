@@ -172,7 +172,9 @@ def _make_fact_table(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) ->
         table.add_row("Groups", str(plan.shape.groups))
     table.add_row("Gang", describe_gang(plan))
     if plan.shape.layout is Layout.PER_ROLE:
-        table.add_row("Layout", _describe_per_role_layout(plan))
+        scaled = ", ".join(role.name for role in plan.roles if role.args.autoscaling is not None)
+        reason = f", required by the autoscaler of {scaled}" if scaled else ""
+        table.add_row("Layout", f"PerRole{reason}")
     if plan.engines:
         table.add_row("Engine", _describe_engines(plan))
     kinds = Counter(str(item["kind"]) for item in objects)
@@ -227,11 +229,6 @@ def _pluralize(kind: str) -> str:
     if kind.endswith("y") and kind[-2:-1] not in "aeiou":
         return f"{kind[:-1]}ies"
     return f"{kind}es" if kind.endswith(("s", "x", "ch", "sh")) else f"{kind}s"
-
-
-def _describe_per_role_layout(plan: ServicePlan) -> str:
-    scaled = [role.name for role in plan.roles if role.args.autoscaling is not None]
-    return f"PerRole, required by the autoscaler of {', '.join(scaled)}" if scaled else "PerRole"
 
 
 def _make_capacity_table(plan: ServicePlan, rows: Sequence[Capacity]) -> Table:

@@ -7,6 +7,7 @@ These resources have one, because they register a property `status`.
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -21,12 +22,7 @@ LiveObjects = dict[str, dict[str, Any]]
 TOKEN = "fusioninfer:index:InferenceService"  # noqa: S105  # a type token, not a password
 
 
-@functools.cache
-def _provider_options() -> pulumi.ResourceOptions:
-    """Return options with the installed version of pulumi-kubernetes, as its own resources have."""
-    import importlib.metadata  # noqa: PLC0415  # start-up time: only a registration needs it
-
-    return pulumi.ResourceOptions(version=importlib.metadata.version("pulumi-kubernetes"))
+_get_version = functools.cache(importlib.metadata.version)
 
 
 class KubernetesObject(HeldResource):
@@ -54,7 +50,10 @@ class KubernetesObject(HeldResource):
             f"kubernetes:{group}:{manifest['kind']}",
             name,
             {**manifest, "status": None},
-            pulumi.ResourceOptions.merge(_provider_options(), opts),
+            # As pulumi-kubernetes' own resources have it.
+            pulumi.ResourceOptions.merge(
+                pulumi.ResourceOptions(version=_get_version("pulumi-kubernetes")), opts
+            ),
         )
 
 

@@ -75,8 +75,11 @@ def _find_script(words: Sequence[Any]) -> int | None:
     """Return the index of the script after `sh -c` or `bash -euo pipefail -c`, None if absent."""
     shells = [index for index, word in enumerate(words) if basename(str(word)) in _SHELLS]
     before, behind = words[: shells[0] if shells else 0], words[shells[0] + 1 if shells else 0 :]
-    prefixes = (isinstance(word, str) and _is_prefix(word) for word in before)
-    if not shells or not all(prefixes):
+    for word in before:
+        is_option = isinstance(word, str) and (word.startswith("-") or _ASSIGNMENT.match(word))
+        if not is_option and basename(str(word)) not in _INITS:
+            return None
+    if not shells:
         return None
     is_option_name = False  # the word after `-o`, such as `pipefail`
     for index, word in enumerate(behind, shells[0] + 2):
@@ -88,10 +91,6 @@ def _find_script(words: Sequence[Any]) -> int | None:
             return at if at < len(words) else None
         is_option_name = "o" in short
     return None
-
-
-def _is_prefix(word: str) -> bool:
-    return basename(word) in _INITS or word.startswith("-") or _ASSIGNMENT.match(word) is not None
 
 
 _MODULES = {

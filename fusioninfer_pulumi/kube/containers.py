@@ -102,7 +102,10 @@ def overlay(generated: Any, override: Any) -> Any:
     if (
         isinstance(generated, list)
         and isinstance(override, list)
-        and _have_names(generated + override)
+        and all(
+            isinstance(item, Mapping) and isinstance(item.get("name"), str)
+            for item in generated + override
+        )
     ):
         by_name = {item["name"]: item for item in override}
         kept = [
@@ -112,10 +115,6 @@ def overlay(generated: Any, override: Any) -> Any:
         names = {item["name"] for item in generated}
         return [*kept, *(item for item in override if item["name"] not in names)]
     return override
-
-
-def _have_names(items: list[Any]) -> bool:
-    return all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in items)
 
 
 def use_mirror(image: str, registry: str | None) -> str:

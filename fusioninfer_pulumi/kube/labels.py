@@ -73,7 +73,6 @@ LWS_WORKER_INDEX = f"{LWS_PREFIX}worker-index"
 # replicas of a role.
 LWS_GROUP_INDEX = f"{LWS_PREFIX}group-index"
 LWS_EXCLUSIVE_TOPOLOGY = f"{LWS_PREFIX}exclusive-topology"
-LWS_SUBGROUP_EXCLUSIVE_TOPOLOGY = f"{LWS_PREFIX}subgroup-exclusive-topology"
 # LeaderWorkerSet sets these on every pod. It overwrites a user's values, except group-index and
 # group-key, with which it never becomes Available or confuses its groups.
 LWS_OWNED_LABELS = frozenset(

@@ -14,7 +14,6 @@ from fusioninfer_pulumi.generated import FOLDER
 
 Schema = Mapping[str, Any]
 
-_DATA = FOLDER / "kubernetes"
 _GZIP = 31
 
 
@@ -118,7 +117,7 @@ def pod_template_rules() -> KindSchema:
 @functools.cache
 def kind_schema(api_version: str, kind: str) -> KindSchema | None:
     """Return the schema of a kind, None if there is none."""
-    file = _DATA / f"{api_version.replace('/', '_')}_{kind}.json.gz"
+    file = FOLDER / "kubernetes" / f"{api_version.replace('/', '_')}_{kind}.json.gz"
     if not file.is_file():
         return None
     return KindSchema(zlib.decompress(file.read_bytes(), _GZIP).decode())
