@@ -1,10 +1,12 @@
-"""Number of Hypothesis examples: few by default, many with the profile `long`."""
+"""What is left to `make test-long`: most examples of Hypothesis, and most rows of long tables."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 _COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -15,7 +17,7 @@ if os.environ.get("CI"):
 
 def load() -> None:
     """Makes few examples the default; `pytest --hypothesis-profile=long` takes many."""
-    settings.register_profile("few", max_examples=10, **_COMMON)
+    settings.register_profile("few", max_examples=5, **_COMMON)
     settings.register_profile("long", max_examples=200, **_COMMON)
     settings.load_profile("few")
 
@@ -23,3 +25,13 @@ def load() -> None:
 def examples(times: float) -> settings:
     """Returns a multiple of the profile's examples, for properties that need more or fewer."""
     return settings(max_examples=max(1, round(settings().max_examples * times)))
+
+
+def slow_unless(is_fast: Callable[[Any], bool], rows: Iterable[Any]) -> list[Any]:
+    """Return the rows of a test's parameters, those marked slow that `is_fast` does not select."""
+    return [
+        row
+        if is_fast(row)
+        else pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=pytest.mark.slow)
+        for row in rows
+    ]

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pulumi
+import pytest
 
 from fusioninfer_pulumi import api
 
@@ -24,6 +25,7 @@ def tool(name: str) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_files_derived_from_models_are_current() -> None:
     # `make regenerate` writes them.
     generator = tool("args_dicts")

@@ -41,6 +41,7 @@ def package(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_example_package_works(package: Path) -> None:
     for name, gpus in {"two": 2, "three": 3, "many": 32}.items():
         (package / f"{name}.yaml").write_text(service(gpus))

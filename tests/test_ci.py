@@ -249,6 +249,7 @@ def test_actions_and_images_are_pinned() -> None:
         assert re.fullmatch(r"python:\d+\.\d+\.\d+-bookworm", GITLAB[name]["image"])
 
 
+@pytest.mark.slow
 def test_findings_and_the_plan_are_shown(repository: Path) -> None:
     summary = repository / "summary.md"
     value = {"SOURCE": "service.yaml", "STACK": "", "GITHUB_STEP_SUMMARY": str(summary)}

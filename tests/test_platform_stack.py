@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from profiles import slow_unless
 
 from fusioninfer_pulumi.cli.main import main
 
@@ -35,6 +36,7 @@ def rendered(capsys: pytest.CaptureFixture[str], folder: Path, stack: str) -> li
     return list(yaml.safe_load_all(expected.out))
 
 
+@pytest.mark.slow
 def test_environments_differ_by_config_alone(capsys: pytest.CaptureFixture[str]) -> None:
     def lws(stack: str) -> list[str]:
         result = rendered(capsys, EXAMPLE, stack)
@@ -53,7 +55,7 @@ def test_environments_differ_by_config_alone(capsys: pytest.CaptureFixture[str])
     assert lws("prod") == [*east, "chat-serve-0", "chat-serve-1"]
 
 
-@pytest.mark.parametrize("stack", ["dev", "prod"])
+@pytest.mark.parametrize("stack", slow_unless("dev".__eq__, ["dev", "prod"]))
 def test_team_label_is_on_objects_but_not_on_pods(
     capsys: pytest.CaptureFixture[str], stack: str
 ) -> None:

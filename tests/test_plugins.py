@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -15,7 +14,7 @@ from in_one_process import run
 from package_code import FILES, PACKAGE, PLUGIN_FILES, PLUGINS, ROOT, imported
 from page_blocks import blocks
 
-from fusioninfer_pulumi import __version__, extras
+from fusioninfer_pulumi import __version__, extras, load
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.extras import install_command
 from fusioninfer_pulumi.loading.importer import importers
@@ -84,28 +83,25 @@ def acme(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_importer_of_another_package_is_used(acme: Path) -> None:
-    ((status, text, messages),) = run(acme, "convert model.yaml")
-    assert (status, messages) == (0, "")
-    assert "kind: InferenceService" in text
-    assert "replicas: 2" in text
-
-
-def test_rules_of_another_package_are_listed(acme: Path) -> None:
-    ((status, text, _),) = run(acme, "rules acme-field")
-    assert status == 0
-    assert "Field of a LanguageModel has no counterpart." in text
-
-
-def test_importer_findings_are_at_source_fields(acme: Path) -> None:
     (shown,) = [
         block for block in blocks(ROOT / "docs" / "importers.md") if block.language == "text"
     ]
     text = (acme / "model.yaml").read_text(encoding="utf-8")
     (acme / "wrong.yaml").write_text(text.replace("replicas: 2", "replicas: -1"), encoding="utf-8")
     (acme / "lossy.yaml").write_text(text.replace("replicas", "copies"), encoding="utf-8")
-    wrong, lossy, allowed = run(
-        acme, "check wrong.yaml", "check lossy.yaml", "check --allow-lossy lossy.yaml"
+    converted, rules, wrong, lossy, allowed = run(
+        acme,
+        "convert model.yaml",
+        "rules acme-field",
+        "check wrong.yaml",
+        "check lossy.yaml",
+        "check --allow-lossy lossy.yaml",
     )
+    assert (converted[0], converted[2]) == (0, "")
+    assert "kind: InferenceService" in converted[1]
+    assert "replicas: 2" in converted[1]
+    assert rules[0] == 0
+    assert "Field of a LanguageModel has no counterpart." in rules[1]
     assert wrong[2] == shown.text.replace("model.yaml", "wrong.yaml")
     assert lossy[0] == 2
     assert lossy[2].startswith("lossy.yaml:4: copies: cannot be carried over; known: ")
@@ -113,16 +109,9 @@ def test_importer_findings_are_at_source_fields(acme: Path) -> None:
 
 
 def test_own_manifest_loads_no_importer() -> None:
-    program = (
-        "import sys\nfrom fusioninfer_pulumi import load\n"
-        "from fusioninfer_pulumi.loading.importer import importers\n"
-        "assert load(sys.argv[1])\nprint(importers.cache_info().misses)"
-    )
-    manifest = ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml"
-    done = subprocess.run(
-        [sys.executable, "-c", program, manifest], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "0\n"
+    importers.cache_clear()
+    assert load(ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml")
+    assert importers.cache_info().misses == 0
 
 
 INSTALLED = re.compile(r"""pip install (?:--upgrade )?['"]?[^\n`]*fusioninfer[^\n`]*""")

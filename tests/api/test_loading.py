@@ -244,6 +244,7 @@ def test_ten_thousand_replicas_load(tmp_path: Path) -> None:
     assert load(path)[0].roles[0].replicas == 10_000
 
 
+@pytest.mark.slow
 def test_thousand_roles_load_in_bounded_time() -> None:
     manifest = service(*(role(f"r{index}") for index in range(1_000)))
     start = time.process_time()

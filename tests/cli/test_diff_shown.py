@@ -122,6 +122,7 @@ def test_long_comment_counts_omitted_lines() -> None:
     assert shown.endswith(f"{omitted}```\n\n</details>\n")
 
 
+@pytest.mark.slow
 def test_many_services_leave_room_for_fields() -> None:
     def own(number: int, size: int) -> Manifest:
         return {

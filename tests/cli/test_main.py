@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from profiles import slow_unless
 
 from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.cli.main import main
@@ -147,7 +148,7 @@ STREAMS = {
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's devices")
-@pytest.mark.parametrize("case", STREAMS)
+@pytest.mark.parametrize("case", slow_unless(lambda case: case.startswith("standard"), STREAMS))
 def test_failing_streams_have_their_status(case: str) -> None:
     script, printed, status = STREAMS[case]
     done = shell(script)

@@ -13,6 +13,7 @@ import sys
 import termios
 
 import pytest
+from profiles import slow_unless
 
 DOCUMENTS = "80,64,48,32,16"
 
@@ -55,7 +56,9 @@ total                                  10              80
 """
 
 
-@pytest.mark.parametrize(("columns", "colours"), [(80, True), (160, False)])
+@pytest.mark.parametrize(
+    ("columns", "colours"), slow_unless(lambda row: row[1], [(80, True), (160, False)])
+)
 def test_output_fits_the_terminal(partial: str, columns: int, colours: bool) -> None:
     environ = {} if colours else {"NO_COLOR": "1"}
     text, err = terminal(columns, partial, "--gpus", DOCUMENTS, **environ)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import pytest
 from cli.projects import PROGRAM, Folder
+from profiles import slow_unless
 from samples import role
 
 from fusioninfer_pulumi.cli.main import main
@@ -59,14 +60,14 @@ def test_killed_program_has_a_message(folder: Folder) -> None:
     assert [finding.rule for finding in caught.value.findings] == ["program-ended"]
 
 
-@pytest.mark.parametrize("end", ["", "os._exit(3)"])
+@pytest.mark.parametrize("end", slow_unless(bool, ["", "os._exit(3)"]))
 def test_child_processes_of_a_program_are_killed(folder: Folder, end: str) -> None:
     folder.write(
         "__main__.py",
         f"""
         import os, subprocess, time
         subprocess.Popen(['sleep', '300'])
-        subprocess.Popen(['sh', '-c', 'while :; do echo again; sleep 0.01; done'])
+        subprocess.Popen(['sh', '-c', 'while :; do echo again; sleep 0.1; done'])
         os.fork() or time.sleep(300)
         {end}
         """,

@@ -97,6 +97,7 @@ def test_asynchronous_main_runs(run: Run) -> None:
     assert [actual["metadata"]["name"] for actual in manifests(recording)] == ["a"]
 
 
+@pytest.mark.slow
 def test_hundreds_of_objects_take_seconds(run: Run) -> None:
     before = os.times()
     recording = run(

@@ -101,6 +101,7 @@ def test_scripts_are_written_as_blocks() -> None:
     assert to_yaml([{"args": ["set -e\nexec vllm\n"]}]) == "args:\n- |\n  set -e\n  exec vllm\n"
 
 
+@pytest.mark.slow
 def test_thousands_of_replicas_are_rendered_in_seconds(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

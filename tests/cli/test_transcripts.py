@@ -20,6 +20,7 @@ import pytest
 import yaml
 from cli.projects import PROGRAM, PROJECT
 from cli.revisions import git
+from profiles import slow_unless
 from routed import routed
 from samples import container, nodes, prefill_decode, rendered, role, service, template
 
@@ -265,7 +266,11 @@ CASES: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+#: Run four programs.
+SLOW = ("plan-update-of-a-project",)
+
+
+@pytest.mark.parametrize("name", slow_unless(lambda name: name not in SLOW, CASES))
 def test_transcript(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, regenerate: bool
 ) -> None:

@@ -30,7 +30,7 @@ SCHEMA = json.loads((ROOT / "docs" / "inference-service.schema.json").read_text(
 FIRST, MOST = range(200), range(4000)
 
 #: Seeds that the fast tests compare.
-FEW = 30
+FEW = 15
 
 #: Nothing in them is the user's: kinds of gateways, whose definitions no pinned module has, and the
 #: gang of a newer Kubernetes than the one whose schemas there are.

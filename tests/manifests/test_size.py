@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
 from samples import container, nodes, plan_of, prefill_decode, role, service, template
 
 from fusioninfer_pulumi.checks.stages import plan_services
@@ -28,6 +29,7 @@ def test_thousand_replicas_render_in_under_a_second() -> None:
     assert seconds < 3  # a hundredth of that on an idle machine
 
 
+@pytest.mark.slow
 def test_ten_thousand_replicas_of_two_roles_take_seconds() -> None:
     count, seconds = built(prefill_decode({"replicas": 10_000}, {"replicas": 10_000}))
     assert count == 20_002
@@ -43,6 +45,7 @@ def test_largest_replicas_are_planned_without_pod_list() -> None:
     assert time.process_time() - start < 10
 
 
+@pytest.mark.slow
 def test_hundred_services_are_checked_for_collisions_in_time() -> None:
     pods = template(container(gpus=1))
     services = [
