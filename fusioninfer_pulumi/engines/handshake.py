@@ -113,7 +113,7 @@ _EFFECTS = {
     PairState.BROKEN: "these requests fail with HTTP 500",
 }
 _EXITS = "the decode engine exits, and all requests on it fail"
-_HANGS = "these requests get no answer, and the decode engine exits when their clients give up"
+_HANGS = "these requests get no answer, and the decode engine exits when their clients disconnect"
 
 
 def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibility:
