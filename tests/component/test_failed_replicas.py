@@ -68,10 +68,9 @@ def test_pod_failure_by_status(findings: Any, why: str | None) -> None:
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
 def test_failures_of_recorded_pods(path: Path) -> None:
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
-    seen = Snapshot(**case["seen"])
-    # That of the set: the pods have the template that it has.
-    revision = next((item["metadata"]["labels"][REVISION] for item in seen.pods), None)
-    fails = find_failed_lws({SET: revision}, seen)
+    snapshot = Snapshot(**case["snapshot"])
+    revision = next((pod["metadata"]["labels"][REVISION] for pod in snapshot.pods), None)
+    fails = find_failed_lws({SET: revision}, snapshot)
     assert bool(fails) == (path.stem in ("crashing", "evicted", "unpullable"))
 
 
