@@ -37,26 +37,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     chosen = [tool(n) for n in args.only] if args.only else [t for t in TOOLS if not t.optional]
     if args.list:
-        for each in TOOLS:
-            state = "built" if each.is_built else "optional" if each.optional else "missing"
-            print(f"{each.name:12} {each.version:10} {state:9} {each.directory}")
+        for item in TOOLS:
+            state = "built" if item.is_built else "optional" if item.optional else "missing"
+            print(f"{item.name:12} {item.version:10} {state:9} {item.directory}")
         return 0
     # As Ctrl-C: stop the compiler and remove the incomplete tool.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     started = time.monotonic()
     missing = [t for t in chosen if not t.is_built]
     try:
-        for number, each in enumerate(missing, start=1):
-            build(each, f"[{number}/{len(missing)}]")
+        for number, item in enumerate(missing, start=1):
+            build(item, f"[{number}/{len(missing)}]")
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    there = len(chosen) - len(missing)
+    present = len(chosen) - len(missing)
     print(
-        f"{len(missing)} built, {there} up to date, "
+        f"{len(missing)} built, {present} up to date, "
         f"{time.monotonic() - started:.0f} s: {cache_root()}"
     )
     return 0
@@ -73,8 +73,9 @@ def build(wanted: Tool, progress: str) -> None:
             return
         started = time.monotonic()
         prefix = f".{wanted.name}.build-"
-        for left in cache_root().glob(f"{prefix}*"):  # Left by a killed build; the lock is ours.
-            shutil.rmtree(left)
+        # The lock is ours, so these are from killed builds.
+        for old in cache_root().glob(f"{prefix}*"):
+            shutil.rmtree(old)
         with tempfile.TemporaryDirectory(dir=cache_root(), prefix=prefix) as scratch:
             result = Path(scratch) / "result"
             result.mkdir()
@@ -99,10 +100,10 @@ def _copy_manifests(wanted: Tool, result: Path, label: str) -> None:
     for group, patterns in wanted.manifests.items():
         (result / group).mkdir()
         for pattern in patterns:
-            found = sorted(source.glob(pattern))
-            if not found:
+            paths = sorted(source.glob(pattern))
+            if not paths:
                 raise BuildError(f"{wanted.source} {wanted.version} has no file {pattern}")
-            for path in found:
+            for path in paths:
                 # copyfile omits the read-only mode, so that the copy can be deleted.
                 shutil.copyfile(path, result / group / path.name)
 

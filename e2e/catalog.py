@@ -91,9 +91,9 @@ def manifests(tool_name: str, group: str) -> list[Path]:
 
 
 def _built(name: str) -> Path:
-    found = tool(name)
-    if not found.is_built:
+    built = tool(name)
+    if not built.is_built:
         raise FileNotFoundError(
             f"{name} is not built: run `python -m e2e.build_tools --only {name}`"
         )
-    return found.directory
+    return built.directory

@@ -26,16 +26,16 @@ SET_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 Pods = Sequence[Object]
 
 
-def stored_is_what_was_sent(sent: Object, stored: Object) -> None:
+def assert_stored_unchanged(sent: Object, stored: Object) -> None:
     """Assert that a stored object differs from the sent one only by defaults."""
-    wrong = list(_differences("", sent, stored))
+    errors = list(_differences("", sent, stored))
     metadata = stored["metadata"]
     known = sent["metadata"].keys() | SERVER_METADATA | ADMITTED.get(sent["kind"], frozenset())
-    wrong += [f"metadata.{key}: added as {metadata[key]!r}" for key in metadata.keys() - known]
+    errors += [f"metadata.{key}: added as {metadata[key]!r}" for key in metadata.keys() - known]
     for key in ("labels", "annotations"):
         for name in (metadata.get(key) or {}).keys() - (sent["metadata"].get(key) or {}).keys():
-            wrong.append(f"metadata.{key}[{name}]: added")
-    _demand_none(wrong, f"{sent['kind']} {sent['metadata']['name']} is stored differently")
+            errors.append(f"metadata.{key}[{name}]: added")
+    _raise_errors(errors, f"{sent['kind']} {sent['metadata']['name']} is stored differently")
 
 
 def _differences(at: str, sent: Any, stored: Any) -> Iterator[str]:
@@ -51,8 +51,8 @@ def _differences(at: str, sent: Any, stored: Any) -> Iterator[str]:
     elif isinstance(sent, list) and isinstance(stored, list):
         if len(sent) != len(stored):
             yield f"{at}: {len(sent)} items became {len(stored)}"
-        for index, (one, other) in enumerate(zip(sent, stored, strict=False)):
-            yield from _differences(f"{at}[{index}]", one, other)
+        for index, (sent_item, stored_item) in enumerate(zip(sent, stored, strict=False)):
+            yield from _differences(f"{at}[{index}]", sent_item, stored_item)
     elif at.endswith(".sizeLimit") and sent is not None:
         yield from _amounts(at, {"": sent}, {"": stored})
     elif sent != stored:
@@ -67,26 +67,26 @@ def _amounts(at: str, sent: Mapping[str, Any], stored: Mapping[str, Any]) -> Ite
             yield f"{at}[{name}]: {sent[name]!r} became {stored[name]!r}"
 
 
-def pods_are_as_planned(plan: ServicePlan, namespace: str, pods: Pods) -> None:
+def assert_pods_match_plan(plan: ServicePlan, namespace: str, pods: Pods) -> None:
     """Assert that pods have the names, labels, commands and accelerators of the plan."""
     wanted = {
-        name: (role, each, group, worker)
+        name: (role, lws, group, worker)
         for role in plan.roles
-        for each in role.lws
-        for group in range(len(each.replicas))
-        for worker, name in enumerate(pod_names(each.name, group, role.nodes))
+        for lws in role.lws
+        for group in range(len(lws.replicas))
+        for worker, name in enumerate(pod_names(lws.name, group, role.nodes))
     }
-    found = {pod["metadata"]["name"]: pod for pod in pods}
-    wrong = [f"missing: {name}" for name in sorted(wanted.keys() - found.keys())]
-    wrong += [f"not planned: {name}" for name in sorted(found.keys() - wanted.keys())]
-    for name in sorted(wanted.keys() & found.keys()):
+    live = {pod["metadata"]["name"]: pod for pod in pods}
+    errors = [f"missing: {name}" for name in sorted(wanted.keys() - live.keys())]
+    errors += [f"not planned: {name}" for name in sorted(live.keys() - wanted.keys())]
+    for name in sorted(wanted.keys() & live.keys()):
         facts = _pod_facts(plan, namespace, *wanted[name])
-        wrong += [
+        errors += [
             f"{name}: {what} is {actual!r}, planned {planned!r}"
-            for what, actual, planned in facts(found[name])
+            for what, actual, planned in facts(live[name])
             if actual != planned
         ]
-    _demand_none(wrong, f"pods of {plan.service} are not as planned")
+    _raise_errors(errors, f"pods of {plan.service} are not as planned")
 
 
 def pod_names(lws_name: str, group: int, nodes: int) -> list[str]:
@@ -106,8 +106,8 @@ def _pod_facts(
     plan: ServicePlan, namespace: str, role: RolePlan, planned: LwsPlan, group: int, worker: int
 ) -> Any:
     planned_pod = (role.pods.worker if worker else None) or role.pods.leader
-    written = planned_pod.user_template.get("metadata") or {}
-    given = {each["name"]: each for each in planned_pod.spec["containers"]}
+    user_metadata = planned_pod.user_template.get("metadata") or {}
+    containers = {item["name"]: item for item in planned_pod.spec["containers"]}
     gpus = role.worker_accelerators if worker else role.leader_accelerators
     leader = f"{planned.name}-{group}"
     domain = _subdomain(role, planned, group)
@@ -125,32 +125,32 @@ def _pod_facts(
         yield "label set", labels.get(SET_NAME), planned.name
         index = labels.get("leaderworkerset.sigs.k8s.io/worker-index")
         yield "label worker-index", index, str(worker)
-        own = written.get("labels") or {}
-        yield "user's labels", {key: labels.get(key) for key in own}, dict(own)
+        wanted = user_metadata.get("labels") or {}
+        yield "user's labels", {key: labels.get(key) for key in wanted}, dict(wanted)
 
         gang = plan.service if plan.shape.needs_gang else None
         yield "PodGroup", annotations.get("scheduling.k8s.io/group-name"), gang
         task = planned.task if plan.shape.needs_gang else None
         yield "task", annotations.get("volcano.sh/task-spec"), task
-        own = written.get("annotations") or {}
-        yield "user's annotations", {key: annotations.get(key) for key in own}, dict(own)
+        wanted = user_metadata.get("annotations") or {}
+        yield "user's annotations", {key: annotations.get(key) for key in wanted}, dict(wanted)
         scheduler = plan.shape.scheduler or spec.get("schedulerName")
         yield "scheduler", spec.get("schedulerName"), scheduler
 
         names = [container["name"] for container in spec["containers"]]
-        yield "containers", names, list(given)
-        found = [each for each in spec["containers"] if each["name"] == role.pods.leader.name]
+        yield "containers", names, list(containers)
+        found = [item for item in spec["containers"] if item["name"] == role.pods.leader.name]
         serving: Object = found[0] if found else {}
         for key in ("command", "args"):
-            yield key, serving.get(key, []), list(given[role.pods.leader.name].get(key) or ())
+            yield key, serving.get(key, []), list(containers[role.pods.leader.name].get(key) or ())
         if worker:
             # All pods of a replica have the generated preStop hook, but only leaders the user's.
             hooks = ("lifecycle",) if "lifecycle" in planned_pod.user_container else ()
-            kept = sorted(k for k in ("ports", "readinessProbe", *hooks) if k in serving)
-            yield "fields for leaders only", kept, []
+            leader_fields = sorted(k for k in ("ports", "readinessProbe", *hooks) if k in serving)
+            yield "fields for leaders only", leader_fields, []
         yield "accelerators", _accelerators(spec), gpus
         for container in (*spec.get("initContainers", ()), *spec["containers"]):
-            env = [(each["name"], each.get("value")) for each in container["env"][:4]]
+            env = [(item["name"], item.get("value")) for item in container["env"][:4]]
             yield (
                 f"env of {container['name']}",
                 env[0],
@@ -177,21 +177,21 @@ def _subdomain(role: RolePlan, planned: LwsPlan, group: int) -> str:
     return f"{planned.name}-{group}" if unique else planned.name
 
 
-def selector_finds(service: Object, pods: Pods, wanted: Sequence[str]) -> None:
+def assert_service_selects(service: Object, pods: Pods, wanted: Sequence[str]) -> None:
     """Assert that a Service selects exactly these pods, on one of their ports."""
     selector = service["spec"]["selector"].items()
-    found = [pod for pod in pods if selector <= pod["metadata"]["labels"].items()]
-    names = sorted(pod["metadata"]["name"] for pod in found)
-    wrong = [f"missing: {name}" for name in sorted(set(wanted) - set(names))]
-    wrong += [f"too many: {name}" for name in sorted(set(names) - set(wanted))]
+    selected = [pod for pod in pods if selector <= pod["metadata"]["labels"].items()]
+    names = sorted(pod["metadata"]["name"] for pod in selected)
+    errors = [f"missing: {name}" for name in sorted(set(wanted) - set(names))]
+    errors += [f"too many: {name}" for name in sorted(set(names) - set(wanted))]
     (port,) = service["spec"]["ports"]
-    for pod in found:
+    for pod in selected:
         ports = [p for c in pod["spec"]["containers"] for p in c.get("ports", ())]
-        if ports and port["targetPort"] not in [each["containerPort"] for each in ports]:
-            wrong.append(f"{pod['metadata']['name']}: has no port {port['targetPort']}")
-    _demand_none(wrong, f"Service {service['metadata']['name']} selects other pods")
+        if ports and port["targetPort"] not in [item["containerPort"] for item in ports]:
+            errors.append(f"{pod['metadata']['name']}: has no port {port['targetPort']}")
+    _raise_errors(errors, f"Service {service['metadata']['name']} selects other pods")
 
 
-def _demand_none(wrong: Sequence[str], what: str) -> None:
-    if wrong:
-        raise AssertionError(f"{what}:\n  " + "\n  ".join(wrong[:20]))
+def _raise_errors(errors: Sequence[str], title: str) -> None:
+    if errors:
+        raise AssertionError(f"{title}:\n  " + "\n  ".join(errors[:20]))

@@ -39,15 +39,15 @@ class LiveService:
         self.manifest = manifest or self.manifest
         objects = change(inputs.with_namespace(inputs.objects_of(self.plan), self.namespace))
         self.cluster.apply(objects)
-        kept = {_key(each) for each in objects}
-        for each in reversed(self._applied):
-            if _key(each) not in kept:
-                self.cluster.delete(*_key(each), self.namespace)
+        keys = {_key(item) for item in objects}
+        for item in reversed(self._applied):
+            if _key(item) not in keys:
+                self.cluster.delete(*_key(item), self.namespace)
         self._applied = objects
 
     def delete(self) -> None:
-        for each in reversed(self._applied):
-            self.cluster.delete(*_key(each), self.namespace)
+        for manifest in reversed(self._applied):
+            self.cluster.delete(*_key(manifest), self.namespace)
         self._applied = []
 
     def pods(self) -> list[Object]:
@@ -68,26 +68,26 @@ class LiveService:
             if not tasks or task_of(pod) in tasks
         }
 
-    def becomes(self, wanted: Mapping[str, int]) -> None:
+    def wait_bound(self, wanted: Mapping[str, int]) -> None:
         """Wait until this many pods of each replica are bound; assert that this is stable."""
         self.cluster.wait(
             lambda: self.bound() == wanted and len(self.pods()) == self.plan.total_pods,
             PATIENCE,
             lambda: (self.bound(), self.pod_group()),
         )
-        self.stays(wanted)
+        self.assert_stays_bound(wanted)
 
-    def stays(self, wanted: Mapping[str, int]) -> None:
+    def assert_stays_bound(self, wanted: Mapping[str, int]) -> None:
         """Assert that this many pods are bound after several scheduling cycles."""
         self.cluster.settle(5)
-        found = self.bound()
-        assert found == wanted, f"bound {found}, wanted {dict(wanted)}"
+        bound = self.bound()
+        assert bound == wanted, f"bound {bound}, wanted {dict(wanted)}"
 
     def pod_group(self) -> Object | None:
         return self._read("PodGroup", self.plan.service)
 
     def lws(self) -> dict[str, Object | None]:
-        names = [each.name for role in self.plan.roles for each in role.lws]
+        names = [lws.name for role in self.plan.roles for lws in role.lws]
         return {name: self._read("LeaderWorkerSet", name) for name in names}
 
     def routing(self) -> dict[str, Object | None]:
@@ -100,26 +100,26 @@ class LiveService:
             "InferencePool": routing.picker.pool if routing.picker is not None else None,
             "HTTPRoute": routing.route,
         }
-        return {each.name: self._read(kind, each.name) for kind, each in planned.items() if each}
+        return {item.name: self._read(kind, item.name) for kind, item in planned.items() if item}
 
     def status(self, failures: Mapping[str, str] | None = None) -> ServiceStatus:
         live = {**self.lws(), self.plan.service: self.pod_group()}
         return service_status(self.plan, live, failures)
 
-    def failing(self, *names: str) -> dict[str, str]:
+    def wait_failed(self, *names: str) -> dict[str, str]:
         """Wait until pods of these LeaderWorkerSets fail; return the reasons."""
-        found: dict[str, str] = {}
+        failures: dict[str, str] = {}
 
-        def look() -> bool:
-            lws = {name: each for name, each in self.lws().items() if each and name in names}
-            revisions = {name: each["metadata"]["labels"][REVISION] for name, each in lws.items()}
+        def have_failed() -> bool:
+            lws = {name: item for name, item in self.lws().items() if item and name in names}
+            revisions = {name: item["metadata"]["labels"][REVISION] for name, item in lws.items()}
             where = (str(self.cluster.kubeconfig), None, self.namespace, self.plan.service)
-            found.clear()
-            found.update(find_failed_lws(revisions, read_pods(*where)))
-            return set(found) == set(names)
+            failures.clear()
+            failures.update(find_failed_lws(revisions, read_pods(*where)))
+            return set(failures) == set(names)
 
-        self.cluster.wait(look, PATIENCE, lambda: found)
-        return found
+        self.cluster.wait(have_failed, PATIENCE, lambda: failures)
+        return failures
 
     def _read(self, kind: str, name: str) -> Object | None:
         try:
@@ -131,9 +131,9 @@ class LiveService:
 
 
 def await_images(
-    cluster: Cluster, namespace: str, images: Mapping[str, str], others: Collection[str] = ()
+    cluster: Cluster, namespace: str, images: Mapping[str, str], ignored: Collection[str] = ()
 ) -> None:
-    """Wait until only these LeaderWorkerSets and `others` exist and are ready with their images."""
+    """Wait until only these and `ignored` LeaderWorkerSets exist, ready with these images."""
 
     def done() -> bool:
         listed = cluster.list("LeaderWorkerSet", namespace)
@@ -143,7 +143,7 @@ def await_images(
             for pod in cluster.ready(namespace)
         }
         return (
-            stored.keys() - others == images.keys()
+            stored.keys() - ignored == images.keys()
             and running == set(images.items())
             and all(is_available(stored[name]) for name in images)
         )
@@ -159,5 +159,5 @@ def task_of(pod: Object) -> str:
     return f"{labels['fusioninfer.io/role-name']}-{index}"
 
 
-def _key(each: Object) -> tuple[str, str]:
-    return f"{each['apiVersion']}/{each['kind']}", each["metadata"]["name"]
+def _key(manifest: Object) -> tuple[str, str]:
+    return f"{manifest['apiVersion']}/{manifest['kind']}", manifest["metadata"]["name"]

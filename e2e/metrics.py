@@ -29,33 +29,33 @@ class MetricsStandIn(HttpStandIn):
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         super().__init__()
-        made = create_certificates(directory)
+        certificates = create_certificates(directory)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(made.certificate, made.key)
+        context.load_cert_chain(certificates.certificate, certificates.key)
         self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
         self._cluster = cluster
-        self.of_pods: dict[str, float] = {}
-        self.asked: set[str] = set()
+        self.pod_metrics: dict[str, float] = {}
+        self.selectors: set[str] = set()
 
     def answer(self, request: Request) -> Answer:
         url = urlsplit(request.path)
         group, version, *rest = [*unquote(url.path).split("/")[2:], "", ""]
-        rest = [each for each in rest if each]
+        rest = [part for part in rest if part]
         head = {"apiVersion": f"{group}/{version}", "kind": "MetricValueList", "metadata": {}}
         selector = parse_qs(url.query).get("labelSelector", [""])[0]
         if not version:
             return Answer(404)  # No aggregated discovery.
         if not rest:
-            found: Any = {"apiVersion": "v1", "kind": "APIResourceList",
+            body: Any = {"apiVersion": "v1", "kind": "APIResourceList",
                           "groupVersion": f"{group}/{version}", "resources": []}  # fmt: skip
-        elif rest[-1] in self.of_pods:
-            found = {**head, "items": list(self._values(rest[1], rest[-1], selector))}
+        elif rest[-1] in self.pod_metrics:
+            body = {**head, "items": list(self._values(rest[1], rest[-1], selector))}
         else:
             return Answer(404, json.dumps({"kind": "Status", "code": 404}).encode())
-        return Answer(body=json.dumps(found).encode())
+        return Answer(body=json.dumps(body).encode())
 
     def _values(self, namespace: str, metric: str, selector: str) -> Iterator[Object]:
-        self.asked.add(selector)
+        self.selectors.add(selector)
         for pod in self._cluster.pods(namespace, selector):
             name = pod["metadata"]["name"]
             yield {
@@ -63,7 +63,7 @@ class MetricsStandIn(HttpStandIn):
                                     "apiVersion": "v1"},
                 "metric": {"name": metric},
                 "timestamp": _TIME,
-                "value": _quantity(self.of_pods[metric]),
+                "value": _quantity(self.pod_metrics[metric]),
             }  # fmt: skip
 
 
@@ -71,20 +71,20 @@ class MetricsStandIn(HttpStandIn):
 def metrics(cluster: Cluster, directory: Path) -> Iterator[MetricsStandIn]:
     with (
         MetricsStandIn(cluster, directory / "metrics") as adapter,
-        served(cluster, adapter.port, CUSTOM),
+        register_metrics_apis(cluster, adapter.port, CUSTOM),
     ):
         yield adapter
 
 
 @contextmanager
-def served(cluster: Cluster, port: int, *apis: tuple[str, str]) -> Iterator[None]:
+def register_metrics_apis(cluster: Cluster, port: int, *apis: tuple[str, str]) -> Iterator[None]:
     """Register a port as the server of these APIs until the context ends."""
     services = [
         read_objects("metrics API", group=group, version=version, port=port)[0]
         for group, version in apis
     ]
     cluster.apply([*read_objects("metrics adapter"), *services])
-    names = [each["metadata"]["name"] for each in services]
+    names = [service["metadata"]["name"] for service in services]
     try:
         cluster.wait(
             lambda: all(

@@ -35,7 +35,7 @@ def leader_worker_set(name: str, *, size: int, replicas: int = 1) -> Object:
 
 
 def read_objects(title: str, **values: object) -> list[Object]:
-    """Return the objects under a title of objects.yaml, with these values filled in."""
+    """Return the objects with a title in objects.yaml, with these values substituted."""
     document = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
     objects: list[Object] = _fill(document[title], values)
     return objects
@@ -49,12 +49,12 @@ def _fill(field: Any, values: Mapping[str, object]) -> Any:
     if not isinstance(field, str):
         return field
     if field.startswith("$") and field[1:] in values:
-        return values[field[1:]]  # which may be a list or a number
+        return values[field[1:]]  # A list or a number stays one.
     return Template(field).substitute(values)
 
 
 def devices(driver: str, counts: Mapping[str, int]) -> list[Object]:
-    """Return a driver's DeviceClass, and a ResourceSlice of devices for each node."""
+    """Return a driver's DeviceClass, and a ResourceSlice with devices for each node."""
     objects = read_objects("device class", driver=driver)
     for node, count in counts.items():
         gpus = [

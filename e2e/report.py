@@ -210,7 +210,7 @@ def _row(claim: Claim) -> str:
 
 def installed_versions() -> dict[str, str]:
     """Return the versions of installed components that report them."""
-    versions = {name: importlib.metadata.version(each) for name, each in PACKAGES.items()}
+    versions = {name: importlib.metadata.version(package) for name, package in PACKAGES.items()}
     if shutil.which("pulumi") is not None:
         output = subprocess.run(["pulumi", "version"], capture_output=True, text=True, check=True)
         versions[CLI] = output.stdout.strip().removeprefix("v")

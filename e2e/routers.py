@@ -33,8 +33,8 @@ class Picker:
 
     def executable(self) -> Path | None:
         """Return the program on PATH, for pickers that are not in the tool catalog."""
-        found = None if self.tool is not None else shutil.which("llm-d-epp")
-        return None if found is None else Path(found)
+        path = None if self.tool is not None else shutil.which("llm-d-epp")
+        return None if path is None else Path(path)
 
 
 PICKERS = {
@@ -87,16 +87,16 @@ def routed(namespace: str, name: str = "svc", **router: Any) -> Object:
         "replicas": 2,
         "template": {"spec": {"containers": [container]}},
     }
-    made = inputs.service(name, picker, serving)
-    made["metadata"]["namespace"] = namespace
-    return made
+    service = inputs.service(name, picker, serving)
+    service["metadata"]["namespace"] = namespace
+    return service
 
 
 def objects_of(manifest: Object) -> list[Object]:
     return inputs.objects_of(inputs.plan_of(manifest))
 
 
-def only(objects: Sequence[Object], kind: str) -> Object:
+def find(objects: Sequence[Object], kind: str) -> Object:
     (found,) = [manifest for manifest in objects if manifest["kind"] == kind]
     return found
 
@@ -108,12 +108,12 @@ def generated_picker(
 
     The harness chooses ports and the path of the configuration. `plain` disables TLS.
     """
-    deployment, pool = only(objects, "Deployment"), only(objects, "InferencePool")
+    deployment, pool = find(objects, "Deployment"), find(objects, "InferencePool")
     spec = deployment["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert container["image"] == PICKERS[version].image
-    (config,) = only(objects, "ConfigMap")["data"].values()
-    left_out = (*_HARNESS_FLAGS, *(("--secure-serving", "--cert-path") if plain else ()))
+    (config,) = find(objects, "ConfigMap")["data"].values()
+    omitted = (*_HARNESS_FLAGS, *(("--secure-serving", "--cert-path") if plain else ()))
     return EndpointPicker(
         cluster,
         version=version,
@@ -122,7 +122,7 @@ def generated_picker(
         account=spec["serviceAccountName"],
         config=config,
         arguments=[
-            argument for argument in container["args"] if argument.partition("=")[0] not in left_out
+            argument for argument in container["args"] if argument.partition("=")[0] not in omitted
         ],
         executable=PICKERS[version].executable(),
     )
@@ -134,16 +134,16 @@ DECISIONS = "llm_d_epp_model_rewrite_decisions_total"
 DEFINITIONS = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
 
-def with_llm_d_kind(cluster: Cluster, kind: str = KIND) -> str:
+def install_llm_d_kind(cluster: Cluster, kind: str = KIND) -> str:
     """Install llm-d's kind and return the name of its definition.
 
     llm-d is not in the tool catalog. Its definition (v0.10.0 `config/crd/bases`) differs from the
     inference extension's only by its group.
     """
     (definition,) = [
-        each
-        for each in custom_resource_definitions("lws-0.9")
-        if each["spec"]["names"]["kind"] == kind
+        crd
+        for crd in custom_resource_definitions("lws-0.9")
+        if crd["spec"]["names"]["kind"] == kind
     ]
     llm_d = {key: copy.deepcopy(definition[key]) for key in ("apiVersion", "kind", "spec")}
     llm_d["spec"]["group"] = "llm-d.ai"
@@ -153,7 +153,7 @@ def with_llm_d_kind(cluster: Cluster, kind: str = KIND) -> str:
     return name
 
 
-def decisions(metrics: str) -> Counter[str]:
+def count_decisions(metrics: str) -> Counter[str]:
     """Return the number of requests per target model in a picker's metrics."""
     lines = re.findall(rf'^{DECISIONS}{{.*target_model="([^"]*)".*}} (\S+)$', metrics, re.MULTILINE)
     return Counter({target: int(float(count)) for target, count in lines})
@@ -190,9 +190,9 @@ def disaggregated(
     }
     template = {"spec": {"containers": [engine]}}
 
-    def serving(name: str, component_type: str, more: dict[str, Any] | None) -> Object:
+    def serving(name: str, component_type: str, fields: dict[str, Any] | None) -> Object:
         built = {"name": name, "componentType": component_type, "replicas": 2}
-        return {**built, "template": copy.deepcopy(template), **copy.deepcopy(more or {})}
+        return {**built, "template": copy.deepcopy(template), **copy.deepcopy(fields or {})}
 
     picker = {
         "name": "router",
@@ -202,12 +202,12 @@ def disaggregated(
         **router,
     }
     roles = [serving("prefill", "prefiller", prefill), serving("decode", "decoder", decode)]
-    made = inputs.service("svc", picker, *roles, gangPolicy={"mode": "Off"})
-    made["metadata"]["namespace"] = namespace
-    return made
+    service = inputs.service("svc", picker, *roles, gangPolicy={"mode": "Off"})
+    service["metadata"]["namespace"] = namespace
+    return service
 
 
-def lws_named(objects: list[Object], role: str) -> Object:
+def find_lws(objects: list[Object], role: str) -> Object:
     return next(
         manifest
         for manifest in objects
@@ -224,10 +224,10 @@ def await_leaders(cluster: Cluster, namespace: str, count: int) -> None:
     )
 
 
-def started(cluster: Cluster, namespace: str, manifest: Object, *, leading: int) -> list[Object]:
+def deploy(cluster: Cluster, namespace: str, manifest: Object, *, leading: int) -> list[Object]:
     """Apply a service without its picker, which runs outside the cluster; return its objects."""
     objects = objects_of(manifest)
     cluster.add_nodes(1)
-    cluster.apply([each for each in objects if each["kind"] != "Deployment"])
+    cluster.apply([item for item in objects if item["kind"] != "Deployment"])
     await_leaders(cluster, namespace, leading)
     return objects

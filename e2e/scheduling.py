@@ -86,7 +86,7 @@ class Bound:
         return started
 
     @property
-    def torn(self) -> list[str]:
+    def incomplete(self) -> list[str]:
         """Replicas with only some of their pods bound."""
         return [
             f"{replica.name}: {self.pods[replica.name]}/{role.nodes}"
@@ -113,19 +113,19 @@ def run(cluster: Cluster, cases: Sequence[Case]) -> list[Bound]:
 
 
 def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound]:
-    plans = {name: inputs.plan_of(on_own_nodes(case.service, name)) for name, case in cases.items()}
+    plans = {name: inputs.plan_of(pin_to_nodes(case.service, name)) for name, case in cases.items()}
 
     def prepare(name: str) -> list[Object]:
         objects = inputs.with_namespace(inputs.objects_of(plans[name]), namespace)
         grouped = plans[name].shape.groups is not None
-        held = [manifest for manifest in objects if manifest["kind"] == "PodGroup"]
+        pod_groups = [manifest for manifest in objects if manifest["kind"] == "PodGroup"]
         cluster.apply(
             [manifest for manifest in objects if grouped or manifest["kind"] != "PodGroup"]
         )
         for nodes in cases[name].pools:
             cluster.add_nodes(nodes.nodes, nodes.accelerators, labels={CASE: name})
         # Volcano ignores a PodGroup whose queue does not exist.
-        return read_objects("Volcano queue", name=name) if grouped else held
+        return read_objects("Volcano queue", name=name) if grouped else pod_groups
 
     with ThreadPoolExecutor(THREADS) as pool:
         groups = [group for found in pool.map(prepare, cases) for group in found]
@@ -135,7 +135,7 @@ def _run(cluster: Cluster, namespace: str, cases: dict[str, Case]) -> list[Bound
         list(pool.map(lambda group: cluster.apply([group]), groups))
     wait_until_nothing_changes(cluster)
     bound = Counter(checks.replica_of(pod) for pod in cluster.bound(namespace))
-    stored = {each["metadata"]["name"]: each for each in cluster.list("PodGroup", namespace)}
+    stored = {item["metadata"]["name"]: item for item in cluster.list("PodGroup", namespace)}
     return [
         Bound(
             case,
@@ -172,7 +172,7 @@ def wait_until_nothing_changes(cluster: Cluster, cycles: int = 5) -> None:
     raise AssertionError("pods are still being bound")
 
 
-def on_own_nodes(service: Object, name: str) -> Object:
+def pin_to_nodes(service: Object, name: str) -> Object:
     narrowed = copy.deepcopy(service)
     narrowed["metadata"]["name"] = name
     for role in narrowed["spec"]["roles"]:

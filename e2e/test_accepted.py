@@ -16,8 +16,8 @@ import yaml
 from e2e import checks, inputs
 from e2e.harness import Cluster, Object
 from fusioninfer_pulumi import loads, plan_service, render
-from fusioninfer_pulumi.checks.server_dry_run import dry_run_objects, list_dry_run_objects
-from fusioninfer_pulumi.kube.client import KubernetesApi
+from fusioninfer_pulumi.checks.server_dry_run import list_dry_run_objects, next_request
+from fusioninfer_pulumi.kube.client import KubernetesApi, send_dry_runs
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from importers.tests.documents import DOCUMENTS
 from importers.tests.kserve_documents import acceptable, edited
@@ -38,7 +38,7 @@ EXPERIMENTAL = ("allowedListeners", "defaultScope", "tls", "useDefaultGateways")
 def plans_of(*documents: Object) -> list[ServicePlan]:
     """Plan manifests of any system in one namespace."""
     placed = [
-        {**each, "metadata": {**each["metadata"], "namespace": "default"}} for each in documents
+        {**item, "metadata": {**item["metadata"], "namespace": "default"}} for item in documents
     ]
     return [plan_service(args) for args in loads(inputs.text(*placed), allow_lossy=True)]
 
@@ -47,11 +47,11 @@ def manifests(*documents: Object) -> Build:
     return lambda: plans_of(*documents)
 
 
-def standard(sent: Object) -> Object:
+def standard(item: Object) -> Object:
     """Remove fields of the experimental channel."""
-    if not sent["apiVersion"].startswith("gateway.networking.k8s.io/"):
-        return sent
-    return {**sent, "spec": {k: v for k, v in sent["spec"].items() if k not in EXPERIMENTAL}}
+    if not item["apiVersion"].startswith("gateway.networking.k8s.io/"):
+        return item
+    return {**item, "spec": {k: v for k, v in item["spec"].items() if k not in EXPERIMENTAL}}
 
 
 def drawn(part: int) -> Build:
@@ -65,7 +65,7 @@ def drawn(part: int) -> Build:
 
 
 def is_native(plan: ServicePlan) -> bool:
-    return any(each["apiVersion"] == NATIVE for each in render(plan))
+    return any(item["apiVersion"] == NATIVE for item in render(plan))
 
 
 PAGE = inputs.ROOT / "docs" / "operations.md"
@@ -110,18 +110,15 @@ def test_objects_are_accepted_unchanged(cluster: Cluster, room: str, build: Buil
     cluster.patch("v1/Namespace", room, {"metadata": {"labels": admin}})
     plans = [plan.in_namespace(room) for plan in build()]
     # Replicas of a role differ only in names.
-    tried = [each for plan in plans for each in list_dry_run_objects(plan) if not each.template]
-    accept(cluster, room, [standard(each.manifest) for each in tried])
+    dry_runs = [item for plan in plans for item in list_dry_run_objects(plan)]
+    accept(cluster, room, [standard(item.manifest) for item in dry_runs if not item.template])
     # The server validates pods, but hardly the templates of LeaderWorkerSets.
     api = KubernetesApi(str(cluster.kubeconfig), None)
-    answers = [
-        (attempt.name, replies)
-        for plan_answers in dry_run_objects(api, plans, seconds=120)
-        for attempt, replies in plan_answers
-        if attempt.template
-    ]
+    pods = [item for item in dry_runs if item.template]
+    replies = send_dry_runs(api, [pod.manifest for pod in pods], next_request, 120)
+    answers = zip((pod.name for pod in pods), replies, strict=True)
     # After a rejection for a missing object, the next attempt omits the reference.
-    assert [each for each in answers if not (each[1] and each[1][-1].accepted)] == []
+    assert [item for item in answers if not (item[1] and item[1][-1].accepted)] == []
 
 
 @pytest.mark.proves("Objects of every example program are accepted unchanged")
@@ -132,11 +129,11 @@ def test_objects_of_examples_are_accepted_unchanged(cluster: Cluster, room: str,
 
 def accept(cluster: Cluster, namespace: str, objects: list[Object]) -> None:
     """Assert by dry run that objects are stored unchanged."""
-    for each in objects:
-        if each["apiVersion"].startswith(ABSENT):
+    for manifest in objects:
+        if manifest["apiVersion"].startswith(ABSENT):
             continue
-        placed = each
-        if "namespace" in each["metadata"]:
-            (placed,) = inputs.with_namespace([each], namespace)
+        placed = manifest
+        if "namespace" in manifest["metadata"]:
+            (placed,) = inputs.with_namespace([manifest], namespace)
         (stored,) = cluster.apply([placed], namespace=namespace, dry_run=True)
-        checks.stored_is_what_was_sent(placed, stored)
+        checks.assert_stored_unchanged(placed, stored)

@@ -152,9 +152,9 @@ def cases() -> Iterator[Case]:
 @pytest.fixture(scope="module")
 def rules() -> list[Object]:
     (args,) = load(SERVICE)
-    (made,) = (item for item in render(plan_service(args)) if item["kind"] == "PrometheusRule")
-    found: list[Object] = made["spec"]["groups"][0]["rules"]
-    return found
+    (rule,) = (item for item in render(plan_service(args)) if item["kind"] == "PrometheusRule")
+    rules: list[Object] = rule["spec"]["groups"][0]["rules"]
+    return rules
 
 
 def promtool(folder: Path, rules: list[Object], tests: list[Object]) -> str:
@@ -177,13 +177,13 @@ def scenario(series: Series, checks: list[Object]) -> Object:
 
 def expected(rule: Object, case: Case) -> Object:
     labels = {key: value for key, value in rule["labels"].items() if "{{" not in value}
-    found: Object = {"exp_labels": {**labels, **case.labels}, "exp_annotations": {}}
+    alert: Object = {"exp_labels": {**labels, **case.labels}, "exp_annotations": {}}
     for key, value in rule["annotations"].items():
         text = value.replace("{{ $value }}", "2")
         for label, content in case.labels.items():
             text = text.replace(f"{{{{ $labels.{label} }}}}", content)
-        found["exp_annotations"][key] = text
-    return found
+        alert["exp_annotations"][key] = text
+    return alert
 
 
 def test_every_alert_has_a_cause(rules: list[Object]) -> None:

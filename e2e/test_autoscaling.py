@@ -19,10 +19,10 @@ AT_ONCE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 
 
 def manifest(nodes: int, autoscaling: Object, minimum: dict[str, int] | None = None) -> Object:
-    made = role("inference", "worker", 2, nodes, autoscaling=autoscaling, disruptionBudget={})
-    built = service("svc", made, minimum=minimum)
-    built["spec"]["layout"] = "PerRole"
-    return built
+    sized = role("inference", "worker", 2, nodes, autoscaling=autoscaling, disruptionBudget={})
+    manifest = service("svc", sized, minimum=minimum)
+    manifest["spec"]["layout"] = "PerRole"
+    return manifest
 
 
 @pytest.mark.proves("An HPA scales a role by the mean of its leaders' metric; the PodGroup stays")
@@ -39,14 +39,14 @@ def test_hpa_scales_by_leader_metric(
 
     def means() -> list[Any]:
         listed = status().get("currentMetrics") or ()
-        return [each["pods"]["current"]["averageValue"] for each in listed if "pods" in each]
+        return [item["pods"]["current"]["averageValue"] for item in listed if "pods" in item]
 
     def is_scaled(replicas: int) -> bool:
         wanted = cluster.get(LWS, "svc-inference", namespace)["spec"]["replicas"]
         return bool(wanted == replicas and len(cluster.bound(namespace)) == replicas * nodes)
 
     with metrics(cluster, tmp_path) as adapter:
-        adapter.of_pods["waiting"] = 5
+        adapter.pod_metrics["waiting"] = 5
         live.apply()
         # The metric is at its target, so the role keeps two replicas. Workers are not counted.
         cluster.wait(lambda: means() == ["5"] and is_scaled(2), 120, status)
@@ -59,11 +59,11 @@ def test_hpa_scales_by_leader_metric(
             "svc-inference-1",
         ]
         group = (live.pod_group() or {}).get("spec")
-        adapter.of_pods["waiting"] = 9
+        adapter.pod_metrics["waiting"] = 9
         cluster.wait(lambda: is_scaled(4), 90, status)
-        adapter.of_pods["waiting"] = 0
+        adapter.pod_metrics["waiting"] = 0
         cluster.wait(lambda: is_scaled(1), 90, status)
-        assert all("worker-index=0" in each for each in adapter.asked)
+        assert all("worker-index=0" in item for item in adapter.selectors)
         assert (live.pod_group() or {}).get("spec") == group
 
 

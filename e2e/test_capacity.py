@@ -27,29 +27,29 @@ PER_ROLE = {"layout": "PerRole"}
 FORMS = {"literal": STORY, "partial": PARTIAL}
 
 
-def is_as_the_model_says(bound: Bound) -> None:
+def assert_matches_model(bound: Bound) -> None:
     """Assert that replicas equal the model if it is exact, and otherwise do not exceed it."""
     model = bound.case.model
-    assert not bound.torn, f"{bound.case.title}: torn replicas {bound.torn}"
+    assert not bound.incomplete, f"{bound.case.title}: incomplete replicas {bound.incomplete}"
     if model.exact:
         assert bound.running == model.running, f"{bound.case.title}: model {model}"
     for role, count in bound.running.items():
         assert count <= model.running[role], f"{bound.case.title}: exceeds {model}"
 
 
-def assert_as_modelled(cluster: Cluster, cases: list[Case]) -> list[Bound]:
+def assert_match_model(cluster: Cluster, cases: list[Case]) -> list[Bound]:
     bound = [
-        each
+        result
         for start in range(0, len(cases), BATCH)
-        for each in scheduling.run(cluster, cases[start : start + BATCH])
+        for result in scheduling.run(cluster, cases[start : start + BATCH])
     ]
-    wrong = []
-    for each in bound:
+    errors = []
+    for result in bound:
         try:
-            is_as_the_model_says(each)
+            assert_matches_model(result)
         except AssertionError as error:
-            wrong.append(f"{error.args[0]}; bound {each.pods}")
-    assert not wrong, "\n".join(wrong)
+            errors.append(f"{error.args[0]}; bound {result.pods}")
+    assert not errors, "\n".join(errors)
     return bound
 
 
@@ -63,23 +63,24 @@ def test_pod_group_forms_schedule_measured_capacity(
     cluster: Cluster, layout: dict[str, str], forms: dict[str, Object]
 ) -> None:
     services = {
-        form: {**given, "spec": {**given["spec"], **layout}} for form, given in forms.items()
+        form: {**manifest, "spec": {**manifest["spec"], **layout}}
+        for form, manifest in forms.items()
     }
     cases = {
         (form, gpus): Case(f"{form} {gpus}", services[form], build_pools(gpus, 8))
         for form in forms
         for gpus in MEASURED[form]
     }
-    found = scheduling.run(cluster, list(cases.values()))
+    results = scheduling.run(cluster, list(cases.values()))
     table: dict[str, dict[int, tuple[int, ...]]] = {form: {} for form in forms}
-    for (form, gpus), bound in zip(cases, found, strict=True):
+    for (form, gpus), bound in zip(cases, results, strict=True):
         table[form][gpus] = tuple(bound.pods.values())
-        is_as_the_model_says(bound)
-        (said,) = compute_capacity_for_gpus(bound.case.plan, [gpus])
-        assert bound.running == said.running
+        assert_matches_model(bound)
+        (model,) = compute_capacity_for_gpus(bound.case.plan, [gpus])
+        assert bound.running == model.running
         assert bound.pod_group is not None
         waits = bound.pod_group["status"]["phase"] == "Inqueue"
-        assert waits == (said.status == "Blocked")
+        assert waits == (model.status == "Blocked")
     assert table == {form: MEASURED[form] for form in forms}
 
 
@@ -87,25 +88,25 @@ def test_pod_group_forms_schedule_measured_capacity(
     f"The capacity model equals Volcano on {TOPOLOGIES} random topologies of one pod size"
 )
 def test_random_topologies_of_one_pod_size_run_as_modelled(cluster: Cluster) -> None:
-    bound = assert_as_modelled(cluster, scheduling.random_cases(1, TOPOLOGIES, mixed=False))
-    assert all(each.case.model.exact for each in bound)
+    bound = assert_match_model(cluster, scheduling.random_cases(1, TOPOLOGIES, mixed=False))
+    assert all(item.case.model.exact for item in bound)
     # The random topologies cover every outcome.
-    assert {each.case.model.status for each in bound} == {"Full", "Partial", "Blocked"}
+    assert {item.case.model.status for item in bound} == {"Full", "Partial", "Blocked"}
 
 
 @pytest.mark.proves(
     f"Volcano never exceeds the model on {MIXED} random topologies of mixed pod sizes"
 )
 def test_random_topologies_of_mixed_sizes_never_beat_the_bound(cluster: Cluster) -> None:
-    bound = assert_as_modelled(cluster, scheduling.random_cases(2, MIXED, mixed=True))
-    assert {each.case.model.exact for each in bound} == {True, False}
+    bound = assert_match_model(cluster, scheduling.random_cases(2, MIXED, mixed=True))
+    assert {item.case.model.exact for item in bound} == {True, False}
 
 
 @pytest.mark.proves(f"Serving groups start as the model says on {GROUPED} random topologies")
 def test_random_topologies_with_groups_run_as_modelled(cluster: Cluster) -> None:
     cases = scheduling.random_cases(9, GROUPED, mixed=False, groups=True)
-    bound = assert_as_modelled(cluster, cases)
-    started = {each.case.title: each.started_groups for each in bound}
-    assert started == {each.case.title: each.case.model.groups for each in bound}
-    assert {each.case.model.exact for each in bound} == {True, False}
-    assert {each.case.model.status for each in bound} == {"Full", "Partial", "Blocked"}
+    bound = assert_match_model(cluster, cases)
+    started = {item.case.title: item.started_groups for item in bound}
+    assert started == {item.case.title: item.case.model.groups for item in bound}
+    assert {item.case.model.exact for item in bound} == {True, False}
+    assert {item.case.model.status for item in bound} == {"Full", "Partial", "Blocked"}

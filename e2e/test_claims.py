@@ -50,7 +50,7 @@ def test_devices_of_claiming_gang(
     driver = f"{namespace}.example.com"
     names = cluster.add_nodes(nodes, gpus=0)
     bare = cluster.add_nodes(1, gpus=0)
-    made = devices(driver, dict.fromkeys(names, DEVICES))
+    objects = devices(driver, dict.fromkeys(names, DEVICES))
     claims = [{"name": "gpus", "deviceClassName": driver, "count": DEVICES}]
     roles = [
         inputs.role("prefill", "prefiller", 1, 1, 0, resourceClaims=claims),
@@ -58,19 +58,19 @@ def test_devices_of_claiming_gang(
     ]
     plan = inputs.plan_of(inputs.service("svc", *roles, **scheduling))
     try:
-        cluster.apply(made)
+        cluster.apply(objects)
         cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
         cluster.wait(lambda: len(cluster.list(CLAIM, namespace)) == plan.total_pods, 60)
         cluster.settle(8)
         pools = {
-            each["status"]["allocation"]["devices"]["results"][0]["pool"]
-            for each in cluster.list(CLAIM, namespace)
-            if each.get("status", {}).get("allocation")
+            item["status"]["allocation"]["devices"]["results"][0]["pool"]
+            for item in cluster.list(CLAIM, namespace)
+            if item.get("status", {}).get("allocation")
         }
         assert (len(cluster.bound(namespace)), len(pools)) == wanted
     finally:
         cluster.delete_namespace(namespace)
         cluster.wait(lambda: not cluster.exists("v1/Namespace", namespace), 60)
-        for each in reversed(made):
-            cluster.delete(each["kind"], each["metadata"]["name"])
+        for item in reversed(objects):
+            cluster.delete(item["kind"], item["metadata"]["name"])
         cluster.remove_nodes([*names, *bare])

@@ -30,7 +30,7 @@ SET = "svc-inference-0"
 PATIENCE = 60
 
 
-def behaving(behaviour: str, *, nodes: int = 1) -> Object:
+def with_behaviour(behaviour: str, *, nodes: int = 1) -> Object:
     manifest = inputs.service("svc", inputs.role("inference", "worker", 1, nodes, gpus=8))
     template = manifest["spec"]["roles"][0]["template"]
     template["metadata"] = {"annotations": {"e2e.fusioninfer.io/behaviour": behaviour}}
@@ -47,7 +47,7 @@ class Case:
     def start(self, manifest: Object) -> None:
         LiveService(self._cluster, self._namespace, manifest).apply()
 
-    def says(self, name: str, *words: str, watched: bool = False) -> None:
+    def expect(self, name: str, *words: str, watched: bool = False) -> None:
         """Wait until the explanations contain these words; record the objects.
 
         `watched` uses a watch, because polling can miss states that last milliseconds.
@@ -59,21 +59,21 @@ class Case:
             text = "\n".join([*explain_lws([SET], snapshot), *explain_gang(snapshot)])
             return all(word in text for word in words) and has_lws_reason(SET, snapshot)
 
-        def look() -> bool:
+        def done() -> bool:
             nonlocal seen
             seen = read_service(config, None, self._namespace, "svc")
             if watched:
                 seen = watch_service(config, None, self._namespace, "svc", seen, explains, 20)
             return explains(seen)
 
-        self._cluster.wait(look, PATIENCE, lambda: (explain_lws([SET], seen), explain_gang(seen)))
-        kept = _kept(seen)
-        said = {"set": explain_lws([SET], seen), "gang": explain_gang(seen)}
-        assert said == {"set": explain_lws([SET], kept), "gang": explain_gang(kept)}
+        self._cluster.wait(done, PATIENCE, lambda: (explain_lws([SET], seen), explain_gang(seen)))
+        recorded = _reduce(seen)
+        explanations = {"set": explain_lws([SET], seen), "gang": explain_gang(seen)}
+        assert explanations == {"set": explain_lws([SET], recorded), "gang": explain_gang(recorded)}
         if self._write:
             FOLDER.mkdir(parents=True, exist_ok=True)
             text = yaml.safe_dump(
-                {"told": True, "said": said, "seen": dataclasses.asdict(kept)},
+                {"told": True, "said": explanations, "seen": dataclasses.asdict(recorded)},
                 sort_keys=False, width=100, allow_unicode=True,
             )  # fmt: skip
             comment = (
@@ -92,37 +92,37 @@ def case(cluster: Cluster, namespace: str, request: pytest.FixtureRequest) -> Ca
 @pytest.mark.proves("A failing image pull is reported with pod and kubelet message")
 def test_failing_pull_is_reported(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(2)
-    case.start(behaving(UNPULLABLE, nodes=2))
-    case.says("unpullable", "pod svc-inference-0-0 and 1 more: container", "ImagePullBackOff")
+    case.start(with_behaviour(UNPULLABLE, nodes=2))
+    case.expect("unpullable", "pod svc-inference-0-0 and 1 more: container", "ImagePullBackOff")
 
 
 @pytest.mark.proves("A crash is reported with its exit code even if the pod is deleted")
 def test_crash_is_reported(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(1)
-    case.start(behaving(CRASHING))
-    case.says("crashing", "CrashLoopBackOff", "exit code 1 (Error), restarted 1 time",
+    case.start(with_behaviour(CRASHING))
+    case.expect("crashing", "CrashLoopBackOff", "exit code 1 (Error), restarted 1 time",
               "LeaderWorkerSet svc-inference-0: RecreateGroup")  # fmt: skip
 
 
 @pytest.mark.proves("An evicted pod is reported with its reason")
 def test_eviction_is_reported(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(1)
-    case.start(behaving(FAILING))
-    case.says("evicted", "Evicted: The node was low on resource", "exit code 137", watched=True)
+    case.start(with_behaviour(FAILING))
+    case.expect("evicted", "Evicted: The node was low on resource", "exit code 137", watched=True)
 
 
 @pytest.mark.proves("An unschedulable gang is reported with the scheduler's message")
 def test_unschedulable_gang_is_reported(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(1)
     case.start(inputs.service("svc", inputs.role("inference", "worker", 2, 2, gpus=8)))
-    case.says("gang", "PodGroup svc: ", "tasks in gang unschedulable: ")
+    case.expect("gang", "PodGroup svc: ", "tasks in gang unschedulable: ")
 
 
 @pytest.mark.proves("An unschedulable pod is reported with kube-scheduler's message")
 def test_unschedulable_pod_is_reported(cluster: Cluster, case: Case) -> None:
     cluster.add_nodes(2, gpus=4)
-    case.start(behaving("ready"))
-    case.says("no-room", "0/2 nodes are available")
+    case.start(with_behaviour("ready"))
+    case.expect("no-room", "0/2 nodes are available")
 
 
 @pytest.mark.proves("Pods rejected by admission are reported with its message")
@@ -131,37 +131,37 @@ def test_admission_rejection_is_reported(cluster: Cluster, namespace: str, case:
     limits = {"limits": [{"type": "Container", "max": {"nvidia.com/gpu": "1"}}]}
     kind: Mapping[str, Any] = {"apiVersion": "v1", "kind": "LimitRange"}
     cluster.create({**kind, "metadata": {"name": "tiny", "namespace": namespace}, "spec": limits})
-    case.start(behaving("ready"))
-    case.says("refused", "StatefulSet svc-inference-0: FailedCreate", "maximum nvidia.com/gpu")
+    case.start(with_behaviour("ready"))
+    case.expect("refused", "StatefulSet svc-inference-0: FailedCreate", "maximum nvidia.com/gpu")
 
 
-def _kept(seen: Snapshot) -> Snapshot:
+def _reduce(seen: Snapshot) -> Snapshot:
     return Snapshot(
         [_pod(pod) for pod in seen.pods],
         [_event(event) for event in seen.events],
-        [_only(group) for group in seen.pod_groups],
+        [_keep_metadata(group) for group in seen.pod_groups],
         list(seen.unread),
     )
 
 
-def _only(each: Mapping[str, Any]) -> dict[str, Any]:
+def _keep_metadata(item: Mapping[str, Any]) -> dict[str, Any]:
     keys = ("name", "labels", "creationTimestamp", "deletionTimestamp")
-    metadata = {key: each["metadata"][key] for key in keys if key in each["metadata"]}
-    return {"metadata": metadata, **({"status": each["status"]} if "status" in each else {})}
+    metadata = {key: item["metadata"][key] for key in keys if key in item["metadata"]}
+    return {"metadata": metadata, **({"status": item["status"]} if "status" in item else {})}
 
 
-def _pod(each: Mapping[str, Any]) -> dict[str, Any]:
+def _pod(pod: Mapping[str, Any]) -> dict[str, Any]:
     containers = [
         {key: container[key] for key in ("name", "resources") if key in container}
-        for container in each["spec"]["containers"]
+        for container in pod["spec"]["containers"]
     ]
-    node = {"nodeName": each["spec"]["nodeName"]} if each["spec"].get("nodeName") else {}
-    return {**_only(each), "spec": {"containers": containers, **node}}
+    node = {"nodeName": pod["spec"]["nodeName"]} if pod["spec"].get("nodeName") else {}
+    return {**_keep_metadata(pod), "spec": {"containers": containers, **node}}
 
 
-def _event(each: Mapping[str, Any]) -> dict[str, Any]:
+def _event(event: Mapping[str, Any]) -> dict[str, Any]:
     keys = ("type", "reason", "message", "lastTimestamp", "eventTime", "series", "involvedObject")
-    kept = {key: each[key] for key in keys if each.get(key) is not None}
-    kept["involvedObject"] = {key: each["involvedObject"][key] for key in ("kind", "name")}
-    stamp = each["metadata"]["creationTimestamp"]
-    return {**kept, "metadata": {"creationTimestamp": stamp}}
+    fields = {key: event[key] for key in keys if event.get(key) is not None}
+    fields["involvedObject"] = {key: event["involvedObject"][key] for key in ("kind", "name")}
+    stamp = event["metadata"]["creationTimestamp"]
+    return {**fields, "metadata": {"creationTimestamp": stamp}}

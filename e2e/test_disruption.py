@@ -28,17 +28,17 @@ def evict(live: LiveService, task: str, *, worker: bool = False) -> bool:
 
 def slow(name: str, kind: str, replicas: int, nodes: int, **more: object) -> Object:
     """Return a role whose pods start slowly, so that tests can evict pods meanwhile."""
-    made = role(name, kind, replicas, nodes, 0, **more)
-    made["template"]["metadata"] = {"annotations": {BEHAVIOUR: SLOW, DELAY: "4s"}}
-    return made
+    manifest = role(name, kind, replicas, nodes, 0, **more)
+    manifest["template"]["metadata"] = {"annotations": {BEHAVIOUR: SLOW, DELAY: "4s"}}
+    return manifest
 
 
 def await_budget(live: LiveService, name: str, allowed: int, pods: int) -> None:
     """Wait until all pods of a budget are healthy and it allows this many evictions."""
 
     def status() -> Object:
-        found: Object = live.cluster.get("PodDisruptionBudget", name, live.namespace)
-        return dict(found.get("status") or {})
+        budget: Object = live.cluster.get("PodDisruptionBudget", name, live.namespace)
+        return dict(budget.get("status") or {})
 
     wanted = {"disruptionsAllowed": allowed, "expectedPods": pods, "currentHealthy": pods}
     live.cluster.wait(lambda: wanted.items() <= status().items(), 90, status)

@@ -93,8 +93,8 @@ def test_objects_for_gateways_are_accepted(
     cluster: Cluster, namespace: str, file: str, name: str
 ) -> None:
     objects = security_objects(file) if file else rendered(name)
-    sent = [each for each in objects if file or each["kind"] == "DestinationRule"]
+    sent = [manifest for manifest in objects if file or manifest["kind"] == "DestinationRule"]
     assert sent
-    for each in inputs.with_namespace(sent, namespace):
-        (stored,) = cluster.apply([each], dry_run=True)
-        checks.stored_is_what_was_sent(each, stored)
+    for manifest in inputs.with_namespace(sent, namespace):
+        (stored,) = cluster.apply([manifest], dry_run=True)
+        checks.assert_stored_unchanged(manifest, stored)

@@ -42,13 +42,13 @@ def create_pods(cluster: Cluster, room: str, template: Object) -> None:
     """Create the StatefulSet and the pod of a template by dry run, as LeaderWorkerSet does."""
     metadata = template.get("metadata", {})
     labels = {**metadata.get("labels", {}), "name": "ill"}
-    made = {"metadata": {**metadata, "labels": labels}, "spec": template["spec"]}
-    spec = {"serviceName": "ill", "selector": {"matchLabels": {"name": "ill"}}, "template": made}
+    pod = {"metadata": {**metadata, "labels": labels}, "spec": template["spec"]}
+    spec = {"serviceName": "ill", "selector": {"matchLabels": {"name": "ill"}}, "template": pod}
     head = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "ill"}}
     cluster.apply([{**head, "spec": spec}], namespace=room, dry_run=True)
-    left_out = {*OF_CLUSTERS, *(["overhead"] if "runtimeClassName" in template["spec"] else ())}
-    kept = {key: value for key, value in template["spec"].items() if key not in left_out}
-    create_pod(cluster, room, {**made, "spec": kept})
+    omitted = {*OF_CLUSTERS, *(["overhead"] if "runtimeClassName" in template["spec"] else ())}
+    pod_spec = {key: value for key, value in template["spec"].items() if key not in omitted}
+    create_pod(cluster, room, {**pod, "spec": pod_spec})
 
 
 REJECTED = [
@@ -85,9 +85,9 @@ def test_unusual_pod_fields_are_accepted(cluster: Cluster, room: str, fields: Ob
 def test_lws_with_invalid_pod_template_is_accepted(
     cluster: Cluster, room: str, fields: Object
 ) -> None:
-    held = objects.leader_worker_set("ill", size=1)
-    held["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"].update(fields)
-    cluster.apply([held], namespace=room, dry_run=True)
+    lws = objects.leader_worker_set("ill", size=1)
+    lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"].update(fields)
+    cluster.apply([lws], namespace=room, dry_run=True)
 
 
 @pytest.mark.proves(
@@ -102,6 +102,6 @@ def test_check_server_rejects_templates_accepted_offline(
     service = inputs.service("ill", role)
     service["metadata"]["namespace"] = room
     plan = inputs.plan_of(service)
-    (found,) = check_on_api_server(KubernetesApi(str(cluster.kubeconfig), None), [plan], seconds=60)
-    rejected = [each for each in found if each.rule == "api-server-refuses"]
-    assert any(each.path.startswith("roles[0]") for each in rejected), found
+    (rows,) = check_on_api_server(KubernetesApi(str(cluster.kubeconfig), None), [plan], seconds=60)
+    rejected = [item for item in rows if item.rule == "api-server-refuses"]
+    assert any(item.path.startswith("roles[0]") for item in rejected), rows

@@ -24,7 +24,7 @@ def start(cluster: Cluster, namespace: str, manifest: Object) -> int:
     """Apply a manifest's objects without its endpoint picker; return the number of pods."""
     (args,) = load(manifest, allow_lossy=True)
     plan = plan_service(args)
-    objects = [each for each in render(plan) if each["kind"] != "Deployment"]
+    objects = [item for item in render(plan) if item["kind"] != "Deployment"]
     cluster.apply(inputs.with_namespace(objects, namespace))
     return plan.total_pods
 

@@ -52,13 +52,13 @@ def open_queue(cluster: Cluster, namespace: str, gpus: int, flavor: str | None =
     cluster.apply(read_objects("Kueue queue", **queue))
 
 
-def put(cluster: Cluster, namespace: str, service: Object) -> ServicePlan:
+def apply(cluster: Cluster, namespace: str, service: Object) -> ServicePlan:
     plan = inputs.plan_of(service)
     cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
     return plan
 
 
-def quota_of(workload: Object) -> str | None:
+def read_quota(workload: Object) -> str | None:
     """Return whether a Workload has quota, `True` or `False`; None before Kueue's decision."""
     for condition in workload.get("status", {}).get("conditions") or ():
         # The status is also False while the queue does not exist.
@@ -69,11 +69,11 @@ def quota_of(workload: Object) -> str | None:
     return None
 
 
-def running(cluster: Cluster, namespace: str, plan: ServicePlan) -> dict[str, int]:
+def count_running(cluster: Cluster, namespace: str, plan: ServicePlan) -> dict[str, int]:
     """Return running replicas by role, after Kueue has tried to admit all of them."""
 
     def tried() -> bool:
-        statuses = [quota_of(workload) for workload in cluster.list(WORKLOAD, namespace)]
+        statuses = [read_quota(workload) for workload in cluster.list(WORKLOAD, namespace)]
         replicas = sum(len(role.replicas) for role in plan.roles)
         return len(statuses) == replicas and None not in statuses
 
@@ -85,7 +85,7 @@ def running(cluster: Cluster, namespace: str, plan: ServicePlan) -> dict[str, in
         admitted = sum(
             pod_set["count"]
             for workload in cluster.list(WORKLOAD, namespace)
-            if quota_of(workload) == "True"
+            if read_quota(workload) == "True"
             for pod_set in workload["spec"]["podSets"]
         )
         return sum(bound.values()) == admitted and all(
@@ -107,7 +107,7 @@ def test_kueue_admits_as_planned(queues: Cluster, layout: str) -> None:
     table = {}
     for gpus, model in zip(GPUS, compute_capacity_for_gpus(plan, GPUS), strict=True):
         namespace = queues.new_namespace()
-        put(queues, namespace, service)
+        apply(queues, namespace, service)
         queues.wait(
             lambda: len(queues.pods(namespace)) == plan.total_pods,  # noqa: B023  # waited for
             WAIT,
@@ -115,11 +115,11 @@ def test_kueue_admits_as_planned(queues: Cluster, layout: str) -> None:
         )
         # Created last, so that all replicas exist when the first is admitted.
         open_queue(queues, namespace, gpus)
-        found = running(queues, namespace, plan)
-        table[gpus] = (found["prefill"], found["decode"])
+        replicas = count_running(queues, namespace, plan)
+        table[gpus] = (replicas["prefill"], replicas["decode"])
         if model.exact:
-            assert found == model.running, gpus
-        assert all(found[role] <= count for role, count in model.running.items()), gpus
+            assert replicas == model.running, gpus
+        assert all(replicas[role] <= count for role, count in model.running.items()), gpus
     assert [table[gpus] for gpus in (80, 48, 16)] == [(1, 2), (1, 1), (1, 0)]
     # Kueue admits each replica separately, so the result depends on the order.
     assert table[64] in [(1, 1), (0, 2)]
@@ -134,7 +134,7 @@ def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
     service["metadata"]["namespace"] = namespace
     plan = inputs.plan_of(service)
 
-    def said() -> list[str]:
+    def read_messages() -> list[str]:
         api = KubernetesApi(str(queues.kubeconfig), None)
         (findings,) = check_quotas(api, [plan])
         assert not api.unread
@@ -150,14 +150,14 @@ def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
     open_queue(queues, lender, 32, flavor=namespace)
     text = f"ClusterQueue {namespace} allows 16 {GPU}, and svc asks for 48: replicas beyond it wait"
     # The queue is inactive until Kueue has seen its ClusterQueue.
-    queues.wait(lambda: said() == [text], WAIT, said)
-    put(queues, namespace, service)
+    queues.wait(lambda: read_messages() == [text], WAIT, read_messages)
+    apply(queues, namespace, service)
     # 16 accelerators are enough for two of six replicas.
-    assert running(queues, namespace, plan) == {"serve": 2}
+    assert count_running(queues, namespace, plan) == {"serve": 2}
     change(namespace, cohortName=namespace)
     change(lender, cohortName=namespace)
     # A ClusterQueue in a cohort can borrow quota.
-    queues.wait(lambda: said() == [], WAIT, said)
+    queues.wait(lambda: read_messages() == [], WAIT, read_messages)
 
     other = queues.new_namespace()
     cpus = inputs.service("cpus", inputs.role("serve", "worker", 1, 2, gpus=4))
@@ -170,8 +170,8 @@ def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
         f"ClusterQueue {other} has no quota of cpu, which cpus asks for: "
         "Kueue starts no replica with it"
     )
-    queues.wait(lambda: said() == [missing], WAIT, said)
-    put(queues, other, queued(cpus))
+    queues.wait(lambda: read_messages() == [missing], WAIT, read_messages)
+    apply(queues, other, queued(cpus))
 
     def rejected() -> bool:
         return any(
@@ -183,8 +183,8 @@ def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
     queues.wait(rejected, WAIT, lambda: str(queues.list(WORKLOAD, other)))
 
     change(other, stopPolicy="Hold")
-    queues.wait(lambda: len(said()) == 2, WAIT, said)
-    assert said()[0].startswith(f"LocalQueue {QUEUE} in {other} is not active: ")
+    queues.wait(lambda: len(read_messages()) == 2, WAIT, read_messages)
+    assert read_messages()[0].startswith(f"LocalQueue {QUEUE} in {other} is not active: ")
 
 
 @pytest.mark.proves("Pods whose template has Kueue's queue label never start; imports omit it")
@@ -194,15 +194,17 @@ def test_pods_with_queue_label_never_start(queues: Cluster) -> None:
     open_queue(queues, namespace, 32)
     service = queued(inputs.service("svc", inputs.role("inference", "worker", 1, 2)))
     objects = inputs.with_namespace(inputs.objects_of(inputs.plan_of(service)), namespace)
-    (lws,) = (each for each in objects if each["kind"] == "LeaderWorkerSet")
+    (lws,) = (manifest for manifest in objects if manifest["kind"] == "LeaderWorkerSet")
     for key in ("leaderTemplate", "workerTemplate"):
         lws["spec"]["leaderWorkerTemplate"][key]["metadata"]["labels"][label] = QUEUE
     queues.apply(objects)
     (kserve,) = read_objects("LLMInferenceService with a queue label", queue=QUEUE, image=IMAGE)
-    put(queues, namespace, kserve)
-    await_images(queues, namespace, {"llm-main-0": IMAGE}, others={"svc-inference-0"})
+    apply(queues, namespace, kserve)
+    await_images(queues, namespace, {"llm-main-0": IMAGE}, ignored={"svc-inference-0"})
     queues.wait(
-        lambda: all(quota_of(workload) == "True" for workload in queues.list(WORKLOAD, namespace)),
+        lambda: all(
+            read_quota(workload) == "True" for workload in queues.list(WORKLOAD, namespace)
+        ),
         WAIT,
         "the quota of both",
     )

@@ -50,18 +50,18 @@ CLAIMS: dict[str, list[Case]] = {
 def test_gang_after_changes(cluster: Cluster, namespace: str, case: Case, layout: str) -> None:
     decode, minimum = 2, case.minimum
 
-    def made() -> Object:
-        made = prefill_decode(decode=decode, minimum=minimum, required=case.required)
-        return {**made, "spec": {**made["spec"], "layout": layout}}
+    def manifest() -> Object:
+        manifest = prefill_decode(decode=decode, minimum=minimum, required=case.required)
+        return {**manifest, "spec": {**manifest["spec"], "layout": layout}}
 
     def full() -> dict[str, int]:
         return {"prefill-0": 2, **{f"decode-{index}": 4 for index in range(decode)}}
 
-    service = LiveService(cluster, namespace, made())
+    service = LiveService(cluster, namespace, manifest())
     cluster.add_nodes(case.nodes)
     service.apply()
     bound = {**full(), **(case.started or {})}
-    service.becomes(bound)
+    service.wait_bound(bound)
     group = (service.pod_group() or {})["spec"]
     for action, argument, missing in case.steps:
         before, pods = bound, {task: service.identities(task) for task in bound}
@@ -79,15 +79,15 @@ def test_gang_after_changes(cluster: Cluster, namespace: str, case: Case, layout
             LiveService(cluster, namespace, prefill_decode(decode=argument)).apply()
         elif action == "scale":
             decode = argument
-            service.manifest = made()
+            service.manifest = manifest()
             scale = {"spec": {"replicas": argument}}
             cluster.patch("LeaderWorkerSet", "svc-decode", scale, namespace, subresource="scale")
         else:
             decode = argument if action == "decode" else decode
             minimum = argument if action == "minimum" else minimum
-            service.apply(made())
+            service.apply(manifest())
         bound = {**full(), **missing}
-        service.becomes(bound)
+        service.wait_bound(bound)
         for task in before.keys() & bound.keys():
             if before[task] and bound[task] and task != argument:
                 assert service.identities(task) == pods[task], (action, task)

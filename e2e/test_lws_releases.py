@@ -36,7 +36,7 @@ def installed(release: str) -> Iterator[Cluster]:
         yield cluster
 
 
-def serves(cluster: Cluster, namespace: str, images: dict[str, str], pods: int) -> None:
+def wait_serving(cluster: Cluster, namespace: str, images: dict[str, str], pods: int) -> None:
     """Wait until only these LeaderWorkerSets exist and run this many pods with their images."""
     await_images(cluster, namespace, images)
     cluster.wait(lambda: len(cluster.pods(namespace)) == pods, WAIT)
@@ -62,16 +62,16 @@ def test_common_restart_policy_works_with_all_releases(installed: Cluster, nodes
     names = [f"svc-inference-{index}" for index in range(3)]
     live = LiveService(installed, namespace, service)
     live.apply()
-    serves(installed, namespace, dict.fromkeys(names[:2], FIRST), 2 * nodes)
+    wait_serving(installed, namespace, dict.fromkeys(names[:2], FIRST), 2 * nodes)
     service = with_image(service, SECOND)
     live.apply(service)
-    serves(installed, namespace, dict.fromkeys(names[:2], SECOND), 2 * nodes)
+    wait_serving(installed, namespace, dict.fromkeys(names[:2], SECOND), 2 * nodes)
     service["spec"]["roles"][0]["replicas"] = 3
     live.apply(service)
-    serves(installed, namespace, dict.fromkeys(names, SECOND), 3 * nodes)
+    wait_serving(installed, namespace, dict.fromkeys(names, SECOND), 3 * nodes)
     service["spec"]["roles"][0]["replicas"] = 1
     live.apply(service)
-    serves(installed, namespace, {names[0]: SECOND}, nodes)
+    wait_serving(installed, namespace, {names[0]: SECOND}, nodes)
     installed.delete_namespace(namespace)
 
 
@@ -85,12 +85,12 @@ def test_older_releases_lack_features(installed: Cluster, release: str) -> None:
     single = inputs.service("svc", inputs.role("inference", "worker", 1))
     if release == LATEST:
         LiveService(installed, namespace, several).apply()
-        serves(installed, namespace, {"several-inference-0": FIRST}, 2)
+        wait_serving(installed, namespace, {"several-inference-0": FIRST}, 2)
     else:
         with pytest.raises(ApiError, match="RecreateGroupAfterStart"):
             LiveService(installed, namespace, several).apply()
         LiveService(installed, namespace, single).apply()
-        serves(installed, namespace, {"svc-inference-0": FIRST}, 1)
+        wait_serving(installed, namespace, {"svc-inference-0": FIRST}, 1)
     (lws,) = installed.list("LeaderWorkerSet", namespace)
     assert ("observedGeneration" in lws["status"]) == (release == LATEST)
     installed.delete_namespace(namespace)

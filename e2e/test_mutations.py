@@ -59,22 +59,22 @@ def own_rules() -> frozenset[str]:
 
 @cache
 def slips() -> Mapping[str, list[Manifest]]:
-    held: dict[str, list[Manifest]] = yaml.safe_load(SLIPS.read_text(encoding="utf-8"))
+    data: dict[str, list[Manifest]] = yaml.safe_load(SLIPS.read_text(encoding="utf-8"))
     kinds = ("livenessProbe", "readinessProbe", "startupProbe")
-    held["container"] += [{kind: each} for kind in kinds for each in held["probe"]]
+    data["container"] += [{kind: slip} for kind in kinds for slip in data["probe"]]
     hooks = ("preStop", "postStart")
-    held["container"] += [{"lifecycle": {hook: each}} for hook in hooks for each in held["hook"]]
-    held["pod"] += [{"initContainers": [each]} for each in held["init"]]
-    return held
+    data["container"] += [{"lifecycle": {hook: slip}} for hook in hooks for slip in data["hook"]]
+    data["pod"] += [{"initContainers": [slip]} for slip in data["init"]]
+    return data
 
 
 @cache
 def bases() -> Sequence[list[Manifest]]:
-    rich = yaml.safe_load(BASES.read_text(encoding="utf-8"))["bases"].values()
-    ours = [yaml.safe_load_all(path.read_text(encoding="utf-8")) for path in DOCUMENTS.values()]
-    others = [*documents.DOCUMENTS.values(), *kserve_documents.acceptable().values()]
+    dense = yaml.safe_load(BASES.read_text(encoding="utf-8"))["bases"].values()
+    services = [yaml.safe_load_all(path.read_text(encoding="utf-8")) for path in DOCUMENTS.values()]
+    imported = [*documents.DOCUMENTS.values(), *kserve_documents.acceptable().values()]
     # Manifests with many fields are drawn more often.
-    return [*map(list, [*rich] * 4), *map(list, ours), *([each] for each in others)]
+    return [*map(list, [*dense] * 4), *map(list, services), *([item] for item in imported)]
 
 
 def mutants(seed: int, count: int) -> Iterator[list[Manifest]]:
@@ -88,7 +88,7 @@ def mutants(seed: int, count: int) -> Iterator[list[Manifest]]:
 
 def _with_field(draw: random.Random, base: list[Manifest]) -> list[Manifest]:
     kind = draw.choice(("pod", "container", "container", "metadata", "mount"))
-    holders = [at for at, held in _located(base) if isinstance(held, dict) and _FITTING[kind](held)]
+    holders = [at for at, node in _located(base) if isinstance(node, dict) and _FITTING[kind](node)]
     if not holders:
         return base
     at = draw.choice(holders)
@@ -97,15 +97,15 @@ def _with_field(draw: random.Random, base: list[Manifest]) -> list[Manifest]:
 
 
 def _with_value(draw: random.Random, base: list[Manifest]) -> list[Manifest]:
-    at, value = draw.choice([each for each in _located(base) if len(each[0]) > 2])
-    near: list[Any] = [None]
+    at, value = draw.choice([place for place in _located(base) if len(place[0]) > 2])
+    variants: list[Any] = [None]
     if isinstance(value, str):
-        near = [value.upper(), f" {value}", f"{value}-", f"-{value}", value * 9, f"/{value}"]
+        variants = [value.upper(), f" {value}", f"{value}-", f"-{value}", value * 9, f"/{value}"]
     elif isinstance(value, int):
-        near = [-value, value + 2**31, value * 1000]
+        variants = [-value, value + 2**31, value * 1000]
     elif isinstance(value, list):
-        near = [[*value, *value], value[:-1]]
-    return list(changed(base, at, copy.deepcopy(draw.choice((*near, *near, *JUNK)))))
+        variants = [[*value, *value], value[:-1]]
+    return list(changed(base, at, copy.deepcopy(draw.choice((*variants, *variants, *JUNK)))))
 
 
 def _located(base: list[Manifest]) -> Iterator[tuple[Place, Any]]:
@@ -120,7 +120,7 @@ def _at(value: Any, at: Place) -> Any:
 
 def read(base: Sequence[Any]) -> Source:
     source = Source("f")
-    named = [(Origin("f", number), each) for number, each in enumerate(base, start=1)]
+    named = [(Origin("f", number), document) for number, document in enumerate(base, start=1)]
     plan_documents(source, load_documents(named, allow_lossy=True))
     return source
 
@@ -160,8 +160,8 @@ def test_server_rejects_what_pod_rules_reject_of_mutants(cluster: Cluster, room:
             continue
         rejected += 1
         plans = [replace(plan.in_namespace(room), findings=()) for plan in source.plans]
-        found = [each for said in check_on_api_server(api, plans, seconds=120) for each in said]
-        if not any(each.rule == "api-server-refuses" for each in found):
+        found = [item for rows in check_on_api_server(api, plans, seconds=120) for item in rows]
+        if not any(item.rule == "api-server-refuses" for item in found):
             accepted.append([str(finding) for _, finding in source.findings])
     assert rejected > MUTANTS // 20
     assert accepted == []

@@ -33,11 +33,11 @@ LAYOUTS = pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
 
 @pytest.fixture(scope="module")
 def gangs() -> Iterator[Cluster]:
-    with opened() as cluster:
+    with create_cluster() as cluster:
         yield cluster
 
 
-def opened() -> Cluster:
+def create_cluster() -> Cluster:
     if not tool(KUBERNETES).is_built:
         pytest.skip(f"Kubernetes 1.37 is not built: python -m e2e.build_tools --only {KUBERNETES}")
     gates = {"GenericWorkload": True}
@@ -76,7 +76,7 @@ class NativeService(LiveService):
         """Return the live PodGroup of Kubernetes, not Volcano's."""
         return self._read(POD_GROUP, "svc")
 
-    def stays(self, wanted: Mapping[str, int]) -> None:
+    def assert_stays_bound(self, wanted: Mapping[str, int]) -> None:
         """Assert that this many pods are bound after the scheduler has bound other pods."""
         for _ in range(3):
             marker = self.cluster.create(marker_pod(self.namespace))["metadata"]["name"]
@@ -86,10 +86,10 @@ class NativeService(LiveService):
                 "a pod without a gang",
             )
             self.cluster.delete("v1/Pod", marker, self.namespace, now=True)
-        found = self.bound()
-        assert found == wanted, f"bound {found}, wanted {dict(wanted)}"
+        bound = self.bound()
+        assert bound == wanted, f"bound {bound}, wanted {dict(wanted)}"
 
-    def waits(self) -> None:
+    def wait_blocked(self) -> None:
         self.cluster.wait(lambda: explain_blocked_gang(self.pod_group()), PATIENCE, self.pod_group)
 
 
@@ -106,7 +106,7 @@ def started(cluster: Cluster, nodes: int = 10, **spec: Any) -> NativeService:
     service = NativeService(cluster, **spec)
     service.add_nodes(nodes)
     service.apply()
-    service.becomes(FULL)
+    service.wait_bound(FULL)
     return service
 
 
@@ -123,12 +123,12 @@ def test_native_gang_starts_as_planned(gangs: Cluster, layout: str) -> None:
         assert model.exact
         assert fits or not any(model.running.values())
         if not fits:
-            service.waits()
-        service.becomes(FULL if fits else NOTHING)
+            service.wait_blocked()
+        service.wait_bound(FULL if fits else NOTHING)
         table[gpus] = fits
         if not fits:
             service.add_nodes((80 - gpus) // 8)
-            service.becomes(FULL)
+            service.wait_bound(FULL)
         service.delete()
     assert table == {80: True, 64: False, 48: False, 32: False, 16: False}
 
@@ -138,7 +138,7 @@ def test_unschedulable_gang_gives_its_reason(gangs: Cluster) -> None:
     service = NativeService(gangs, wait={"level": "Scheduled"})
     service.add_nodes(9)
     service.apply()
-    service.waits()
+    service.wait_blocked()
     group = service.pod_group()
     assert group is not None
     reason = explain_blocked_gang(group)
@@ -159,7 +159,7 @@ def test_late_workers_deadlock_native_gang(gangs: Cluster, way: str) -> None:
 
     def late(objects: list[Object]) -> list[Object]:
         changed = copy.deepcopy(objects)
-        for lws in (each for each in changed if each["kind"] == "LeaderWorkerSet"):
+        for lws in (item for item in changed if item["kind"] == "LeaderWorkerSet"):
             if way == "startupPolicy":
                 lws["spec"]["startupPolicy"] = "LeaderReady"
             else:
@@ -169,7 +169,7 @@ def test_late_workers_deadlock_native_gang(gangs: Cluster, way: str) -> None:
 
     service.apply(change=late)
     gangs.wait(lambda: len(service.pods()) == 3, PATIENCE, service.bound)
-    service.stays({"prefill-0": 0, "decode-0": 0, "decode-1": 0})
+    service.assert_stays_bound({"prefill-0": 0, "decode-0": 0, "decode-1": 0})
     assert len(service.pods()) == 3
 
 

@@ -38,13 +38,13 @@ def _bound(cluster: Cluster, service: Object) -> list[tuple[str, str]]:
     cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
     cluster.wait(lambda: len(cluster.pods(namespace)) == plan.total_pods, 60)
     cluster.settle(10)
-    found = [
+    bound = [
         (pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/name"], pod["spec"]["nodeName"])
         for pod in cluster.bound(namespace)
     ]
     cluster.delete_namespace(namespace)
     cluster.wait(lambda: not cluster.exists("v1/Namespace", namespace), 60)
-    return found
+    return bound
 
 
 def _service(gang: dict[str, Any], prefill: int = 1, decode: int = 1, nodes: int = 2) -> Object:
@@ -52,16 +52,16 @@ def _service(gang: dict[str, Any], prefill: int = 1, decode: int = 1, nodes: int
         inputs.role("prefill", "prefiller", prefill, nodes),
         inputs.role("decode", "decoder", decode, nodes),
     ]
-    made = inputs.service("svc", *roles)
-    made["spec"]["schedulingStrategy"] = {"gangPolicy": gang}
-    return made
+    manifest = inputs.service("svc", *roles)
+    manifest["spec"]["schedulingStrategy"] = {"gangPolicy": gang}
+    return manifest
 
 
 def _switches(cluster: Cluster) -> dict[str, str]:
     return {
-        member["selector"]["exactMatch"]["name"]: each["metadata"]["name"]
-        for each in cluster.list("HyperNode")
-        for member in each["spec"]["members"]
+        member["selector"]["exactMatch"]["name"]: switch["metadata"]["name"]
+        for switch in cluster.list("HyperNode")
+        for member in switch["spec"]["members"]
     }
 
 
@@ -137,14 +137,14 @@ def test_leaders_are_spread(
     cluster: Cluster, namespace: str, nodes: int, small: int, minimum: dict[str, int] | None
 ) -> None:
     live = spread(cluster, namespace, 4, nodes, small, minimum)
-    live.becomes({f"inference-{index}": nodes for index in range(4)})
+    live.wait_bound({f"inference-{index}": nodes for index in range(4)})
     zones = {
         node["metadata"]["name"]: node["metadata"]["labels"].get(ZONE, "")
         for node in cluster.list("v1/Node")
     }
     leader = "leaderworkerset.sigs.k8s.io/worker-index=0"
-    found = Counter(zones[pod["spec"]["nodeName"]] for pod in cluster.bound(namespace, leader))
-    assert found == {"large": 2, "small": 2}
+    counts = Counter(zones[pod["spec"]["nodeName"]] for pod in cluster.bound(namespace, leader))
+    assert counts == {"large": 2, "small": 2}
 
 
 @pytest.mark.proves("A gang whose leaders cannot be spread stays pending")

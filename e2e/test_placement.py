@@ -45,11 +45,11 @@ def add(cluster: Cluster, inventory: InventoryArgs) -> None:
 
 
 def run(cluster: Cluster, namespace: str, services: Sequence[InferenceServiceArgs]) -> None:
-    objects = [each for args in services for each in inputs.objects_of(plan_service(args))]
+    objects = [item for args in services for item in inputs.objects_of(plan_service(args))]
     cluster.apply(objects, namespace=namespace)
 
 
-def bound_on(cluster: Cluster, namespace: str) -> Counter[tuple[str, str, str]]:
+def count_bound(cluster: Cluster, namespace: str) -> Counter[tuple[str, str, str]]:
     pools = {
         node["metadata"]["name"]: node["metadata"]["labels"][LABEL]
         for node in cluster.list("v1/Node")
@@ -64,21 +64,21 @@ def bound_on(cluster: Cluster, namespace: str) -> Counter[tuple[str, str, str]]:
     )
 
 
-def promised(found: Placement) -> Counter[tuple[str, str, str]]:
+def count_placed(placement: Placement) -> Counter[tuple[str, str, str]]:
     counts: Counter[tuple[str, str, str]] = Counter()
-    for record, args in zip(found.placed, found.services, strict=True):
+    for record, args in zip(placement.placed, placement.services, strict=True):
         assert record is not None
-        nodes = {each.name: each.nodes for each in plan_service(args).roles}
-        for each in record.roles:
-            counts[record.service, each.name, each.pool] += each.replicas * nodes[each.name]
+        nodes = {role.name: role.nodes for role in plan_service(args).roles}
+        for role in record.roles:
+            counts[record.service, role.name, role.pool] += role.replicas * nodes[role.name]
     return +counts
 
 
 def wait_for(cluster: Cluster, namespace: str, wanted: Counter[tuple[str, str, str]]) -> None:
     cluster.wait(
-        lambda: bound_on(cluster, namespace) == wanted,
+        lambda: count_bound(cluster, namespace) == wanted,
         120,
-        lambda: f"bound {bound_on(cluster, namespace)}, wanted {wanted}",
+        lambda: f"bound {count_bound(cluster, namespace)}, wanted {wanted}",
     )
 
 
@@ -106,20 +106,20 @@ def test_placed_services_run_on_their_pools(cluster: Cluster, namespace: str) ->
         inputs.service("far", role("serve", 2, 2, 8)),
     )
     add(cluster, STOCK)
-    found = place(services, STOCK)
-    run(cluster, namespace, found.services)
-    wait_for(cluster, namespace, promised(found))
-    assert {pool for _, _, pool in promised(found)} == {"big", "small", "far"}
+    placement = place(services, STOCK)
+    run(cluster, namespace, placement.services)
+    wait_for(cluster, namespace, count_placed(placement))
+    assert {pool for _, _, pool in count_placed(placement)} == {"big", "small", "far"}
     kubeconfig = str(cluster.kubeconfig)
     live = read_inventory(kubeconfig, services=services)
     assert {pool.name: (pool.nodes, pool.accelerators, pool.in_use) for pool in live.pools} == {
         pool.name: (pool.nodes, pool.accelerators, []) for pool in STOCK.pools
     }
     taken = {pool.name: sum(pool.in_use) for pool in read_inventory(kubeconfig).pools}
-    assert taken == {left.pool: left.placed for left in found.pools}
-    assert read_placement(live, kubeconfig) == read_previous(found)
+    assert taken == {left.pool: left.placed for left in placement.pools}
+    assert read_placement(live, kubeconfig) == read_previous(placement)
     again = place(services, live, previous=read_placement(live, kubeconfig))
-    assert promised(again) == promised(found)
+    assert count_placed(again) == count_placed(placement)
 
 
 @pytest.mark.proves(
@@ -131,18 +131,18 @@ def test_random_placements_are_bound(cluster: Cluster) -> None:
     while tried < CASES:
         namespace = cluster.new_namespace("placed")
         services, stock = random_case(dice, namespace, tried)
-        found = place_services(services, stock)
-        risky = not all(left.certain for left in found.pools)
+        placement = place_services(services, stock)
+        risky = not all(left.certain for left in placement.pools)
         placed = [
             args
-            for record, args in zip(found.placed, found.services, strict=True)
+            for record, args in zip(placement.placed, placement.services, strict=True)
             if record is not None and record.status is Status.PLACED
         ]
         if not risky and len(placed) > 1:
             tried += 1
             add(cluster, stock)
             run(cluster, namespace, placed)
-            wait_for(cluster, namespace, promised(found))
+            wait_for(cluster, namespace, count_placed(placement))
         cluster.delete_namespace(namespace)
         nodes = cluster.list("v1/Node", selector=LABEL)
         cluster.remove_nodes([node["metadata"]["name"] for node in nodes])
@@ -213,32 +213,32 @@ def test_claims_are_allocated_on_chosen_pools(cluster: Cluster, namespace: str) 
     cluster.apply([device_class, *slices])
     try:
         stock = read_inventory(str(cluster.kubeconfig))
-        found = {pool.name: (pool.nodes, pool.accelerators) for pool in stock.pools}
-        assert found == sizes
+        pools = {pool.name: (pool.nodes, pool.accelerators) for pool in stock.pools}
+        assert pools == sizes
         assert all(pool.device_classes == [DRIVER] for pool in stock.pools)
         services = [
-            each
+            item
             for manifest in (
                 claiming("halves", namespace, 3, 4),
                 claiming("wholes", namespace, 2, 8),
             )
-            for each in load(manifest)
+            for item in load(manifest)
         ]
         placed = place(services, stock)
-        assert promised(placed) == Counter(
+        assert count_placed(placed) == Counter(
             {("halves", "serve", "small"): 3, ("wholes", "serve", "large"): 2}
         )
         run(cluster, namespace, placed.services)
-        wait_for(cluster, namespace, promised(placed))
-        assert bound_on(cluster, namespace) == promised(placed)
+        wait_for(cluster, namespace, count_placed(placed))
+        assert count_bound(cluster, namespace) == count_placed(placed)
         # Allocated devices are in use for other services, but free for these.
         full = read_inventory(str(cluster.kubeconfig))
         assert [pool.in_use for pool in full.pools] == [[8, 8], [4, 4, 4]]
-        own = read_inventory(str(cluster.kubeconfig), services=placed.services)
-        assert [pool.in_use for pool in own.pools] == [[], []]
+        free = read_inventory(str(cluster.kubeconfig), services=placed.services)
+        assert [pool.in_use for pool in free.pools] == [[], []]
         (one_more,) = load(claiming("more", namespace, 1, 1))
         with pytest.raises(InvalidServiceError, match="does not fit; the closest choice, serve on"):
             place([one_more], full)
     finally:
-        for each in slices:
-            cluster.delete("ResourceSlice", each["metadata"]["name"])
+        for item in slices:
+            cluster.delete("ResourceSlice", item["metadata"]["name"])

@@ -41,17 +41,17 @@ def varied_role(name: str, component_type: str, variant: str) -> Object:
 def pods_of(cluster: Cluster, plan: ServicePlan, namespace: str) -> list[Object]:
     selector = f"fusioninfer.io/service={plan.service}"
 
-    def found() -> list[Object]:
+    def ready() -> list[Object]:
         pods = cluster.pods(namespace, selector)
         return pods if len(pods) >= plan.total_pods else []
 
-    return cluster.wait(found, 90, lambda: [p["metadata"]["name"] for p in cluster.pods(namespace)])
+    return cluster.wait(ready, 90, lambda: [p["metadata"]["name"] for p in cluster.pods(namespace)])
 
 
 def assert_pods(cluster: Cluster, plan: ServicePlan, namespace: str) -> None:
     pods = pods_of(cluster, plan, namespace)
-    checks.pods_are_as_planned(plan, namespace, pods)
-    for replica in (each.name for role in plan.roles for each in role.replicas):
+    checks.assert_pods_match_plan(plan, namespace, pods)
+    for replica in (item.name for role in plan.roles for item in role.replicas):
         # LWS_LEADER_ADDRESS resolves only if this headless Service exists.
         (address,) = {
             container["env"][0]["value"]
@@ -92,7 +92,7 @@ def test_service_selects_serving_leaders(
     for plan in stories.values():
         pods_of(cluster, plan, "stories")
     service = cluster.get("v1/Service", stories[story].service, "stories")
-    checks.selector_finds(service, cluster.pods("stories"), serving)
+    checks.assert_service_selects(service, cluster.pods("stories"), serving)
 
 
 @pytest.mark.proves("Pods match the plan with two templates, subdomains and subgroups")
@@ -102,7 +102,7 @@ def test_role_variants_match_plan(cluster: Cluster, namespace: str, variant: str
     stored = cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
     assert_pods(cluster, plan, namespace)
     leaders = ["svc-inference-0-0", "svc-inference-1-0"]
-    checks.selector_finds(stored[-1], cluster.pods(namespace), leaders)
+    checks.assert_service_selects(stored[-1], cluster.pods(namespace), leaders)
 
 
 @pytest.mark.proves("With PerRole, LeaderWorkerSet creates the planned pods and can be scaled")
@@ -118,7 +118,7 @@ def test_per_role_lws_gets_planned_pods(
     stored = cluster.apply(inputs.with_namespace(inputs.objects_of(plan), namespace))
     assert_pods(cluster, plan, namespace)
     name = f"{plan.service}-decode"
-    checks.selector_finds(stored[-1], cluster.pods(namespace), [f"{name}-0", f"{name}-1"])
+    checks.assert_service_selects(stored[-1], cluster.pods(namespace), [f"{name}-0", f"{name}-1"])
     kind = "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"
     cluster.patch(kind, name, {"spec": {"replicas": 3}}, namespace, subresource="scale")
     story["spec"]["roles"][1]["replicas"] = 3
@@ -138,16 +138,16 @@ def test_per_role_lws_gets_planned_pods(
 NAMES = ("ENTRY_ADDRESS", "WORKER_INDEX", "GROUP_SIZE", "OWN")
 
 
-def _expanded(container: Object) -> dict[str, str]:
+def _expand(container: Object) -> dict[str, str]:
     """Expand references to earlier variables, as the kubelet does."""
-    known: dict[str, str] = {}
-    for each in container["env"]:
-        value = str(each.get("value", ""))
+    variables: dict[str, str] = {}
+    for variable in container["env"]:
+        value = str(variable.get("value", ""))
         for name in re.findall(r"\$\(([A-Z_]+)\)", value):
-            if name in known:
-                value = value.replace(f"$({name})", known[name])
-        known[each["name"]] = value
-    return known
+            if name in variables:
+                value = value.replace(f"$({name})", variables[name])
+        variables[variable["name"]] = value
+    return variables
 
 
 @pytest.mark.proves("environment: Kthena sets entry, index and size in every pod")
@@ -158,8 +158,8 @@ def test_kthena_variables_resolve(cluster: Cluster, namespace: str) -> None:
     ]
     for role in roles:
         spec = role["template"]["spec"]
-        own = {"name": "OWN", "value": "tcp://$(ENTRY_ADDRESS):29500"}
-        spec["containers"][0]["env"] = [own]
+        custom = {"name": "OWN", "value": "tcp://$(ENTRY_ADDRESS):29500"}
+        spec["containers"][0]["env"] = [custom]
         spec["initContainers"] = [{"name": "first", "image": "example.com/init:1"}]
     plan = inputs.plan_of(inputs.service("svc", *roles, gangPolicy={"mode": "Off"}))
     cluster.add_nodes(1)
@@ -168,14 +168,14 @@ def test_kthena_variables_resolve(cluster: Cluster, namespace: str) -> None:
     for lws_name, size in (("svc-wide-0", 3), ("svc-alone-0", 1)):
         entry = f"{lws_name}-0.{lws_name}.{namespace}"
         pods = cluster.pods(namespace, f"leaderworkerset.sigs.k8s.io/name={lws_name}")
-        found = []
+        rows = []
         for pod in pods:
             spec = pod["spec"]
             for container in (*spec["initContainers"], *spec["containers"]):
-                known = _expanded(container)
-                found.append(tuple(known.get(name, "") for name in NAMES))
-        assert sorted(found) == sorted(
-            (entry, str(index), str(size), own)
+                known = _expand(container)
+                rows.append(tuple(known.get(name, "") for name in NAMES))
+        assert sorted(rows) == sorted(
+            (entry, str(index), str(size), custom)
             for index in range(size)
-            for own in ("", f"tcp://{entry}:29500")
+            for custom in ("", f"tcp://{entry}:29500")
         )

@@ -19,7 +19,7 @@ from e2e.harness.ext_proc import DESTINATION, ExternalProcessor
 from e2e.harness.pods import leaders
 from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.harness.stages import BEHAVIOUR
-from e2e.routers import NIXL, await_leaders, disaggregated, generated_picker, lws_named, started
+from e2e.routers import NIXL, await_leaders, deploy, disaggregated, find_lws, generated_picker
 from e2e.strategies.engine import Engine
 
 LLM_D = "llm-d-epp and llm-d-sidecar are on PATH"
@@ -42,7 +42,7 @@ def test_sidecar_rejects_other_prefill_addresses(cluster: Cluster, namespace: st
         decode={"port": pool, "kvTransfer": {"enginePort": engine}},
         container={"args": ["--model", "m", "--kv-transfer-config", NIXL, f"--port={pool}"]},
     )
-    objects = started(cluster, namespace, manifest, leading=4)
+    objects = deploy(cluster, namespace, manifest, leading=4)
     with ExitStack() as stack:
         stranger = stack.enter_context(Engine(LOOPBACK, elsewhere))
         local = stack.enter_context(Engine(LOOPBACK, engine))
@@ -55,13 +55,13 @@ def test_sidecar_rejects_other_prefill_addresses(cluster: Cluster, namespace: st
 
 def _sidecar(stack: ExitStack, cluster: Cluster, objects: list[Object]) -> int:
     """Start the generated sidecar on a free port, because all pods share this machine."""
-    decode = lws_named(objects, "decode")
+    decode = find_lws(objects, "decode")
     namespace = decode["metadata"]["namespace"]
     spec = decode["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
     (container,) = spec["initContainers"]
     (listens,) = free_ports(1)
-    placed = [each.replace("$(NAMESPACE)", namespace) for each in container["args"]]
-    arguments = [each for each in placed if not each.startswith("--port=")]
+    placed = [flag.replace("$(NAMESPACE)", namespace) for flag in container["args"]]
+    arguments = [flag for flag in placed if not flag.startswith("--port=")]
     subject = f"system:serviceaccount:{namespace}:{spec['serviceAccountName']}"
     environment = {"KUBECONFIG": str(cluster.kubeconfig_for(subject)), "POD_IP": LOOPBACK}
     name = f"sidecar-{listens}"
@@ -106,13 +106,13 @@ def _groups_used(cluster: Cluster, namespace: str, picker: EndpointPicker) -> se
         pod["status"]["podIP"]: pod["metadata"]["labels"][GROUP]
         for pod in leaders(cluster, namespace)
     }
-    found = set()
+    pairs = set()
     for number in range(REQUESTS):
         headers = _pick(picker, f"Request {number}. " * 40)
         chosen = (headers[DESTINATION], headers[PREFILLER])
-        decode, prefill = (groups[each.rpartition(":")[0]] for each in chosen)
-        found.add((decode, prefill))
-    return found
+        decode, prefill = (groups[address.rpartition(":")[0]] for address in chosen)
+        pairs.add((decode, prefill))
+    return pairs
 
 
 def _end_prefill_of(cluster: Cluster, namespace: str, group: str) -> None:
@@ -141,7 +141,7 @@ def test_pairs_of_groups(
     manifest["spec"]["groups"] = 2
     for role in manifest["spec"]["roles"][1:]:
         role["restartPolicy"] = "None"
-    objects = started(cluster, namespace, manifest, leading=8)
+    objects = deploy(cluster, namespace, manifest, leading=8)
     with generated_picker(cluster, "llm-d", objects, plain=True) as picker:
         picker.wait_serving()
         cluster.wait(lambda: _has_pairs(picker), message=picker.program.tail)

@@ -41,8 +41,8 @@ def checked(bare: Cluster) -> Check:
     def checking(service: ServicePlan) -> list[str]:
         api = KubernetesApi(str(bare.kubeconfig), None)
         namespaces = dict.fromkeys(("LeaderWorkerSet", "Volcano"), "default")
-        found = Prerequisites(api, [service], namespaces).findings()
-        return [str(finding) for finding in found]
+        findings = Prerequisites(api, [service], namespaces).findings()
+        return [str(finding) for finding in findings]
 
     return checking
 
@@ -74,8 +74,8 @@ def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Check) -> None:
         f"ResourceQuota gpus in {namespace} allows 8 {GPU} (6 in use by others), and svc asks "
         "for 4: pods beyond it are not created"
     )
-    (found,) = (text for text in checked(plan) if "ResourceQuota" in text)
-    assert message in found
+    (warning,) = (text for text in checked(plan) if "ResourceQuota" in text)
+    assert message in warning
     with pytest.raises(ApiError, match="exceeded quota: gpus"):
         bare.create(gpu_pod(plan.service, 2), namespace=namespace)
 
@@ -125,10 +125,10 @@ def test_field_of_experimental_channel_is_reported(checked: Check) -> None:
         "httproute": {"useDefaultGateways": "All"},
     }
     service = inputs.service("svc", router, inputs.role("serve", "worker"))
-    found = [text for text in checked(inputs.plan_of(service)) if "no field" in text]
-    assert len(found) == 1
-    assert "HTTPRoute has no field spec.useDefaultGateways" in found[0]
-    assert "experimental-install.yaml" in found[0]
+    texts = [text for text in checked(inputs.plan_of(service)) if "no field" in text]
+    assert len(texts) == 1
+    assert "HTTPRoute has no field spec.useDefaultGateways" in texts[0]
+    assert "experimental-install.yaml" in texts[0]
 
 
 @pytest.mark.proves(
@@ -136,8 +136,8 @@ def test_field_of_experimental_channel_is_reported(checked: Check) -> None:
 )
 def test_missing_apis_and_classes_are_reported(bare: Cluster, checked: Check) -> None:
     def lacks() -> list[str]:
-        found = checked(claiming())
-        return sorted(text for text in found if " has no " in text or "is not served" in text)
+        texts = checked(claiming())
+        return sorted(text for text in texts if " has no " in text or "is not served" in text)
 
     no_metrics, no_class, no_priority, no_queue = lacks()
     assert "custom.metrics.k8s.io is not served; claims needs it" in no_metrics

@@ -8,7 +8,7 @@ import pytest
 
 from e2e.harness import ApiError, Cluster, Object
 from e2e.harness.pods import leaders
-from e2e.routers import RESTRICTED_CONTAINER, disaggregated, objects_of, only, routed
+from e2e.routers import RESTRICTED_CONTAINER, disaggregated, find, objects_of, routed
 
 ROUTERS: dict[str, dict[str, Any]] = {
     "one replica": {},
@@ -38,7 +38,7 @@ def restricted(cluster: Cluster, namespace: str) -> str:
 @pytest.mark.parametrize("name", ROUTERS)
 def test_picker_pods_are_restricted(cluster: Cluster, restricted: str, name: str) -> None:
     objects = objects_of(routed(restricted, **ROUTERS[name]))
-    deployment = only(objects, "Deployment")
+    deployment = find(objects, "Deployment")
     routing = [manifest for manifest in objects if manifest["kind"] != "LeaderWorkerSet"]
     cluster.apply(routing)
     wanted = deployment["spec"]["replicas"]

@@ -31,7 +31,7 @@ def test_several_replicas_elect_a_leader(cluster: Cluster, namespace: str, versi
 @VERSIONS
 def test_picker_metrics_need_permission(cluster: Cluster, namespace: str, version: str) -> None:
     reader = read_objects("reader of metrics", namespace=namespace)
-    for mode, asked in (("Off", {403, 500}), ("Authenticated", {200}), ("Unauthenticated", {200})):
+    for mode, codes in (("Off", {403, 500}), ("Authenticated", {200}), ("Unauthenticated", {200})):
         picker = {"image": IMAGES[version], "metrics": mode}
         objects = objects_of(routed(namespace, endpointPicker=picker))
         _apply_for_picker(cluster, [*objects, *reader])
@@ -42,13 +42,13 @@ def test_picker_metrics_need_permission(cluster: Cluster, namespace: str, versio
                 "scraper": _status_of_metrics(running.metrics_port, token),
                 "stranger": _status_of_metrics(running.metrics_port, None),
             }
-        assert answers["scraper"] in asked, f"{mode}: {answers}"
+        assert answers["scraper"] in codes, f"{mode}: {answers}"
         assert (answers["stranger"] == 200) == (mode == "Unauthenticated"), f"{mode}: {answers}"
     cluster.delete(
         "rbac.authorization.k8s.io/v1/ClusterRoleBinding", f"fusioninfer:{namespace}:svc-epp"
     )
-    for made in reader[1:]:
-        cluster.delete(f"{made['apiVersion']}/{made['kind']}", made["metadata"]["name"])
+    for manifest in reader[1:]:
+        cluster.delete(f"{manifest['apiVersion']}/{manifest['kind']}", manifest["metadata"]["name"])
 
 
 def _apply_for_picker(cluster: Cluster, objects: list[Object]) -> None:

@@ -16,7 +16,7 @@ from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.inputs import prefill_decode
 from e2e.live import LiveService
-from e2e.rejections import Change, in_lws, in_pod_group, in_templates, rejected
+from e2e.rejections import Change, assert_rejected, edit_lws, edit_pod_group, edit_templates
 from fusioninfer_pulumi.kube import labels
 
 NOTHING = {"prefill-0": 0, "decode-0": 0, "decode-1": 0}
@@ -28,9 +28,9 @@ DEFAULT: dict[str, Any] = {"schedulerName": "default-scheduler"}
 
 
 def edited(role: int, **fields: Any) -> Object:
-    changed = copy.deepcopy(STORY)
-    changed["spec"]["roles"][role] |= fields
-    return changed
+    manifest = copy.deepcopy(STORY)
+    manifest["spec"]["roles"][role] |= fields
+    return manifest
 
 
 def annotated(manifest: Object, key: str, value: str) -> Object:
@@ -54,7 +54,7 @@ def pod_group(minimum: int | None = None, **fields: int) -> Change:
         for policy in policies[1 if minimum != 0 else 0 :]:
             policy.update(fields)
 
-    return in_pod_group(edit)
+    return edit_pod_group(edit)
 
 
 def other_scheduler() -> Object:
@@ -99,25 +99,25 @@ class Case:
 TOPOLOGY = labels.LWS_EXCLUSIVE_TOPOLOGY
 CASES = {
     "LeaderReady deadlocks with a gang": Case(
-        NOTHING, in_lws(lambda each: each["spec"].update(startupPolicy="LeaderReady")),
+        NOTHING, edit_lws(lambda item: item["spec"].update(startupPolicy="LeaderReady")),
         (edited(1, startupPolicy="LeaderReady"), "LeaderReady deadlocks"), only_leaders=True),
     "An exclusive topology deadlocks with a gang": Case(
-        NOTHING, in_lws(annotate(TOPOLOGY, "rack")),
+        NOTHING, edit_lws(annotate(TOPOLOGY, "rack")),
         ({**STORY, "metadata": {"name": "svc", "annotations": {TOPOLOGY: "rack"}}}, "deadlocks"),
         nodes=12, racks=3, only_leaders=True),
     "The default scheduler starts parts of replicas": Case(
-        3, in_templates(lambda each: each["spec"].update(DEFAULT)),
+        3, edit_templates(lambda item: item["spec"].update(DEFAULT)),
         (inputs.service("svc", *STORY["spec"]["roles"], **DEFAULT), "does not support gangs"),
         nodes=3),
     "A role with another scheduler starts although its gang does not fit": Case(
         {**NOTHING, "prefill-0": 2},
-        in_templates(lambda each: each["spec"].update(DEFAULT), "prefill"),
+        edit_templates(lambda item: item["spec"].update(DEFAULT), "prefill"),
         (other_scheduler(), 'must be "volcano"'), nodes=7),
     "Pods with another group-name annotation leave the gang, which never starts": Case(
-        NOTHING, in_templates(annotate(labels.GROUP_NAME, "own"), "prefill"),
+        NOTHING, edit_templates(annotate(labels.GROUP_NAME, "own"), "prefill"),
         (annotated(STORY, labels.GROUP_NAME, "own"), "is set by fusioninfer-pulumi")),
     "With another task-spec annotation the gang never starts": Case(
-        NOTHING, in_templates(annotate(labels.TASK_SPEC, "own"), "prefill"),
+        NOTHING, edit_templates(annotate(labels.TASK_SPEC, "own"), "prefill"),
         (annotated(STORY, labels.TASK_SPEC, "own"), "is set by fusioninfer-pulumi")),
     # Replicas have two and four pods, so seven pods include an incomplete replica.
     "minMember below the sum of minTaskMember starts broken replicas": Case(
@@ -151,7 +151,7 @@ def add_racks(cluster: Cluster, racks: int, nodes: int) -> None:
 )
 def test_gang_with_rejected_setting_breaks(cluster: Cluster, namespace: str, case: Case) -> None:
     if case.rejected is not None:
-        rejected(*case.rejected)
+        assert_rejected(*case.rejected)
     add_racks(cluster, case.racks, case.nodes)
     service = LiveService(cluster, namespace, case.service or STORY)
     service.apply(change=case.change)
@@ -164,16 +164,16 @@ def test_gang_with_rejected_setting_breaks(cluster: Cluster, namespace: str, cas
         cluster.wait(lambda: sum(service.bound().values()) == case.bound, message=service.bound)
         assert any(n not in (0, FULL[task]) for task, n in service.bound().items())
     else:
-        service.becomes(case.bound)
+        service.wait_bound(case.bound)
     if case.phase:
         assert (service.pod_group() or {})["status"]["phase"] == case.phase
 
 
 @pytest.mark.proves("An exclusive topology in pod templates binds only the leaders")
 def test_exclusive_topology_of_pods_does_not_bind_workers(cluster: Cluster, namespace: str) -> None:
-    rejected(annotated(STORY, TOPOLOGY, "rack"), "applies only to leaders")
+    assert_rejected(annotated(STORY, TOPOLOGY, "rack"), "applies only to leaders")
     add_racks(cluster, 3, 12)
     service = LiveService(cluster, namespace, STORY)
-    service.apply(change=in_templates(annotate(TOPOLOGY, "rack")))
-    service.becomes(FULL)
+    service.apply(change=edit_templates(annotate(TOPOLOGY, "rack")))
+    service.wait_bound(FULL)
     assert {p["metadata"]["name"] for p in service.pods() if "affinity" in p["spec"]} == LEADERS

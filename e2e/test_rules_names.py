@@ -7,7 +7,7 @@ import pytest
 from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.live import LiveService
-from e2e.rejections import Change, rejected
+from e2e.rejections import Change, assert_rejected
 
 
 def service_of(nodes: int, length: int, replicas: int = 1) -> Object:
@@ -27,15 +27,15 @@ in three would pass although it is one character too long. Of all these names, s
 def test_name_beyond_limit_gets_no_pods(
     cluster: Cluster, namespace: str, nodes: int, limit: int
 ) -> None:
-    rejected(service_of(nodes, limit + 1), "shorten the name")
+    assert_rejected(service_of(nodes, limit + 1), "shorten the name")
 
     def named(length: int) -> Change:
         def change(objects: list[Object]) -> list[Object]:
-            (each,) = (manifest for manifest in objects if manifest["kind"] == "LeaderWorkerSet")
-            rest = each["metadata"]["name"][-(length - 1) :]
+            (lws,) = (manifest for manifest in objects if manifest["kind"] == "LeaderWorkerSet")
+            rest = lws["metadata"]["name"][-(length - 1) :]
             names = [letter + rest.rjust(length - 1, "s") for letter in TRIES]
             assert {len(name) for name in names} == {length}
-            return [{**each, "metadata": {**each["metadata"], "name": name}} for name in names]
+            return [{**lws, "metadata": {**lws["metadata"], "name": name}} for name in names]
 
         return change
 
@@ -58,13 +58,13 @@ def test_name_beyond_limit_gets_no_pods(
 
 @pytest.mark.proves("Roles `decode` and `decode-1` of several nodes share a StatefulSet name")
 def test_shared_stateful_set_name_loses_pods(cluster: Cluster, namespace: str) -> None:
-    def roles(other: str) -> list[Object]:
+    def roles(name: str) -> list[Object]:
         return [
             inputs.role("decode", "worker", 2, 2, gpus=0),
-            inputs.role(other, "worker", 1, 2, gpus=0),
+            inputs.role(name, "worker", 1, 2, gpus=0),
         ]
 
-    rejected(inputs.service("svc", *roles("decode-1")), "would also belong to role decode")
+    assert_rejected(inputs.service("svc", *roles("decode-1")), "would also belong to role decode")
     service = LiveService(cluster, namespace, inputs.service("svc", *roles("decode-x")))
 
     def collide(objects: list[Object]) -> list[Object]:
@@ -87,8 +87,8 @@ def test_shared_stateful_set_name_loses_pods(cluster: Cluster, namespace: str) -
 def test_equal_lws_names_take_over_pods(cluster: Cluster, namespace: str) -> None:
     first = inputs.service("a", inputs.role("b-c", "worker", gpus=0))
     second = inputs.service("a-b", inputs.role("c", "worker", gpus=0))
-    mine = LiveService(cluster, namespace, first)
-    mine.apply()
-    cluster.wait(mine.pods)
+    owner = LiveService(cluster, namespace, first)
+    owner.apply()
+    cluster.wait(owner.pods)
     LiveService(cluster, namespace, second).apply()
-    cluster.wait(lambda: not mine.pods(), message=mine.pods)
+    cluster.wait(lambda: not owner.pods(), message=owner.pods)

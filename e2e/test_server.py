@@ -78,10 +78,10 @@ def test_recorded_answers_match_server(cluster: Cluster, request: pytest.Fixture
     assert received == json.loads(RECORDED.read_text(encoding="utf-8"))
 
 
-def said(cluster: Cluster, manifest: Object) -> list[Finding]:
+def find_errors(cluster: Cluster, manifest: Object) -> list[Finding]:
     api = KubernetesApi(str(cluster.kubeconfig), None)
-    (found,) = check_on_api_server(api, [inputs.plan_of(manifest)], seconds=60)
-    return [finding for finding in found if finding.rule != "crd-not-installed"]
+    (findings,) = check_on_api_server(api, [inputs.plan_of(manifest)], seconds=60)
+    return [finding for finding in findings if finding.rule != "crd-not-installed"]
 
 
 def _service(
@@ -95,8 +95,8 @@ def _service(
     pod = role["template"]["spec"]
     pod |= spec or {}
     pod["containers"][0] |= container or {}
-    made = inputs.service("svc", role)
-    return {**made, "metadata": {**made["metadata"], "namespace": namespace}}
+    manifest = inputs.service("svc", role)
+    return {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
 
 
 @pytest.mark.proves("`check --server` tries the pods that LeaderWorkerSet creates")
@@ -106,21 +106,21 @@ def test_check_server_tries_created_pods(cluster: Cluster, namespace: str, polic
     plan = inputs.plan_of(manifest)
     cluster.apply(inputs.objects_of(plan), namespace=namespace)
     tried = {
-        each.manifest["metadata"]["name"]: each.manifest
-        for each in list_dry_run_objects(plan)
-        if each.manifest["kind"] == "Pod"
+        pod.manifest["metadata"]["name"]: pod.manifest
+        for pod in list_dry_run_objects(plan)
+        if pod.manifest["kind"] == "Pod"
     }
     cluster.wait(lambda: len(cluster.pods(namespace)) == len(tried), 60)
     for live in cluster.pods(namespace):
-        ours = tried[live["metadata"]["name"]]
-        assert ours["spec"]["hostname"] == live["spec"]["hostname"]
+        generated = tried[live["metadata"]["name"]]
+        assert generated["spec"]["hostname"] == live["spec"]["hostname"]
         if policy == "Shared":
-            assert ours["spec"]["subdomain"] == live["spec"]["subdomain"]
+            assert generated["spec"]["subdomain"] == live["spec"]["subdomain"]
         for field in ("labels", "annotations"):
-            for key, value in ours["metadata"][field].items():
+            for key, value in generated["metadata"][field].items():
                 hashed = key.endswith(("hash", "/group-key"))
                 assert hashed or live["metadata"][field][key] == value, key
-        (owner,), (real,) = (each["metadata"]["ownerReferences"] for each in (ours, live))
+        (owner,), (real,) = (pod["metadata"]["ownerReferences"] for pod in (generated, live))
         assert (owner["kind"], owner["name"]) == (real["kind"], real["name"])
 
 
@@ -130,14 +130,14 @@ def test_check_server_removes_fields_like_an_update(cluster: Cluster, namespace:
     field = {"fieldRef": {"fieldPath": "status.podIP"}}
     after = _service(namespace, container={"env": [{"name": "A", "valueFrom": field}]})
     cluster.apply(inputs.objects_of(inputs.plan_of(before)), namespace=namespace)
-    assert said(cluster, after) == []
+    assert find_errors(cluster, after) == []
 
 
 @pytest.mark.proves("`check --server` maps API server errors to manifest fields")
 def test_server_error_names_user_field(cluster: Cluster, namespace: str) -> None:
     spec = {"priority": 10, "priorityClassName": "system-node-critical"}
-    rejected = said(cluster, _service(namespace, spec=spec))
-    assert [(each.path, each.severity) for each in rejected] == [
+    rejected = find_errors(cluster, _service(namespace, spec=spec))
+    assert [(item.path, item.severity) for item in rejected] == [
         ("roles[0].template", Severity.ERROR)
     ]
     assert "the integer value of priority (10) must not be provided" in rejected[0].message

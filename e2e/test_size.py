@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from e2e.harness import Cluster
-from e2e.test_placement import GPU, LABEL, add, bound_on, run
+from e2e.test_placement import GPU, LABEL, add, count_bound, run
 from fusioninfer_capacity import size as sizing
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
-from fusioninfer_capacity.fit.architecture import known_architecture
-from fusioninfer_capacity.fit.sizing import Layout, Wish, layouts
+from fusioninfer_capacity.fit.architecture import find_architecture
+from fusioninfer_capacity.fit.sizing import Layout, Wish, list_layouts
 from fusioninfer_capacity.proposals import Place, Proposal
-from fusioninfer_capacity.proposals import room as room_of
+from fusioninfer_capacity.proposals import count_replicas as room_of
 from fusioninfer_pulumi import load
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.cli.main import main
@@ -42,12 +42,12 @@ def service_of(text: Any, namespace: str) -> InferenceServiceArgs:
     return service
 
 
-def bound(cluster: Cluster, namespace: str, pool: str, pods: int) -> None:
+def wait_bound_on(cluster: Cluster, namespace: str, pool: str, pods: int) -> None:
     def places() -> Counter[str]:
-        found: Counter[str] = Counter()
-        for (_, _, on), count in bound_on(cluster, namespace).items():
-            found[on] += count
-        return found
+        counts: Counter[str] = Counter()
+        for (_, _, on), count in count_bound(cluster, namespace).items():
+            counts[on] += count
+        return counts
 
     cluster.wait(lambda: places() == {pool: pods}, 120, lambda: f"{places()}, wanted {pods}")
 
@@ -68,29 +68,29 @@ def test_printed_manifest_is_schedulable(
     service = service_of(yaml.safe_load(capsys.readouterr().out), namespace)
     add(cluster, STOCK)
     run(cluster, namespace, [service])
-    bound(cluster, namespace, accelerator.lower(), pods)
+    wait_bound_on(cluster, namespace, accelerator.lower(), pods)
 
 
-def fitting(wish: Wish) -> Iterator[Layout]:
-    for layout in layouts(wish):
+def find_layouts(wish: Wish) -> Iterator[Layout]:
+    for layout in list_layouts(wish):
         if layout.reason is None and room_of(STOCK.pools[0], layout):
             yield layout
 
 
 @pytest.mark.proves("Exactly as many replicas as `size` computes are schedulable")
 def test_size_computes_schedulable_replicas(cluster: Cluster, namespace: str) -> None:
-    model = known_architecture("meta-llama/Llama-3.3-70B-Instruct")
+    model = find_architecture("meta-llama/Llama-3.3-70B-Instruct")
     assert model is not None
     wish = Wish("meta-llama/Llama-3.3-70B-Instruct", model, ACCELERATORS["H100"], length=8192)
-    layout = next(fitting(wish))
+    layout = next(find_layouts(wish))
     room = room_of(STOCK.pools[0], layout)
     assert (layout.tensor, layout.nodes, room) == (2, 1, 12)
     place = Place(STOCK.pools[0], room)
     proposal = Proposal(layout, place, room + 1)
-    service = service_of(sizing.manifest(wish, proposal, STOCK), namespace)
+    service = service_of(sizing.build_manifest(wish, proposal, STOCK), namespace)
     add(cluster, STOCK)
     run(cluster, namespace, [service])
     cluster.wait(lambda: len(cluster.pods(namespace)) == room + 1, 120)
-    bound(cluster, namespace, "h100", room)
+    wait_bound_on(cluster, namespace, "h100", room)
     cluster.settle(5)
     assert len(cluster.bound(namespace)) == room

@@ -54,8 +54,8 @@ class Life:
             output = seen["status"]
             condition = next(c for c in output["conditions"] if c["type"] == "Active")
             phases = {
-                role: f"{each['phase']} {each['readyReplicas']}/{each['desiredReplicas']}"
-                for role, each in output["components"].items()
+                role: f"{info['phase']} {info['readyReplicas']}/{info['desiredReplicas']}"
+                for role, info in output["components"].items()
             }
             seen["said"] = (f"{condition['status']} {condition['reason']}", phases)
             return bool(seen["said"] == (active, dict(roles)))
@@ -70,25 +70,25 @@ class Life:
         if stored is None:
             lws, group = self.service.lws(), self.service.pod_group()
         else:
-            group = next((each for each in stored if each["kind"] == "PodGroup"), None)
+            group = next((item for item in stored if item["kind"] == "PodGroup"), None)
             kind = "LeaderWorkerSet"
             lws = {e["metadata"]["name"]: e for e in stored if e["kind"] == kind}
         plan = self.service.plan
-        shown: Object = {
+        facts: Object = {
             "service": self.service.manifest,
-            "sets": {name: _kept(each) for name, each in lws.items()},
-            "podGroup": _kept(group),
+            "sets": {name: _keep_status(item) for name, item in lws.items()},
+            "podGroup": _keep_status(group),
         }
         if failures:
-            shown["failures"] = dict(failures)
+            facts["failures"] = dict(failures)
         routing = self.service.routing()
         if routing:
-            shown["routing"] = {name: _kept(each) for name, each in routing.items()}
+            facts["routing"] = {name: _keep_status(item) for name, item in routing.items()}
         status = service_status(plan, {**lws, plan.service: group, **routing}, failures)
         # Omitted fields must not change the status.
-        live = {**shown["sets"], plan.service: shown["podGroup"], **shown.get("routing", {})}
+        live = {**facts["sets"], plan.service: facts["podGroup"], **facts.get("routing", {})}
         assert status == service_status(plan, live, failures)
-        return {**shown, "status": status}
+        return {**facts, "status": status}
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -99,23 +99,23 @@ class Life:
         path.write_text(comment + text, encoding="utf-8")
 
 
-def _kept(each: Object | None) -> Object | None:
-    if each is None:
+def _keep_status(manifest: Object | None) -> Object | None:
+    if manifest is None:
         return None
     metadata = {
-        key: each["metadata"][key]
+        key: manifest["metadata"][key]
         for key in ("name", "generation", "deletionTimestamp")
-        if key in each["metadata"]
+        if key in manifest["metadata"]
     }
-    kept: Object = {"metadata": metadata}
-    return {**kept, "status": each["status"]} if "status" in each else kept
+    fields: Object = {"metadata": metadata}
+    return {**fields, "status": manifest["status"]} if "status" in manifest else fields
 
 
 MINIMUM = {"prefill": 1, "decode": 1}
 DISAGGREGATED = inputs.prefill_decode(minimum=MINIMUM)
 
 
-def behaving(manifest: Object, role: int, **annotations: str) -> Object:
+def with_behaviour(manifest: Object, role: int, **annotations: str) -> Object:
     changed = copy.deepcopy(manifest)
     output = {f"e2e.fusioninfer.io/{key}": value for key, value in annotations.items()}
     changed["spec"]["roles"][role]["template"]["metadata"] = {"annotations": output}
@@ -126,7 +126,7 @@ def update(service: LiveService, manifest: Object, *names: str) -> None:
     """Update some LeaderWorkerSets, as a rolling update does."""
     service.manifest = manifest
     objects = inputs.with_namespace(inputs.objects_of(service.plan), service.namespace)
-    service.cluster.apply([each for each in objects if each["metadata"]["name"] in names])
+    service.cluster.apply([item for item in objects if item["metadata"]["name"] in names])
 
 
 def finish(life: Life, request: pytest.FixtureRequest, name: str) -> None:
@@ -147,7 +147,7 @@ def test_gang_status_from_creation_to_deletion(
     service.apply()
     life.stage("just created", "False InferenceServiceProcessing",
                {"prefill": "Pending 0/1", "decode": "Pending 0/2"}, stored=answers)  # fmt: skip
-    service.becomes({"prefill-0": 0, "decode-0": 0, "decode-1": 0})
+    service.wait_bound({"prefill-0": 0, "decode-0": 0, "decode-1": 0})
     blocked = life.stage("no nodes: the gang is blocked", "False GangNotScheduled",
                          {"prefill": "Pending 0/1", "decode": "Pending 0/2"})  # fmt: skip
     output = next(c["message"] for c in blocked["conditions"] if c["type"] == "Active")
@@ -160,20 +160,20 @@ def test_gang_status_from_creation_to_deletion(
     life.stage("room for all", "True InferenceServiceAvailable",
                {"prefill": "Running 1/1", "decode": "Running 2/2"})  # fmt: skip
 
-    slow = behaving(DISAGGREGATED, 1, behaviour=SLOW, delay="6s")
+    slow = with_behaviour(DISAGGREGATED, 1, behaviour=SLOW, delay="6s")
     update(service, slow, "svc-decode-1")
     life.stage("the first of two decode replicas rolls", "True Partial",
                {"prefill": "Running 1/1", "decode": "Deploying 1/2"})  # fmt: skip
     life.stage("the first is through", "True InferenceServiceAvailable",
                {"prefill": "Running 1/1", "decode": "Running 2/2"})  # fmt: skip
 
-    broken = behaving(DISAGGREGATED, 1, behaviour=UNPULLABLE)
+    broken = with_behaviour(DISAGGREGATED, 1, behaviour=UNPULLABLE)
     update(service, broken, "svc-decode-1")
     life.stage("a rollout whose image cannot be pulled", "True Partial",
                {"prefill": "Running 1/1", "decode": "Deploying 1/2"})  # fmt: skip
     life.stage("the same, and the pods are read", "True Partial",
                {"prefill": "Running 1/1", "decode": "Failed 1/2"},
-               failures=service.failing("svc-decode-1"))  # fmt: skip
+               failures=service.wait_failed("svc-decode-1"))  # fmt: skip
 
     service.apply(DISAGGREGATED)
     life.stage("rolled back", "True InferenceServiceAvailable",
@@ -205,7 +205,7 @@ def test_independent_replica_status(
     cluster: Cluster, namespace: str, request: pytest.FixtureRequest
 ) -> None:
     plain = inputs.service("svc", inputs.role("inference", "worker", 3, gpus=8))
-    service = LiveService(cluster, namespace, behaving(plain, 0, behaviour=SLOW, delay="4s"))
+    service = LiveService(cluster, namespace, with_behaviour(plain, 0, behaviour=SLOW, delay="4s"))
     life = Life(service)
     service.apply()
     processing = "False InferenceServiceProcessing"
@@ -216,14 +216,14 @@ def test_independent_replica_status(
     available = "True InferenceServiceAvailable"
     life.stage("all are up", available, {"inference": "Running 3/3"})
 
-    broken = behaving(plain, 0, behaviour=UNPULLABLE)
+    broken = with_behaviour(plain, 0, behaviour=UNPULLABLE)
     update(service, broken, "svc-inference-2")
     life.stage("a rollout hangs at its first replica", "True Partial",
                {"inference": "Deploying 2/3"})  # fmt: skip
     update(service, broken, "svc-inference-1", "svc-inference-0")
     life.stage("somebody rolled it out everywhere", processing, {"inference": "Deploying 0/3"})
     life.stage("and the pods are read", processing, {"inference": "Failed 0/3"},
-               failures=service.failing(*(f"svc-inference-{i}" for i in range(3))))  # fmt: skip
+               failures=service.wait_failed(*(f"svc-inference-{i}" for i in range(3))))  # fmt: skip
 
     service.apply(plain)
     life.stage("a good image again", available, {"inference": "Running 3/3"})

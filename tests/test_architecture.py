@@ -79,11 +79,9 @@ def is_borrowed(path: Path, module: str) -> bool:
 
 
 def test_private_modules_are_imported_only_in_their_package() -> None:
-    assert is_borrowed(
-        PACKAGE / "pods/build.py", "fusioninfer_pulumi.engines._container_words.join"
-    )
+    assert is_borrowed(PACKAGE / "pods/build.py", "fusioninfer_pulumi.engines._shell_words.join")
     assert not is_borrowed(
-        PACKAGE / "engines/vllm.py", "fusioninfer_pulumi.engines._container_words.join"
+        PACKAGE / "engines/vllm.py", "fusioninfer_pulumi.engines._shell_words.join"
     )
     assert not offenders(lambda path: {m for m in imports(path) if is_borrowed(path, m)})
 

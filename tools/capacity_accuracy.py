@@ -18,13 +18,13 @@ sys.path[:0] = [str(ROOT), str(ROOT / "capacity"), str(ROOT / "tests")]
 
 from capacity.tests.startup_logs import LOGS, Log, accelerator_of, command_of  # noqa: E402  # above
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.architecture import Compressed, known_architecture  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.cache import CacheLayout, layout  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.architecture import Compressed, find_architecture  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.cache import CacheLayout, make_layout  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.compressed import CompressedLayout  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.engines import GIB, SIZED, Memory, Unclear  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.findings import fit_findings  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.findings import check_fit  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.memory import fit, has_whole_encoders  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.weights import Split, stages  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.weights import Split, split_stages  # noqa: E402  # likewise
 from fusioninfer_pulumi.findings import Severity  # noqa: E402  # likewise
 
 THROUGHPUT = ROOT / "capacity" / "tests" / "fit" / "throughput.json"
@@ -53,7 +53,7 @@ class Comparison:
 
 def class_of(log: Log) -> str:
     """The class of a log, the most special one first."""
-    model = known_architecture(log["model"])
+    model = find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
     tests = {
         "SGLang": log["engine"] == "sglang",
@@ -69,7 +69,7 @@ def class_of(log: Log) -> str:
 
 def compared(log: Log) -> Comparison:
     """Return the log with its estimate."""
-    model = known_architecture(log["model"])
+    model = find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
     named = {"version": "0.26.0" if log["engine"] == "vllm" else "0.5.9", **log}
     command = command_of(named)
@@ -79,7 +79,9 @@ def compared(log: Log) -> Comparison:
     if "weights" in log:
         whole = has_whole_encoders(command)
         split = Split(sizes.tensor, sizes.pipeline, whole_encoder=whole)
-        weights = max(stage.weights for stage in stages(model, split)) / GIB / log["weights"] - 1
+        weights = (
+            max(stage.weights for stage in split_stages(model, split)) / GIB / log["weights"] - 1
+        )
     if "tokens" in log and log.get("cache", 0) > 0:
         try:
             held = _held(log, named) / log["tokens"] - 1
@@ -97,7 +99,7 @@ def compared(log: Log) -> Comparison:
         elif log.get("cache", 0) > 0 and log.get("outcome") != "refused":
             cache = found.cache / GIB / log["cache"] - 1
         if "outcome" in log:
-            findings = fit_findings((), (), command, model, found, 1)
+            findings = check_fit((), (), command, model, found, 1)
             rejected = any(finding.severity is Severity.ERROR for finding in findings)
             verdict = rejected == (log["outcome"] == "refused")
     return Comparison(log, weights, held, cache, verdict)
@@ -110,22 +112,24 @@ def _held(log: Log, named: Log) -> float:
 
 
 def _length(log: Log, named: Log) -> int:
-    model = known_architecture(log["model"])
+    model = find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
     return _memory(log, named).length or model.longest or 0
 
 
 def _layout(log: Log, named: Log) -> CacheLayout | CompressedLayout:
     """The cache of a log's model."""
-    model, sizes = known_architecture(log["model"]), command_of(named).parallelism
+    model, sizes = find_architecture(log["model"]), command_of(named).parallelism
     assert model is not None, "logs are of models of the table"
     assert sizes is not None, "logs have plain arguments"
     memory = _memory(log, named)
-    return layout(model.layers, memory.cache_bits or model.bits, model.bits, sizes.tensor, memory)
+    return make_layout(
+        model.layers, memory.cache_bits or model.bits, model.bits, sizes.tensor, memory
+    )
 
 
 def _memory(log: Log, named: Log) -> Memory:
-    command, model = command_of(named), known_architecture(log["model"])
+    command, model = command_of(named), find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
     sizes = command.parallelism
     assert sizes is not None, "logs have plain arguments"

@@ -18,9 +18,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "capacity")]
 
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS  # noqa: E402  # by the line above
-from fusioninfer_capacity.fit.architecture import known_architecture  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.architecture import find_architecture  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.estimate import Estimates  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.load import Load, served  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.load import Load, estimate_combined  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.memory import fit  # noqa: E402  # likewise
 from fusioninfer_pulumi.engines.engine_commands import read_command  # noqa: E402  # likewise
 
@@ -42,7 +42,7 @@ def estimated(case: dict[str, Any]) -> list[dict[str, Any]]:
     words = [*case["arguments"], "--tensor-parallel-size", str(tensor)]
     container = {"name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": words,
                  "command": ["vllm", "serve", model]}  # fmt: skip
-    architecture = known_architecture(model)
+    architecture = find_architecture(model)
     assert architecture is not None, "cases are of models of the table"
     fitted = fit(read_command(container), architecture, ACCELERATORS[gpu])
     times = Estimates(model, gpu, "vllm", tensor, 1)
@@ -50,7 +50,7 @@ def estimated(case: dict[str, Any]) -> list[dict[str, Any]]:
     for length, output, measured in case["results"]:
         # All pages sent 500 requests at once.
         most = min(500, fitted.most_requests(length + output))
-        best = served(times, Load(1, length, output), most)
+        best = estimate_combined(times, Load(1, length, output), most)
         if best is not None:
             rows.append({
                 "page": case["page"], "model": model, "gpu": gpu, "tensor": tensor,

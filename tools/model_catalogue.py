@@ -17,8 +17,8 @@ from typing import Any
 import yaml
 
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
-from fusioninfer_capacity.fit.architecture import known_architecture
-from fusioninfer_capacity.smallest import model_bytes, smallest_layout
+from fusioninfer_capacity.fit.architecture import find_architecture
+from fusioninfer_capacity.smallest import count_model_bytes, find_smallest_layout
 from fusioninfer_pulumi.api.model import ModelArgs
 
 TARGET = Path(__file__).resolve().parent.parent / "fusioninfer_pulumi" / "presets" / "models.json"
@@ -88,7 +88,7 @@ def write(document: dict[str, Any]) -> None:
     for model in document["models"]:
         model["accelerators"] = sizes(model)
         known = model["name"] not in _BY_RECIPE
-        weights = model_bytes(ModelArgs(uri=f"hf://{model['name']}")) if known else None
+        weights = count_model_bytes(ModelArgs(uri=f"hf://{model['name']}")) if known else None
         # What a recipe's memory leaves for the cache makes a start-up time longer, never shorter.
         model["bytes"] = weights if weights is not None else model["memory"] * 10**9
     TARGET.write_text(text(document), encoding="utf-8")
@@ -192,10 +192,10 @@ def sizes(model: dict[str, Any]) -> dict[str, Any]:
     """
     layouts: dict[str, Any] = {}
     name = model["name"]
-    known = known_architecture(name) is not None and name not in _BY_RECIPE
+    known = find_architecture(name) is not None and name not in _BY_RECIPE
     for kind in CLASSES:
         if known:
-            layout = smallest_layout(
+            layout = find_smallest_layout(
                 ModelArgs(uri=f"hf://{name}"), kind, ENGINE, None, model["arguments"]
             )
             if not isinstance(layout, str) and layout.nodes == 1:

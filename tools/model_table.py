@@ -29,7 +29,7 @@ from fusioninfer_capacity.fit.architecture import (  # noqa: E402  # found by th
     read_config,
 )
 from fusioninfer_capacity.fit.quantization import (  # noqa: E402  # likewise
-    quantized_modules,
+    list_formats,
 )
 
 _KEYS = """
@@ -130,7 +130,7 @@ def quantization(stated: Mapping[str, Any]) -> dict[str, Any]:
     for group in (kept.get("config_groups") or {}).values():
         for key in [key for key in group if key != "weights"]:
             del group[key]
-    layers = quantized_modules(stated.get("quantized_layers") or {})
+    layers = list_formats(stated.get("quantized_layers") or {})
     if layers and kept.get("quant_method") != "fp8":
         kept.pop("config_groups", None)
         kept["quantized_layers"] = {

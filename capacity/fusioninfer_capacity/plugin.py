@@ -33,9 +33,9 @@ class _Capacity:
         return check_memory(plan, args)
 
     def inventory_findings(self, inventory: InventoryArgs) -> list[Finding]:
-        from fusioninfer_capacity.placement.placing import inventory_findings
+        from fusioninfer_capacity.placement.placing import check_inventory
 
-        return inventory_findings(inventory)
+        return check_inventory(inventory)
 
     def read_previous(self, source: str | None) -> PreviousPools:
         from fusioninfer_capacity.placement.result import read_previous
@@ -57,19 +57,19 @@ class _Capacity:
     def layout(
         self, model: ModelArgs, accelerator: str, engine: str, length: int | None
     ) -> SmallestLayout | str:
-        from fusioninfer_capacity.smallest import smallest_layout
+        from fusioninfer_capacity.smallest import find_smallest_layout
 
-        return smallest_layout(model, accelerator, engine, length)
+        return find_smallest_layout(model, accelerator, engine, length)
 
     def model_bytes(self, model: ModelArgs) -> int | None:
-        from fusioninfer_capacity.smallest import model_bytes
+        from fusioninfer_capacity.smallest import count_model_bytes
 
-        return model_bytes(model)
+        return count_model_bytes(model)
 
     def model_names(self) -> list[str]:
-        from fusioninfer_capacity.fit.architecture import models
+        from fusioninfer_capacity.fit.architecture import load_models
 
-        return sorted(models())
+        return sorted(load_models())
 
     def size_arguments(self, parser: argparse.ArgumentParser) -> None:
         from fusioninfer_capacity.size import add_arguments

@@ -6,15 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fusioninfer_capacity.fit.estimate import Estimates, NotCoveredError
-from fusioninfer_capacity.fit.load import Load, Served, decoded, prefilled, served
-from fusioninfer_capacity.fit.roles import named_accelerator, pool_accelerator
-from fusioninfer_capacity.fit.sizing import Layout, Wish, sensible
+from fusioninfer_capacity.fit.load import (
+    Load,
+    Served,
+    estimate_combined,
+    estimate_decode,
+    estimate_prefill,
+)
+from fusioninfer_capacity.fit.roles import name_accelerator, parse_accelerator
+from fusioninfer_capacity.fit.sizing import Layout, Wish, filter_sensible
 from fusioninfer_pulumi.plugins.capacity import InventoryArgs, NodePoolArgs
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where replicas of a layout may run.
+    """A node pool for replicas of a layout.
 
     Attributes:
         pool: The pool; None without an inventory.
@@ -31,12 +37,12 @@ class Proposal:
 
     Attributes:
         layout: The layout of each replica.
-        place: Where they run.
+        place: Their node pool.
         replicas: Replicas that decode, or that prefill and decode.
         prefillers: Replicas that only prefill.
-        served: What one replica serves, None without load figures.
-        prefilled: What one prefiller serves.
-        source: What the times rest on.
+        served: Load of one replica, None without load figures.
+        prefilled: Load of one prefiller.
+        source: Source of the times.
     """
 
     layout: Layout
@@ -53,82 +59,82 @@ class Proposal:
         return (self.replicas + self.prefillers) * self.layout.accelerators
 
 
-def proposals(
+def propose(
     wish: Wish, candidates: Sequence[Layout], inventory: InventoryArgs | None, load: Load | None
 ) -> Iterator[Proposal]:
     """Yield layouts that fit, with replicas for the load; the fewest accelerators first."""
     fitting = [layout for layout in candidates if layout.reason is None]
     if load is None:
-        for layout in sensible(fitting):
-            place = _place(wish, layout, inventory, 1)
+        for layout in filter_sensible(fitting):
+            place = _find_place(wish, layout, inventory, 1)
             if place is not None:
                 yield Proposal(layout, place, 1)
         return
     loaded: list[Proposal] = []
-    problems: list[str] = []
-    # Times are those of a cache in the type of the model, and of one copy.
+    reasons: list[str] = []
+    # Times are known only for a cache in the model's type, and for one copy.
     for layout in fitting:
         if layout.small_cache or layout.copies > 1:
             continue
         try:
-            loaded += _loaded(wish, layout, inventory, load)
+            loaded += _propose_for_load(wish, layout, inventory, load)
         except NotCoveredError as problem:
-            problems.append(str(problem))
-    if not loaded and problems:
-        raise NotCoveredError(problems[0])
+            reasons.append(str(problem))
+    if not loaded and reasons:
+        raise NotCoveredError(reasons[0])
     yield from sorted(loaded, key=lambda proposal: (proposal.accelerators, proposal.prefillers))
 
 
-def _loaded(
+def _propose_for_load(
     wish: Wish, layout: Layout, inventory: InventoryArgs | None, load: Load
 ) -> Iterator[Proposal]:
     assert layout.fit is not None, "it fits"
     if layout.fit.tokens is None:
         return
     times = Estimates(wish.name, wish.accelerator.name, wish.engine, layout.tensor, layout.nodes)
-    most = layout.fit.most_requests(load.input + load.output)
-    alone = served(times, load, most)
-    if alone is not None:
-        count = alone.replicas(load.rate)
-        place = _place(wish, layout, inventory, count)
+    max_requests = layout.fit.most_requests(load.input + load.output)
+    combined = estimate_combined(times, load, max_requests)
+    if combined is not None:
+        count = combined.replicas(load.rate)
+        place = _find_place(wish, layout, inventory, count)
         if place is not None:
-            yield Proposal(layout, place, count, served=alone, source=times.source)
-    first, then = prefilled(times, load), decoded(times, load, most)
-    if first is not None and then is not None:
-        prefillers, decoders = first.replicas(load.rate), then.replicas(load.rate)
-        place = _place(wish, layout, inventory, prefillers + decoders)
+            yield Proposal(layout, place, count, served=combined, source=times.source)
+    prefill, decode = estimate_prefill(times, load), estimate_decode(times, load, max_requests)
+    if prefill is not None and decode is not None:
+        prefillers, decoders = prefill.replicas(load.rate), decode.replicas(load.rate)
+        place = _find_place(wish, layout, inventory, prefillers + decoders)
         if place is not None:
-            yield Proposal(layout, place, decoders, prefillers, then, first, times.source)
+            yield Proposal(layout, place, decoders, prefillers, decode, prefill, times.source)
 
 
-def _place(
+def _find_place(
     wish: Wish, layout: Layout, inventory: InventoryArgs | None, replicas: int
 ) -> Place | None:
-    """Return the cheapest pool with room for so many replicas; None where none has."""
+    """Return the cheapest pool with capacity for the replicas; None if there is none."""
     if inventory is None:
         return Place(None, None)
-    for pool in pools_of(inventory, wish.accelerator.name):
-        free = room(pool, layout)
-        if free >= replicas:
-            return Place(pool, free)
+    for pool in find_pools(inventory, wish.accelerator.name):
+        replicas_that_fit = count_replicas(pool, layout)
+        if replicas_that_fit >= replicas:
+            return Place(pool, replicas_that_fit)
     return None
 
 
-def room(pool: NodePoolArgs, layout: Layout) -> int:
-    """Return replicas for which a pool has room: each pod takes accelerators of one node."""
+def count_replicas(pool: NodePoolArgs, layout: Layout) -> int:
+    """Return the replicas that fit a pool; each pod uses accelerators of one node."""
     in_use = [*pool.in_use, *[0] * (pool.nodes - len(pool.in_use))]
-    pods = sum((pool.accelerators - used) // layout.of_pod for used in in_use)
+    pods = sum((pool.accelerators - used) // layout.per_pod for used in in_use)
     return pods // layout.nodes
 
 
-def pools_of(inventory: InventoryArgs | None, accelerator: str) -> list[NodePoolArgs]:
+def find_pools(inventory: InventoryArgs | None, accelerator: str) -> list[NodePoolArgs]:
     """Return pools with these accelerators, the cheapest first."""
     pools = inventory.pools if inventory is not None else []
-    fitting_pools = [
+    matching = [
         pool
         for pool in pools
         if pool.resource is not None
-        and (kind := named_accelerator(pool_accelerator(pool) or "")) is not None
+        and (kind := parse_accelerator(name_accelerator(pool) or "")) is not None
         and kind.name == accelerator
     ]
-    return sorted(fitting_pools, key=lambda pool: pool.cost)
+    return sorted(matching, key=lambda pool: pool.cost)

@@ -1,4 +1,4 @@
-"""`size`: the layouts of a model that fit accelerators, and a manifest or program of one."""
+"""Command `size`: layouts of a model that fit accelerators, and a manifest or program of one."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 from fusioninfer_capacity.fit.architecture import (
     Architecture,
     UnknownArchitectureError,
-    known_architecture,
-    models,
+    find_architecture,
+    load_models,
     read_config,
 )
 from fusioninfer_capacity.fit.engines import SIZED
 from fusioninfer_capacity.fit.estimate import NotCoveredError
 from fusioninfer_capacity.fit.load import Load
-from fusioninfer_capacity.fit.roles import named_accelerator
-from fusioninfer_capacity.fit.sizing import Layout, Wish, layouts, with_copies, with_small_caches
-from fusioninfer_capacity.proposals import Proposal, pools_of, proposals
-from fusioninfer_capacity.size_text import layout_name, parts
+from fusioninfer_capacity.fit.roles import parse_accelerator
+from fusioninfer_capacity.fit.sizing import Layout, Wish, add_copies, add_small_caches, list_layouts
+from fusioninfer_capacity.proposals import Proposal, find_pools, propose
+from fusioninfer_capacity.size_text import name_layout, render_proposals
 from fusioninfer_pulumi.plugins.capacity import (
     ENGINES,
     NIXL,
@@ -42,7 +42,7 @@ from fusioninfer_pulumi.plugins.capacity import (
 
 
 class Unsized(Exception):  # noqa: N818  # becomes a line on standard error
-    """Why nothing can be sized."""
+    """The input cannot be sized; the text says why."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,17 +50,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="name on Hugging Face, or a config.json")
     parser.add_argument("--accelerator", required=True, help="such as H100, or its memory: 80Gi")
     parser.add_argument("--inventory", metavar="POOLS", help="only what these node pools have free")
-    parser.add_argument("--per-node", type=_positive, default=8, metavar="N", help="default: 8")
-    parser.add_argument("--max-model-len", type=_positive, metavar="N", help="default: the model's")
+    parser.add_argument(
+        "--per-node", type=_parse_positive, default=8, metavar="N", help="default: 8"
+    )
+    parser.add_argument(
+        "--max-model-len", type=_parse_positive, metavar="N", help="default: the model's"
+    )
     parser.add_argument(
         "--engine", choices=("vllm", "sglang"), default="vllm", help="default: vllm"
     )
     parser.add_argument(
         "--layout", metavar="NAME", help="only this one, as LAYOUT names it: 'TP2 x DP4+EP'"
     )
-    parser.add_argument("--requests-per-second", type=_rate, metavar="R")
-    parser.add_argument("--input-tokens", type=_positive, metavar="I")
-    parser.add_argument("--output-tokens", type=_positive, metavar="O")
+    parser.add_argument("--requests-per-second", type=_parse_rate, metavar="R")
+    parser.add_argument("--input-tokens", type=_parse_positive, metavar="I")
+    parser.add_argument("--output-tokens", type=_parse_positive, metavar="O")
     parser.add_argument("--ttft", metavar="2s", help="longest time to the first token")
     parser.add_argument("--tpot", metavar="40ms", help="longest time for each further token")
     parser.add_argument(
@@ -68,13 +72,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _positive(text: str) -> int:
+def _parse_positive(text: str) -> int:
     if re.fullmatch(r"[1-9][0-9]{0,8}", text) is None:
         raise argparse.ArgumentTypeError(f"wanted a positive number, got {text!r}")
     return int(text)
 
 
-def _rate(text: str) -> float:
+def _parse_rate(text: str) -> float:
     if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) is None or float(text) == 0:
         raise argparse.ArgumentTypeError(f"wanted a positive rate, got {text!r}")
     return float(text)
@@ -83,38 +87,38 @@ def _rate(text: str) -> float:
 def size(options: argparse.Namespace) -> int:
     """Print layouts, or the first one as a manifest or a program."""
     try:
-        inventory = _inventory(options.inventory)
-        wish = _wish(options, inventory)
-        load = _load(options)
-        candidates = with_copies(wish, with_small_caches(wish, layouts(wish)))
-        candidates = _chosen(options.layout, candidates)
-        proposed = list(proposals(wish, candidates, inventory, load))
+        inventory = _read_inventory(options.inventory)
+        wish = _read_wish(options, inventory)
+        load = _read_load(options)
+        candidates = add_copies(wish, add_small_caches(wish, list_layouts(wish)))
+        candidates = _select_layout(options.layout, candidates)
+        proposed = list(propose(wish, candidates, inventory, load))
     except (Unsized, NotCoveredError) as problem:
         sys.stderr.write(f"fusioninfer-pulumi size: {problem}\n")
         return 2
     if options.output == "text":
-        print_text(parts(wish, candidates, proposed, load))
+        print_text(render_proposals(wish, candidates, proposed, load))
         return 0 if proposed else 2
     if not proposed:
         reasons = "; ".join(
-            f"{layout_name(layout)}: {layout.reason}" for layout in candidates if layout.reason
+            f"{name_layout(layout)}: {layout.reason}" for layout in candidates if layout.reason
         )
         sys.stderr.write(f"fusioninfer-pulumi size: nothing fits: {reasons}\n")
         return 2
     plain = [proposal for proposal in proposed
              if not proposal.layout.small_cache and proposal.layout.copies == 1]  # fmt: skip
-    print_service(manifest(wish, (plain or proposed)[0], inventory), options.output)
+    print_service(build_manifest(wish, (plain or proposed)[0], inventory), options.output)
     return 0
 
 
-def _chosen(name: str | None, candidates: list[Layout]) -> list[Layout]:
-    """Return the layouts of a name, as the text prints it; all without one."""
+def _select_layout(name: str | None, candidates: list[Layout]) -> list[Layout]:
+    """Return the layout with a name, as `name_layout` prints it; without one all layouts."""
     if name is None:
         return candidates
-    named = {"".join(layout_name(layout).lower().split()): layout for layout in candidates}
-    layout = named.get("".join(name.lower().split()))
+    by_name = {"".join(name_layout(layout).lower().split()): layout for layout in candidates}
+    layout = by_name.get("".join(name.lower().split()))
     if layout is None:
-        names = "; ".join(layout_name(layout) for layout in candidates)
+        names = "; ".join(name_layout(layout) for layout in candidates)
         raise Unsized(f"--layout {name} is none of: {names}")
     return [layout]
 
@@ -122,7 +126,7 @@ def _chosen(name: str | None, candidates: list[Layout]) -> list[Layout]:
 # The wish
 
 
-def _inventory(path: str | None) -> InventoryArgs | None:
+def _read_inventory(path: str | None) -> InventoryArgs | None:
     if path is None:
         return None
 
@@ -134,12 +138,12 @@ def _inventory(path: str | None) -> InventoryArgs | None:
         raise Unsized(f"{path}: {problem}") from None
 
 
-def _wish(options: argparse.Namespace, inventory: InventoryArgs | None) -> Wish:
-    name, model = _model(options.model)
-    accelerator = named_accelerator(options.accelerator)
+def _read_wish(options: argparse.Namespace, inventory: InventoryArgs | None) -> Wish:
+    name, model = _read_model(options.model)
+    accelerator = parse_accelerator(options.accelerator)
     if accelerator is None:
         raise Unsized(f"{options.accelerator} is not known: give a name such as H100, or 80Gi")
-    pools = pools_of(inventory, accelerator.name)
+    pools = find_pools(inventory, accelerator.name)
     if inventory is not None and not pools:
         raise Unsized(f"no pool of {options.inventory} has {accelerator.name}")
     return Wish(
@@ -152,14 +156,14 @@ def _wish(options: argparse.Namespace, inventory: InventoryArgs | None) -> Wish:
     )
 
 
-def _model(source: str) -> tuple[str, Architecture]:
+def _read_model(source: str) -> tuple[str, Architecture]:
     """Return the name and the architecture of a model of the table, or of a `config.json`."""
-    known = known_architecture(source)
+    known = find_architecture(source)
     if known is not None:
         return source, known
     if not source.endswith(".json"):
-        near = closest_name(source, models())
-        hint = f"did you mean {near}? Else give" if near else "give"
+        closest = closest_name(source, load_models())
+        hint = f"did you mean {closest}? Else give" if closest else "give"
         raise Unsized(
             f"{source} is not in the table of models: {hint} the path of its config.json, as in "
             "size path/to/config.json"
@@ -177,16 +181,18 @@ def _model(source: str) -> tuple[str, Architecture]:
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 
 
-def _load(options: argparse.Namespace) -> Load | None:
+def _read_load(options: argparse.Namespace) -> Load | None:
     rates = (options.requests_per_second, options.input_tokens, options.output_tokens)
     if all(number is None for number in (*rates, options.ttft, options.tpot)):
         return None
     if any(rate is None for rate in rates):
         raise Unsized("a load needs --requests-per-second, --input-tokens and --output-tokens")
-    return Load(*rates, _seconds("--ttft", options.ttft), _seconds("--tpot", options.tpot))
+    return Load(
+        *rates, _parse_seconds("--ttft", options.ttft), _parse_seconds("--tpot", options.tpot)
+    )
 
 
-def _seconds(flag: str, text: str | None) -> float | None:
+def _parse_seconds(flag: str, text: str | None) -> float | None:
     if text is None:
         return None
     match = _DURATION.fullmatch(text)
@@ -200,7 +206,9 @@ def _seconds(flag: str, text: str | None) -> float | None:
 _GPU = "nvidia.com/gpu"
 
 
-def manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) -> dict[str, Any]:
+def build_manifest(
+    wish: Wish, proposal: Proposal, inventory: InventoryArgs | None
+) -> dict[str, Any]:
     """Return a manifest of a proposal."""
     name = re.sub(r"[^a-z0-9]+", "-", wish.name.rpartition("/")[2].lower()).strip("-")[:40]
     name = name.strip("-") if name[:1].isalpha() else f"m-{name}"
@@ -211,9 +219,9 @@ def manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) ->
                       "strategy": "pd-disaggregation", "httproute": {}, "gateway": {}})  # fmt: skip
         kinds = [("prefill", "prefiller", proposal.prefillers),
                  ("decode", "decoder", proposal.replicas)]  # fmt: skip
-    roles += [_role(wish, proposal, inventory, *kind) for kind in kinds]
+    roles += [_build_role(wish, proposal, inventory, *kind) for kind in kinds]
     uri = f"hf://{wish.name}"
-    # A folder's name is not a repository.
+    # The name of a folder may not be a repository.
     model: dict[str, Any] = {"uri": uri if parse_model_uri(uri) else f"hf://organization/{name}"}
     if is_gated(wish.name):
         model["tokenSecret"] = {"name": "hugging-face", "key": "token"}
@@ -227,7 +235,7 @@ def manifest(wish: Wish, proposal: Proposal, inventory: InventoryArgs | None) ->
     }
 
 
-def _role(
+def _build_role(
     wish: Wish,
     proposal: Proposal,
     inventory: InventoryArgs | None,
@@ -235,7 +243,7 @@ def _role(
     kind: str,
     replicas: int,
 ) -> dict[str, Any]:
-    """Return a role whose container the core writes; its template has what differs."""
+    """Return a role with a generated container; its template has only what differs."""
     layout, pool = proposal.layout, proposal.place.pool
     role: dict[str, Any] = {"name": name, "componentType": kind, "replicas": replicas}
     role["accelerator"] = wish.accelerator.name
@@ -257,7 +265,7 @@ def _role(
     if words:
         container["args"] = words
     if pool is not None and pool.resource and pool.resource != _GPU:
-        container["resources"] = {"limits": {pool.resource: layout.of_pod}}
+        container["resources"] = {"limits": {pool.resource: layout.per_pod}}
     spec: dict[str, Any] = {}
     if container:
         spec["containers"] = [{"name": wish.engine, **container}]
@@ -265,14 +273,14 @@ def _role(
         label = inventory.selector_label
         if label is not None:
             spec["nodeSelector"] = {label: inventory.selector_value(pool)}
-        if tolerations := _tolerations(pool):
+        if tolerations := _build_tolerations(pool):
             spec["tolerations"] = tolerations
     if spec:
         role["template"] = {"spec": spec}
     return role
 
 
-def _tolerations(pool: NodePoolArgs) -> list[dict[str, Any]]:
+def _build_tolerations(pool: NodePoolArgs) -> list[dict[str, Any]]:
     return [
         {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect.value}
         for taint in pool.taints

@@ -1,4 +1,4 @@
-"""`size` for people."""
+"""Text output of the command `size`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import replace
 from rich.console import JustifyMethod
 from rich.table import Table
 
-from fusioninfer_capacity.fit.architecture import known_architecture
+from fusioninfer_capacity.fit.architecture import find_architecture
 from fusioninfer_capacity.fit.engines import GIB
 from fusioninfer_capacity.fit.load import Load
-from fusioninfer_capacity.fit.sizing import Layout, Wish, layouts
+from fusioninfer_capacity.fit.sizing import Layout, Wish, list_layouts
 from fusioninfer_capacity.proposals import Proposal
 
-#: Most proposals that are printed; the others take more accelerators.
-_SHOWN = 8
-#: What `docs/reference/accuracy.md` lists; a test holds it.
-_COMPARED = "14 published throughputs, estimates were between 24 % too low and 90 % too high."
+#: Maximum number of proposals to print; the others need more accelerators.
+_MAX_ROWS = 8
+#: Summary of `docs/reference/accuracy.md`; a test compares them.
+_ACCURACY = "14 published throughputs, estimates were between 24 % too low and 90 % too high."
 _TEXT_COLUMNS = ("LAYOUT", "ROLES", "FREE FOR", "")
 
 
-def layout_name(layout: Layout) -> str:
-    """Return a layout in a word: `TP8+EP x PP2 (2 nodes), FP8 cache`, `TP2 x DP4+EP`."""
+def name_layout(layout: Layout) -> str:
+    """Return the name of a layout, such as `TP8+EP x PP2 (2 nodes), FP8 cache`, `TP2 x DP4+EP`."""
     spread = "+EP" if layout.spread else ""
     nodes = f" ({layout.nodes} nodes)" if layout.nodes > 1 else ""
     cache = ", FP8 cache" if layout.small_cache else ""
@@ -32,32 +32,32 @@ def layout_name(layout: Layout) -> str:
     return f"TP{layout.tensor}{spread}{stages}{nodes}{cache}"
 
 
-def parts(
+def render_proposals(
     wish: Wish, candidates: Sequence[Layout], proposals: Sequence[Proposal], load: Load | None
 ) -> Iterator[str | Table]:
-    """Yield what rests on what, the proposals, and why other layouts do not fit."""
-    yield from _header(wish, candidates, proposals)
+    """Yield the basis of the estimate, the proposals, and why other layouts do not fit."""
+    yield from _render_header(wish, candidates, proposals)
     yield ""
     if proposals:
-        yield _table(_rows(proposals[:_SHOWN], load))
-        yield from _notes(proposals[:_SHOWN])
-        if len(proposals) > _SHOWN:
-            yield f"and {len(proposals) - _SHOWN} with more accelerators"
+        yield _build_table(_build_rows(proposals[:_MAX_ROWS], load))
+        yield from _render_notes(proposals[:_MAX_ROWS])
+        if len(proposals) > _MAX_ROWS:
+            yield f"and {len(proposals) - _MAX_ROWS} with more accelerators"
     else:
         yield "nothing fits"
     yield ""
     if proposals and proposals[0].source is not None:
         yield f"Times are estimates by {proposals[0].source}:"
         yield "steps alone, and held up by other requests. Transfer of KV cache is not in them."
-        yield f"Of {_COMPARED}"
+        yield f"Of {_ACCURACY}"
         yield ""
-    sibling = _quantized_sibling(wish)
+    sibling = _describe_quantized(wish)
     if sibling is not None:
         yield sibling
-    yield from _left_out(candidates, proposals, load)
+    yield from _explain_rejected(candidates, proposals, load)
 
 
-def _header(
+def _render_header(
     wish: Wish, candidates: Sequence[Layout], proposals: Sequence[Proposal]
 ) -> Iterator[str]:
     length = wish.length or wish.model.longest
@@ -66,27 +66,27 @@ def _header(
     yield f"{wish.name} on {wish.accelerator.name} ({memory:.1f} GiB){sequences}"
     fits = [layout.fit for layout in candidates if layout.fit is not None]
     yield f"Estimate for {fits[0].basis}" if fits else "Estimate"
-    of_replica = ", TOKENS it caches, REQUESTS of that length at a time" if length else ""
-    yield f"Of a GPU: WEIGHTS and KV CACHE in GiB. Of a replica: GPUS{of_replica}"
-    doubts = {_doubt(proposal) for proposal in proposals} or {fit.doubt for fit in fits[:1]}
+    columns = ", TOKENS it caches, REQUESTS of that length at a time" if length else ""
+    yield f"Of a GPU: WEIGHTS and KV CACHE in GiB. Of a replica: GPUS{columns}"
+    doubts = {_get_doubt(proposal) for proposal in proposals} or {fit.doubt for fit in fits[:1]}
     if len(doubts) == 1:
         yield from (f"Uncertain: {doubt}" for doubt in doubts if doubt is not None)
 
 
-def _rows(proposals: Sequence[Proposal], load: Load | None) -> list[dict[str, str]]:
+def _build_rows(proposals: Sequence[Proposal], load: Load | None) -> list[dict[str, str]]:
     """Return the rows, with a column that marks uncertain ones if others are not."""
-    rows = [_row(proposal, load) for proposal in proposals]
-    if len({_doubt(proposal) for proposal in proposals}) > 1:
+    rows = [_build_row(proposal, load) for proposal in proposals]
+    if len({_get_doubt(proposal) for proposal in proposals}) > 1:
         for row, proposal in zip(rows, proposals, strict=True):
-            row[""] = "uncertain" if _doubt(proposal) else ""
+            row[""] = "uncertain" if _get_doubt(proposal) else ""
     return rows
 
 
-def _notes(proposals: Sequence[Proposal]) -> Iterator[str]:
-    """Yield why single rows are uncertain, and what copies are."""
+def _render_notes(proposals: Sequence[Proposal]) -> Iterator[str]:
+    """Yield why rows are uncertain, and what DP means."""
     doubts: dict[str | None, list[str]] = {}
     for proposal in proposals:
-        doubts.setdefault(_doubt(proposal), []).append(layout_name(proposal.layout))
+        doubts.setdefault(_get_doubt(proposal), []).append(name_layout(proposal.layout))
     if len(doubts) > 1:
         for doubt, names in doubts.items():
             if doubt is not None:
@@ -95,16 +95,16 @@ def _notes(proposals: Sequence[Proposal]) -> Iterator[str]:
         yield "DP: copies of attention and cache, which share the experts (EP)"
 
 
-def _doubt(proposal: Proposal) -> str | None:
+def _get_doubt(proposal: Proposal) -> str | None:
     return proposal.layout.fit.doubt if proposal.layout.fit is not None else None
 
 
-def _row(proposal: Proposal, load: Load | None) -> dict[str, str]:
-    """Return the cells of a proposal by the heads of their columns."""
+def _build_row(proposal: Proposal, load: Load | None) -> dict[str, str]:
+    """Return the cells of a proposal by column title."""
     layout = proposal.layout
     assert layout.fit is not None, "it fits"
     _, _, weights, _, cache, _, _ = layout.fit.row()
-    row = {"LAYOUT": layout_name(layout)}
+    row = {"LAYOUT": name_layout(layout)}
     if load is not None:
         row["ROLES"] = f"{proposal.replicas} serve"
         if proposal.prefillers:
@@ -114,10 +114,10 @@ def _row(proposal: Proposal, load: Load | None) -> dict[str, str]:
         row |= {"TOKENS": f"{layout.fit.tokens:,}", "REQUESTS": f"{layout.fit.requests:.1f}"}
     if proposal.place.pool is not None:
         row["FREE FOR"] = f"{proposal.place.replicas} on {proposal.place.pool.name}"
-    return row | _rates(proposal)
+    return row | _build_rates(proposal)
 
 
-def _rates(proposal: Proposal) -> dict[str, str]:
+def _build_rates(proposal: Proposal) -> dict[str, str]:
     if proposal.served is None:
         return {}
     first = proposal.prefilled or proposal.served
@@ -125,34 +125,36 @@ def _rates(proposal: Proposal) -> dict[str, str]:
     if proposal.prefilled is not None:
         rate = min(rate, proposal.prefilled.rate * proposal.prefillers)
     low, high = first.ttft
-    least, most = proposal.served.tpot
+    low_tpot, high_tpot = proposal.served.tpot
     return {
         "REQUESTS/S": f"{rate:.2f}",
         "TTFT": f"{low:.2f}-{high:.2f}s",
-        "TPOT": f"{1000 * least:.0f}-{1000 * most:.0f}ms",
+        "TPOT": f"{1000 * low_tpot:.0f}-{1000 * high_tpot:.0f}ms",
     }
 
 
-def _quantized_sibling(wish: Wish) -> str | None:
-    """Return what the same model in FP8 takes, if the table has it."""
+def _describe_quantized(wish: Wish) -> str | None:
+    """Return the first layout of the same model in FP8, if the table has it and it fits."""
     name = f"{wish.name}-FP8"
-    model = known_architecture(name) if wish.model.quantization is None else None
+    model = find_architecture(name) if wish.model.quantization is None else None
     if model is None:
         return None
     fitting = [
-        layout for layout in layouts(replace(wish, name=name, model=model)) if not layout.reason
+        layout
+        for layout in list_layouts(replace(wish, name=name, model=model))
+        if not layout.reason
     ]
     if not fitting:
         return None
     fit = fitting[0].fit
     tokens = f", {fit.tokens:,} tokens" if fit is not None and fit.tokens is not None else ""
-    return f"quantized: {name} fits with {layout_name(fitting[0])}{tokens}"
+    return f"quantized: {name} fits with {name_layout(fitting[0])}{tokens}"
 
 
-def _left_out(
+def _explain_rejected(
     candidates: Sequence[Layout], proposals: Sequence[Proposal], load: Load | None
 ) -> Iterator[str]:
-    """Yield why layouts do not fit; of several nodes, only where one node is not enough."""
+    """Yield why layouts do not fit; those of several nodes only if one node is not enough."""
     one_node = any(layout.nodes == 1 and layout.reason is None for layout in candidates)
     proposed = {proposal.layout for proposal in proposals}
     rejected = [layout for layout in candidates
@@ -160,26 +162,26 @@ def _left_out(
                and (layout.copies == 1 or len(candidates) == 1)]  # fmt: skip
     heavy = [layout for layout in rejected if layout.fit is not None and layout.fit.cache <= 0]
     if heavy:
-        yield _too_heavy(heavy)
+        yield _explain_heavy(heavy)
     for layout in rejected:
         if layout not in heavy:
-            yield f"not {layout_name(layout)}: {layout.reason}"
+            yield f"not {name_layout(layout)}: {layout.reason}"
     for layout in candidates:
-        counts = layout.copies == 1 and (load is not None or not proposed)
-        if layout.reason is None and layout not in proposed and counts:
-            yield f"not {layout_name(layout)}: no pool has room, or the load takes longer"
+        is_relevant = layout.copies == 1 and (load is not None or not proposed)
+        if layout.reason is None and layout not in proposed and is_relevant:
+            yield f"not {name_layout(layout)}: no pool has room, or the load takes longer"
 
 
-def _too_heavy(heavy: Sequence[Layout]) -> str:
-    """Return layouts whose weights leave nothing for the cache, in one line."""
+def _explain_heavy(heavy: Sequence[Layout]) -> str:
+    """Return a line about layouts whose weights leave no memory for the cache."""
     fits = [layout.fit for layout in heavy if layout.fit is not None]
-    names = ", ".join(layout_name(layout) for layout in heavy)
+    names = ", ".join(name_layout(layout) for layout in heavy)
     sizes = ", ".join(f"{(fit.weights + fit.overhead) / GIB:.1f}" for fit in fits)
     usable = min(fit.share for fit in fits) / GIB
     return f"not {names}: weights and engine take {sizes} GiB, {usable:.1f} of each GPU are usable"
 
 
-def _table(rows: Sequence[dict[str, str]]) -> Table:
+def _build_table(rows: Sequence[dict[str, str]]) -> Table:
     """Build a table with numbers aligned to the right."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for head in rows[0]:

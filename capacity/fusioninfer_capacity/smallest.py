@@ -1,4 +1,4 @@
-"""The smallest layout of a model, for roles that leave their GPUs out."""
+"""The smallest layout of a model, for roles that do not set `gpus`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusioninfer_capacity.fit.architecture import Architecture, UnknownArchitectureError
-from fusioninfer_capacity.fit.lookup import model_architecture
-from fusioninfer_capacity.fit.roles import named_accelerator
-from fusioninfer_capacity.fit.sizing import Wish, layouts, sensible, with_copies
-from fusioninfer_capacity.fit.weights import Split, stages
+from fusioninfer_capacity.fit.lookup import find_model_architecture
+from fusioninfer_capacity.fit.roles import parse_accelerator
+from fusioninfer_capacity.fit.sizing import Wish, add_copies, filter_sensible, list_layouts
+from fusioninfer_capacity.fit.weights import Split, split_stages
 from fusioninfer_pulumi.plugins.capacity import ModelArgs, ModelConfigError, hub_name, show
 
 _PER_NODE = 8
@@ -26,23 +26,23 @@ class SmallestLayout:
     reason: str
 
 
-def smallest_layout(
+def find_smallest_layout(
     model: ModelArgs,
     accelerator: str,
     engine: str,
     length: int | None,
     arguments: Sequence[str] = (),
 ) -> SmallestLayout | str:
-    """Return the layout with the fewest accelerators, on nodes of 8, or why none is known.
+    """Return the layout with the fewest accelerators, on nodes of 8, or a reason why there is none.
 
     `arguments` are the engine's arguments other than its sizes.
     """
-    kind = named_accelerator(accelerator)
+    kind = parse_accelerator(accelerator)
     if kind is None:
         return (
             f"{show(accelerator)} is not known; use a name such as H100, or a memory such as 80Gi"
         )
-    architecture = _architecture(model)
+    architecture = _find_architecture(model)
     if architecture is None:
         return f"unknown model {model.uri}: set model.config"
     wish = Wish(
@@ -54,10 +54,10 @@ def smallest_layout(
         length,
         arguments=tuple(arguments),
     )
-    listed = layouts(wish)
-    fitting = sensible([layout for layout in listed if layout.reason is None])
+    candidates = list_layouts(wish)
+    fitting = filter_sensible([layout for layout in candidates if layout.reason is None])
     if not fitting:
-        reasons = sorted({layout.reason for layout in listed if layout.reason})
+        reasons = sorted({layout.reason for layout in candidates if layout.reason})
         return (
             f"nothing fits up to {wish.most_nodes} nodes of {_PER_NODE} {kind.name}: {reasons[0]}"
         )
@@ -66,34 +66,32 @@ def smallest_layout(
         tensor=first.tensor,
         nodes=first.nodes,
         spread=first.spread,
-        copied_tensor=_copied_tensor(wish, first.nodes),
+        copied_tensor=_find_copied_tensor(wish, first.nodes),
         reason=f"the fewest {kind.name} that hold the model and its longest sequence",
     )
 
 
-def _copied_tensor(wish: Wish, nodes: int) -> int | None:
-    """Return the tensor size of copies that share experts over these nodes, with most tokens."""
+def _find_copied_tensor(wish: Wish, nodes: int) -> int | None:
+    """Return the tensor size of the data parallel layout on these nodes with the most tokens."""
     if nodes == 1:
         return None
     copies = [
-        layout
-        for layout in with_copies(wish, ())
-        if layout.reason is None and layout.nodes == nodes
+        layout for layout in add_copies(wish, ()) if layout.reason is None and layout.nodes == nodes
     ]
-    return sensible(copies)[0].tensor if copies else None
+    return filter_sensible(copies)[0].tensor if copies else None
 
 
-def model_bytes(model: ModelArgs) -> int | None:
-    """Return bytes of a model's weights; None where its architecture is not known."""
-    architecture = _architecture(model)
+def count_model_bytes(model: ModelArgs) -> int | None:
+    """Return the bytes of a model's weights; None if its architecture is unknown."""
+    architecture = _find_architecture(model)
     if architecture is None:
         return None
-    return sum(stage.weights for stage in stages(architecture, Split()))
+    return sum(stage.weights for stage in split_stages(architecture, Split()))
 
 
-def _architecture(model: ModelArgs) -> Architecture | None:
+def _find_architecture(model: ModelArgs) -> Architecture | None:
     """Return the architecture of a model; None if unknown, which `check` reports."""
     try:
-        return model_architecture(model)
+        return find_model_architecture(model)
     except (ModelConfigError, UnknownArchitectureError):
         return None

@@ -18,18 +18,18 @@ from capacity.tests.placing import LABEL, pool
 from fusioninfer_capacity import place, proposals
 from fusioninfer_capacity import size as sizing
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
-from fusioninfer_capacity.fit.architecture import known_architecture, models
-from fusioninfer_capacity.fit.shapes import shape_problems
+from fusioninfer_capacity.fit.architecture import find_architecture, load_models
+from fusioninfer_capacity.fit.shapes import find_problems
 from fusioninfer_capacity.fit.sizing import (
     Wish,
-    engine_command,
-    layouts,
-    with_copies,
-    with_small_caches,
+    add_copies,
+    add_small_caches,
+    build_command,
+    list_layouts,
 )
 from fusioninfer_capacity.placement.result import Status
 from fusioninfer_capacity.proposals import Place, Proposal
-from fusioninfer_capacity.proposals import room as room_of
+from fusioninfer_capacity.proposals import count_replicas as room_of
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import InvalidServiceError
@@ -97,16 +97,16 @@ def test_a_program_declares_the_same_service(capsys: pytest.CaptureFixture[str])
 )
 def test_layouts_are_all_that_fit_in_order(model: str, accelerator: str, length: int) -> None:
     """Each layout is planned as a service of its own; the first one takes the fewest."""
-    architecture = known_architecture(model)
+    architecture = find_architecture(model)
     assert architecture is not None
     wish = Wish(model, architecture, ACCELERATORS[accelerator], length=length)
-    result = layouts(wish)
+    result = list_layouts(wish)
     assert {(item.tensor, item.nodes) for item in result} == {
         (1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 3), (8, 4)
     }  # fmt: skip
     for finding in result:
         proposal = Proposal(finding, Place(None, None), 1)
-        (service,) = load(sizing.manifest(wish, proposal, None))
+        (service,) = load(sizing.build_manifest(wish, proposal, None))
         plan = plan_service(service)
         rules = {findings.rule for findings in plan.findings if findings.severity.value != "info"}
         fits = not rules & {"weights-exceed-memory", "cache-too-small"}
@@ -136,11 +136,11 @@ def test_room_in_a_pool_is_what_placement_finds(
     if status:
         assert out == ""
         return
-    architecture = known_architecture("Qwen/Qwen3-32B")
+    architecture = find_architecture("Qwen/Qwen3-32B")
     assert architecture is not None
     kept = load_inventory(pools)
     wish = Wish("Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], item, length=8192)
-    for layout in layouts(wish):
+    for layout in list_layouts(wish):
         if layout.reason is not None:
             continue
         room = room_of(kept.pools[0], layout)
@@ -148,7 +148,7 @@ def test_room_in_a_pool_is_what_placement_finds(
             if not replicas:
                 continue
             proposal = Proposal(layout, Place(kept.pools[0], room), replicas)
-            (service,) = load(sizing.manifest(wish, proposal, kept))
+            (service,) = load(sizing.build_manifest(wish, proposal, kept))
             if replicas == room:
                 (record,) = place([service], kept).placed
                 assert record.status is Status.PLACED
@@ -227,12 +227,13 @@ def test_a_cache_in_8_bits_is_proposed_and_written_only_if_chosen(
         assert yaml.safe_load(out)["spec"]["roles"][0]["parallelism"] == parallelism
     _, text, _ = ran(capsys, *wanted, "A100")
     assert "FP8 cache" not in text
-    architecture = known_architecture("Qwen/Qwen3-32B")
+    architecture = find_architecture("Qwen/Qwen3-32B")
     assert architecture is not None
     wish = Wish("Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], per_node=1, most_nodes=1)
-    small = with_small_caches(wish, layouts(wish))[0]
+    small = add_small_caches(wish, list_layouts(wish))[0]
     path = tmp_path / "sized.yaml"
-    path.write_text(yaml.safe_dump(sizing.manifest(wish, Proposal(small, Place(None, None), 1),
+    proposal = Proposal(small, Place(None, None), 1)
+    path.write_text(yaml.safe_dump(sizing.build_manifest(wish, proposal,
                                                    None)))  # fmt: skip
     assert main(["check", "--strict", str(path)]) == 0, capsys.readouterr().err
     (service,) = load(str(path))
@@ -241,7 +242,7 @@ def test_a_cache_in_8_bits_is_proposed_and_written_only_if_chosen(
 
 
 def test_unknown_values_have_no_column(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    config = dict(models()["Qwen/Qwen3-8B"]["config"], _name_or_path="own")
+    config = dict(load_models()["Qwen/Qwen3-8B"]["config"], _name_or_path="own")
     del config["max_position_embeddings"]
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
@@ -271,13 +272,13 @@ def test_experts_are_spread_where_the_engine_cannot_split_them(
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_proposals_are_accepted_by_engines(engine: str) -> None:
     """Of every model of the table, whatever its heads and blocks."""
-    for name in models():
-        architecture = known_architecture(name)
+    for name in load_models():
+        architecture = find_architecture(name)
         assert architecture is not None
         wish = Wish(name, architecture, ACCELERATORS["B200"], engine=engine, length=1024)
-        for layout in layouts(wish):
+        for layout in list_layouts(wish):
             if layout.reason is None:
-                problems = shape_problems(engine_command(wish, layout), architecture, {})
+                problems = find_problems(build_command(wish, layout), architecture, {})
                 assert list(problems) == [], (name, layout)
                 assert architecture.heads[0] % layout.tensor == 0
 
@@ -286,7 +287,7 @@ def test_model_config_is_read(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    config = {**models()["Qwen/Qwen3-32B"]["config"], "_name_or_path": "team/chat"}
+    config = {**load_models()["Qwen/Qwen3-32B"]["config"], "_name_or_path": "team/chat"}
     Path("config.json").write_text(json.dumps(config))
     _, known, _ = ran(capsys, "Qwen/Qwen3-32B", "--accelerator", "H200")
     status, out, _ = ran(capsys, "config.json", "--accelerator", "H200")
@@ -384,12 +385,12 @@ def test_separate_roles_are_a_manifest_that_check_accepts(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for engine in ("vllm", "sglang"):
-        architecture = known_architecture("Qwen/Qwen3-32B")
+        architecture = find_architecture("Qwen/Qwen3-32B")
         assert architecture is not None
         wish = Wish("Qwen/Qwen3-32B", architecture, ACCELERATORS["H200"], engine=engine)
-        proposal = Proposal(layouts(wish)[0], Place(None, None), 2, 3)
+        proposal = Proposal(list_layouts(wish)[0], Place(None, None), 2, 3)
         path = tmp_path / f"{engine}.yaml"
-        path.write_text(yaml.safe_dump(sizing.manifest(wish, proposal, None)))
+        path.write_text(yaml.safe_dump(sizing.build_manifest(wish, proposal, None)))
         assert main(["check", "--strict", str(path)]) == 0, capsys.readouterr().err
 
 
@@ -461,10 +462,10 @@ def test_a_layout_that_is_not_listed(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_no_copies_where_ranks_do_not_divide_the_experts() -> None:
-    architecture = known_architecture("deepseek-ai/DeepSeek-R1")
+    architecture = find_architecture("deepseek-ai/DeepSeek-R1")
     assert architecture is not None
     assert architecture.experts == 256
     odd = replace(architecture, experts=20)
     wish = Wish("deepseek-ai/DeepSeek-R1", odd, ACCELERATORS["H200"])
-    result = with_copies(wish, [])
+    result = add_copies(wish, [])
     assert {finding.accelerators for finding in result} == {2, 4}

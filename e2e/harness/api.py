@@ -162,9 +162,9 @@ class Client:
         """Return the objects of a kind in all namespaces or one, sorted by name."""
         params = {"labelSelector": selector} if selector else None
         resource = self.resource(kind)
-        found = self.request("GET", resource.path(None, namespace), params=params)["items"]
+        items = self.request("GET", resource.path(None, namespace), params=params)["items"]
         # The API server omits apiVersion and kind from the items of a list.
-        typed = [{"apiVersion": resource.api_version, "kind": resource.kind, **i} for i in found]
+        typed = [{"apiVersion": resource.api_version, "kind": resource.kind, **i} for i in items]
         return sorted(typed, key=lambda item: str(item["metadata"]["name"]))
 
     def patch(
@@ -235,6 +235,6 @@ class Client:
                     raise
                 last = error
             if time.monotonic() >= deadline:
-                said = message() if callable(message) else message
-                raise TimeoutError(f"not within {timeout:g} s: {said} (last seen: {last!r:.2000})")
+                text = message() if callable(message) else message
+                raise TimeoutError(f"not within {timeout:g} s: {text} (last seen: {last!r:.2000})")
             time.sleep(POLL_SECONDS)

@@ -48,7 +48,7 @@ def create_certificates(
 ) -> Certificates:
     """Create certificates for loopback and these addresses and hosts, valid for LIFETIME."""
     directory.mkdir()
-    made = Certificates(directory / "ca.crt", directory, directory / "token.key")
+    files = Certificates(directory / "ca.crt", directory, directory / "token.key")
     now = dt.datetime.now(dt.timezone.utc)
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fusioninfer-e2e")])
@@ -80,11 +80,11 @@ def create_certificates(
         )
         .sign(authority_key, hashes.SHA256())
     )
-    made.authority.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
-    made.certificate.write_bytes(server.public_bytes(serialization.Encoding.PEM))
-    _write_key(made.key, server_key)
-    _write_key(made.token_key, rsa.generate_private_key(public_exponent=65537, key_size=2048))
-    return made
+    files.authority.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
+    files.certificate.write_bytes(server.public_bytes(serialization.Encoding.PEM))
+    _write_key(files.key, server_key)
+    _write_key(files.token_key, rsa.generate_private_key(public_exponent=65537, key_size=2048))
+    return files
 
 
 def _builder(now: dt.datetime) -> x509.CertificateBuilder:

@@ -88,8 +88,8 @@ class Cluster(Lifetime, Client):
             self.directory = Path(tempfile.mkdtemp(prefix="fusioninfer-e2e-"))
             stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
             self._ports = iter(free_ports(10))
-            reached = [self._address, FIRST_SERVICE] if self._address else []
-            certificates = create_certificates(self.directory / "certificates", reached)
+            addresses = [self._address, FIRST_SERVICE] if self._address else []
+            certificates = create_certificates(self.directory / "certificates", addresses)
             port = next(self._ports)
             self._plane = prepare(
                 self.directory, certificates, port, self._address, self._kubernetes, self._gates
@@ -116,8 +116,8 @@ class Cluster(Lifetime, Client):
         return self._plane
 
     def _log_directory(self) -> Path:
-        kept = os.environ.get(LOGS_VARIABLE)
-        folder = Path(kept).resolve() / self.directory.name if kept else self.directory / "logs"
+        root = os.environ.get(LOGS_VARIABLE)
+        folder = Path(root).resolve() / self.directory.name if root else self.directory / "logs"
         folder.mkdir(parents=True)
         return folder
 
@@ -176,9 +176,9 @@ class Cluster(Lifetime, Client):
 
         def missing() -> list[str]:
             return [
-                each["metadata"]["name"]
-                for each in self.list("CustomResourceDefinition")
-                if not is_condition_true(each, "Established")
+                kind["metadata"]["name"]
+                for kind in self.list("CustomResourceDefinition")
+                if not is_condition_true(kind, "Established")
             ]
 
         self.wait(lambda: not missing(), message=missing)
@@ -289,9 +289,9 @@ class Cluster(Lifetime, Client):
     ) -> list[str]:
         """Add ready nodes with `gpus` accelerators each; return their names."""
         names = [f"{prefix}-{next(self._counter)}" for _ in range(count)]
-        made = [_node(name, gpus, accelerator, labels or {}, taints) for name in names]
+        nodes = [_node(name, gpus, accelerator, labels or {}, taints) for name in names]
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(self.create, made))
+            list(pool.map(self.create, nodes))
         return names
 
     def remove_nodes(self, names: Iterable[str], *, evict: bool = True) -> None:

@@ -95,20 +95,14 @@ def start_volcano(
 ) -> Ready:
     """Start Volcano's scheduler without its controllers, and open its queue.
 
-    Args:
-        programs: Starts the program.
-        plane: The control plane.
-        api: Client of the administrator.
-        ports: Ports of the health endpoint and of the metrics.
-        plugins: Additional scheduler plugins.
-        plugin_arguments: Arguments by plugin.
+    The second port serves metrics; `plugins` are additional ones.
     """
     health_port, metrics_port = ports
     path = plane.directory / "volcano.yaml"
     config = yaml.safe_load(SCHEDULER_CONFIG.read_text(encoding="utf-8"))
     if plugins:
         config["tiers"].append({"plugins": [{"name": name} for name in plugins]})
-    for plugin in (each for tier in config["tiers"] for each in tier["plugins"]):
+    for plugin in (item for tier in config["tiers"] for item in tier["plugins"]):
         if plugin_arguments is not None and plugin["name"] in plugin_arguments:
             plugin["arguments"] = dict(plugin_arguments[plugin["name"]])
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
@@ -222,9 +216,9 @@ def _webhooks(
     for configuration in configurations:
         configuration["metadata"]["name"] = f"{tool}-{configuration['metadata']['name']}"
         configuration["webhooks"] = [
-            each
-            for each in configuration["webhooks"]
-            if groups is None or groups & {*each["rules"][0]["apiGroups"]}
+            hook
+            for hook in configuration["webhooks"]
+            if groups is None or groups & {*hook["rules"][0]["apiGroups"]}
         ]
         for webhook in configuration["webhooks"]:
             path = webhook["clientConfig"]["service"]["path"]

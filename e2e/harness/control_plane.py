@@ -33,7 +33,7 @@ FIRST_SERVICE = "10.96.0.1"
 
 
 def arguments(name: str, **values: object) -> list[str]:
-    """Return the arguments of programs.yaml, with these values filled in."""
+    """Return a program's arguments in programs.yaml, formatted with these values."""
     return [argument.format(**values) for argument in PROGRAMS[name]]
 
 

@@ -125,19 +125,19 @@ def _pieces(body: bytes) -> Iterator[dict[str, Any]]:
 
 def _answer(responses: Any, *, bodyless: bool) -> Answer:
     headers: dict[str, str] = {}
-    onward = b""
+    forwarded = b""
     for response in responses:
         if response.HasField("immediate_response"):
-            own = response.immediate_response
-            return Answer(None, {}, own.status.code, own.body)
+            immediate = response.immediate_response
+            return Answer(None, {}, immediate.status.code, immediate.body)
         if response.HasField("request_headers"):
             headers = _added(response)
         elif response.HasField("request_body"):
             assert headers, "the picker responded to the body before the headers"
-            onward += response.request_body.response.body_mutation.streamed_response.body
+            forwarded += response.request_body.response.body_mutation.streamed_response.body
     assert headers, "the picker sent no response"
-    assert bodyless or onward, "the picker returned no body"
-    return Answer(headers[DESTINATION], headers, None, onward)
+    assert bodyless or forwarded, "the picker returned no body"
+    return Answer(headers[DESTINATION], headers, None, forwarded)
 
 
 def _added(response: Any) -> dict[str, str]:
@@ -148,6 +148,6 @@ def _added(response: Any) -> dict[str, str]:
         for option in mutation.set_headers
     }
     metadata = struct_pb2.Struct.FromString(response.dynamic_metadata)
-    said: Any = metadata[METADATA]
-    assert said[DESTINATION] == headers[DESTINATION], f"{metadata} and {headers}"
+    values: Any = metadata[METADATA]
+    assert values[DESTINATION] == headers[DESTINATION], f"{metadata} and {headers}"
     return headers

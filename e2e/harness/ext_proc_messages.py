@@ -32,14 +32,14 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
         message = file.message_type.add(name=name)
         for field, (number, kind) in fields.items():
             repeated = kind.startswith("*")
-            made = message.field.add(name=field, number=number)
-            made.label = _Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL
+            declared = message.field.add(name=field, number=number)
+            declared.label = _Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL
             scalar = _SCALARS.get(kind)
             if scalar is not None:
-                made.type = scalar
+                declared.type = scalar
             else:
-                made.type = _Field.TYPE_MESSAGE
-                made.type_name = f".{_PACKAGE}.{kind.lstrip('*')}"
+                declared.type = _Field.TYPE_MESSAGE
+                declared.type_name = f".{_PACKAGE}.{kind.lstrip('*')}"
     return file
 
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 LEADERS = "leaderworkerset.sigs.k8s.io/worker-index=0"
 
 
-def is_condition_true(each: Object, condition: str) -> bool:
-    conditions = (each.get("status") or {}).get("conditions") or ()
-    return any(found["type"] == condition and found["status"] == "True" for found in conditions)
+def is_condition_true(manifest: Object, condition: str) -> bool:
+    conditions = (manifest.get("status") or {}).get("conditions") or ()
+    return any(item["type"] == condition and item["status"] == "True" for item in conditions)
 
 
 def is_ready(pod: Object) -> bool:

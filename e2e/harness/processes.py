@@ -25,7 +25,7 @@ class ProgramFailedError(Exception):
 
 def free_ports(count: int) -> list[int]:
     """Return different loopback ports that are not in use."""
-    held: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     try:
         for port in random.sample(PORTS, len(PORTS)):
             candidate = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -34,12 +34,12 @@ def free_ports(count: int) -> list[int]:
             except OSError:
                 candidate.close()
                 continue
-            held.append(candidate)
-            if len(held) == count:
-                return [sock.getsockname()[1] for sock in held]
+            sockets.append(candidate)
+            if len(sockets) == count:
+                return [sock.getsockname()[1] for sock in sockets]
         raise ProgramFailedError(f"no {count} free ports between {PORTS.start} and {PORTS.stop}")
     finally:
-        for sock in held:
+        for sock in sockets:
             sock.close()
 
 

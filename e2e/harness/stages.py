@@ -43,17 +43,17 @@ def write_stages(path: Path) -> Path:
     # kwok picks any of several matching stages, and `pod-ended` must precede with a finalizer.
     expressions = delete["spec"]["selector"]["matchExpressions"]
     expressions.append({"key": ".metadata.finalizers", "operator": "DoesNotExist"})
-    own = {_name(stage): stage for stage in _documents(OWN_STAGES)}
+    additional = {_name(stage): stage for stage in _documents(OWN_STAGES)}
     stages = [
         upstream["node-initialize"],
         upstream["pod-complete"],
         delete,
         _when(ready, "NotIn", SLOW, FAILING, CRASHING, UNPULLABLE),
         _when(slow, "In", SLOW),
-        own["pod-ended"],
-        _when(own["pod-failing"], "In", FAILING),
-        _when(own["pod-crashing"], "In", CRASHING),
-        _when(own["pod-unpullable"], "In", UNPULLABLE),
+        additional["pod-ended"],
+        _when(additional["pod-failing"], "In", FAILING),
+        _when(additional["pod-crashing"], "In", CRASHING),
+        _when(additional["pod-unpullable"], "In", UNPULLABLE),
     ]
     path.write_text(yaml.safe_dump_all(stages), encoding="utf-8")
     return path

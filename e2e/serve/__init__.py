@@ -1,1 +1,1 @@
-"""A cluster that serves: real nodes, real engines and a real gateway on one machine."""
+"""Real nodes, engines and gateways on one machine."""

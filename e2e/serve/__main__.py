@@ -1,7 +1,7 @@
-"""A cluster that serves tokens, until Ctrl-C: `python -m e2e.serve`.
+"""Run a cluster that serves tokens until Ctrl-C: `python -m e2e.serve`.
 
-Real pods of real engines with a tiny model, behind a real endpoint picker and a real Envoy. Nothing
-comes from an image registry or a model hub.
+Real engines with a tiny model run behind a real endpoint picker and Envoy. No image registry or
+model hub is needed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.serve", description=__doc__)
     parser.add_argument("service", nargs="?", type=Path, default=EXAMPLE, metavar="FILE",
                         help="an InferenceService with a router")  # fmt: skip
-    parser.add_argument("--once", action="store_true", help="stop after the first answer")
+    parser.add_argument("--once", action="store_true", help="exit after the first response")
     args = parser.parse_args(argv)
     if enclosure.is_inside():
         return _inside(args.service, once=args.once)
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _inside(service: Path, *, once: bool) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    gateway_socket, api_socket = enclosure.handed_in()
+    gateway_socket, api_socket = enclosure.inherited_sockets()
     started = time.monotonic()
     try:
         print("starting the cluster and its node ...", flush=True)
@@ -62,7 +62,7 @@ def _inside(service: Path, *, once: bool) -> int:
             answer = complete(gateway.url, model, "the quick brown fox", host=gateway.host)
             seconds = time.monotonic() - started
             print(_welcome(relay.port, gateway.host, model, kubeconfig, seconds), flush=True)
-            print(f"First answer: {answer['choices'][0]['text']!r}", flush=True)
+            print(f"First response: {answer['choices'][0]['text']!r}", flush=True)
             while not once:
                 signal.pause()
     except KeyboardInterrupt:
@@ -93,7 +93,7 @@ Serving after {seconds:.0f} s.
     export KUBECONFIG={kubeconfig}
     kubectl get pods
 
-The weights are random, and so is the text. Ctrl-C ends all of it."""
+The weights are random, and so is the text. Ctrl-C deletes the cluster."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One cluster with a node for all tests here; skipped with a reason where no pod can run."""
+"""A cluster with a real node for all tests here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REASON = "runs real engines: make e2e-serve"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a node outside of an enclosure."""
+    """Skip tests that need a real node, except in an enclosure."""
     for item in items:
         is_ours = _HERE in item.path.parents and item.get_closest_marker("serve") is not None
         if is_ours and not enclosure.is_inside():

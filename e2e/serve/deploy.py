@@ -1,4 +1,4 @@
-"""Deploys services by applying what `render` prints."""
+"""Deployment of rendered services."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from fusioninfer_pulumi.engines.engine_commands import read_command
 
 @dataclass(frozen=True)
 class Deployed:
-    """A service whose pods are ready, and an Envoy in front of it."""
+    """A service with ready pods behind an Envoy."""
 
     running: Serving
     namespace: str
     gateway: Gateway
 
     def pods(self, selector: str = LEADERS) -> list[Object]:
-        """Pods that are not about to end; those of the engines by default."""
+        """Return pods that are not terminating; by default leaders."""
         return self.running.pods(self.namespace, selector)
 
     def uids(self) -> set[str]:
         return {pod["metadata"]["uid"] for pod in self.pods()}
 
     def ask(self, prompt: str, model: str = MODEL, **more: Any) -> Object:
-        """One answer through the gateway, of eight tokens by default."""
+        """Send a request through the gateway; return the response, by default of eight tokens."""
         gateway = self.gateway
         answer: Object = complete(gateway.url, model, prompt, host=gateway.host, **more)
         assert answer["usage"]["completion_tokens"] == more.get("tokens", 8)
@@ -49,7 +49,7 @@ class Deployed:
 
 @contextmanager
 def deployed(running: Serving, *roles: Object, **spec: Any) -> Iterator[Deployed]:
-    """Apply a service of these roles, wait until it serves, and take it away afterwards."""
+    """Deploy a service with these roles, and delete it afterwards."""
     namespace = running.cluster.new_namespace()
     apply_service(running, namespace, *roles, **spec)
     gateway = Gateway(running.cluster, namespace, "svc-httproute")
@@ -80,18 +80,18 @@ def apply(serving: Serving, service: Path, namespace: str) -> None:
 
 
 def wait_serving(serving: Serving, objects: list[Object], namespace: str) -> None:
-    """Wait for every pod that leads a replica, and for the endpoint picker."""
+    """Wait until all leaders and endpoint pickers are ready."""
     replicas = sum(
-        each["spec"]["replicas"] for each in objects if each["kind"] == "LeaderWorkerSet"
+        item["spec"]["replicas"] for item in objects if item["kind"] == "LeaderWorkerSet"
     )
     serving.wait_ready(namespace, replicas, LEADERS)
     wait_pickers(serving, objects, namespace)
 
 
 def wait_pickers(serving: Serving, objects: list[Object], namespace: str) -> None:
-    for each in objects:
-        if each["kind"] == "Deployment":
-            serving.wait_ready(namespace, each["spec"]["replicas"], _selector(each), 120)
+    for item in objects:
+        if item["kind"] == "Deployment":
+            serving.wait_ready(namespace, item["spec"]["replicas"], _selector(item), 120)
 
 
 def _selector(deployment: Object) -> str:
@@ -100,13 +100,13 @@ def _selector(deployment: Object) -> str:
 
 
 def model_name(objects: list[Object]) -> str:
-    """The name under which the first engine serves its model."""
-    for each in objects:
-        if each["kind"] != "LeaderWorkerSet":
+    """Return the served model name of the first engine that sets one."""
+    for item in objects:
+        if item["kind"] != "LeaderWorkerSet":
             continue
-        template = each["spec"]["leaderWorkerTemplate"]
+        template = item["spec"]["leaderWorkerTemplate"]
         leader = template.get("leaderTemplate") or template["workerTemplate"]
         for container in leader["spec"]["containers"]:
             for name in read_command(container).served_names or ():
                 return name
-    raise ValueError("no engine says the name of its model")
+    raise ValueError("no engine sets its served model name")

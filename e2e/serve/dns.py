@@ -1,7 +1,4 @@
-"""DNS of the cluster: CoreDNS, which every pod's resolv.conf names.
-
-Pods of a replica that spans nodes need it: LeaderWorkerSet gives them their leader by name.
-"""
+"""CoreDNS for pods, because workers address their leader by name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Namespaces of the kernel for one run: `python -m e2e.serve.enclosure COMMAND ...`.
+"""Run a command in new kernel namespaces: `python -m e2e.serve.enclosure COMMAND ...`.
 
-The command runs with a network, mounts and process ids of its own. Addresses of pods, rules of
-kube-proxy and mounts of containers exist in there only, and the kernel ends every process in there
-with the first one. Sockets that listen outside are handed in: see `Relay`.
+Pod addresses, kube-proxy's rules and mounts exist only inside these network, mount and process
+namespaces. The kernel kills all processes inside when the first one exits. `Relay` connects sockets
+that listen outside.
 """
 
 from __future__ import annotations
@@ -25,49 +25,49 @@ from e2e.harness.processes import LOOPBACK
 from e2e.serve import prerequisites
 
 MARK = "FUSIONINFER_E2E_ENCLOSURE"
-"""Set inside: the name of the run."""
+"""Variable inside: name of the run."""
 
 SOCKETS = "FUSIONINFER_E2E_SOCKETS"
-"""Set inside: descriptors of sockets that listen on the loopback device outside."""
+"""Variable inside: file descriptors of sockets that listen on the outer loopback device."""
 
 ADDRESS = "10.90.0.1"
-"""Inside: of the first node, of the API server for pods, and of DNS."""
+"""Address inside of the first node, of the API server for pods, and of DNS."""
 
 CGROUPS = Path("/sys/fs/cgroup")
 PODS = "k8s.io"
-"""The control group of all containers, as containerd names it."""
+"""containerd's control group for all containers."""
 
 PRIVATE = (
-    Path("/dev/shm"),  # Envoy  # a mount point
-    Path("/run/containerd"),  # containerd's shims, runc
-    Path("/run/netns"),  # the network namespaces of pods
+    Path("/dev/shm"),  # Envoy
+    Path("/run/containerd"),  # containerd's shims and runc
+    Path("/run/netns"),  # network namespaces of pods
     Path("/var/lib/cni"),
-    Path("/var/lib/kubelet"),  # sockets of device plugins, wherever the kubelet's root is
+    Path("/var/lib/kubelet"),  # sockets of device plugins, independent of the kubelet's root
 )
-"""Folders that programs write to whatever they are told: empty inside, untouched outside."""
+"""Paths that are hard-coded in programs: empty inside, unchanged outside."""
 
 CHUNK = 65536
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a command in an enclosure; return its exit code, or 2 with the reasons why it cannot."""
+    """Run a command in an enclosure; return its exit code, or 2 if a prerequisite is missing."""
     return prerequisites.main() or run(argv)
 
 
 def run(command: Sequence[str], sockets: Sequence[socket.socket] = ()) -> int:
-    """Run a command in new namespaces and clear away what it leaves behind."""
+    """Run a command in new namespaces, and delete its files and control groups afterwards."""
     name = f"fusioninfer-{secrets.token_hex(3)}"
     directory = tempfile.mkdtemp(prefix=f"{name}-")
-    descriptors = [each.fileno() for each in sockets]
+    descriptors = [item.fileno() for item in sockets]
     environment = os.environ | {
         MARK: name,
         SOCKETS: ",".join(map(str, descriptors)),
         "TMPDIR": directory,
     }
-    # Whoever of the chain is killed, the kernel ends the rest of it.
+    # If any process of this chain is killed, the kernel kills the rest.
     entry = ["setpriv", "--pdeathsig=KILL", "--", "unshare", "--net", "--mount", "--pid", "--fork"]
     entry += ["--kill-child", "--mount-proc", "--"]
-    made = [folder for folder in PRIVATE if not folder.exists()]
+    created = [folder for folder in PRIVATE if not folder.exists()]
     try:
         process = subprocess.Popen(
             [*entry, *command],
@@ -81,17 +81,17 @@ def run(command: Sequence[str], sockets: Sequence[socket.socket] = ()) -> int:
         for group in _groups(Path(directory)):
             _remove_group(group)
         for group in (CGROUPS / PODS, *CGROUPS.glob(f"*/{PODS}")):
-            with contextlib.suppress(OSError):  # another run has containers
+            with contextlib.suppress(OSError):  # Another run has containers.
                 group.rmdir()
         shutil.rmtree(directory, ignore_errors=True)
-        for folder in made:
-            with contextlib.suppress(OSError):  # another run uses it
+        for folder in created:
+            with contextlib.suppress(OSError):  # Another run uses it.
                 folder.rmdir()
 
 
 @contextmanager
 def _forwarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Send Ctrl-C and SIGTERM to the command inside: `unshare` itself ignores them."""
+    """Forward Ctrl-C and SIGTERM to the command inside, because `unshare` ignores them."""
 
     def forward(*_: object) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -110,12 +110,12 @@ def is_inside() -> bool:
 
 
 def prepare(addresses: Sequence[str], routes: Sequence[str]) -> None:
-    """Bring up the loopback device with more addresses and networks, and forward packets."""
+    """Configure the loopback device, enable forwarding and hide PRIVATE."""
     open_loopback()
     for address in addresses:
         _ip("address", "add", f"{address}/32", "dev", "lo")
     for network in routes:
-        # Service addresses are replaced on the way out, once there is a way at all.
+        # nftables rewrites Service addresses in the output hook, which needs a route.
         _ip("route", "add", network, "dev", "lo", "src", addresses[0])
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
     for folder in PRIVATE:
@@ -125,7 +125,7 @@ def prepare(addresses: Sequence[str], routes: Sequence[str]) -> None:
 
 
 def open_loopback() -> None:
-    """Bring up the loopback device, for what needs no node."""
+    """Bring up the loopback device."""
     _ip("link", "set", "lo", "up")
 
 
@@ -134,7 +134,7 @@ def _ip(*arguments: str) -> None:
 
 
 def _groups(directory: Path) -> list[Path]:
-    """Control groups of the containers that ran to the end, as containerd names them."""
+    """Return the control groups of containers that still ran at the end."""
     tasks = directory.glob("*/state/io.containerd.runtime.v2.task/k8s.io/*")
     names = [f"{PODS}/{task.name}" for task in tasks]
     return [path for name in names for path in (CGROUPS / name, *CGROUPS.glob(f"*/{name}"))]
@@ -153,16 +153,16 @@ def listen() -> socket.socket:
     return listening
 
 
-def handed_in() -> list[socket.socket]:
+def inherited_sockets() -> list[socket.socket]:
     text = os.environ.get(SOCKETS, "")
     return [socket.socket(fileno=int(number)) for number in text.split(",") if number]
 
 
 class Relay:
-    """Connects those who connect to a socket from outside with an address inside."""
+    """Forwards connections to a socket outside to an address inside."""
 
     def __init__(self, listening: socket.socket, target: tuple[str, int]) -> None:
-        """Start accepting connections, until the process ends."""
+        """Accept connections until the process exits."""
         self.port: int = listening.getsockname()[1]
         self._listening = listening
         self._target = target

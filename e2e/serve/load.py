@@ -1,4 +1,4 @@
-"""Requests for tokens, a steady load of them, and what engines count."""
+"""Completion requests, load generation, and metrics of engines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from e2e.harness.processes import Lifetime
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one request."""
+    """The result of a request; times in seconds."""
 
     started: float
     first: float
@@ -41,10 +41,10 @@ def complete(
     timeout: float = 120,
     authority: Path | None = None,
 ) -> Any:
-    """The whole answer to one prompt.
+    """Return the response to a prompt.
 
     Raises:
-        AssertionError: If the status is not 200; the message carries the answer.
+        AssertionError: If the status is not 200; the message contains the response.
     """
     body = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0,
             "ignore_eos": True}  # fmt: skip
@@ -59,7 +59,7 @@ def complete(
 
 
 class Load(Lifetime):
-    """Clients that each send a request when the last one was answered; a context manager."""
+    """Context manager for clients that each send one request after the other."""
 
     def __init__(
         self,
@@ -73,11 +73,10 @@ class Load(Lifetime):
         timeout: float = 180,
         prompts: Callable[[int], str] = lambda number: f"the quick brown fox {number}",
     ) -> None:
-        """Decide what is sent."""
         self.answers: list[Answer] = []
         self._url = f"{url}/v1/completions"
         self._headers = {"Host": host} if host else {}
-        # An answer of random weights may end early: this one has the tokens that are asked for.
+        # With random weights, responses would otherwise end early.
         self._body = {"model": model, "max_tokens": tokens, "temperature": 0, "stream": True,
                       "ignore_eos": True}  # fmt: skip
         self._pause = pause
@@ -105,7 +104,7 @@ class Load(Lifetime):
     def _ask(self, pool: urllib3.PoolManager) -> Answer:
         body = {**self._body, "prompt": self._prompts(next(self._numbers))}
         started = time.monotonic()
-        first, tokens, ending = 0.0, 0, "breaking off"
+        first, tokens, ending = 0.0, 0, "no finish_reason"
         try:
             answer = pool.request(
                 "POST", self._url, json=body, headers=self._headers, preload_content=False
@@ -122,8 +121,8 @@ class Load(Lifetime):
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             return _failed(started, repr(error), tokens)
         seconds = time.monotonic() - started
-        # An engine that ends says "abort", with status 200.
-        problem = "" if ending in ("length", "stop") else f"the answer ended by {ending}"
+        # An engine that shuts down reports "abort" with status 200.
+        problem = "" if ending in ("length", "stop") else f"the response ended with {ending}"
         return Answer(started, first, problem, tokens, seconds)
 
     def failed(self) -> list[Answer]:
@@ -154,7 +153,7 @@ def figures(answers: Sequence[Answer]) -> str:
 
 
 def outage(answers: Sequence[Answer]) -> str:
-    """What clients saw of a failure: how many requests, how long, and the reasons."""
+    """Describe failed requests: their number, duration and reasons."""
     failed = [answer for answer in answers if answer.error]
     if not failed:
         return "no request failed"
@@ -171,7 +170,7 @@ BY_SOURCE = "vllm:prompt_tokens_by_source_total"
 
 
 def counter(text: str, name: str, **labels: str) -> float:
-    """The sum of a metric's values with these labels, in Prometheus text form; 0 without any."""
+    """Return the sum of a metric's values with these labels in Prometheus's text format."""
     total = 0.0
     for line in text.splitlines():
         match = re.match(rf"{re.escape(name)}(?:\{{(.*)\}})? (\S+)$", line)

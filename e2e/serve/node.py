@@ -1,7 +1,7 @@
-"""A node on which pods run: the real kubelet, containerd, runc, network plugins and kube-proxy.
+"""Nodes with a real kubelet, containerd, runc, network plugins and kube-proxy.
 
-It lives in an enclosure, which the kernel takes down with everything in it; see `enclosure.py`. The
-first node has the enclosure's network, each further one a network namespace of its own.
+They run in an enclosure (`enclosure.py`). The first node uses the enclosure's network namespace,
+and each additional node has its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, free_po
 from e2e.serve import enclosure
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Environment
-from e2e.serve.images import PAUSE, image, mounted, names, write_archive
+from e2e.serve.images import PAUSE, image, list_mounts, names, write_archive
 from e2e.serve.prerequisites import plugin_folder
 
 PODS = "10.244.0.0/16"
@@ -35,7 +35,7 @@ GPUS = "8"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node stands in the network."""
+    """Network of a node."""
 
     number: int
     enter: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Place:
 
     @property
     def device(self) -> str:
-        """Name of the first node's network device that leads to it."""
+        """Name of the first node's network device to this node."""
         return f"network-{self.number}"
 
     @property
@@ -68,7 +68,7 @@ class Node:
         environments: Iterable[Environment],
         place: Place = Place(1),
     ) -> None:
-        """Start it, and wait until it is ready."""
+        """Start the node and wait until it is ready."""
         directory.mkdir()
         self.name = place.name
         self.cluster = cluster
@@ -103,8 +103,8 @@ class Node:
         self._imported |= set(absent)
 
     def processes(self, pod: Object) -> dict[int, str]:
-        """Process ids of a pod's containers -> names, as this enclosure sees them."""
-        found: dict[int, str] = {}
+        """Return names of the processes in a pod's containers, by process ID in the enclosure."""
+        processes: dict[int, str] = {}
         for status in _statuses(pod):
             if "running" not in status.get("state", {}):
                 continue
@@ -112,13 +112,13 @@ class Node:
             for line in listed.splitlines()[1:]:
                 pid = int(line.split()[0])
                 name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8")
-                found[pid] = name.strip()
-        return found
+                processes[pid] = name.strip()
+        return processes
 
     @contextmanager
-    def cut_off(self) -> Iterator[None]:
-        """Lose every packet from and to this node, as if it had no power; not the first node."""
-        subprocess.run(["nft", "-f", "-"], input=_lost(self._place.device), text=True, check=True)
+    def drop_packets(self) -> Iterator[None]:
+        """Drop all packets from and to this node, which must not be the first one."""
+        subprocess.run(["nft", "-f", "-"], input=_drop(self._place.device), text=True, check=True)
         try:
             yield
         finally:
@@ -156,7 +156,7 @@ class Node:
         default = json.loads(subprocess.run(
             ["ctr", "oci", "spec"], capture_output=True, text=True, check=True
         ).stdout)  # fmt: skip
-        default["mounts"] += [_bind(folder) for folder in mounted(self._environments)]
+        default["mounts"] += [_bind(folder) for folder in list_mounts(self._environments)]
         spec = self._write("container.json", default)
         config = self.directory / "containerd.toml"
         config.write_text(_containerd(self.directory, self._socket, spec), encoding="utf-8")
@@ -203,7 +203,7 @@ class Node:
             "hostnameOverride": self.name,
             "healthzBindAddress": f"{self._place.address}:{health}",
             "metricsBindAddress": f"{LOOPBACK}:{metrics}",
-            "conntrack": {"maxPerCore": 0, "min": 0},  # the kernel's own limit stays
+            "conntrack": {"maxPerCore": 0, "min": 0},  # Keeps the kernel's limit.
         }
         path = self._write("kube-proxy.json", config)
         command: list[str | Path] = [program("kubernetes-node", "kube-proxy"), f"--config={path}"]
@@ -217,12 +217,12 @@ class Node:
 
 
 def prepare_network() -> None:
-    """Give the enclosure its addresses; before the cluster starts."""
+    """Configure the enclosure's addresses, before the cluster starts."""
     enclosure.prepare([ADDRESS], [SERVICES])
 
 
-def further_place(cluster: Cluster, number: int) -> Place:
-    """A network namespace beside that of the first node, which leads to it and back."""
+def add_network(cluster: Cluster, number: int) -> Place:
+    """Create a network namespace that is connected to the first node's."""
     name = f"network-{number}"
     holder = cluster.programs.start(name, ["unshare", "--net", "--", "sleep", "infinity"])
     ours = Path("/proc/self/ns/net").readlink()
@@ -250,7 +250,7 @@ def further_place(cluster: Cluster, number: int) -> Place:
     return place
 
 
-def _lost(device: str) -> str:
+def _drop(device: str) -> str:
     return f"""\
 table inet lost {{
   chain to {{ type filter hook output priority 0; oifname "{device}" drop; }}
@@ -263,7 +263,7 @@ table inet lost {{
 
 
 def _network(addresses: Path, pods: str) -> Object:
-    """Every pod has a pair of devices of its own: all traffic passes kube-proxy's rules."""
+    """Return a CNI configuration with a veth pair per pod, so that kube-proxy's rules apply."""
     ipam = {
         "type": "host-local",
         "ranges": [[{"subnet": pods}]],
@@ -326,11 +326,11 @@ HOPELESS = {
     "ImagePullBackOff",
     "RunContainerError",
 }
-"""Why a container waits, where waiting does not help."""
+"""Reasons of waiting containers that do not recover."""
 
 
-def stuck(pods: Iterable[Object]) -> list[str]:
-    """Containers that wait for what does not come."""
+def find_stuck_containers(pods: Iterable[Object]) -> list[str]:
+    """Return waiting containers that do not recover, with their reasons."""
     return [
         f"{pod['metadata']['name']}/{status['name']}: {waiting['reason']}"
         for pod in pods
@@ -342,4 +342,4 @@ def stuck(pods: Iterable[Object]) -> list[str]:
 def _statuses(pod: Object) -> list[Object]:
     status = pod.get("status", {})
     keys = ("initContainerStatuses", "containerStatuses")
-    return [each for key in keys for each in status.get(key) or ()]
+    return [container_status for key in keys for container_status in status.get(key) or ()]

@@ -1,11 +1,11 @@
-"""Parses command lines as vLLM does, and makes its configuration; run by the Python of an engine.
+"""Parse command lines and create configurations with vLLM; runs with the engine's Python.
 
-Reads `{"model": FOLDER, "lines": [{"serve": true, "words": [...]}, ...]}`. Writes the names of the
-`metrics` that the engine registers, and what it says against each line (`errors`): empty where it
-takes the line, else it begins with `parser` or `config`, by what rejected it.
+It reads `{"model": FOLDER, "lines": [{"serve": true, "words": [...]}, ...]}` and writes the names
+of the engine's `metrics`, and `errors` with a string for each line: empty if vLLM accepts it, else
+the error after `parser: ` or `config: `.
 
-Nothing is loaded and no device is needed: the model is a `config.json`, and vLLM sees accelerators
-that are not there.
+No weights are loaded and no GPU is needed: the model is a `config.json`, and accelerators are
+simulated.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-# A command line may ask for longer sequences than the model of the test has.
+# Command lines can exceed the maximum length of the test's model.
 os.environ.update(HF_HUB_OFFLINE="1", VLLM_ALLOW_LONG_MAX_MODEL_LEN="1", VLLM_LOGGING_LEVEL="ERROR")
 
 DEVICES = 4096
-"""Accelerators of the machine: whether a pod has enough is another question."""
+"""Simulated accelerators, enough for every command line."""
 
 MEMORY = 2 << 40
-"""Bytes of the machine."""
+"""Simulated memory in bytes."""
 
 COMPILED = ("_C", "_C_stable_libtorch", "_moe_C", "_moe_C_stable_libtorch")
-"""Modules that builds for processors may lack."""
+"""Modules that CPU builds can lack."""
 
 OF_THE_MODEL = (
     "tokenizer", "hf_config_path", "revision", "code_revision", "tokenizer_revision",
     "reasoning_parser",
 )  # fmt: skip
-"""Arguments that would be looked up in the model's repository, or need its tokenizer."""
+"""Arguments that need the model's repository or tokenizer."""
 
 
-def first(*places: str) -> Any:
-    """The first of some objects, `module:name`, that this release has."""
+def import_first(*places: str) -> Any:
+    """Return the first object `module:name` that exists in this release."""
     for place in places:
         module, _, name = place.partition(":")
         try:
@@ -53,16 +53,16 @@ def first(*places: str) -> Any:
     raise ImportError(" ".join(places))
 
 
-Parser = first(
+Parser = import_first(
     "vllm.utils.argparse_utils:FlexibleArgumentParser", "vllm.utils:FlexibleArgumentParser"
 )
 _PLACES = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
-make_arg_parser = first(*(f"{each}:make_arg_parser" for each in _PLACES))
-validate = first(*(f"{each}:validate_parsed_serve_args" for each in _PLACES))
+make_arg_parser = import_first(*(f"{place}:make_arg_parser" for place in _PLACES))
+validate = import_first(*(f"{place}:validate_parsed_serve_args" for place in _PLACES))
 
 
 class Engine:
-    """The two programs that serve, as their own files build their parsers."""
+    """Parsers of `vllm serve` and of vLLM's API server module."""
 
     def __init__(self, model: str) -> None:
         command = importlib.import_module("vllm.entrypoints.cli.serve").ServeSubcommand()
@@ -72,9 +72,9 @@ class Engine:
         self.serve = command.subparser_init(programs)
         self._api_server = make_arg_parser(Parser())
 
-    def error(self, words: list[str], *, serve: bool) -> str:
-        """Why the engine does not start with some arguments, empty if nothing speaks against it."""
-        # The parser looks at the name of the command itself.
+    def find_error(self, words: list[str], *, serve: bool) -> str:
+        """Return the error with which vLLM rejects arguments, or an empty string."""
+        # vLLM's parser reads the program name from sys.argv.
         sys.argv = ["vllm", "serve", *words] if serve else ["api_server.py", *words]
         args = argparse.Namespace()
 
@@ -82,27 +82,27 @@ class Engine:
             (self._vllm if serve else self._api_server).parse_args(namespace=args)
             validate(args)
 
-        rejected = said_by(parse)
+        rejected = capture_error(parse)
         if rejected:
             return f"parser: {rejected}"
         if "ray" in (args.distributed_executor_backend, getattr(args, "data_parallel_backend", "")):
-            return ""  # builds for processors have no Ray, and make no configuration with it
-        rejected = apart(lambda: self._configure(args))
+            return ""  # CPU builds cannot create a configuration with Ray.
+        rejected = capture_error_in_child(lambda: self._configure(args))
         return f"config: {rejected}" if rejected else ""
 
-    def learn_model(self) -> None:
-        """Have this process know what the model's class can do, on the platform that imports it."""
+    def cache_model_capabilities(self) -> None:
+        """Cache the capabilities of the model's class."""
         args = self._vllm.parse_args(["serve", "m", "--max-model-len", "64"])
         self._configure(args)
 
     def metrics(self) -> list[str]:
-        """The names of all metrics that the engine serves, with LoRA adapters."""
+        """Return the names of all metrics of an engine with LoRA adapters."""
         args = self._vllm.parse_args(["serve", "m", "--max-model-len", "64", "--enable-lora"])
         config = self._configure(args)
-        logger = first("vllm.v1.metrics.loggers:PrometheusStatLogger")(config)
+        logger = import_first("vllm.v1.metrics.loggers:PrometheusStatLogger")(config)
         logger.log_engine_initialized()
         text: str = importlib.import_module("prometheus_client").generate_latest().decode()
-        # Those with labels that nothing has yet are declared, and have no value.
+        # Metrics with labels have only a TYPE line until they are used.
         return sorted(set(re.findall(r"^(?:# TYPE )?(vllm:\w+)", text, re.MULTILINE)))
 
     def _configure(self, args: argparse.Namespace) -> Any:
@@ -114,50 +114,47 @@ class Engine:
         )
         engine.load_format = "dummy"
         make = engine.create_engine_config
-        takes = inspect.signature(make).parameters
+        parameters = inspect.signature(make).parameters
         options = (
-            {"headless": bool(getattr(args, "headless", False))} if "headless" in takes else {}
+            {"headless": bool(getattr(args, "headless", False))} if "headless" in parameters else {}
         )
-        return make(first("vllm.usage.usage_lib:UsageContext").OPENAI_API_SERVER, **options)
+        return make(import_first("vllm.usage.usage_lib:UsageContext").OPENAI_API_SERVER, **options)
 
 
-def said_by(call: Callable[[], object]) -> str:
-    """With what a call fails, empty if it does not."""
-    said = io.StringIO()
+def capture_error(call: Callable[[], object]) -> str:
+    """Return the error of a call, or an empty string."""
+    output = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
             call()
     except SystemExit:
-        return (said.getvalue().strip().splitlines() or ["it exits"])[-1]
-    except Exception as problem:  # noqa: BLE001  whatever it raises, it does not start
+        return (output.getvalue().strip().splitlines() or ["exited without output"])[-1]
+    except Exception as problem:  # noqa: BLE001 - any exception means that vLLM does not start
         return f"{type(problem).__name__}: {problem}"
     return ""
 
 
-def apart(call: Callable[[], object]) -> str:
-    """`said_by` in a process of its own: a configuration changes what the next one reads."""
+def capture_error_in_child(call: Callable[[], object]) -> str:
+    """Run `said_by` in a child process, because creating a configuration changes global state."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
         with os.fdopen(writer, "w", encoding="utf-8") as pipe:
-            pipe.write(said_by(call))
+            pipe.write(capture_error(call))
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, encoding="utf-8") as pipe:
-        said = pipe.read()
+        error = pipe.read()
     os.waitpid(child, 0)
-    return said
+    return error
 
 
-def see_accelerators() -> None:
-    """Have vLLM take this machine for one with accelerators.
-
-    What it compiles for a platform is imported before, on the processor's.
-    """
+def simulate_accelerators() -> None:
+    """Simulate accelerators, after importing platform-dependent modules for CPUs."""
     torch: Any = importlib.import_module("torch")
     psutil: Any = importlib.import_module("psutil")
-    registry = first("vllm.distributed.kv_transfer.kv_connector.factory:KVConnectorFactory")
+    registry = import_first("vllm.distributed.kv_transfer.kv_connector.factory:KVConnectorFactory")
     for load in list(vars(registry)["_registry"].values()):
         with contextlib.suppress(Exception):
             load()
@@ -170,25 +167,25 @@ def see_accelerators() -> None:
     torch.cuda.is_available = lambda: True
     memory = psutil.virtual_memory()._replace(total=MEMORY, available=MEMORY)
     psutil.virtual_memory = lambda: memory
-    platform = accelerators()
+    platform = make_cuda_platform()
     vars(importlib.import_module("vllm.platforms"))["_current_platform"] = platform
     for name, module in list(sys.modules.items()):
         if not name.startswith("vllm"):
             continue
-        held = vars(module)
-        if "current_platform" in held:
-            held["current_platform"] = platform
-        if "HAS_TRITON" in held and name.startswith("vllm.config"):
-            held["HAS_TRITON"] = True
+        variables = vars(module)
+        if "current_platform" in variables:
+            variables["current_platform"] = platform
+        if "HAS_TRITON" in variables and name.startswith("vllm.config"):
+            variables["HAS_TRITON"] = True
         for counter in ("cuda_device_count_stateless", "_cuda_device_count_stateless"):
-            if counter in held:
-                held[counter] = lambda *_: DEVICES
+            if counter in variables:
+                variables[counter] = lambda *_: DEVICES
 
 
-def accelerators() -> Any:
-    """A platform that answers for a driver."""
+def make_cuda_platform() -> Any:
+    """Return a CUDA platform that needs no driver."""
     cuda = importlib.import_module("vllm.platforms.cuda")
-    capability = first("vllm.platforms.interface:DeviceCapability")
+    capability = import_first("vllm.platforms.interface:DeviceCapability")
     answers = {
         "get_device_capability": capability(9, 0),
         "get_device_name": "NVIDIA H100 80GB HBM3",
@@ -204,12 +201,12 @@ def accelerators() -> Any:
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
-    engine = Engine(asked["model"])
-    # What the model's class can do is asked once, on the platform that can import it.
-    engine.learn_model()
-    see_accelerators()
-    errors = [engine.error(line["words"], serve=line["serve"]) for line in asked["lines"]]
+    request = json.load(sys.stdin)
+    engine = Engine(request["model"])
+    # The model's class can be imported only before accelerators are simulated.
+    engine.cache_model_capabilities()
+    simulate_accelerators()
+    errors = [engine.find_error(line["words"], serve=line["serve"]) for line in request["lines"]]
     print(json.dumps({"metrics": engine.metrics(), "errors": errors}))
 
 

@@ -1,4 +1,4 @@
-"""The argument parsers of releases of vLLM, and the command lines that they are asked about."""
+"""Argument parsers of vLLM releases, and command lines to test them with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fusioninfer_pulumi.engines.vllm import VLLM
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.presets.model_catalogue import load_catalogue
 
-# In `tests`, which pytest puts on the path.
+# pytest adds `tests` to the path.
 sys.path.append(str(ROOT / "tests"))
 blocks: Any = importlib.import_module("page_blocks").blocks
 draw_service: Any = importlib.import_module("drawn_services").draw_service
@@ -39,13 +39,13 @@ PROGRAM = Path(__file__).with_name("parse_arguments.py")
 VARIABLE = re.compile(r"\$\(\([^)]*\)\)|\$\(\w+\)|\$\{\w+\}|\$\w+")
 
 CONFIG = Path(__file__).with_name("experts_config.json")
-"""A model of experts, that has all that arguments ask for, and no weights. What tests split is
-divisible by every number up to ten."""
+"""Configuration of a mixture-of-experts model with all features that arguments need. Sharded
+dimensions are divisible by all numbers up to ten."""
 
 
 @dataclass(frozen=True, order=True)
 class CommandLine:
-    """Arguments of an engine."""
+    """Arguments of a vLLM command."""
 
     words: tuple[str, ...]
     serve: bool = True
@@ -56,7 +56,7 @@ class CommandLine:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a release says."""
+    """Results of a vLLM release."""
 
     metrics: list[str]
     errors: Mapping[CommandLine, str]
@@ -68,10 +68,10 @@ class Answers:
 def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
     with tempfile.TemporaryDirectory() as scratch:
         shutil.copyfile(CONFIG, Path(scratch) / "config.json")
-        asked = [{"serve": line.serve, "words": line.words} for line in lines]
+        requested = [{"serve": line.serve, "words": line.words} for line in lines]
         done = subprocess.run(
             [str(engine.python), "-P", str(PROGRAM)],
-            input=json.dumps({"model": scratch, "lines": asked}),
+            input=json.dumps({"model": scratch, "lines": requested}),
             capture_output=True, text=True, check=False,
             env={**os.environ, "VLLM_CACHE_ROOT": scratch, "VLLM_NO_USAGE_STATS": "1"},
         )  # fmt: skip
@@ -81,29 +81,26 @@ def ask(engine: Vllm, lines: Sequence[CommandLine]) -> Answers:
     return Answers(output["metrics"], dict(zip(lines, output["errors"], strict=True)))
 
 
-# Command lines that `check` accepts.
-
-
 def accepted(release: str) -> list[CommandLine]:
-    """Command lines of all services here that are accepted with the images of a release."""
+    """Return command lines of all services here that `check` accepts for a release."""
     drawn = [document for seed in range(DRAWN) for document in draw_service(seed).documents]
     lines: set[CommandLine] = set()
-    for document in moved([*written(), *drawn], release):
+    for document in with_release([*read_services(), *drawn], release):
         try:
             (args,) = load(document)
             plan = plan_service(args)
             objects = list(render(plan))
         except InvalidServiceError:
             continue
-        if not any(warns_of_the_release(finding) for finding in plan.findings):
+        if not any(is_release_warning(finding) for finding in plan.findings):
             lines |= command_lines(objects, release)
-    for objects in rendered():
+    for objects in read_golden_objects():
         lines |= command_lines(objects, release)
     return sorted(lines)
 
 
-def of_the_catalogue(release: str) -> list[CommandLine]:
-    """Command lines of every model of the catalogue, on each of its GPUs and on processors."""
+def catalogue_lines(release: str) -> list[CommandLine]:
+    """Return command lines of all catalogue models on all their GPUs and on CPUs."""
     lines: set[CommandLine] = set()
     for name, model in load_catalogue().items():
         for accelerator in (*model.accelerators, "cpu"):
@@ -112,12 +109,12 @@ def of_the_catalogue(release: str) -> list[CommandLine]:
     return sorted(lines)
 
 
-def warns_of_the_release(finding: Finding) -> bool:
+def is_release_warning(finding: Finding) -> bool:
     return finding.severity == "warning" and finding.rule == "release-without-feature"
 
 
-def written() -> Iterator[Any]:
-    """The services of the examples, of the pages, and those that golden files are made of."""
+def read_services() -> Iterator[Any]:
+    """Yield the services in examples, pages and inputs of golden files."""
     texts = [
         file.read_text(encoding="utf-8")
         for folder in ("examples", "tests", "importers/tests")
@@ -133,7 +130,7 @@ def written() -> Iterator[Any]:
         if "kind: InferenceService\n" in text:
             try:
                 documents = list(yaml.safe_load_all(text))
-            except yaml.YAMLError:  # a test's input that is broken on purpose, or a template
+            except yaml.YAMLError:  # An invalid test input or a template.
                 continue
             yield from (
                 document
@@ -142,17 +139,17 @@ def written() -> Iterator[Any]:
             )
 
 
-def rendered() -> Iterator[Any]:
+def read_golden_objects() -> Iterator[Any]:
     for file in (*(ROOT / "tests/fixtures/golden").rglob("*.yaml"), *ROOT.glob("examples/*/expected.yaml")):  # fmt: skip  # noqa: E501
         yield list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
 
 
-def moved(manifest: Any, release: str) -> Any:
-    """A manifest whose images of vLLM are all of one release."""
+def with_release(manifest: Any, release: str) -> Any:
+    """Return a manifest with all vLLM images changed to a release."""
     if isinstance(manifest, dict):
-        return {key: moved(value, release) for key, value in manifest.items()}
+        return {key: with_release(value, release) for key, value in manifest.items()}
     if isinstance(manifest, list):
-        return [moved(each, release) for each in manifest]
+        return [with_release(item, release) for item in manifest]
     if isinstance(manifest, str) and manifest.startswith("vllm/vllm-openai:"):
         return f"vllm/vllm-openai:v{release}"
     return manifest
@@ -163,18 +160,18 @@ def command_lines(objects: Any, release: str) -> set[CommandLine]:
     for container in containers(objects):
         command = read_command(container)
         if command.engine is VLLM and command.readable and command.image.release == release:
-            lines.add(CommandLine(tuple(expanded(command.arguments)), starts_serve(command)))
+            lines.add(CommandLine(tuple(expand(command.arguments)), starts_serve(command)))
     return lines
 
 
 def starts_serve(command: EngineCommand) -> bool:
-    """Whether `vllm serve` runs: named, or as the entrypoint of the image."""
+    """Return whether the command or the image's entrypoint is `vllm serve`."""
     version = command.image.version or ()
     return command.serve if command.program else version >= (0, 11, 1)
 
 
-def expanded(words: Sequence[str]) -> Iterator[str]:
-    """Arguments as the engine sees them: with values of variables, and without files."""
+def expand(words: Sequence[str]) -> Iterator[str]:
+    """Yield arguments with variables expanded and without `--config`."""
     skipped = False
     for word in words:
         name = word.partition("=")[0]
@@ -183,23 +180,20 @@ def expanded(words: Sequence[str]) -> Iterator[str]:
         skipped = word == "--config"
 
 
-# Command lines that rules on arguments reject, and those around them.
-
-
 def rejected(release: str) -> list[CommandLine]:
     table = load_argument_table("vllm")
-    lines = [("m", *_context(words[0]), *words) for words in _of_table(table, release)]
-    lines += [("m", *words) for words in _together()]
+    lines = [("m", *_context(words[0]), *words) for words in _table_lines(table, release)]
+    lines += [("m", *words) for words in _combined_lines()]
     lines += [("--model", "m"), ("m", "stray")]
     return [line for line in dict.fromkeys(map(CommandLine, lines)) if errors(line, release)]
 
 
 def _context(word: str) -> tuple[str, ...]:
-    """What a configuration needs in order to have an argument at all."""
+    """Return arguments that another argument requires."""
     return ("--enable-lora",) if word.startswith("--max-lora") else ()
 
 
-def _of_table(table: ArgumentTable, release: str) -> Iterator[tuple[str, ...]]:
+def _table_lines(table: ArgumentTable, release: str) -> Iterator[tuple[str, ...]]:
     options = table.options(release)
     words = {word for other in table.releases for word in table.options(other)}
     for word in sorted(words):
@@ -221,7 +215,7 @@ def _values(option: Option) -> Iterator[str]:
         yield from (str(limit - step), str(limit), str(limit + step))
 
 
-def _together() -> Iterator[tuple[str, ...]]:
+def _combined_lines() -> Iterator[tuple[str, ...]]:
     yield ("--max-num-seqs", "8", "--max-num-batched-tokens", "4")
     yield ("--no-enable-chunked-prefill", "--max-num-batched-tokens", "99", "--max-model-len", "200")  # fmt: skip  # noqa: E501
     yield ("--enable-auto-tool-choice",)
@@ -236,13 +230,13 @@ def _together() -> Iterator[tuple[str, ...]]:
     for role in ("kv_both", "kv_x", None):
         for name in ("NixlConnector", "OffloadingConnector", "PyNcclConnector", None):
             settings = {"kv_connector": name, "kv_role": role}
-            stated = {key: value for key, value in settings.items() if value}
-            yield ("--kv-transfer-config", json.dumps(stated))
+            chosen = {key: value for key, value in settings.items() if value}
+            yield ("--kv-transfer-config", json.dumps(chosen))
 
 
 def errors(line: CommandLine, release: str) -> list[Finding]:
     program = ["vllm", "serve"] if line.serve else ["python3", "-m", "vllm.entrypoints.openai.api_server"]  # fmt: skip  # noqa: E501
     image = f"vllm/vllm-openai:v{release}"
     command = read_command({"image": image, "command": program, "args": list(line.words)})
-    found = [*check_arguments(command, {}), *VLLM.kv_cache.check_connector(command)]
-    return [finding for finding in found if finding.severity == "error"]
+    findings = [*check_arguments(command, {}), *VLLM.kv_cache.check_connector(command)]
+    return [finding for finding in findings if finding.severity == "error"]

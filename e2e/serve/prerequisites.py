@@ -1,6 +1,6 @@
-"""What a machine needs before pods can run on it: `python -m e2e.serve.prerequisites`.
+"""Check the prerequisites of real pods: `python -m e2e.serve.prerequisites`.
 
-It ends with status 2 and the reasons where something is missing, before anything is started.
+It exits with status 2 and prints the reasons if a prerequisite is missing.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ PROGRAMS = {
     "setpriv": "util-linux",
     "unshare": "util-linux",
 }
-"""Program -> Debian package."""
+"""Debian packages by program."""
 
 PLUGINS = ("ptp", "host-local", "loopback")
 PLUGIN_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
 
 UV = "uv"
-"""Installs the engines."""
+"""The installer of engines."""
 
 TOOLS = ("coredns", "etcd", "kubernetes", "kubernetes-node", "lws-0.9", "volcano", "epp-1.2",
          "gateway-api", "epp-1.5", "prometheus-operator", "keda")  # fmt: skip
-"""Of the catalog: programs, and the kinds that a cluster has."""
+"""Required programs and CRDs of the tool catalog."""
 
 
 def plugin_folder() -> Path | None:
@@ -44,7 +44,7 @@ def plugin_folder() -> Path | None:
 
 
 def missing_host() -> list[str]:
-    """What the machine lacks, a sentence each; empty if pods can run."""
+    """Return a sentence for each missing prerequisite of the machine."""
     if not sys.platform.startswith("linux"):
         return ["needs Linux"]
     reasons = [] if os.geteuid() == 0 else ["needs root"]
@@ -67,7 +67,7 @@ def missing_host() -> list[str]:
 def main() -> int:
     reasons = missing_host()
     if reasons:
-        print("no pod can run on this machine:", *(f"  {reason}" for reason in reasons), sep="\n")
+        print("pods cannot run on this machine:", *(f"  {reason}" for reason in reasons), sep="\n")
     return 2 if reasons else 0
 
 
@@ -77,19 +77,19 @@ def missing_tools() -> list[str]:
 
 
 def _missing_kernel() -> list[str]:
-    """Features of the kernel, each tried in namespaces that are gone at once."""
+    """Return missing kernel features, tested in temporary namespaces."""
     reasons = []
     if "\toverlay\n" not in Path("/proc/filesystems").read_text(encoding="ascii"):
         reasons.append("needs the file system overlay (modprobe overlay)")
     spaces = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc"]
     if not _succeeds([*spaces, "true"]):
-        return [*reasons, "needs to make network, mount and process namespaces (unshare fails)"]
+        return [*reasons, "needs network, mount and process namespaces (unshare fails)"]
     if not _succeeds([*spaces, "nft", "add table ip probe"]):
         reasons.append("needs nftables in the kernel (nft add table fails)")
     if not _succeeds([*spaces, "ip", "link", "add", "probe0", "type", "veth"]):
         reasons.append("needs virtual network devices (ip link add type veth fails)")
     if not os.access("/sys/fs/cgroup", os.W_OK):
-        reasons.append("needs to write to /sys/fs/cgroup")
+        reasons.append("needs write access to /sys/fs/cgroup")
     return reasons
 
 

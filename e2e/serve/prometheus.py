@@ -1,9 +1,8 @@
-"""A real Prometheus that scrapes what the monitors of a service select.
+"""A real Prometheus that scrapes a service's PodMonitors and ServiceMonitors.
 
-The Prometheus operator turns monitors into a configuration; it is not run here. What it would write
-for the fields that the library sets is written below, by its `pkg/prometheus/promcfg.go`. Debian's
-Prometheus has no discovery in Kubernetes: it reads the targets that there are from files, with the
-labels that its discovery gives them, and chooses and names them itself.
+The Prometheus operator does not run; this module generates its configuration for the fields that
+the library uses, after `pkg/prometheus/promcfg.go`. Debian's Prometheus lacks Kubernetes service
+discovery, so it reads targets with the same labels from files; relabeling selects them.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def absent() -> str | None:
 
 
 class Prometheus:
-    """Scrapes a service whose pods run, and evaluates its rules, until it is closed."""
+    """A Prometheus that scrapes a service and evaluates its rules."""
 
     def __init__(
         self,
@@ -45,7 +44,7 @@ class Prometheus:
         *,
         port: int | None = None,
     ) -> None:
-        """Start it."""
+        """Start Prometheus, with `more` scrape configurations."""
         self._cluster = cluster
         self._namespace = namespace
         port = port or free_ports(1)[0]
@@ -100,7 +99,7 @@ class Prometheus:
         return [value for value in values if not math.isnan(value)]
 
     def alerts(self) -> dict[str, str]:
-        """The state of each alert; `err` where its expression cannot be evaluated."""
+        """Return the state of each alert; `err` if its expression cannot be evaluated."""
         return {
             f"{rule['name']} {rule['labels'].get('role', '')}".strip(): (
                 rule["state"] if rule["health"] == "ok" else rule["health"]
@@ -123,14 +122,14 @@ class Prometheus:
 
 
 def containers(cluster: Cluster, namespace: str) -> Iterator[Object]:
-    """A target for each declared port of each container, as the discovery of pods has them."""
+    """Yield a target per declared container port, as in pod discovery."""
     for pod in cluster.pods(namespace):
         listed = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
         for container in listed:
             for port in container.get("ports", ()):
                 number = port["containerPort"]
                 labels = {
-                    **_of_pod(pod),
+                    **_pod_labels(pod),
                     f"{_META}_pod_container_name": container["name"],
                     f"{_META}_pod_container_port_name": port.get("name", ""),
                     f"{_META}_pod_container_port_number": str(number),
@@ -140,7 +139,7 @@ def containers(cluster: Cluster, namespace: str) -> Iterator[Object]:
 
 
 def _endpoints(cluster: Cluster, namespace: str) -> Iterator[Object]:
-    """A target for each address and port of a Service, as the discovery of endpoints has them."""
+    """Yield a target per address and port of a Service, as in endpoints discovery."""
     pods = {pod["metadata"]["name"]: pod for pod in cluster.pods(namespace)}
     services = {item["metadata"]["name"]: item for item in cluster.list("v1/Service", namespace)}
     for item in cluster.list("v1/Endpoints", namespace):
@@ -157,17 +156,17 @@ def _endpoints(cluster: Cluster, namespace: str) -> Iterator[Object]:
                 for port in subset.get("ports", ()):
                     labels = {
                         **of_service,
-                        **({} if pod is None else _of_pod(pod)),
+                        **({} if pod is None else _pod_labels(pod)),
                         f"{_META}_endpoint_port_name": port.get("name", ""),
                     }
                     yield {"targets": [f"{address['ip']}:{port['port']}"], "labels": labels}
 
 
 DISCOVERIES = {"PodMonitor": containers, "ServiceMonitor": _endpoints}
-"""Kind of a monitor -> where its targets are found."""
+"""Discovery functions by kind of monitor."""
 
 
-def _of_pod(pod: Object) -> Object:
+def _pod_labels(pod: Object) -> Object:
     meta = pod["metadata"]
     return {
         f"{_META}_namespace": meta["namespace"],
@@ -185,7 +184,7 @@ def _labels(kind: str, item: Object) -> Object:
 
 
 def jobs(monitor: Object) -> Iterator[Object]:
-    """The scrape configurations of a PodMonitor or ServiceMonitor, without their targets."""
+    """Yield the scrape configurations of a PodMonitor or ServiceMonitor without targets."""
     of_pods = monitor["kind"] == "PodMonitor"
     meta, spec = monitor["metadata"], monitor["spec"]
     source = f"{_META}_pod" if of_pods else f"{_META}_service"

@@ -1,4 +1,4 @@
-"""Services of the tiny model, as a user writes them for a large one."""
+"""Services with the tiny model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IMAGE = "vllm/vllm-openai:v0.32.0"
 MODEL = "tiny"
 
 PROMPT = " ".join(f"the quick brown fox jumps over the lazy dog {n} times;" for n in range(20))
-"""Longer than two blocks of the KV cache, which has 128 tokens a block on processors."""
+"""Longer than two KV cache blocks, which have 128 tokens on CPUs."""
 
 
 def role(
@@ -29,7 +29,7 @@ def role(
         "name": "vllm",
         "image": image,
         "args": ["--model", MODEL, "--max-model-len", "2048", *args],
-        # As in generated containers: else gateways use connections that the engine is closing.
+        # As in generated containers, so that gateways do not reuse connections that vLLM closes.
         "env": [{"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": "3700"}],
         "resources": {"limits": {"nvidia.com/gpu": "1"}},
     }
@@ -43,15 +43,15 @@ def role(
 
 
 def service(namespace: str, *roles: Object, name: str = "svc", **more: Any) -> Object:
-    """A service behind a route of a Gateway that is someone else's."""
-    made = inputs.service(name, *roles)
-    made["metadata"]["namespace"] = namespace
-    made["spec"] |= more
-    return made
+    """Return a service."""
+    manifest = inputs.service(name, *roles)
+    manifest["metadata"]["namespace"] = namespace
+    manifest["spec"] |= more
+    return manifest
 
 
 def router(strategy: str | None = "prefix-cache", **more: Any) -> Object:
-    """A router with that strategy; None leaves it out."""
+    """Return a router whose HTTPRoute references another team's Gateway."""
     route = {"parentRefs": [{"name": "gateway", "namespace": "infra"}],
              "hostnames": ["svc.example.com"]}  # fmt: skip
     chosen = {} if strategy is None else {"strategy": strategy}

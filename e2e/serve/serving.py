@@ -1,4 +1,4 @@
-"""A cluster with a node that runs pods, and what tests and `make serve` do with it."""
+"""A cluster with real nodes."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from e2e.harness.pods import is_ready
 from e2e.serve.dns import start_dns
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import PREVIOUS, Vllm, vllm
-from e2e.serve.node import Node, describe, further_place, logs, prepare_network, stuck
+from e2e.serve.node import Node, add_network, describe, find_stuck_containers, logs, prepare_network
 
 START_SECONDS = 600.0
-"""Until an engine must serve: some start at once on a processor or two."""
+"""Startup timeout of engines, several of which can share a CPU."""
 
 
 REPLACED = 3
-"""Pods of one name after which another one will not help either."""
+"""Number of pods with one name after which another replacement is hopeless."""
 
 
 class StuckPodError(Exception):
-    """A pod will not become ready; the message carries its state and its log's end."""
+    """A pod cannot become ready; the message contains its state and the end of its log."""
 
 
 class Serving:
     """A cluster and its nodes."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
-        """Start the first node; the files of all of them go into the directory."""
+        """Start the first node; `directory` is for files of all nodes."""
         self.cluster = cluster
         self._directory = directory
         self.nodes = [Node(cluster, directory / "node", _engines())]
@@ -39,10 +39,10 @@ class Serving:
     def node(self) -> Node:
         return self.nodes[0]
 
-    def have_nodes(self, count: int) -> None:
-        """Start nodes until there are so many, with the images that the first one has."""
+    def ensure_nodes(self, count: int) -> None:
+        """Start nodes with the first node's images until this many run."""
         while len(self.nodes) < count:
-            place = further_place(self.cluster, len(self.nodes) + 1)
+            place = add_network(self.cluster, len(self.nodes) + 1)
             node = Node(self.cluster, self._directory / place.name, _engines(), place)
             node.bring_images(self.node.images)
             self.nodes.append(node)
@@ -52,12 +52,12 @@ class Serving:
             node.bring(manifests)
 
     def apply(self, manifests: Sequence[Object], namespace: str | None = None) -> None:
-        """Bring the images of these objects to all nodes, and apply them."""
+        """Load the images of objects on all nodes, and apply the objects."""
         self.bring(manifests)
         self.cluster.apply(manifests, namespace=namespace)
 
     def processes(self, pod: Object) -> dict[int, str]:
-        """Process ids of a pod's containers -> names, as this enclosure sees them."""
+        """Return names of the processes in a pod's containers, by process ID in the enclosure."""
         (node,) = (node for node in self.nodes if node.name == pod["spec"]["nodeName"])
         return node.processes(pod)
 
@@ -73,11 +73,10 @@ class Serving:
     def wait_ready(
         self, namespace: str, count: int, selector: str = "", timeout: float = START_SECONDS
     ) -> list[Object]:
-        """Wait until exactly so many pods are there and ready; return them.
+        """Wait until exactly this many pods exist and are ready; return them.
 
         Raises:
-            StuckPodError: If a container cannot start, or has ended, or its pod was replaced
-                again and again.
+            StuckPodError: If a container cannot start, or a pod was replaced repeatedly.
             TimeoutError: With the pods' states and the ends of their logs.
         """
         seen: dict[str, set[str]] = {}
@@ -86,8 +85,8 @@ class Serving:
             pods = self.pods(namespace, selector)
             for pod in pods:
                 seen.setdefault(pod["metadata"]["name"], set()).add(pod["metadata"]["uid"])
-            reasons = stuck(pods)
-            # LeaderWorkerSet replaces the pods of a replica whose container has ended.
+            reasons = find_stuck_containers(pods)
+            # LeaderWorkerSet recreates the replica after a container exits.
             reasons += [f"{name}: replaced" for name, uids in seen.items() if len(uids) > REPLACED]
             if reasons:
                 raise StuckPodError(f"{reasons}\n{self.report(namespace)}")
@@ -96,7 +95,7 @@ class Serving:
         return self.cluster.wait(ready, timeout, lambda: self.report(namespace))
 
     def report(self, namespace: str) -> str:
-        """How the pods of a namespace are, with the ends of their logs."""
+        """Return the states of all pods in a namespace and the ends of their logs."""
         pods = self.cluster.pods(namespace)
         parts = [describe(pods)]
         parts += [self.logs(pod, 40) for pod in pods]
@@ -109,7 +108,7 @@ def _engines() -> list[Vllm]:
 
 @contextmanager
 def serving() -> Iterator[Serving]:
-    """Start a cluster with a node in this enclosure; the enclosure's end is theirs."""
+    """Start a cluster with a node in this enclosure."""
     prepare_network()
     with Cluster({LWS, VOLCANO, KUBE_SCHEDULER}, address=ADDRESS) as cluster:
         start_dns(cluster, ADDRESS)

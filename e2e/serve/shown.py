@@ -1,4 +1,4 @@
-"""The services that examples and pages show: which of them run here, and why the others do not."""
+"""Services in examples and pages, and those that can run here."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.page_blocks import Block, blocks
 
 @dataclass(frozen=True)
 class Run:
-    """It becomes Ready, and answers.
+    """The service becomes Ready and serves requests.
 
     Attributes:
-        names: Those that it answers beside its model's.
-        secrets: Those that a user creates before.
-        certificate: Host name of the certificate that a user creates for the engine.
+        names: Additional served model names.
+        secrets: Secrets that must exist.
+        certificate: Host name of the engine's certificate, whose Secret must exist.
     """
 
     names: Sequence[str] = ()
@@ -37,14 +37,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Same:
-    """Its engines' pods are those of another one."""
+    """The service has the same engine pods as another one."""
 
     other: str
 
 
 @dataclass(frozen=True)
 class Not:
-    """It cannot run here."""
+    """The service cannot run here."""
 
     reason: str
 
@@ -61,15 +61,15 @@ def _described(row: Object) -> Run | Same | Not:
 
 
 SHOWN: Mapping[str, Run | Same | Not] = _read()
-"""Page and title of the block, or folder -> what becomes of it."""
+"""Expectations by page and block title, or by folder."""
 
 ANSWERS = {"model": "Qwen/Qwen3-8B", "accelerator": "H100", "replicas": 2}
-"""The config of programs in YAML."""
+"""Stack configuration of YAML programs."""
 
 GPU, TENSOR = "nvidia.com/gpu", "--tensor-parallel-size"
 
 ISTIO = "DestinationRule"
-"""Istio's own kind, by which it speaks TLS to the endpoint picker: nothing here reads it."""
+"""Istio's TLS settings for the endpoint picker, which nothing here reads."""
 
 _SERVES = re.compile(
     r"(InferenceService|ModelServing|ModelDeployment)\b.*\b(image|uri|model_service\()", re.DOTALL
@@ -79,10 +79,10 @@ _SERVES = re.compile(
 @functools.cache
 def shown_blocks() -> Mapping[str, Block]:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    found = [block for page in pages for block in blocks(page)]
+    all_blocks = [block for page in pages for block in blocks(page)]
     return {
         f"{block.page} {block.title}": block
-        for block in found
+        for block in all_blocks
         if block.language in ("yaml", "python")
         and block.title
         and not block.part_of
@@ -101,9 +101,9 @@ def objects_of(name: str) -> list[Object]:
     if block is None:
         path = ROOT / name
         program = yaml.safe_load((path / "Pulumi.yaml").read_text(encoding="utf-8"))
-        return _of_yaml(program) if program["runtime"] == "yaml" else rendered(path)
+        return _render_yaml_program(program) if program["runtime"] == "yaml" else rendered(path)
     if block.title == "Pulumi.yaml":
-        return _of_yaml(yaml.safe_load(block.text))
+        return _render_yaml_program(yaml.safe_load(block.text))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / Path(block.title).name
         file.write_text(block.text, encoding="utf-8")
@@ -114,8 +114,8 @@ def objects_of(name: str) -> list[Object]:
         return rendered(file.parent)
 
 
-def _of_yaml(program: Object) -> list[Object]:
-    """The objects of a program in YAML, whose one resource is a service."""
+def _render_yaml_program(program: Object) -> list[Object]:
+    """Return the objects of a YAML program whose only resource is a service."""
     ((name, resource),) = program["resources"].items()
     text = json.dumps(resource["properties"])
     for key, answer in ANSWERS.items():
@@ -133,15 +133,15 @@ def _of_yaml(program: Object) -> list[Object]:
 
 
 def engine_pods(objects: list[Object]) -> list[Any]:
-    """The specs of the pods in which engines run, each form once."""
+    """Return the distinct pod specs of engines."""
     specs = {json.dumps(_as_text(spec), sort_keys=True) for spec in _specs(objects)}
     return [json.loads(spec) for spec in sorted(specs)]
 
 
 def _as_text(spec: Any) -> Any:
-    """A pod whose quantities are strings, as the API server keeps them; placed anywhere."""
+    """Return a pod spec with quantities as strings and without topology spread."""
     spec = copy.deepcopy(spec)
-    spec.pop("topologySpreadConstraints", None)  # it names the service
+    spec.pop("topologySpreadConstraints", None)  # Contains the service's name.
     for container in spec["containers"]:
         for amounts in container.get("resources", {}).values():
             if isinstance(amounts, dict):
@@ -149,10 +149,10 @@ def _as_text(spec: Any) -> Any:
     return spec
 
 
-def without_accelerators(objects: list[Object]) -> list[Object]:
-    """Objects whose engines run on one rank of a small machine, without Istio's own.
+def fit_to_cpus(objects: list[Object]) -> list[Object]:
+    """Return objects whose engines have one rank and fit a small machine.
 
-    The model's files are replaced on the node: see `images.py`.
+    `images.py` replaces the model's files on the node.
     """
     objects = copy.deepcopy([item for item in objects if item["kind"] != ISTIO])
     for spec in _specs(objects):
@@ -170,9 +170,9 @@ def without_accelerators(objects: list[Object]) -> list[Object]:
 
 
 def _specs(objects: list[Object]) -> Iterator[Any]:
-    for each in objects:
-        if each["kind"] == "LeaderWorkerSet":
-            template = each["spec"]["leaderWorkerTemplate"]
+    for item in objects:
+        if item["kind"] == "LeaderWorkerSet":
+            template = item["spec"]["leaderWorkerTemplate"]
             for key in ("leaderTemplate", "workerTemplate"):
                 if key in template:
                     yield template[key]["spec"]

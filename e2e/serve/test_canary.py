@@ -1,7 +1,7 @@
-"""Serves: a LoRA adapter's share of the requests goes up and back, as docs/how-to/canary.md has it.
+"""Canary of a LoRA adapter (docs/how-to/canary.md).
 
-An engine's texts differ from batch to batch, so they do not show which model answered: the picker
-counts what it drew, and the engine which adapters it ran.
+An engine's text depends on the batch and does not identify the model, so tests read metrics of the
+picker and the engine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 
 from e2e.harness import Object
-from e2e.routers import DEFINITIONS, decisions, with_llm_d_kind
+from e2e.routers import DEFINITIONS, count_decisions, install_llm_d_kind
 from e2e.serve.deploy import apply_service, deployed
 from e2e.serve.load import metrics
 from e2e.serve.services import MODEL, PROMPT, role, router
@@ -30,13 +30,13 @@ PUBLIC, ADAPTER = "chat", "poet"
 PICKER = "app=svc-epp"
 METRICS_PORT = 9090
 REQUESTS = 60
-#: The adapter's requests of so many; shares outside of them are drawn once in a million runs.
+#: Bounds of the adapter's requests, exceeded by chance once in a million runs.
 BOUNDS = {0: (0, 0), 50: (11, 49), 100: (REQUESTS, REQUESTS)}
 
 
 @pytest.fixture
 def _llm_d_kind(running: Serving) -> Iterator[None]:
-    definition = with_llm_d_kind(running.cluster)
+    definition = install_llm_d_kind(running.cluster)
     yield
     running.cluster.delete(DEFINITIONS, definition)
 
@@ -48,17 +48,17 @@ def test_adapter_share_goes_up_and_back(running: Serving) -> None:
         (pod,), (engine,) = service.pods(PICKER), service.pods()
 
         def ask(times: int) -> Counter[str]:
-            """What was drawn for so many requests, all of which are answered."""
-            before = decisions(metrics(pod, METRICS_PORT))
+            """Send requests; return the number of requests per target model."""
+            before = count_decisions(metrics(pod, METRICS_PORT))
             for number in range(times):
                 assert service.ask(f"{number} {PROMPT}", PUBLIC, tokens=2)["model"] == PUBLIC
-            return decisions(metrics(pod, METRICS_PORT)) - before
+            return count_decisions(metrics(pod, METRICS_PORT)) - before
 
         assert not ran_adapter(engine)
         for share in (0, 50, 100, 0):
             apply_service(running, service.namespace, *canary(share))
-            # The picker takes the new weights a moment after the API server has them.
-            running.cluster.wait(partial(_took, ask, share), 60)
+            # The picker watches the object and applies new weights with a delay.
+            running.cluster.wait(partial(_is_applied, ask, share), 60)
             counted = ask(REQUESTS)
             least, most = BOUNDS[share]
             assert sum(counted.values()) == REQUESTS, counted
@@ -69,7 +69,7 @@ def test_adapter_share_goes_up_and_back(running: Serving) -> None:
 
 
 def canary(share: int) -> list[Object]:
-    """The roles of a service whose adapter gets this percentage of requests for a public name."""
+    """Return roles of a service whose adapter gets this percentage of requests."""
     targets = [{"model": MODEL, "weight": 100 - share}, {"model": ADAPTER, "weight": share}]
     rewrites = [{"models": [PUBLIC], "targets": targets}]
     picker = {"metrics": "Unauthenticated"}
@@ -81,7 +81,7 @@ def ran_adapter(engine: Object) -> bool:
     return f'running_lora_adapters="{ADAPTER}"' in metrics(engine)
 
 
-def _took(ask: Callable[[int], Counter[str]], share: int) -> bool:
-    """Whether ten requests look like this share, as those of the others hardly do."""
+def _is_applied(ask: Callable[[int], Counter[str]], share: int) -> bool:
+    """Return whether the distribution of ten requests matches this share and no other."""
     drawn = ask(10)[ADAPTER]
     return {0: drawn == 0, 50: 0 < drawn < 10, 100: drawn == 10}[share]

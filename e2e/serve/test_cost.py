@@ -1,4 +1,4 @@
-"""Serves: what the way through Envoy and the endpoint picker costs, against the pod itself."""
+"""Overhead of Envoy and the endpoint picker, compared with direct requests to the pod."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Ways:
-    """To one pod."""
+    """Direct and routed addresses of a pod, and the processes of all programs involved."""
 
     addresses: Mapping[str, tuple[str, str]]
     programs: Mapping[str, list[int]]
@@ -80,9 +80,9 @@ def test_cost(ways: Ways, clients: int, limit: float) -> None:
             f"{name} {seconds / tokens[way] * 1e6:.0f}" for name, seconds in used[way].items()
         )
         print(
-            f"{clients} clients, {way}: {rate[way]:.1f} requests a second, first token after "
-            f"{median(firsts[way]) * 1000:.1f} ms, microseconds of processor time for a token: "
+            f"{clients} clients, {way}: {rate[way]:.1f} requests per second, first token after "
+            f"{median(firsts[way]) * 1000:.1f} ms, microseconds of CPU time per token: "
             f"{shares}"
         )
-    print(f"{rate['pod'] / rate['path']:.2f} times fewer through the path")
+    print(f"{rate['pod'] / rate['path']:.2f} times fewer requests through Envoy and picker")
     assert rate["pod"] / rate["path"] < limit

@@ -1,4 +1,4 @@
-"""Serves: a real Prometheus fills every panel of the dashboards; no alert fires without cause."""
+"""Queries of dashboards and alerts on a real Prometheus."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NO_GATEWAY = "Envoy Gateway is not built: python -m e2e.build_tools --only envoy
 
 @dataclass(frozen=True)
 class Scraped:
-    """A service that a Prometheus scrapes."""
+    """A service and a Prometheus that scrapes it."""
 
     running: Serving
     gateway: Gateway
@@ -46,7 +46,7 @@ class Scraped:
     boards: dict[str, Object]
 
     def reject(self) -> None:
-        """Send what the endpoint picker rejects: it counts its own errors, not those of engines."""
+        """Send a request that the picker rejects, because it counts only its own errors."""
         urllib3.request(
             "POST", f"{self.gateway.url}/v1/completions", json={"prompt": "no model"},
             headers={"Host": self.gateway.host}, retries=False, timeout=60,
@@ -55,9 +55,9 @@ class Scraped:
 
 @pytest.fixture(scope="module")
 def namespace(running: Serving) -> Iterator[str]:
-    made = running.cluster.new_namespace()
-    yield made
-    running.cluster.delete_namespace(made)
+    name = running.cluster.new_namespace()
+    yield name
+    running.cluster.delete_namespace(name)
 
 
 @pytest.fixture(params=PICKERS, ids=list(PICKERS))
@@ -85,23 +85,23 @@ def scraped(
     (port,) = free_ports(1)
     pods = running.cluster.pods(namespace, "fusioninfer.io/component-type=worker")
     addresses = [(pod["status"]["podIP"], 8000) for pod in pods]
-    envoy_gateway = EnvoyGateway(running.cluster, tmp_path, entry(objects, port, addresses))
+    envoy_gateway = EnvoyGateway(running.cluster, tmp_path, make_gateway(objects, port, addresses))
     route = f"http://{LOOPBACK}:{port}"
     wait_listening(route, gateway.host)
     started = Prometheus(running.cluster, namespace, objects, [envoy_gateway.scraped()])
-    (made,) = (item for item in objects if item["metadata"]["name"] == "svc-dashboards")
-    boards = {name: json.loads(text) for name, text in made["data"].items()}
+    (dashboards,) = (item for item in objects if item["metadata"]["name"] == "svc-dashboards")
+    boards = {name: json.loads(text) for name, text in dashboards["data"].items()}
     yield Scraped(running, gateway, route, started, boards)
     started.close()
     envoy_gateway.close()
     gateway.close()
-    # The engines stay for the next picker.
+    # The next picker uses the same engines.
     running.cluster.delete("Deployment", "svc-epp", namespace)
     running.cluster.wait(lambda: not running.cluster.pods(namespace, "app=svc-epp"), 120)
 
 
 def queries(board: Object) -> Iterator[tuple[int, str]]:
-    """Number of the panel and expression of each query, as Grafana asks it."""
+    """Yield panel ID and expression of each query with variables replaced, as Grafana does."""
     values = {item["name"]: item["query"] for item in board["templating"]["list"]}
     values |= {"role": ".*", "__rate_interval": "20s"}
     for panel in board["panels"]:
@@ -112,10 +112,10 @@ def queries(board: Object) -> Iterator[tuple[int, str]]:
             yield panel["id"], expression
 
 
-def entry(objects: list[Object], port: int, backends: list[tuple[str, int]]) -> list[Object]:
-    """What Envoy Gateway reads: the service's HTTPRoute, its Gateway, and addresses behind it.
+def make_gateway(objects: list[Object], port: int, backends: list[tuple[str, int]]) -> list[Object]:
+    """Return the HTTPRoute, its Gateway, and a Backend with these addresses.
 
-    They are in place of the pool, which Envoy Gateway leaves to an extension.
+    The Backend replaces the pool, for which Envoy Gateway needs an extension.
     """
     (route,) = (copy.deepcopy(item) for item in objects if item["kind"] == "HTTPRoute")
     (parent,) = route["spec"]["parentRefs"]
@@ -144,18 +144,18 @@ def entry(objects: list[Object], port: int, backends: list[tuple[str, int]]) -> 
 
 def wait_listening(url: str, host: str) -> None:
     deadline = time.monotonic() + 60
-    said = ""
-    while said != "200":
-        assert time.monotonic() < deadline, said
+    result = ""
+    while result != "200":
+        assert time.monotonic() < deadline, result
         time.sleep(0.5)
         try:
-            said = str(
+            result = str(
                 urllib3.request(
                     "GET", f"{url}/v1/models", headers={"Host": host}, retries=False, timeout=10
                 ).status
             )
         except urllib3.exceptions.HTTPError as problem:
-            said = repr(problem)
+            result = repr(problem)
 
 
 @pytest.mark.proves(

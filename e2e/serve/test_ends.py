@@ -1,4 +1,4 @@
-"""Serves: engines that start slowly are left alone, and engines that end answer what they have."""
+"""Slow startup and graceful termination of engines."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from e2e.serve.serving import START_SECONDS, Serving
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
 LOAD_SECONDS = "45"
-"""How long each engine reads its weights."""
+"""Simulated time to load weights."""
 
 PAUSE = 20
 DRAIN = 60
 BEFORE = 4
-"""Seconds before SIGTERM at which long requests begin."""
+"""Seconds before SIGTERM when long requests start."""
 
 CONTEXT = 4096
 LONG_TOKENS = CONTEXT - 100
-"""Take an engine on a processor more than twice as long."""
+"""Requests of this length are still running at SIGTERM."""
 
 
 @dataclass(frozen=True)
 class Starting:
-    """A service of three roles of one pod each."""
+    """A service with three roles of one pod each."""
 
     running: Serving
     namespace: str
@@ -42,14 +42,13 @@ class Starting:
         return found
 
     def restarts(self, name: str) -> int:
-        """How often a role's engine was restarted."""
         statuses = self.pod(name)["status"].get("containerStatuses") or [{}]
         return int(statuses[0].get("restartCount", 0))
 
 
 @pytest.fixture(scope="module")
 def starting(running: Serving) -> Iterator[Starting]:
-    """`plain` has the default probes, `patient` a long startup probe, `hasty` a short one."""
+    """Deploy roles with default probes, a long startup probe and a short one."""
     namespace = running.cluster.new_namespace()
     drain = ("--shutdown-timeout", str(DRAIN))
     roles = [
@@ -57,10 +56,10 @@ def starting(running: Serving) -> Iterator[Starting]:
         role("patient", args=("--max-model-len", str(CONTEXT), *drain), startup={"timeout": "10m"}),
         role("hasty", startup={"timeout": "20s"}),
     ]
-    # How fast it is killed is not what matters.
+    # Shorten the test; the grace period of this role does not matter.
     roles[-1]["template"]["spec"]["terminationGracePeriodSeconds"] = PAUSE + 1
-    for made in roles:
-        (container,) = made["template"]["spec"]["containers"]
+    for engine_role in roles:
+        (container,) = engine_role["template"]["spec"]["containers"]
         container["env"] = [{"name": "LOAD_SECONDS", "value": LOAD_SECONDS}]
     running.apply(objects_of(service(namespace, *roles)))
     yield Starting(running, namespace)
@@ -95,7 +94,7 @@ def test_terminating_pod_finishes_requests(starting: Starting) -> None:
 
 
 def _end(starting: Starting, name: str) -> list[Answer]:
-    """Delete a role's pod; return the answers to its last requests, times from that on."""
+    """Delete a role's pod; return its last responses, with times since the deletion."""
     pod = starting.pod(name)
     uid = pod["metadata"]["uid"]
     url = f"http://{pod['status']['podIP']}:8000"

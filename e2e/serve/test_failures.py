@@ -1,4 +1,4 @@
-"""Serves: what clients see when something under them is replaced, fails or hangs."""
+"""Requests while a component is replaced, fails or hangs."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ pytestmark = [pytest.mark.serve, pytest.mark.long]
 
 PICKERS = "app=svc-epp"
 LONG_TOKENS = 3900
-"""Take an engine at least 20 s on a processor."""
+"""Take at least 20 s on a CPU."""
 
 PATIENCE = 10.0
-"""Seconds after which a client gives up."""
+"""Client timeout in seconds."""
 
 ENGINES = role(replicas=2, args=("--max-model-len", "4096"))
 
 
 @pytest.fixture(scope="module")
 def stack(running: Serving) -> Iterator[Deployed]:
-    """A service of two replicas; its Envoy knows no pod without the picker."""
-    with deployed(running, router(), ENGINES) as made:
-        yield made
+    """Deploy two replicas behind an Envoy that cannot choose pods without the picker."""
+    with deployed(running, router(), ENGINES) as service:
+        yield service
 
 
 @contextmanager
-def stopped(processes: Sequence[int]) -> Iterator[float]:
-    """Stop processes for a while; yield when that was."""
+def freeze(processes: Sequence[int]) -> Iterator[float]:
+    """Freeze processes until the context ends; yield the time."""
     for process in processes:
         os.kill(process, signal.SIGSTOP)
     try:
@@ -48,13 +48,13 @@ def stopped(processes: Sequence[int]) -> Iterator[float]:
             os.kill(process, signal.SIGCONT)
 
 
-def tell(name: str, answers: Sequence[Answer], since: float) -> list[Answer]:
+def report(name: str, answers: Sequence[Answer], since: float) -> list[Answer]:
     later = [answer for answer in answers if answer.started + answer.seconds >= since]
     print(f"{name}: {figures(later)}; {outage(later)}")
     failed = [answer for answer in later if answer.error]
     if failed:
         last = max(answer.started + answer.seconds for answer in failed) - since
-        print(f"{name}: the last one failed {last:.1f} s after that")
+        print(f"{name}: the last request failed after {last:.1f} s")
     return failed
 
 
@@ -62,7 +62,7 @@ def tell(name: str, answers: Sequence[Answer], since: float) -> list[Answer]:
 def test_new_picker_configuration_loses_no_request(stack: Deployed) -> None:
     running = stack.running
     (old,) = stack.pods(PICKERS)
-    # This Envoy chooses a pod itself where the picker does not answer.
+    # This Envoy chooses a pod if the picker does not respond.
     opened = Gateway(running.cluster, stack.namespace, "svc-httproute", stack.pods())
     loads = {"closed": stack.load(), "open": Load(opened.url, MODEL, host=opened.host),
              "long": stack.load(tokens=LONG_TOKENS, clients=1)}  # fmt: skip
@@ -80,7 +80,7 @@ def test_new_picker_configuration_loses_no_request(stack: Deployed) -> None:
         print(f"the old picker was gone after {time.monotonic() - since:.0f} s")
         closed.wait(20)
     opened.close()
-    failed = [tell(f"configuration, {way}", load.answers, since) for way, load in loads.items()]
+    failed = [report(f"configuration, {way}", load.answers, since) for way, load in loads.items()]
     assert failed == [[], [], []]
 
 
@@ -88,7 +88,7 @@ def test_new_picker_configuration_loses_no_request(stack: Deployed) -> None:
 def test_killed_picker_returns(stack: Deployed) -> None:
     running = stack.running
     (picker,) = stack.pods(PICKERS)
-    # This Envoy chooses a pod itself where the picker does not answer.
+    # This Envoy chooses a pod if the picker does not respond.
     opened = Gateway(running.cluster, stack.namespace, "svc-httproute", stack.pods())
     loads = {"closed": stack.load(), "open": Load(opened.url, MODEL, host=opened.host)}
     with loads["closed"] as closed, loads["open"]:
@@ -100,7 +100,7 @@ def test_killed_picker_returns(stack: Deployed) -> None:
         back = time.monotonic()
         closed.wait(20)
     opened.close()
-    lost = {way: tell(f"killed, {way}", load.answers, since) for way, load in loads.items()}
+    lost = {way: report(f"killed, {way}", load.answers, since) for way, load in loads.items()}
     assert lost["closed"]
     assert not [a for answers in lost.values() for a in answers if a.started > back]
 
@@ -113,20 +113,20 @@ def test_frozen_engine_gets_no_requests(stack: Deployed) -> None:
     cluster = stack.running.cluster
     with stack.load(timeout=PATIENCE) as load:
         load.wait(20)
-        with stopped(list(processes)) as since:
+        with freeze(list(processes)) as since:
             cluster.wait(lambda: not is_ready(cluster.get("v1/Pod", name, stack.namespace)), 60)
-            out = time.monotonic()
+            unready = time.monotonic()
             time.sleep(10)
         load.wait(20)
-    print(f"stopped {processes}: not ready after {out - since:.1f} s")
-    failed = tell("stands still", load.answers, since)
-    assert out - since < 45
+    print(f"stopped {processes}: not ready after {unready - since:.1f} s")
+    failed = report("frozen engine", load.answers, since)
+    assert unready - since < 45
     assert failed
-    assert [answer for answer in failed if answer.started > out + 2] == []
+    assert [answer for answer in failed if answer.started > unready + 2] == []
     stack.running.wait_ready(stack.namespace, 2, LEADERS)
 
 
-@pytest.mark.proves("An engine with a frozen core stays ready: vLLM's /health does not ask it")
+@pytest.mark.proves("An engine with a frozen core stays ready; vLLM's /health does not check it")
 def test_frozen_engine_core_stays_ready(stack: Deployed) -> None:
     victim, _ = stack.pods()
     name = victim["metadata"]["name"]
@@ -135,10 +135,10 @@ def test_frozen_engine_core_stays_ready(stack: Deployed) -> None:
     assert cores, processes
     with stack.load(timeout=PATIENCE) as load:
         load.wait(20)
-        with stopped(cores) as since:
+        with freeze(cores) as since:
             time.sleep(45)
             ready = is_ready(stack.running.cluster.get("v1/Pod", name, stack.namespace))
         load.wait(20)
-    failed = tell("core stands still", load.answers, since)
+    failed = report("frozen core", load.answers, since)
     assert ready
     assert failed

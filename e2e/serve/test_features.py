@@ -1,4 +1,4 @@
-"""Serves: one service with HTTPS, a warmed model cache, KV events and traces."""
+"""A service with HTTPS, a model cache with warm-up, KV events and tracing."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ REPOSITORY, NAME = "example/tiny", "chat"
 STORAGE = "shared"
 WATCHER = Path(__file__).with_name("kv_events.py")
 PICKER = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
-"""The release of the documents, 1.2.1, makes no spans."""
+"""Not release 1.2.1 of the documents, because it emits no spans."""
 
 
 @dataclass(frozen=True)
 class Featured:
-    """A service of one pod that serves."""
+    """A service with one ready pod."""
 
     running: Serving
     manifest: Object
@@ -61,7 +61,7 @@ class Featured:
         return pod
 
     def ask(self, prompt: str) -> Object:
-        """One answer by HTTPS, from a client that verifies the certificate."""
+        """Send a request over HTTPS and verify the certificate."""
         output: Object = complete(self.gateway.url, NAME, prompt, host=HOST,
                                 authority=self.certificates.authority)  # fmt: skip
         return output
@@ -84,7 +84,7 @@ def featured(running: Serving) -> Iterator[Featured]:
         ], namespace=namespace)  # fmt: skip
         stack.callback(running.cluster.delete, "PersistentVolume", STORAGE)
         objects = objects_of(manifest)
-        first = 1 + next(n for n, each in enumerate(objects) if each["kind"] == "Job")
+        first = 1 + next(n for n, item in enumerate(objects) if item["kind"] == "Job")
         running.apply(objects[:first])
         running.cluster.wait(
             lambda: is_done(running, namespace), 120, lambda: running.report(namespace)
@@ -97,13 +97,12 @@ def featured(running: Serving) -> Iterator[Featured]:
 
 
 def is_done(running: Serving, namespace: str) -> bool:
-    """Whether the warm-up Job has succeeded: Pulumi makes pods only then."""
+    """Return whether the warm-up Job has succeeded, for which Pulumi waits."""
     (job,) = running.cluster.list("batch/v1/Job", namespace)
     return bool(job.get("status", {}).get("succeeded"))
 
 
 def service_of(namespace: str, hub: Hub) -> Object:
-    """The service, as a user writes it."""
     listener = {"name": "https", "port": 443, "protocol": "HTTPS", "hostname": HOST,
                 "tls": {"certificateRefs": [{"name": SECRET}]}}  # fmt: skip
     front = router(
@@ -133,16 +132,16 @@ def secret(certificates: Certificates) -> Object:
 
 
 def volume(folder: Path) -> Object:
-    """A volume of a storage class without a provisioner: a folder of the node."""
+    """Return a volume that is a folder of the node, for a class without provisioner."""
     folder.mkdir()
-    folder.chmod(0o777)  # fsGroup does nothing on a hostPath
+    folder.chmod(0o777)  # hostPath ignores fsGroup.
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": STORAGE},
             "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"],
                      "storageClassName": STORAGE, "hostPath": {"path": str(folder)}}}  # fmt: skip
 
 
 def outside(name: str, url: str) -> list[Object]:
-    """A Service whose name leads to a server outside of the cluster."""
+    """Return a Service for a server outside the cluster."""
     address, port = url.removeprefix("http://").split(":")
     ports = [{"name": "grpc", "port": 4317, "targetPort": int(port)}]
     slice_ports = [{"name": "grpc", "port": int(port)}]
@@ -155,9 +154,7 @@ def outside(name: str, url: str) -> list[Object]:
     ]  # fmt: skip
 
 
-@pytest.mark.proves(
-    "HTTPS: Envoy serves the certificate from a Secret of the service's own Gateway"
-)
+@pytest.mark.proves("HTTPS: Envoy uses the certificate from the Secret of the generated Gateway")
 def test_envoy_serves_certificate_of_secret(featured: Featured) -> None:
     (args,) = load(featured.manifest)
     plan = plan_service(args).routing

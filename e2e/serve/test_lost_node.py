@@ -1,4 +1,4 @@
-"""Serves: what clients see when a node is lost."""
+"""Requests while a node is lost."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ pytestmark = [pytest.mark.serve, pytest.mark.long]
 
 HOST = "kubernetes.io/hostname"
 PATIENCE = 10.0
-"""Seconds after which a client gives up."""
+"""Client timeout in seconds."""
 
 
 @pytest.mark.proves("Pods on a lost node get no requests after 65 s")
 def test_lost_node_gets_no_requests(running: Serving) -> None:
-    running.have_nodes(2)
+    running.ensure_nodes(2)
     first, second = running.nodes
     spread = [{"topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}]
     stays = {"template": {"spec": {"nodeSelector": {HOST: first.name}}}}
@@ -38,7 +38,7 @@ def test_lost_node_gets_no_requests(running: Serving) -> None:
         with stack.load(timeout=PATIENCE) as load:
             load.wait(30)
             before = len(load.answers)
-            with second.cut_off():
+            with second.drop_packets():
                 since = time.monotonic()
                 running.cluster.wait(lambda: not is_ready(read_pod()), 90)
                 out = time.monotonic()
@@ -52,5 +52,5 @@ def test_lost_node_gets_no_requests(running: Serving) -> None:
     assert out - since < 65
     assert [a for a in after if a.error and a.started > out + 2] == []
     assert any(not a.error and a.started > out for a in after)
-    # Nothing replaces the pod while its Node is there.
+    # The pod is not replaced while its Node exists.
     assert kept["spec"]["nodeName"] == second.name

@@ -1,4 +1,4 @@
-"""Serves: the metrics that endpoint pickers, autoscalers and pages name are those of vLLM."""
+"""Metrics that endpoint pickers, autoscalers and pages use, compared with vLLM's."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ OF_PICKERS = (
     "vllm:lora_requests_info",
     "vllm:num_requests_waiting",
 )
-"""What endpoint pickers read by themselves; the oldest gets the second by a flag."""
+"""Metrics that endpoint pickers read by default; the oldest gets the second by a flag."""
 
 OF_OTHERS = ("vllm:gpu_cache_usage_perc", "vllm:nixl_bytes_transferred_sum")
-"""The default name of the oldest endpoint picker, and a metric of engines with NIXL."""
+"""A default of the oldest endpoint picker, and a metric of engines with NIXL."""
 
 FOLDERS = (
     "fusioninfer_pulumi", "examples", "templates", "docs", "importers/fusioninfer_importers",
@@ -33,19 +33,19 @@ FOLDERS = (
 )  # fmt: skip
 
 
-def named() -> dict[str, str]:
-    """Every metric that the library, its examples and its pages name, with a file that does."""
-    found = {}
+def find_named_metrics() -> dict[str, str]:
+    """Return all metrics in the library, examples and pages, each with a file."""
+    metrics = {}
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in (".json", ".md", ".py", ".yaml") and path != Path(__file__):
                 for name in NAME.findall(path.read_text(encoding="utf-8")):
-                    found[name] = str(path.relative_to(ROOT))
-    return found
+                    metrics[name] = str(path.relative_to(ROOT))
+    return metrics
 
 
 def picker_metrics(release: str) -> set[str]:
-    """The metrics that the oldest endpoint picker's flags name for a release."""
+    """Return the metrics in the oldest endpoint picker's flags for a release."""
     image = f"vllm/vllm-openai:v{release}"
     objects = objects_of(service("ns", router(), role(image=image)))
     return set(NAME.findall(str(objects)))
@@ -73,6 +73,6 @@ def test_named_metrics_exist(registered: tuple[str, set[str]]) -> None:
     release, metrics = registered
     if release != VLLM:
         pytest.skip("pages are about the newest release")
-    names = {name: file for name, file in named().items() if name not in OF_OTHERS}
+    names = {name: file for name, file in find_named_metrics().items() if name not in OF_OTHERS}
     assert len(names) >= 5
     assert {name: file for name, file in names.items() if name not in metrics} == {}

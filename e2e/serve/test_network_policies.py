@@ -1,12 +1,10 @@
-"""Serves: who reaches the pods of a service, where NetworkPolicies are enforced.
+"""Enforced NetworkPolicies.
 
-The pods are those that the controllers make of the rendered objects, with their labels and
-addresses. Their containers only listen: whom an engine would answer is not the question.
+The pods come from rendered objects, with containers that only listen.
 
-kube-network-policies of SIG Network decides about the first packets of each connection, which the
-kernel hands to it by a queue. Its own rules need an expression of nftables that not every kernel
-has, so the rule that fills the queue is made here: forwarded packets, which are those of other pods
-and not the kubelet's.
+kube-network-policies of SIG Network gets the first packets of each connection through an NFQUEUE.
+Its own rules need an nftables expression that not every kernel has, so this module adds a rule for
+forwarded packets, which excludes the kubelet's.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.ar
 
 
 def container(*ports: int) -> Object:
-    """A container that listens on these ports, and is ready while the kubelet reaches it."""
+    """Return a container that listens on these ports, with a readiness probe."""
     return {
         "name": "listens",
         "image": "python:3",
@@ -67,7 +65,7 @@ def pod(name: str, namespace: str) -> Object:
     }
 
 
-def listening(objects: list[Object]) -> Iterator[Object]:
+def replace_containers(objects: list[Object]) -> Iterator[Object]:
     for manifest in objects:
         if manifest["kind"] == "LeaderWorkerSet":
             template = manifest["spec"]["leaderWorkerTemplate"]
@@ -81,18 +79,18 @@ def listening(objects: list[Object]) -> Iterator[Object]:
 
 
 class Pods:
-    """Pods by a short name, and who reaches whom."""
+    """Pods by a short name, and connections between them."""
 
     def __init__(self, running: Serving, namespace: str, elsewhere: str) -> None:
         self._running = running
         listed = running.pods(namespace)
         self._pods = {"stranger": running.pods(elsewhere)[0], "proxy": running.pods(GATEWAYS)[0]}
-        for each in listed:
-            labels = each["metadata"].get("labels", {})
-            name = labels.get("fusioninfer.io/role-name", each["metadata"]["name"])
+        for pod in listed:
+            labels = pod["metadata"].get("labels", {})
+            name = labels.get("fusioninfer.io/role-name", pod["metadata"]["name"])
             if "leaderworkerset.sigs.k8s.io/worker-index" in labels:
                 name += f"-{labels['leaderworkerset.sigs.k8s.io/worker-index']}"
-            self._pods["picker" if name.startswith("svc-epp") else name] = each
+            self._pods["picker" if name.startswith("svc-epp") else name] = pod
 
     def reaches(self, source: str, target: str, port: int) -> bool:
         process = next(iter(self._running.node.processes(self._pods[source])))
@@ -104,16 +102,16 @@ class Pods:
     def all_ready(self) -> bool:
         return all(
             is_ready(self._running.cluster.get("v1/Pod", meta["name"], meta["namespace"]))
-            for meta in (each["metadata"] for each in self._pods.values())
+            for meta in (pod["metadata"] for pod in self._pods.values())
         )
 
 
 _NAME = "kube-network-policies"
-_QUEUE = "100"  # its default
+_QUEUE = "100"  # The default of kube-network-policies.
 _RULE = ["FORWARD", "--match", "conntrack", "--ctstate", "NEW",
          "--jump", "NFQUEUE", "--queue-num", _QUEUE]  # fmt: skip
 _GROUP = "rbac.authorization.k8s.io"
-# Programs in a pod find their token there; the folder is this program's alone.
+# In-cluster clients read their token from this folder.
 _RUN = """\
 mount -t tmpfs tmpfs /run
 mkdir -p /run/secrets/kubernetes.io
@@ -124,12 +122,12 @@ exec "$@"
 
 
 class NetworkPolicies:
-    """Enforces the NetworkPolicies of a cluster on its node, until it is closed."""
+    """kube-network-policies on a cluster's node."""
 
     def __init__(self, running: Serving, directory: Path) -> None:
-        """Start it; until it listens, no pod reaches another one."""
+        """Start the program; until it is ready, all connections between pods are blocked."""
         self._cluster = running.cluster
-        self._cluster.apply(_rights())
+        self._cluster.apply(_role_objects())
         token = directory / "account"
         token.mkdir()
         account = self._cluster.token_for("kube-system", _NAME)
@@ -158,7 +156,7 @@ def _iptables(command: str) -> None:
     subprocess.run(["iptables", "--table", "mangle", command, *_RULE], check=True)
 
 
-def _rights() -> list[Object]:
+def _role_objects() -> list[Object]:
     meta = {"name": _NAME}
     read = {"verbs": ["get", "list", "watch"]}
     return [
@@ -173,18 +171,18 @@ def _rights() -> list[Object]:
     ]  # fmt: skip
 
 
-LET_IN = [
+ALLOWED = [
     ("proxy", "decode-0", SERVING),
     ("proxy", "picker", PICKER),
     ("picker", "decode-0", SERVING),
     ("picker", "prefill-0", SERVING),
-    # The KV cache's way, in both directions, and the nodes of one replica.
+    # KV cache transfer in both directions, and the nodes of a replica.
     ("decode-0", "prefill-0", SIDE_CHANNEL),
     ("prefill-0", "decode-0", SIDE_CHANNEL),
     ("decode-0", "decode-1", SIDE_CHANNEL),
     ("decode-1", "decode-0", SIDE_CHANNEL),
 ]
-SHUT_OUT = [
+BLOCKED = [
     ("stranger", "decode-0", SERVING),
     ("stranger", "prefill-0", SERVING),
     ("stranger", "picker", PICKER),
@@ -212,10 +210,10 @@ def test_network_policies_block_strangers(
     ]
     gangless = {"gangPolicy": {"mode": "Off"}}
     manifest = service(namespace, *roles, schedulingStrategy=gangless)
-    objects = list(listening(objects_of(manifest)))
-    policies = [each for each in objects if each["kind"] == "NetworkPolicy"]
+    objects = list(replace_containers(objects_of(manifest)))
+    policies = [item for item in objects if item["kind"] == "NetworkPolicy"]
     assert len(policies) == 3
-    running.apply([each for each in objects if each not in policies])
+    running.apply([item for item in objects if item not in policies])
     strangers = (("stranger", elsewhere), ("neighbour", namespace), ("proxy", GATEWAYS))
     running.apply([pod(*stranger) for stranger in strangers])
     running.wait_ready(namespace, 5, timeout=120)
@@ -223,14 +221,14 @@ def test_network_policies_block_strangers(
     running.wait_ready(GATEWAYS, 1, timeout=120)
     pods = Pods(running, namespace, elsewhere)
     enforced = NetworkPolicies(running, tmp_path_factory.mktemp("network-policies"))
-    cluster.wait(lambda: pods.reaches(*LET_IN[0]), 60, enforced.program.tail)
-    # What is shut out below is so by the policies.
-    assert [each for each in (*LET_IN, *SHUT_OUT) if not pods.reaches(*each)] == []
+    cluster.wait(lambda: pods.reaches(*ALLOWED[0]), 60, enforced.program.tail)
+    # Without policies, all connections are possible.
+    assert [item for item in (*ALLOWED, *BLOCKED) if not pods.reaches(*item)] == []
     cluster.apply(policies)
-    cluster.wait(lambda: not pods.reaches(*SHUT_OUT[0]), 60, enforced.program.tail)
-    assert [each for each in SHUT_OUT if pods.reaches(*each)] == []
-    assert [each for each in LET_IN if not pods.reaches(*each)] == []
+    cluster.wait(lambda: not pods.reaches(*BLOCKED[0]), 60, enforced.program.tail)
+    assert [item for item in BLOCKED if pods.reaches(*item)] == []
+    assert [item for item in ALLOWED if not pods.reaches(*item)] == []
     assert pods.all_ready()
     enforced.close()
-    for each in (namespace, elsewhere, GATEWAYS):
-        cluster.delete_namespace(each)
+    for item in (namespace, elsewhere, GATEWAYS):
+        cluster.delete_namespace(item)

@@ -1,4 +1,4 @@
-"""Serves: pods on two nodes, and replicas that span them."""
+"""Replicas that span two nodes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ REQUEST_COUNT = 12
 
 @dataclass(frozen=True)
 class Pair:
-    """A replica of two pods that serves; requests go to the leader."""
+    """A ready replica with two pods."""
 
     leader: Object
     worker: Object
     service: Deployed
 
     def ask_all(self) -> None:
-        """Send requests that begin differently; none can go to the worker."""
+        """Send requests without a common prefix; assert that the worker accepts none."""
         for number in range(REQUEST_COUNT):
             self.service.ask(f"{number} {PROMPT}")
         url = f"http://{self.worker['status']['podIP']}:8000/health"
@@ -41,27 +41,27 @@ class Pair:
 
 
 def spread(launcher: str, *args: str, **more: Any) -> Object:
-    """A role of two nodes whose pods keep apart."""
-    made = role(args=args, multinode={"nodeCount": 2, "launcher": launcher}, **more)
+    """Return a role with two nodes and pod anti-affinity."""
+    manifest = role(args=args, multinode={"nodeCount": 2, "launcher": launcher}, **more)
     term = {
         "labelSelector": {"matchLabels": {"fusioninfer.io/service": "svc"}},
         "topologyKey": "kubernetes.io/hostname",
     }
     rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    spec = made["template"]["spec"]
+    spec = manifest["template"]["spec"]
     spec["affinity"] = {"podAntiAffinity": rule}
-    # vLLM's ranks that span nodes share memory even where each has a pod of its own.
+    # vLLM's ranks need shared memory even if each has its own pod.
     spec["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     spec["containers"][0]["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]
-    return made
+    return manifest
 
 
 @contextmanager
 def pair(running: Serving, inference: Object) -> Iterator[Pair]:
-    """Deploy a service of one replica on two nodes."""
-    running.have_nodes(2)
+    """Deploy a service with one replica on two nodes."""
+    running.ensure_nodes(2)
     with deployed(running, router(), inference) as service:
-        (leader,), (worker,) = (service.pods(each) for each in (LEADERS, WORKERS))
+        (leader,), (worker,) = (service.pods(selector) for selector in (LEADERS, WORKERS))
         assert leader["spec"]["nodeName"] != worker["spec"]["nodeName"]
         yield Pair(leader, worker, service)
 
@@ -72,7 +72,7 @@ def test_multiprocessing_spans_nodes(running: Serving) -> None:
     with pair(running, spread("multiprocessing", "--tensor-parallel-size", "2")) as replica:
         replica.ask_all()
         assert counter(metrics(replica.leader), REQUESTS) == REQUEST_COUNT
-        # Each node has a rank of its own: the ranks share no memory.
+        # Each node has one rank, so that ranks share no memory.
         for pod in (replica.leader, replica.worker):
             assert "ranks do not share the same SHM group name" in running.logs(pod)
 
@@ -91,7 +91,7 @@ def test_data_parallel_spans_nodes(running: Serving) -> None:
 @pytest.mark.proves("`ray`: two pods form a Ray cluster; vLLM then requires GPUs")
 @pytest.mark.long
 def test_ray_spans_nodes_until_the_engine_rejects_it(running: Serving) -> None:
-    running.have_nodes(2)
+    running.ensure_nodes(2)
     namespace = running.cluster.new_namespace()
     image = "example.org/vllm-ray:v0.32.0"
     inference = spread("ray", "--tensor-parallel-size", "2", image=image)
@@ -104,7 +104,7 @@ def test_ray_spans_nodes_until_the_engine_rejects_it(running: Serving) -> None:
         ],
         WORKERS: ["Ray runtime started"],
     }
-    # The group is made again when its leader ends: its logs go with its pods.
+    # LeaderWorkerSet recreates the pods after the leader exits, which deletes their logs.
     seen: set[str] = set()
 
     def output() -> str:

@@ -1,4 +1,4 @@
-"""Serves: the argument parsers and the configurations of vLLM take what `check` accepts."""
+"""Command lines that `check` accepts or rejects, on vLLM's parsers and configurations."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass
 import pytest
 
 from e2e.serve.engine import RELEASES, VLLM, absent, vllm
-from e2e.serve.parsers import Answers, CommandLine, accepted, ask, of_the_catalogue, rejected
+from e2e.serve.parsers import Answers, CommandLine, accepted, ask, catalogue_lines, rejected
 from fusioninfer_pulumi.presets.model_catalogue import load_catalogue
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
 
 ELSEWHERE = ("--port", "--lora-modules", "--mm-", "--video-pruning-rate", "--max-lora-cls-labels")
-"""Neither parser nor configuration of a model of text holds these: a socket has no such port,
-adapters are loaded later, and models of images and classifiers have these limits."""
+"""Arguments that vLLM validates neither in the parser nor in a text model's configuration: ports,
+adapters, and limits of multimodal models and classifiers."""
 
 COUNTS = (
     "--gpu-memory-utilization", "--max-num-batched-tokens", "--max-num-seqs",
     "--pipeline-parallel-size", "-pp", "--tensor-parallel-size", "-tp",
 )  # fmt: skip
-"""Old configurations take less than one of these, with which nothing can run; newer reject it."""
+"""Arguments for which old releases accept values below 1, which cannot work."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A release, what it was asked, and what it said."""
+class Results:
+    """Command lines for a release, and its results."""
 
     release: str
     accepted: list[CommandLine]
@@ -36,34 +36,34 @@ class Asked:
 
 
 @pytest.fixture(scope="module", params=RELEASES)
-def asked(request: pytest.FixtureRequest) -> Asked:
+def results(request: pytest.FixtureRequest) -> Results:
     release = request.param
     reason = absent(release)
     if reason is not None:
         pytest.skip(reason)
     lines, edges = accepted(release), rejected(release)
-    models = of_the_catalogue(release) if release == VLLM else []
+    models = catalogue_lines(release) if release == VLLM else []
     answers = ask(vllm(release), [*lines, *models, *edges])
-    return Asked(release, lines, models, edges, answers)
+    return Results(release, lines, models, edges, answers)
 
 
 @pytest.mark.proves("vLLM 0.11.0 and 0.32.0 accept the command lines that `check` accepts")
-def test_engine_accepts_checked_command_lines(asked: Asked) -> None:
-    assert len(asked.accepted) > 40
-    assert asked.answers.rejected(asked.accepted) == []
+def test_engine_accepts_checked_command_lines(results: Results) -> None:
+    assert len(results.accepted) > 40
+    assert results.answers.rejected(results.accepted) == []
 
 
 @pytest.mark.proves("vLLM 0.32.0 accepts the arguments of every catalogue model")
-def test_engine_accepts_arguments_of_catalogue(asked: Asked) -> None:
-    if asked.release != VLLM:
+def test_engine_accepts_arguments_of_catalogue(results: Results) -> None:
+    if results.release != VLLM:
         pytest.skip("the catalogue's models are newer than this release")
-    assert len(asked.catalogue) > len(load_catalogue())
-    assert asked.answers.rejected(asked.catalogue) == []
+    assert len(results.catalogue) > len(load_catalogue())
+    assert results.answers.rejected(results.catalogue) == []
 
 
 @pytest.mark.proves("vLLM rejects the arguments and combinations that the rules reject")
-def test_engine_rejects_what_rules_reject(asked: Asked) -> None:
-    assert len(asked.rejected) > 500
-    taken = [line for line in asked.rejected if not asked.answers.errors[line]]
-    held = (*ELSEWHERE, *(() if asked.release == VLLM else COUNTS))
-    assert [str(line) for line in taken if not line.words[1].startswith(held)] == []
+def test_engine_rejects_what_rules_reject(results: Results) -> None:
+    assert len(results.rejected) > 500
+    accepted = [line for line in results.rejected if not results.answers.errors[line]]
+    unvalidated = (*ELSEWHERE, *(() if results.release == VLLM else COUNTS))
+    assert [str(line) for line in accepted if not line.words[1].startswith(unvalidated)] == []

@@ -1,4 +1,4 @@
-"""What can be seen of the serving cluster without running a pod."""
+"""Tests of this folder's helpers that need no pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves: prompts are computed on a prefill pod, their KV cache comes to the decode pod by NIXL."""
+"""Disaggregated serving with KV cache transfer by NIXL."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_prefill_and_decode_of_two_releases_serve(running: Serving) -> None:
 
 
 def _between_releases(namespace: str) -> list[Object]:
-    """Return a service in the middle of an update: the decode role alone has the new release."""
+    """Return a service during an update: only the decode role has the new release."""
 
     def render_release(image: str) -> list[Object]:
         roles = [

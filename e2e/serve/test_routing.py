@@ -1,4 +1,4 @@
-"""Serves: replicas behind a real Envoy and a real endpoint picker."""
+"""Replicas behind a real Envoy and endpoint picker."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ARGS = ("--served-model-name", ALIAS, MODEL, "--enable-lora", "--max-lora-rank",
 
 @pytest.fixture(scope="module")
 def routed(running: Serving) -> Iterator[Deployed]:
-    with deployed(running, router(), role(replicas=2, args=ARGS)) as made:
-        yield made
+    with deployed(running, router(), role(replicas=2, args=ARGS)) as service:
+        yield service
 
 
 @pytest.mark.proves("Two `prefix-cache` replicas serve through Envoy and the endpoint picker")
@@ -52,7 +52,7 @@ def test_common_prefix_reaches_caching_pod(routed: Deployed) -> None:
     reached = {pod: count - before[pod] for pod, count in by_pod(routed.pods(), REQUESTS).items()}
     assert sorted(reached.values()) == [0, 30], reached
     (chosen,) = (pod for pod, count in reached.items() if count)
-    # Two whole blocks of the prompt each time.
+    # Each prompt hits two full blocks.
     assert by_pod(routed.pods(), HIT_TOKENS)[chosen] - hits[chosen] >= 30 * 256
 
 
@@ -93,7 +93,7 @@ def test_disabled_picker_spreads_over_service(routed: Deployed) -> None:
 
 
 PRESET = "Qwen/Qwen3-0.6B"
-#: A container of the library asks for four processors and 4 GiB of cache, which this node may lack.
+#: Generated containers request four CPUs and 4 GiB of cache, which this node may lack.
 SMALL = {"name": "vllm", "env": [{"name": "VLLM_CPU_KVCACHE_SPACE", "value": "1"}],
          "resources": {"requests": {"cpu": "200m", "memory": "1Gi"}}}  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Serves: a role that goes from zero to two engines and back with its load."""
+"""Autoscaling by load from zero to two engines and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from e2e.harness import Cluster, Object
 from e2e.harness.control_plane import wait_http
 from e2e.harness.pods import LEADERS
 from e2e.harness.processes import LOOPBACK, free_ports
-from e2e.metrics import EXTERNAL, served
+from e2e.metrics import EXTERNAL, register_metrics_apis
 from e2e.serve.deploy import wait_pickers
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import Load, complete, figures, outage
@@ -32,9 +32,9 @@ LWS = "svc-inference"
 SCALED = "keda.sh/v1alpha1/ScaledObject"
 PATIENCE = 240
 MOST = 2
-"""More engines take long to start on two processors that are busy."""
+"""More engines would take too long to start on two busy CPUs."""
 BUSY = 20
-"""Clients that keep so many engines busy, two requests at a time each."""
+"""Number of clients that keep MOST engines busy, at two concurrent requests each."""
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +46,8 @@ def scaler(running: Serving) -> Iterator[None]:
         yield
 
 
-def scaled(namespace: str, address: str) -> list[Object]:
-    """A service of `docs/how-to/autoscaling.md`, whose engines are soon full."""
+def make_service(namespace: str, address: str) -> list[Object]:
+    """Return a service of `docs/how-to/autoscaling.md` with low engine capacity."""
     autoscaling = {
         "engine": "KEDA",
         "prometheus": address,
@@ -72,7 +72,7 @@ def test_engines_follow_their_load(running: Serving, scaler: None) -> None:
     cluster = running.cluster
     namespace = cluster.new_namespace()
     (port,) = free_ports(1)
-    objects = scaled(namespace, f"http://{LOOPBACK}:{port}")
+    objects = make_service(namespace, f"http://{LOOPBACK}:{port}")
     with ExitStack() as stack:
         stack.callback(cluster.delete_namespace, namespace)
         running.apply(objects)
@@ -99,7 +99,7 @@ def test_engines_follow_their_load(running: Serving, scaler: None) -> None:
             values = {query: watcher.query(query) for query in queries}
             return seen, values, watcher.targets(), running.report(namespace)[-3000:]
 
-        def reaches(count: int) -> None:
+        def wait_replicas(count: int) -> None:
             cluster.wait(lambda: replicas() == count, PATIENCE, state)
             if count:
                 running.wait_ready(namespace, count, LEADERS)
@@ -108,19 +108,19 @@ def test_engines_follow_their_load(running: Serving, scaler: None) -> None:
             return Load(gateway.url, MODEL, host=gateway.host, clients=clients, tokens=256,
                         pause=0, timeout=START_SECONDS)  # fmt: skip
 
-        reaches(0)
-        asked = time.monotonic()
+        wait_replicas(0)
+        started = time.monotonic()
         answer = complete(gateway.url, MODEL, "the quick brown fox", host=gateway.host,
                           timeout=START_SECONDS)  # fmt: skip
         assert answer["usage"]["completion_tokens"] == 8
-        print(f"the first request was answered after {time.monotonic() - asked:.0f} s")
+        print(f"the first request took {time.monotonic() - started:.0f} s")
         with load(1) as small:
             with load(BUSY) as large:
-                reaches(MOST)
+                wait_replicas(MOST)
                 large.wait(BUSY, PATIENCE)
-            reaches(1)
+            wait_replicas(1)
             small.wait(2, PATIENCE)
-        reaches(0)
+        wait_replicas(0)
         note()
     answers = small.answers + large.answers
     print(f"replicas: {seen}; {figures(answers)}")
@@ -129,7 +129,7 @@ def test_engines_follow_their_load(running: Serving, scaler: None) -> None:
 
 
 def is_one_way(counts: Sequence[int]) -> bool:
-    """Whether replicas go to zero, up to the most, and down to zero again, no step taken back."""
+    """Return whether replicas only go up from zero to MOST, and then only down to zero."""
     woken = counts[counts.index(0) :]
     top = woken.index(MOST)
     up, down = woken[: top + 1], woken[top:]
@@ -146,13 +146,13 @@ def absent() -> str | None:
 
 @contextmanager
 def run_keda(cluster: Cluster) -> Iterator[None]:
-    """Runs KEDA's operator and its adapter, which the API server asks for external metrics."""
+    """Run KEDA's operator and metrics adapter, and register its external metrics API."""
     grpc, health, metrics, adapter = free_ports(4)
     cluster.install_kinds([
         yaml.safe_load(path.read_text(encoding="utf-8"))
         for path in manifests("keda-operator", "crds")
     ])  # fmt: skip
-    # The API server asks without a certificate of its own, which makes it anonymous to the adapter.
+    # Without a client certificate, the API server is anonymous to the adapter.
     cluster.apply(_anonymous())
     plane, programs = cluster.plane, cluster.programs
     common = {"KUBECONFIG": str(plane.kubeconfig("admin")), "POD_NAMESPACE": "default"}
@@ -171,7 +171,7 @@ def run_keda(cluster: Cluster) -> Iterator[None]:
         ],
         env=common,
     )
-    served_by = programs.start(
+    adapter_program = programs.start(
         "keda-adapter",
         [
             program("keda-operator", "adapter"),
@@ -193,12 +193,12 @@ def run_keda(cluster: Cluster) -> Iterator[None]:
     try:
         wait_http(operator, f"http://{LOOPBACK}:{health}/readyz", timeout=60)
         wait_http(
-            served_by,
+            adapter_program,
             f"https://{LOOPBACK}:{adapter}/healthz",
             authority=plane.certificates.authority,
             timeout=60,
         )
-        with served(cluster, adapter, EXTERNAL):
+        with register_metrics_apis(cluster, adapter, EXTERNAL):
             yield
     finally:
         programs.stop("keda-adapter")

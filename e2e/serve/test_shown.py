@@ -1,4 +1,4 @@
-"""Serves: the services of examples and pages, with their models replaced by a tiny one."""
+"""Services of examples and pages, with the tiny model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from e2e.harness import Object
 from e2e.harness.certificates import Certificates, create_certificates
-from e2e.routers import DEFINITIONS, KIND, with_llm_d_kind
+from e2e.routers import DEFINITIONS, KIND, install_llm_d_kind
 from e2e.serve.deploy import model_name, wait_serving
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Models
@@ -28,10 +28,10 @@ from e2e.serve.shown import (
     Run,
     Same,
     engine_pods,
+    fit_to_cpus,
     folders,
     objects_of,
     shown_blocks,
-    without_accelerators,
 )
 
 RUNS = {name: shown for name, shown in SHOWN.items() if isinstance(shown, Run)}
@@ -55,7 +55,7 @@ def test_scraped_pods_belong_to_running_service(name: str) -> None:
 @pytest.mark.proves("Services of examples and pages serve, with small models and no GPUs")
 def test_shown_services_answer(running: Serving, name: str) -> None:
     shown = RUNS[name]
-    objects = without_accelerators(objects_of(name))
+    objects = fit_to_cpus(objects_of(name))
     if absent := absent_programs(objects):
         pytest.skip(f"not on PATH: {', '.join(absent)}")
     with ExitStack() as stack:
@@ -66,9 +66,9 @@ def test_shown_services_answer(running: Serving, name: str) -> None:
             certificates = create_certificates(Path(os.environ["TMPDIR"]) / "shown",
                                                hosts=[shown.certificate])  # fmt: skip
         if any(item["kind"] == KIND for item in objects):
-            definition = with_llm_d_kind(running.cluster)
+            definition = install_llm_d_kind(running.cluster)
             stack.callback(running.cluster.delete, DEFINITIONS, definition)
-        stack.enter_context(applied(running, [*secrets(shown, certificates), *objects], namespace))
+        stack.enter_context(deploy(running, [*secrets(shown, certificates), *objects], namespace))
         wait_serving(running, objects, namespace)
         host = shown.certificate
         if routes := [item for item in objects if item["kind"] == "HTTPRoute"]:
@@ -114,7 +114,7 @@ def secrets(shown: Run, certificates: Certificates | None) -> list[Object]:
 
 
 @contextmanager
-def applied(running: Serving, objects: list[Object], namespace: str) -> Iterator[None]:
+def deploy(running: Serving, objects: list[Object], namespace: str) -> Iterator[None]:
     kinds = [f"{item['apiVersion']}/{item['kind']}" for item in objects]
     assert all(map(running.cluster.resource, kinds))
     try:
@@ -123,11 +123,11 @@ def applied(running: Serving, objects: list[Object], namespace: str) -> Iterator
     finally:
         for kind, item in zip(reversed(kinds), reversed(objects), strict=True):
             running.cluster.delete(kind, item["metadata"]["name"], namespace)
-        running.cluster.wait(lambda: none_left(running, namespace), 60)
+        running.cluster.wait(lambda: delete_pods(running, namespace), 60)
 
 
-def none_left(running: Serving, namespace: str) -> bool:
-    """End the pods of a namespace without their grace period; return whether there was none."""
+def delete_pods(running: Serving, namespace: str) -> bool:
+    """Delete the pods of a namespace without grace period; return whether none existed."""
     pods = running.cluster.pods(namespace)
     for pod in pods:
         running.cluster.delete("v1/Pod", pod["metadata"]["name"], namespace, now=True)

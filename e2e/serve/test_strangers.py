@@ -1,9 +1,8 @@
-"""Serves: who has no key, asks too much or shows the wrong certificate is not answered.
+"""Access rules of the how-to pages on security: API keys, tokens, rate limits and certificates.
 
-The objects are those of the how-to pages on security. Envoy Gateway leaves InferencePools to Envoy
-AI Gateway, whose controller is not on the Go module proxy: the route leads to a service without a
-router. Its pod is the rendered one, with the certificate and the probes; in place of the engine a
-program answers with what it was asked.
+Envoy Gateway needs Envoy AI Gateway for InferencePools, whose controller is not on the Go module
+proxy. So the route leads to a service without a router. Its rendered pod has certificate and
+probes, but runs a program that returns the request headers instead of an engine.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ HOST = "qwen.example.com"
 NAMESPACE = "models"
 NAME = "direct.models.svc"
 KEYS = {"team-a": "the-key-of-a", "team-b": "the-key-of-b"}
-# The serving container's program: it answers with the headers that reached it.
+# The program returns the request headers.
 ENGINE = """
 import http.server, json, ssl
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -69,10 +68,10 @@ server.serve_forever()
 FORGED = {"x-client-id": "team-z", "x-prefiller-host-port": "192.0.2.1:80"}
 
 
-def our_route() -> Object:
-    """The HTTPRoute that the page's service gets."""
+def render_route() -> Object:
+    """Return the HTTPRoute of the page's service."""
     (args,) = load(security_objects("qwen.yaml")[0])
-    (route,) = [each for each in render(plan_service(args)) if each["kind"] == "HTTPRoute"]
+    (route,) = [item for item in render(plan_service(args)) if item["kind"] == "HTTPRoute"]
     return dict(route)
 
 
@@ -84,8 +83,8 @@ class Engine:
     authorities: tuple[str, str]
 
 
-class Guarded:
-    """The engine behind Envoy Gateway, which has read the page's objects at its start."""
+class GuardedEngine:
+    """The engine behind Envoy Gateway with the page's objects."""
 
     def __init__(
         self,
@@ -98,17 +97,17 @@ class Guarded:
         name: str = NAME,
         authority: int = 0,
     ) -> None:
-        """Start it."""
+        """Start Envoy Gateway."""
         (self._port,) = free_ports(1)
         limits = copy.deepcopy(security_objects("limits.yaml"))
         (rule,) = limits[0]["spec"]["rateLimit"]["local"]["rules"]
         rule["limit"]["requests"] = requests
         verify = [*_verify(name, engine.authorities[authority])]
         keys = secret(NAMESPACE, "qwen-clients", **KEYS)
-        objects = [*_entry(self._port, engine.address), *verify, *limits, clients, keys]
+        objects = [*_gateway_objects(self._port, engine.address), *verify, *limits, clients, keys]
         self._gateway = EnvoyGateway(running.cluster, directory, objects)
 
-    def __enter__(self) -> Guarded:
+    def __enter__(self) -> GuardedEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -124,14 +123,14 @@ class Guarded:
             retries=False,
         )
 
-    def first(self, **headers: str) -> Any:
-        """The first answer of a gateway that starts; it has all of its objects then."""
+    def wait_response(self, **headers: str) -> Any:
+        """Return the first response, after waiting until the gateway listens."""
         deadline = time.monotonic() + 60
         while True:
             try:
                 return self.ask(**headers)
             except urllib3.exceptions.HTTPError:
-                assert time.monotonic() < deadline, "it does not listen"
+                assert time.monotonic() < deadline, "the gateway does not listen"
                 time.sleep(0.5)
 
 
@@ -141,11 +140,11 @@ BACKEND_REFERENCE = {"group": "gateway.envoyproxy.io", "kind": "Backend", "name"
 @pytest.fixture(scope="module")
 def engine(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     directory = tmp_path_factory.mktemp("certificates")
-    own = create_certificates(directory / "own", hosts=[NAME])
+    certs = create_certificates(directory / "own", hosts=[NAME])
     other = create_certificates(directory / "other", hosts=[NAME])
     running.cluster.create({"apiVersion": "v1", "kind": "Namespace",
                             "metadata": {"name": NAMESPACE}})  # fmt: skip
-    pair = {"tls.crt": own.certificate.read_text(), "tls.key": own.key.read_text()}
+    pair = {"tls.crt": certs.certificate.read_text(), "tls.key": certs.key.read_text()}
     running.cluster.create(secret(NAMESPACE, "direct-tls", **pair))
     (args,) = load(security_objects("direct.yaml")[0])
     objects = list(render(plan_service(args)))
@@ -157,11 +156,11 @@ def engine(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     running.apply(objects)
     wait_serving(running, objects, NAMESPACE)
     address = running.cluster.get("v1/Service", "direct", NAMESPACE)["spec"]["clusterIP"]
-    yield Engine(address, (own.authority.read_text(), other.authority.read_text()))
+    yield Engine(address, (certs.authority.read_text(), other.authority.read_text()))
     running.cluster.delete_namespace(NAMESPACE)
 
 
-def _entry(port: int, address: str) -> list[Object]:
+def _gateway_objects(port: int, address: str) -> list[Object]:
     listener = {"name": "http", "protocol": "HTTP", "port": port,
                 "allowedRoutes": {"namespaces": {"from": "All"}}}  # fmt: skip
     gateway = {
@@ -176,7 +175,7 @@ def _entry(port: int, address: str) -> list[Object]:
         "metadata": {"name": "engines", "namespace": NAMESPACE},
         "spec": {"endpoints": [{"ip": {"address": address, "port": 8000}}]},
     }
-    route = our_route()
+    route = render_route()
     (rule,) = route["spec"]["rules"]
     rule["backendRefs"] = [BACKEND_REFERENCE]
     return [gateway, backend, route]
@@ -198,15 +197,15 @@ def test_keys_rate_limits_and_sizes_are_enforced(
 ) -> None:
     first, second = ({"Authorization": f"Bearer {key}"} for key in KEYS.values())
     (clients,) = security_objects("clients.yaml")
-    with Guarded(running, tmp_path, engine, clients=clients, requests=3) as guarded:
-        assert guarded.first().status == 401
+    with GuardedEngine(running, tmp_path, engine, clients=clients, requests=3) as guarded:
+        assert guarded.wait_response().status == 401
         assert guarded.ask(Authorization="Bearer something").status == 401
         answer = guarded.ask(**first, **FORGED)
         assert answer.status == 200, answer.data
         output = answer.json()
         assert output["x-client-id"] == "team-a"
         assert output.keys() & {"authorization", "x-prefiller-host-port"} == set()
-        # A name that the client gives itself does not count.
+        # Limits ignore a client ID that the client sets.
         assert [guarded.ask(**first, **FORGED).status for _ in range(3)] == [200, 200, 429]
         assert guarded.ask(**second, **FORGED).status == 200
         assert guarded.ask("x" * 2_000_000, **second).status == 413
@@ -224,17 +223,17 @@ def test_engine_with_other_certificate_gets_no_requests(
     (clients,) = security_objects("clients.yaml")
     key = {"Authorization": f"Bearer {KEYS['team-b']}"}
     more: dict[str, Any] = {"clients": clients, "name": name, "authority": authority}
-    with Guarded(running, tmp_path, engine, **more) as guarded:
-        assert guarded.first(**key).status == status
+    with GuardedEngine(running, tmp_path, engine, **more) as guarded:
+        assert guarded.wait_response(**key).status == status
 
 
-@pytest.mark.proves("Envoy Gateway accepts tokens of the identity provider only")
+@pytest.mark.proves("Envoy Gateway accepts only tokens of the identity provider")
 def test_only_valid_tokens_are_answered(running: Serving, tmp_path: Path, engine: Engine) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     (policy,) = copy.deepcopy(security_objects("tokens.yaml"))
     (provider,) = policy["spec"]["jwt"]["providers"]
-    # There is no identity provider here: its keys stand in the policy.
+    # Without an identity provider, the policy contains its keys.
     provider["localJWKS"] = {"type": "Inline", "inline": json.dumps(_key_set(key))}
     del provider["remoteJWKS"]
     issuer, (audience,) = provider["issuer"], provider["audiences"]
@@ -242,8 +241,8 @@ def test_only_valid_tokens_are_answered(running: Serving, tmp_path: Path, engine
     def bearer(signer: rsa.RSAPrivateKey, intended: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {_token(signer, issuer, intended)}"}
 
-    with Guarded(running, tmp_path, engine, clients=policy) as guarded:
-        assert guarded.first().status == 401
+    with GuardedEngine(running, tmp_path, engine, clients=policy) as guarded:
+        assert guarded.wait_response().status == 401
         answer = guarded.ask(**bearer(key, audience), **FORGED)
         assert answer.status == 200, answer.data
         assert answer.json()["x-client-id"] == "team-a"

@@ -1,8 +1,7 @@
-"""Makes a model of two layers with random weights; run by the Python of an engine.
+"""Generate a two-layer model with random weights and a LoRA adapter; runs with the engine's Python.
 
-It says nothing sensible, but an engine loads and serves it as it does any other of its family. Its
-tokenizer is trained on a line of text, so no file comes from a model hub. A LoRA adapter is made
-beside it.
+Engines load and serve it like any Qwen3 model. The tokenizer is trained on a line of text, so that
+no model hub is needed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ LINE = (
 )
 CONTEXT = 4096
 SPACE, NEWLINE = "\u0120", "\u010a"
-"""As tokenizers on bytes write them."""
+"""Their representation in byte-level tokenizers."""
 
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 
@@ -30,7 +29,7 @@ CHAT = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n
 
 
 def main(model: Path, adapter: Path) -> None:
-    """Write the model and the adapter into two folders."""
+    """Write the model and the adapter to two folders."""
     _adapter(adapter, _model(model, _tokenizer(model)))
 
 
@@ -43,22 +42,22 @@ def _model(folder: Path, words: int) -> Any:
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=2,
-        head_dim=64,  # the kernels for processors reject smaller ones
+        head_dim=64,  # CPU kernels reject smaller ones.
         max_position_embeddings=CONTEXT,
         tie_word_embeddings=True,
         eos_token_id=0,
         bos_token_id=0,
     )
-    # In bfloat16, which is the default, kernels use instructions that not every machine has.
+    # Kernels for bfloat16, the default, use instructions that not every machine has.
     model = Qwen3ForCausalLM(config).to(torch.float32)
     model.save_pretrained(folder)
     return model
 
 
 def _tokenizer(folder: Path) -> int:
-    """Write the tokenizer; return how many tokens it knows.
+    """Write the tokenizer; return its vocabulary size.
 
-    All but the first are text in ASCII, or what parsers of reasoning and tools look for.
+    Tokens are ASCII text, and the marks that reasoning and tool parsers need.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -75,7 +74,7 @@ def _tokenizer(folder: Path) -> int:
     )
     fast.chat_template = CHAT
     fast.save_pretrained(folder)
-    # transformers 5 writes a name that transformers 4, which old engines have, does not know.
+    # transformers 4 in old engines does not know the name that transformers 5 writes.
     settings = folder / "tokenizer_config.json"
     text = settings.read_text(encoding="utf-8")
     settings.write_text(text.replace("TokenizersBackend", "PreTrainedTokenizerFast"), "utf-8")

@@ -15,7 +15,7 @@ REWRITES = "inference.networking.x-k8s.io/v1alpha2/InferenceModelRewrite"
 
 
 @contextmanager
-def fleet_of(cluster: Cluster, service: Change, pods: int) -> Iterator[Fleet]:
+def deploy_fleet(cluster: Cluster, service: Change, pods: int) -> Iterator[Fleet]:
     nodes = {node["metadata"]["name"] for node in cluster.list("v1/Node")}
     namespace = cluster.new_namespace()
     with Fleet(cluster, namespace, service) as fleet:
@@ -27,13 +27,13 @@ def fleet_of(cluster: Cluster, service: Change, pods: int) -> Iterator[Fleet]:
 
 @pytest.fixture(scope="package")
 def shared(cluster: Cluster) -> Iterator[Fleet]:
-    with fleet_of(cluster, _three, 3) as fleet:
+    with deploy_fleet(cluster, _three, 3) as fleet:
         yield fleet
 
 
 @pytest.fixture(scope="package")
 def pairing(cluster: Cluster) -> Iterator[Fleet]:
-    with fleet_of(cluster, _pairs, 6) as fleet:
+    with deploy_fleet(cluster, _pairs, 6) as fleet:
         yield fleet
 
 

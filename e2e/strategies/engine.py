@@ -37,19 +37,19 @@ class Load:
     def metrics(self, engine: str = "vllm") -> str:
         """Return the metrics of `vllm` or `sglang`, and none for other engines."""
         if engine == "sglang":
-            return self._of_sglang()
-        return self._of_vllm() if engine == "vllm" else ""
+            return self._sglang_metrics()
+        return self._vllm_metrics() if engine == "vllm" else ""
 
-    def _of_sglang(self) -> str:
+    def _sglang_metrics(self) -> str:
         labels = f'engine_type="unified",model_name="{MODEL}",pp_rank="0",tp_rank="0"'
         gauges = [
             ("sglang:num_queue_reqs", labels, self.waiting),
             ("sglang:num_running_reqs", labels, self.running),
             ("sglang:token_usage", labels, self.kv_cache),
         ]
-        return _exposition(gauges)
+        return _format_metrics(gauges)
 
-    def _of_vllm(self) -> str:
+    def _vllm_metrics(self) -> str:
         # Current vLLM releases report the KV cache only under its new name.
         engine = f'engine="0",model_name="{MODEL}"'
         lora = (
@@ -66,10 +66,10 @@ class Load:
         if self.block_size is not None:
             cache = f'block_size="{self.block_size}",engine="0",num_gpu_blocks="1000"'
             gauges.append(("vllm:cache_config_info", cache, 1))
-        return _exposition(gauges)
+        return _format_metrics(gauges)
 
 
-def _exposition(gauges: Sequence[tuple[str, str, float]]) -> str:
+def _format_metrics(gauges: Sequence[tuple[str, str, float]]) -> str:
     return "".join(
         f"# HELP {name} x\n# TYPE {name} gauge\n{name}{{{labels}}} {value}\n"
         for name, labels, value in gauges

@@ -18,7 +18,7 @@ from e2e.harness.processes import LOOPBACK, Lifetime, free_ports
 from e2e.routers import PICKERS, generated_picker, objects_of, routed
 from e2e.strategies.engine import MODEL, Engine, Load
 
-PATIENCE = 60
+TIMEOUT = 60
 PLAIN: Object = {"tls": {"enabled": False}}
 """No TLS, because Python's gRPC cannot skip verification of self-signed certificates, as gateways
 do."""
@@ -26,7 +26,7 @@ do."""
 Change = Callable[[Object], Object]
 
 
-def same(manifest: Object) -> Object:
+def unchanged(manifest: Object) -> Object:
     return manifest
 
 
@@ -36,7 +36,7 @@ class Fleet(Lifetime):
     The engines use a free port of this machine, which is also the port of the generated pool.
     """
 
-    def __init__(self, cluster: Cluster, namespace: str, service: Change = same) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, service: Change = unchanged) -> None:
         self.cluster = cluster
         self.namespace = namespace
         self.engines: dict[str, Engine] = {}
@@ -51,30 +51,30 @@ class Fleet(Lifetime):
         self._stack.close()
 
     def manifest(self, name: str = "svc", **router: Any) -> Object:
-        made = self._service(routed(self.namespace, name, **router))
-        for role in made["spec"]["roles"][1:]:
+        manifest = self._service(routed(self.namespace, name, **router))
+        for role in manifest["spec"]["roles"][1:]:
             (container,) = role["template"]["spec"]["containers"]
             container["args"] += ["--port", str(self._port)]
-        return made
+        return manifest
 
     def deploy(self, *names: str, pods: int) -> None:
         """Apply all objects of services and start a stand-in for each pod."""
         for name in names:
             self.cluster.apply(objects_of(self.manifest(name)))
         selector = "leaderworkerset.sigs.k8s.io/name"
-        found = self.cluster.wait(
+        ready = self.cluster.wait(
             lambda: self._with_address(selector, pods),
-            PATIENCE,
+            TIMEOUT,
             lambda: self.cluster.pods(self.namespace),
         )
-        for pod in found:
+        for pod in ready:
             engine = Engine(pod["status"]["podIP"], self._port)
             self.engines[pod["metadata"]["name"]] = self._stack.enter_context(engine)
 
     def _with_address(self, selector: str, count: int) -> list[Object]:
-        found = self.cluster.pods(self.namespace, selector)
-        there = [pod for pod in found if pod["status"].get("podIP")]
-        return there if len(there) == count else []
+        pods = self.cluster.pods(self.namespace, selector)
+        bound = [pod for pod in pods if pod["status"].get("podIP")]
+        return bound if len(bound) == count else []
 
     def load(self, loads: Mapping[str, Load] | None = None, default: Load | None = None) -> None:
         """Set the load of each pod, to the default for pods without a load."""
@@ -90,20 +90,20 @@ class Fleet(Lifetime):
         before = [server.scrapes for server in chosen]
         self.cluster.wait(
             lambda: all(s.scrapes >= b + 3 for s, b in zip(chosen, before, strict=True)),
-            PATIENCE,
+            TIMEOUT,
             lambda: f"scrapes: { ({s.endpoint: s.scrapes for s in chosen}) }",
         )
 
-    def routing(self, version: str, change: Change = same, **router: Any) -> list[Object]:
+    def routing(self, version: str, change: Change = unchanged, **router: Any) -> list[Object]:
         """Apply the router's objects; return them as stored by the API server."""
-        own = router.pop("endpointPicker", PLAIN)
+        picker = router.pop("endpointPicker", PLAIN)
         image = {"image": PICKERS[version].image}
-        manifest = change(self.manifest(endpointPicker={**own, **image}, **router))
+        manifest = change(self.manifest(endpointPicker={**picker, **image}, **router))
         objects = [o for o in objects_of(manifest) if o["kind"] != "LeaderWorkerSet"]
         return self.cluster.apply(objects)
 
     @contextmanager
-    def picker(self, version: str, change: Change = same, **router: Any) -> Iterator[Chooser]:
+    def picker(self, version: str, change: Change = unchanged, **router: Any) -> Iterator[Chooser]:
         """Run a picker with only the objects of `routing`."""
         with self.run(version, self.routing(version, change, **router)) as chooser:
             yield chooser
@@ -147,15 +147,15 @@ class Chooser:
 
     def pod(self, answer: Answer) -> str:
         assert answer.endpoint is not None, f"the picker answers {answer.status} {answer.body!r}"
-        return self.named(answer.endpoint)
+        return self.pod_at(answer.endpoint)
 
-    def named(self, endpoint: str) -> str:
+    def pod_at(self, endpoint: str) -> str:
         return self._names[endpoint]
 
-    def picks(self, count: int, prompt: str | None = None, model: str = MODEL) -> Counter[str]:
+    def pick_many(self, count: int, prompt: str | None = None, model: str = MODEL) -> Counter[str]:
         return Counter(self.pick(prompt, model) for _ in range(count))
 
-    def warm(self, prompt: str) -> str:
+    def cache_prompt(self, prompt: str) -> str:
         """Send a prompt once; return its pod after the picker has recorded it."""
         pod = self.pick(prompt)
         # Pickers record it after responding. On a busy machine they also scrape metrics late.
@@ -170,7 +170,7 @@ def _listens(port: int) -> bool:
     return False
 
 
-def busy(pods: Sequence[str], **values: Sequence[Any]) -> dict[str, Load]:
+def make_loads(pods: Sequence[str], **values: Sequence[Any]) -> dict[str, Load]:
     """Return loads of pods: `waiting=(0, 5)` sets 0 for the first pod and 5 for the second."""
     return {
         pod: replace(Load(), **{key: value[index] for key, value in values.items()})

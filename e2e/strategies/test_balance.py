@@ -26,9 +26,9 @@ SLOTS, SECONDS = 4, 1.0
 #: Share of the capacity of all pods that the requests use.
 UTILIZATION = 0.75
 #: With a shared prompt: maximum share of the busiest pod, relative to an even share.
-MOST = 1.5
+MAX_SHARE = 1.5
 #: With conversations: minimum prefix hits relative to those of a single scorer.
-LEAST = 0.8
+MIN_HITS = 0.8
 
 pytestmark = pytest.mark.upstream
 
@@ -143,7 +143,7 @@ def spread(
     fleet.load()
     fleet.wait_scraped()
     picks: Counter[str] = Counter()
-    met = held = 0
+    hits = cached = 0
     for number, request in enumerate(WORKLOADS[workload](Random(7))):
         now = number * SECONDS / (SLOTS * PODS * UTILIZATION)
         for name, pod in pods.items():
@@ -153,11 +153,11 @@ def spread(
         chosen = picker.pod(picker.ask(request.prompt, request.model, headers(request.key)))
         picks[chosen] += 1
         if any(request.key in pod.seen for pod in pods.values()):
-            held += 1
-            met += request.key in pods[chosen].seen
+            cached += 1
+            hits += request.key in pods[chosen].seen
         pods[chosen].seen.add(request.key)
         pods[chosen].begin(request.model, now)
-    return Spread(max(picks.values()) / REQUESTS, met / held)
+    return Spread(max(picks.values()) / REQUESTS, hits / cached)
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -181,15 +181,15 @@ TABLE = [
 
 @picker_versions(CLAIM)
 def test_default_strategies_spread_and_keep_prefix_hits(fleet: Fleet, version: str) -> None:
-    found = {}
+    rows = {}
     for case, workload in TABLE:
         with fleet.picker(version, **CASES[case]) as picker:
-            row = found[case, workload] = spread(fleet, picker, workload)
+            row = rows[case, workload] = spread(fleet, picker, workload)
         print(f"{version} | `{case}` | {workload} | {row.busiest:.0%}, {row.met:.0%}")
-    for row in (found[TABLE[0]], found["lora-affinity", "one hot adapter"]):
-        assert row.busiest <= MOST / PODS, row
-    ours, pure = (found[name, "many conversations"] for name in CASES if name.startswith("prefix"))
-    assert ours.met >= LEAST * pure.met, (ours, pure)
+    for row in (rows[TABLE[0]], rows["lora-affinity", "one hot adapter"]):
+        assert row.busiest <= MAX_SHARE / PODS, row
+    full, one = (rows[name, "many conversations"] for name in CASES if name.startswith("prefix"))
+    assert full.met >= MIN_HITS * one.met, (full, one)
 
 
 SESSIONS: dict[str, dict[str, Any]] = {
@@ -208,15 +208,15 @@ def name_session(key: str) -> dict[str, str]:
 
 @picker_versions("Session affinity keeps chats without a common prefix on their pods", "llm-d")
 def test_sessions_keep_their_pods(fleet: Fleet, version: str) -> None:
-    found = {}
+    rows = {}
     for case, fields in SESSIONS.items():
         for workload in ("many conversations", "short chats"):
             with fleet.picker(version, **fields) as picker:
-                row = found[case, workload] = spread(fleet, picker, workload, name_session)
+                row = rows[case, workload] = spread(fleet, picker, workload, name_session)
             print(f"{version} | `{case}` | {workload} | {row.busiest:.0%}, {row.met:.0%}")
     for case in list(SESSIONS)[1:]:
-        row = found[case, "short chats"]
+        row = rows[case, "short chats"]
         assert row.met >= 0.8, (case, row)
-        assert row.busiest <= MOST / PODS, (case, row)
+        assert row.busiest <= MAX_SHARE / PODS, (case, row)
         # Without a common prefix, other strategies hit the pod of a session only by chance.
-        assert row.met > found["prefix-cache", "short chats"].met + 0.1
+        assert row.met > rows["prefix-cache", "short chats"].met + 0.1

@@ -11,7 +11,7 @@ import pytest
 from e2e.harness import Cluster, Object
 from e2e.routers import picker_versions
 from e2e.strategies.engine import Load
-from e2e.strategies.fleet import PATIENCE, PLAIN, Chooser, Fleet, same
+from e2e.strategies.fleet import PLAIN, TIMEOUT, Chooser, Fleet, unchanged
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
 
 HOLDS = {**PLAIN, "flowControl": True, "metrics": "Unauthenticated"}
@@ -25,9 +25,9 @@ def empty(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
         yield fleet
 
 
-def gauge(chooser: Chooser, metric: str) -> float:
-    found = re.findall(rf"^{metric}(?:{{.*}})? (\S+)$", chooser.picker.metrics(), re.MULTILINE)
-    return sum(map(float, found))
+def read_gauge(chooser: Chooser, metric: str) -> float:
+    values = re.findall(rf"^{metric}(?:{{.*}})? (\S+)$", chooser.picker.metrics(), re.MULTILINE)
+    return sum(map(float, values))
 
 
 @picker_versions("With flow control, a picker queues requests until a pod is ready", *HOLDING)
@@ -36,16 +36,16 @@ def test_picker_queues_requests_until_a_pod_serves(empty: Fleet, version: str) -
     assert flow is not None
     body = {"model": "m", "prompt": "Wake up."}
     with empty.picker(version, endpointPicker=HOLDS) as chooser, ThreadPoolExecutor() as threads:
-        asked = threads.submit(chooser.processor.ask, body, timeout=4 * PATIENCE)
+        response = threads.submit(chooser.processor.ask, body, timeout=4 * TIMEOUT)
         empty.cluster.wait(
-            lambda: gauge(chooser, flow.queued) == 1, PATIENCE, chooser.picker.metrics
+            lambda: read_gauge(chooser, flow.queued) == 1, TIMEOUT, chooser.picker.metrics
         )
-        assert not asked.done()
+        assert not response.done()
         empty.deploy("svc", pods=2)
-        answer = asked.result(4 * PATIENCE)
+        answer = response.result(4 * TIMEOUT)
         assert answer.endpoint in {engine.endpoint for engine in empty.engines.values()}
         empty.cluster.wait(
-            lambda: gauge(chooser, flow.queued) == 0, PATIENCE, chooser.picker.metrics
+            lambda: read_gauge(chooser, flow.queued) == 0, TIMEOUT, chooser.picker.metrics
         )
 
 
@@ -64,10 +64,10 @@ SGLANG = ["python3", "-m", "sglang.launch_server", "--model-path", "m", "--enabl
 def mixed(fleet: Fleet) -> Iterator[Fleet]:
     """Return the shared fleet; its pods become vLLM again afterwards."""
     yield fleet
-    play(fleet, "vllm")
+    set_engine(fleet, "vllm")
 
 
-def play(fleet: Fleet, engine: str) -> None:
+def set_engine(fleet: Fleet, engine: str) -> None:
     for stand_in in fleet.engines.values():
         stand_in.name = engine
 
@@ -82,30 +82,30 @@ def sglang(manifest: Object) -> Object:
 @picker_versions("Pickers recognize busy vLLM and SGLang pods by the engines' metrics")
 @ENGINES
 def test_busy_pod_gets_no_requests(mixed: Fleet, version: str, engine: str) -> None:
-    play(mixed, engine)
+    set_engine(mixed, engine)
     (pod, *_) = sorted(mixed.engines)
-    with mixed.picker(version, sglang if engine == "sglang" else same) as picker:
+    with mixed.picker(version, sglang if engine == "sglang" else unchanged) as picker:
         mixed.load({pod: Load(waiting=50)})
         mixed.wait_scraped()
-        assert picker.picks(20)[pod] == 0
+        assert picker.pick_many(20)[pod] == 0
         mixed.load({pod: Load(kv_cache=0.9)})
         mixed.wait_scraped()
-        assert picker.picks(20)[pod] == 0
+        assert picker.pick_many(20)[pod] == 0
 
 
 @picker_versions("With flow control, a busy pod does not block requests to other pods", *HOLDING)
 @ENGINES
 def test_busy_pod_does_not_block_requests(mixed: Fleet, version: str, engine: str) -> None:
-    play(mixed, engine)
+    set_engine(mixed, engine)
     (pod, *_) = sorted(mixed.engines)
-    change = sglang if engine == "sglang" else same
+    change = sglang if engine == "sglang" else unchanged
     with mixed.picker(version, change, endpointPicker=HOLDS) as picker:
         mixed.load({pod: Load(waiting=500, running=100, kv_cache=1.0)})
         mixed.wait_scraped()
-        assert picker.picks(20)[pod] == 0
+        assert picker.pick_many(20)[pod] == 0
         mixed.load(default=Load(waiting=12))
         mixed.wait_scraped()
-        assert picker.picks(20).total() == 20, "the picker queued requests"
+        assert picker.pick_many(20).total() == 20, "the picker queued requests"
 
 
 @picker_versions(
@@ -115,37 +115,37 @@ def test_busy_pod_does_not_block_requests(mixed: Fleet, version: str, engine: st
 def test_requests_queue_while_all_kv_caches_are_full(
     mixed: Fleet, version: str, engine: str
 ) -> None:
-    play(mixed, engine)
-    change = sglang if engine == "sglang" else same
+    set_engine(mixed, engine)
+    change = sglang if engine == "sglang" else unchanged
     with (
         mixed.picker(version, change, endpointPicker=HOLDS) as picker,
         ThreadPoolExecutor() as threads,
     ):
         mixed.load(default=Load(kv_cache=1.0))
         mixed.wait_scraped()
-        asked = threads.submit(picker.ask)
+        response = threads.submit(picker.ask)
         _wait_held(mixed, picker, version)
-        assert not asked.done()
+        assert not response.done()
         mixed.load({sorted(mixed.engines)[0]: Load()}, default=Load(kv_cache=1.0))
-        assert asked.result(60).endpoint is not None
+        assert response.result(60).endpoint is not None
 
 
 @picker_versions("With flow control, engines without metrics get no requests (rejected)", *HOLDING)
 def test_requests_queue_while_engines_serve_no_metrics(mixed: Fleet, version: str) -> None:
-    play(mixed, "none")
+    set_engine(mixed, "none")
     with (
         mixed.picker(version, endpointPicker=HOLDS) as picker,
         ThreadPoolExecutor() as threads,
     ):
         mixed.wait_scraped()
-        asked = threads.submit(picker.ask)
+        response = threads.submit(picker.ask)
         _wait_held(mixed, picker, version)
-        assert not asked.done()
-        play(mixed, "vllm")
-        assert asked.result(60).endpoint is not None
+        assert not response.done()
+        set_engine(mixed, "vllm")
+        assert response.result(60).endpoint is not None
 
 
 def _wait_held(fleet: Fleet, picker: Chooser, version: str) -> None:
     flow = HOLDING[version].flow_control
     assert flow is not None
-    fleet.cluster.wait(lambda: gauge(picker, flow.queued) == 1, 60, picker.picker.metrics)
+    fleet.cluster.wait(lambda: read_gauge(picker, flow.queued) == 1, 60, picker.picker.metrics)

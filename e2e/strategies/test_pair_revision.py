@@ -37,15 +37,15 @@ def label(fleet: Fleet, pod: str, value: str) -> None:
     fleet.cluster.patch("v1/Pod", pod, {"metadata": {"labels": {LABEL: value}}}, fleet.namespace)
 
 
-def pairs(fleet: Fleet, picker: Chooser) -> Counter[tuple[str, str]]:
+def count_pairs(fleet: Fleet, picker: Chooser) -> Counter[tuple[str, str]]:
     revisions = {pod: revision(fleet, pod) for pod in fleet.engines}
     fleet.wait_scraped()
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for _ in range(REQUESTS):
         answer = picker.ask()
-        prefill = picker.named(answer.headers[PREFILLER])
-        found[revisions[prefill], revisions[picker.pod(answer)]] += 1
-    return found
+        prefill = picker.pod_at(answer.headers[PREFILLER])
+        counts[revisions[prefill], revisions[picker.pod(answer)]] += 1
+    return counts
 
 
 @NEEDS_LLM_D
@@ -56,16 +56,16 @@ def pairs(fleet: Fleet, picker: Chooser) -> Counter[tuple[str, str]]:
 def test_request_stays_within_one_pair_revision(mixed: tuple[Fleet, list[str]]) -> None:
     fleet, (prefill, decode) = mixed
     with fleet.picker("llm-d", strategy="pd-disaggregation") as picker:
-        found = pairs(fleet, picker)
-        assert all(one == other for one, other in found), found
-        assert ("0ld", "0ld") in found
-        assert len(found) == 2
+        counts = count_pairs(fleet, picker)
+        assert all(prefilled == decoded for prefilled, decoded in counts), counts
+        assert ("0ld", "0ld") in counts
+        assert len(counts) == 2
         # Without a prefill pod of its revision, the old decode pod still gets requests.
         label(
             fleet,
             prefill,
             revision(fleet, next(n for n in fleet.engines if n not in (prefill, decode))),
         )
-        later = pairs(fleet, picker)
+        later = count_pairs(fleet, picker)
         assert later.total() == REQUESTS
-        assert any(other == "0ld" for _, other in later), later
+        assert any(decoded == "0ld" for _, decoded in later), later

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from e2e.harness import Cluster
-from e2e.routers import DEFINITIONS, picker_versions, with_llm_d_kind
+from e2e.routers import DEFINITIONS, install_llm_d_kind, picker_versions
 from e2e.strategies.fleet import Chooser, Fleet
 
 REQUESTS = 400
@@ -20,7 +20,7 @@ REQUESTS = 400
 
 @pytest.fixture(autouse=True, scope="module")
 def _llm_d_kind(cluster: Cluster) -> Iterator[None]:
-    definition = with_llm_d_kind(cluster)
+    definition = install_llm_d_kind(cluster)
     yield
     cluster.delete(DEFINITIONS, definition)
 
@@ -40,20 +40,20 @@ def test_canary_gets_its_share(fleet: Fleet, version: str) -> None:
         for share in (5, 50, 100, 0):
             # `pulumi up` changes this object without restarting the picker.
             fleet.routing(version, strategy="queue-size", modelRewrites=canary(share))
-            fleet.cluster.wait(partial(_near, picker, share))
-            served = models(picker, REQUESTS)
+            fleet.cluster.wait(partial(_is_near, picker, share))
+            served = count_models(picker, REQUESTS)
             assert abs(served["tuned"] / REQUESTS - share / 100) <= _five_deviations(share), served
             assert served["base"] + served["tuned"] == REQUESTS
             if share in (0, 100):
                 assert len(served) == 1, served
 
 
-def models(picker: Chooser, count: int, asked: str = "chat") -> Counter[str]:
-    return Counter(json.loads(picker.ask(model=asked).body)["model"] for _ in range(count))
+def count_models(picker: Chooser, count: int, requested: str = "chat") -> Counter[str]:
+    return Counter(json.loads(picker.ask(model=requested).body)["model"] for _ in range(count))
 
 
-def _near(picker: Chooser, share: int) -> bool:
-    served = models(picker, 60)
+def _is_near(picker: Chooser, share: int) -> bool:
+    served = count_models(picker, 60)
     assert sum(served.values()) == 60
     if share in (0, 100):
         return set(served) == {"tuned" if share else "base"}

@@ -13,12 +13,12 @@ import pytest
 from e2e import inputs
 from e2e.harness import Cluster, Object, ProgramFailedError
 from e2e.harness.processes import LOOPBACK
-from e2e.routers import IMAGES, generated_picker, only, picker_versions
+from e2e.routers import IMAGES, find, generated_picker, picker_versions
 from e2e.strategies.engine import Engine, Load
-from e2e.strategies.fleet import Chooser, Fleet, busy
+from e2e.strategies.fleet import Chooser, Fleet, make_loads
 
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
-MANY = 60
+PICKS = 60
 """This many random choices among three pods miss one with a probability of 10^-10."""
 
 STORY = "You are a helpful assistant of a large company. Answer briefly, in whole sentences. "
@@ -29,13 +29,13 @@ STORY = "You are a helpful assistant of a large company. Answer briefly, in whol
 def test_prefix_cache_keeps_a_prefix_on_its_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="prefix-cache") as picker:
         fleet.wait_scraped()
-        assert picker.picks(MANY).keys() == fleet.engines.keys(), "not all pods got new prompts"
+        assert picker.pick_many(PICKS).keys() == fleet.engines.keys()
         homes = {}
         for customer in ("A", "B", "C", "D"):
             prompt = f"Customer {customer}: {STORY * 3}"
-            homes[prompt] = picker.warm(prompt)
+            homes[prompt] = picker.cache_prompt(prompt)
         for prompt, home in homes.items():
-            assert picker.picks(5, prompt) == {home: 5}
+            assert picker.pick_many(5, prompt) == {home: 5}
             longer = f"{prompt}And now something else: {'what is the weather? ' * 4}"
             assert picker.pick(longer) == home
 
@@ -46,12 +46,14 @@ def test_queue_size_finds_the_idle_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="queue-size") as picker:
         for order in itertools.permutations(sorted(fleet.engines)):
             # All other metrics favor the other pods.
-            fleet.load(busy(order, waiting=(1, 7, 30), running=(9, 1, 0), kv_cache=(0.9, 0.5, 0)))
+            fleet.load(
+                make_loads(order, waiting=(1, 7, 30), running=(9, 1, 0), kv_cache=(0.9, 0.5, 0))
+            )
             fleet.wait_scraped()
-            assert picker.picks(8) == {order[0]: 8}
-        fleet.load(busy(sorted(fleet.engines), waiting=(2, 2, 3)))
+            assert picker.pick_many(8) == {order[0]: 8}
+        fleet.load(make_loads(sorted(fleet.engines), waiting=(2, 2, 3)))
         fleet.wait_scraped()
-        assert picker.picks(MANY).keys() == set(sorted(fleet.engines)[:2]), "not both got requests"
+        assert picker.pick_many(PICKS).keys() == set(sorted(fleet.engines)[:2])
 
 
 @pytest.mark.proves("kv-cache-utilization: requests go to the pod with the most free KV cache")
@@ -59,9 +61,9 @@ def test_queue_size_finds_the_idle_pod(fleet: Fleet, version: str) -> None:
 def test_kv_cache_finds_the_emptiest_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="kv-cache-utilization") as picker:
         for order in itertools.permutations(sorted(fleet.engines)):
-            fleet.load(busy(order, kv_cache=(0.31, 0.34, 0.97), waiting=(9, 1, 0)))
+            fleet.load(make_loads(order, kv_cache=(0.31, 0.34, 0.97), waiting=(9, 1, 0)))
             fleet.wait_scraped()
-            assert picker.picks(8) == {order[0]: 8}
+            assert picker.pick_many(8) == {order[0]: 8}
 
 
 @pytest.mark.proves("lora-affinity: requests go to a pod that has the adapter loaded")
@@ -77,10 +79,10 @@ def test_lora_affinity_finds_the_adapter(fleet: Fleet, version: str) -> None:
                 }
             )
             fleet.wait_scraped()
-            assert picker.picks(5, model="sql") == {sql: 5}
-            assert picker.picks(5, model="math") == {sql: 5}
-            assert picker.picks(5, model="chat") == {chat: 5}
-            assert picker.picks(5, model="law") == {roomy: 5}, "no capacity for one more adapter"
+            assert picker.pick_many(5, model="sql") == {sql: 5}
+            assert picker.pick_many(5, model="math") == {sql: 5}
+            assert picker.pick_many(5, model="chat") == {chat: 5}
+            assert picker.pick_many(5, model="law") == {roomy: 5}
 
 
 @pytest.mark.proves("Prefix blocks have the engine's --block-size, and at least 64 tokens")
@@ -96,8 +98,8 @@ def test_prefix_blocks_have_at_least_64_tokens(
 
     with fleet.picker(version, with_arguments, strategy="prefix-cache") as picker:
         fleet.wait_scraped()
-        assert sticks(picker, "y" * characters)
-        assert not sticks(picker, "z" * (characters - 1))
+        assert is_sticky(picker, "y" * characters)
+        assert not is_sticky(picker, "z" * (characters - 1))
 
 
 @picker_versions("Conversations behind a system prompt of 12,000 tokens keep their pods")
@@ -111,16 +113,16 @@ def test_conversations_behind_a_long_system_prompt_keep_their_pods(
             # Queue lengths send the first request of each conversation to a different pod.
             fleet.load({idle: Load()}, default=Load(waiting=50, kv_cache=0.9))
             fleet.wait_scraped()
-            assert picker.warm(f"{system}{idle * 100}") == idle
+            assert picker.cache_prompt(f"{system}{idle * 100}") == idle
         fleet.load()
         fleet.wait_scraped()
         for pod in pods:
-            assert picker.picks(5, f"{system}{pod * 100}. And then?") == {pod: 5}
+            assert picker.pick_many(5, f"{system}{pod * 100}. And then?") == {pod: 5}
 
 
-def sticks(picker: Chooser, prompt: str) -> bool:
-    home = picker.warm(prompt)
-    return picker.picks(20, prompt) == {home: 20}
+def is_sticky(picker: Chooser, prompt: str) -> bool:
+    home = picker.cache_prompt(prompt)
+    return picker.pick_many(20, prompt) == {home: 20}
 
 
 HOT = "Everybody asks this today: " * 10
@@ -151,18 +153,18 @@ def ranked(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
 @picker_versions("Pickers choose among a pod's data parallel ranks by load")
 def test_each_rank_is_chosen_by_its_load(ranked: Fleet, version: str) -> None:
     objects = ranked.routing(version)
-    ports = [port["number"] for port in only(objects, "InferencePool")["spec"]["targetPorts"]]
+    ports = [port["number"] for port in find(objects, "InferencePool")["spec"]["targetPorts"]]
     assert len(ports) == RANKS, "the API server dropped ports"
     with ranked.run(version, objects) as picker:
         ranked.wait_scraped()
-        assert picker.picks(120).keys() == ranked.engines.keys(), "not all ranks got requests"
-        home = picker.warm(HOT)
-        assert picker.picks(8, HOT) == {home: 8}, "a prefix left its rank"
+        assert picker.pick_many(120).keys() == ranked.engines.keys(), "not all ranks got requests"
+        home = picker.cache_prompt(HOT)
+        assert picker.pick_many(8, HOT) == {home: 8}, "a prefix left its rank"
         for idle in sorted(ranked.engines):
             loads = {name: Load(waiting=30, kv_cache=0.9) for name in ranked.engines}
             ranked.load({**loads, idle: Load()})
             ranked.wait_scraped()
-            assert picker.picks(8) == {idle: 8}, "not the idle rank"
+            assert picker.pick_many(8) == {idle: 8}, "not the idle rank"
 
 
 def _ranks(manifest: Object) -> Object:
@@ -178,12 +180,12 @@ def _ranks(manifest: Object) -> Object:
 @VERSIONS
 def test_pickers_speak_tls_by_default(fleet: Fleet, version: str) -> None:
     objects = fleet.routing(version, endpointPicker={})
-    unseen = ssl.create_default_context()
-    unseen.check_hostname, unseen.verify_mode = False, ssl.CERT_NONE  # As gateways do.
-    unseen.set_alpn_protocols(["h2"])
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # As gateways do.
+    context.set_alpn_protocols(["h2"])
     with fleet.run(version, objects) as picker:
         address = (LOOPBACK, picker.picker.grpc_port)
-        with socket.create_connection(address, 10) as raw, unseen.wrap_socket(raw) as secured:
+        with socket.create_connection(address, 10) as raw, context.wrap_socket(raw) as secured:
             assert secured.selected_alpn_protocol() == "h2"
         with pytest.raises(grpc.RpcError) as rejection:
             picker.ask()  # Without TLS.
@@ -194,7 +196,7 @@ def test_pickers_speak_tls_by_default(fleet: Fleet, version: str) -> None:
 @VERSIONS
 def test_pickers_serve_with_a_certificate(fleet: Fleet, version: str) -> None:
     objects = fleet.routing(version, endpointPicker={"tls": {"secretName": "picker-tls"}})
-    (container,) = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    (container,) = find(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     place = container["args"].index("--cert-path=/certificate")
     # The Secret's files, at their path on this machine.
     certificates = fleet.cluster.directory / "certificates"
@@ -202,14 +204,14 @@ def test_pickers_serve_with_a_certificate(fleet: Fleet, version: str) -> None:
     authority = (certificates / "ca.crt").read_bytes()
     with fleet.run(version, objects, authority) as picker:
         fleet.wait_scraped()
-        assert picker.picks(30).keys() <= fleet.engines.keys()
+        assert picker.pick_many(30).keys() <= fleet.engines.keys()
 
 
 @pytest.mark.proves("Errors about unknown plugins match what the picker reports when it exits")
 @VERSIONS
 def test_unknown_plugin_ends_picker(fleet: Fleet, version: str) -> None:
     objects = fleet.routing(version, strategy="queue-size")
-    data = only(objects, "ConfigMap")["data"]
+    data = find(objects, "ConfigMap")["data"]
     (key,) = data
     data[key] = data[key].replace("queue-scorer", "queue-scorrer")
     with (
@@ -219,8 +221,8 @@ def test_unknown_plugin_ends_picker(fleet: Fleet, version: str) -> None:
         picker.wait_serving()
     image = {"image": IMAGES[version]}
     manifest = fleet.manifest(endpointPicker=image, endpointPickerConfig=data[key])
-    said = [str(each) for each in inputs.plan_of(manifest).findings]
-    (finding,) = [each for each in said if "queue-scorrer" in each]
+    findings = [str(text) for text in inputs.plan_of(manifest).findings]
+    (finding,) = [text for text in findings if "queue-scorrer" in text]
     assert "endpointPickerConfig.plugins[0].type" in finding
     assert "exits because of it" in finding
 
@@ -247,29 +249,29 @@ def test_only_ready_leaders_are_chosen(groups: Fleet, version: str) -> None:
     groups.load(dict.fromkeys(LEADERS, Load(waiting=30)))  # All other pods are idle.
     with groups.picker(version, strategy="queue-size") as picker:
         groups.wait_scraped(LEADERS)
-        assert picker.picks(40).keys() == set(LEADERS)
-        assert bodiless(picker, 40) == set(LEADERS)
+        assert picker.pick_many(40).keys() == set(LEADERS)
+        assert pick_without_body(picker, 40) == set(LEADERS)
         assert not any(groups.engines[name].scrapes for name in OTHERS), "other pods were scraped"
 
         first, second = LEADERS
         _set_ready(groups, first, ready=False)
-        groups.cluster.wait(lambda: _chosen(picker) == {second}, message=f"only {second}")
+        groups.cluster.wait(lambda: _chosen_pods(picker) == {second}, message=f"only {second}")
         _set_ready(groups, second, ready=False)
-        groups.cluster.wait(lambda: not _chosen(picker), message="no pod")
+        groups.cluster.wait(lambda: not _chosen_pods(picker), message="no pod")
         answer = picker.ask()
         assert (answer.status, answer.endpoint) == (503, None)
         assert b"failed to find" in answer.body
         assert picker.processor.ask(None, "/v1/models").status == 500
 
         _set_ready(groups, first, ready=True)
-        groups.cluster.wait(lambda: _chosen(picker) == {first}, message=f"only {first}")
+        groups.cluster.wait(lambda: _chosen_pods(picker) == {first}, message=f"only {first}")
 
 
-def bodiless(picker: Chooser, count: int) -> set[str]:
+def pick_without_body(picker: Chooser, count: int) -> set[str]:
     return {picker.pod(picker.processor.ask(None, "/v1/models")) for _ in range(count)}
 
 
-def _chosen(picker: Chooser) -> set[str]:
+def _chosen_pods(picker: Chooser) -> set[str]:
     answers = [picker.ask() for _ in range(12)]
     return {picker.pod(answer) for answer in answers if answer.status is None}
 

@@ -25,7 +25,7 @@ class EngineName(str, enum.Enum):
 
 
 class Edition(str, enum.Enum):
-    """Editions of the library's defaults, oldest first (`engines/editions.py`)."""
+    """Editions of the library's defaults, oldest first (`engines/engine_presets.py`)."""
 
     OF_2026_11 = "2026.11"
 

@@ -135,7 +135,7 @@ class InventoryArgs(SpecModel):
         raise_findings(type(self).__name__, check_model((), self))
         return self
 
-    UNIQUE_NAMES = ("pools",)
+    UNIQUE = (("pools", "name"),)
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check that each pool can be selected."""

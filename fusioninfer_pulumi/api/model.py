@@ -133,7 +133,7 @@ class LoraArgs(SpecModel):
     max_cpu_adapters: PositiveCount | None = None
     """Maximum number of adapters in host memory; the engine's default if not set."""
 
-    UNIQUE_NAMES = ("adapters",)
+    UNIQUE = (("adapters", "name"),)
 
 
 class FetcherArgs(SpecModel):

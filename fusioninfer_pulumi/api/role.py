@@ -1,9 +1,9 @@
-"""A role of a service: its pods, replicas and nodes."""
+"""A role of a service: its pods, replicas, nodes and devices."""
 
 import enum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from fusioninfer_pulumi.api.autoscaling import AutoscalingArgs
 from fusioninfer_pulumi.api.availability import (
@@ -11,25 +11,28 @@ from fusioninfer_pulumi.api.availability import (
     StartupArgs,
     TopologySpreadArgs,
 )
-from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
 from fusioninfer_pulumi.api.engine import EngineArgs, ParallelismArgs
 from fusioninfer_pulumi.api.field_types import (
     AnnotationMap,
     Count,
+    DnsLabel,
     LabelMapOrOutput,
+    NameOrOutput,
+    ObjectName,
     PartName,
     PodTemplate,
     Port,
     PositiveCount,
     Text,
+    fits,
 )
 from fusioninfer_pulumi.api.inventory import RolePlacementArgs
-from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
-from fusioninfer_pulumi.api.kv_transfer import KvEventsArgs, KvTransferArgs
+from fusioninfer_pulumi.api.kv_cache import KvCacheOffloadingArgs, KvEventsArgs, KvTransferArgs
 from fusioninfer_pulumi.api.rollout import RoleRolloutArgs
 from fusioninfer_pulumi.api.route import GatewayArgs, HttpRouteArgs, ModelRewriteArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, NetworkPolicyArgs, PoolArgs
 from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.schemas.kind_schema import DEVICE_CLAIM
 
 
 class ComponentType(str, enum.Enum):
@@ -127,6 +130,48 @@ class SubGroupPolicyArgs(SpecModel):
 
     sub_group_policy_type: Annotated[SubGroupPolicyType, Field(strict=False)] | None = None
     """Whether the leader belongs to a subgroup; LeaderWorkerSet's default is `LeaderWorker`."""
+
+
+class ResourceClaimArgs(SpecModel):
+    """Devices of each pod of a role.
+
+    Either describe them, by `deviceClassName` with `count` and `selectors` or by the `spec` of a
+    ResourceClaim, which creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34). Or
+    name an existing object, by `templateName` or `claimName`.
+    """
+
+    name: DnsLabel
+    """Name of the claim in the pod."""
+
+    device_class_name: ObjectName | None = None
+    """DeviceClass of the devices, such as `gpu.nvidia.com`."""
+
+    count: PositiveCount | None = None
+    """Number of devices per pod; 1 by default."""
+
+    selectors: list[Annotated[str, StringConstraints(min_length=1)]] | None = None
+    """CEL expressions that each device must match."""
+
+    admin_access: bool | None = None
+    """Whether to request admin access, for example to monitor devices that others use. Requires
+    permission."""
+
+    spec: Annotated[dict[str, Any], Field(min_length=1), fits(DEVICE_CLAIM)] | None = None
+    """The spec of a ResourceClaim, passed through."""
+
+    template_name: NameOrOutput | None = None
+    """Name of an existing ResourceClaimTemplate; may be an Output."""
+
+    claim_name: NameOrOutput | None = None
+    """Name of an existing ResourceClaim, shared by all pods; may be an Output."""
+
+    @property
+    def made(self) -> bool:
+        """Whether it needs a ResourceClaimTemplate of ours."""
+        return self.device_class_name is not None or self.spec is not None
+
+    ONE_OF = ("device_class_name", "spec", "template_name", "claim_name")
+    SWITCH = ("device_class_name", "count", "selectors", "admin_access")
 
 
 class RoleArgs(SpecModel):
@@ -281,7 +326,7 @@ class RoleArgs(SpecModel):
     """Routers only: creates the ReferenceGrants that the route and the Gateway need in other
     namespaces. By default a warning names the missing ones."""
 
-    UNIQUE_NAMES = ("resource_claims",)
+    UNIQUE = (("resource_claims", "name"),)
 
     @property
     def picks_endpoints(self) -> bool:

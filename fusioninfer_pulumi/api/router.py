@@ -100,15 +100,7 @@ class ServiceLevelsArgs(SpecModel):
     """Whether running requests of a negative priority are aborted with status 429 while requests
     of a higher priority wait."""
 
-    UNIQUE_NAMES = ("levels",)
-
-    def findings(self, at: Location) -> Iterator[Finding]:
-        """Check that priorities differ."""
-        priorities = [level.priority for level in self.levels]
-        for index, priority in enumerate(priorities):
-            if priority in priorities[:index]:
-                message = f"{priority} is also the priority of levels[{priorities.index(priority)}]"
-                yield error(STATED_TWICE, (*at, "levels", index, "priority"), message)
+    UNIQUE = (("levels", "name"), ("levels", "priority"))
 
 
 class SessionArgs(SpecModel):

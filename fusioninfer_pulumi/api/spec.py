@@ -105,4 +105,4 @@ class ServiceSpec(SpecModel):
     pod_annotations: AnnotationMap = Field(default_factory=dict)
     """Annotations of the pods of all roles; values may be Outputs. A change restarts the pods."""
 
-    UNIQUE_NAMES = ("roles",)
+    UNIQUE = (("roles", "name"),)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from fusioninfer_pulumi.api.validation_errors import pydantic_findings
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Location, Rule, error
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Location, Rule, error, show
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
@@ -106,8 +106,8 @@ class SpecModel(BaseModel):
     #: A field that switches the others on: they have no effect while it is false or unset. The
     #: first name is the switch; the names after it are the fields it affects, by default all.
     SWITCH: ClassVar[tuple[str, ...]] = ()
-    #: Lists whose items must have different names.
-    UNIQUE_NAMES: ClassVar[tuple[str, ...]] = ()
+    #: Lists, each with a field that differs between its items.
+    UNIQUE: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the model's valid fields against each other."""
@@ -130,7 +130,7 @@ def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
 
 
 def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
-    """Check a model against its tables `ONE_OF`, `AT_MOST_ONE_OF`, `SWITCH` and `UNIQUE_NAMES`."""
+    """Check a model against its tables `ONE_OF`, `AT_MOST_ONE_OF`, `SWITCH` and `UNIQUE`."""
     fields = type(model).model_fields
     chosen = list(set_fields(model, model.ONE_OF))
     if model.ONE_OF and len(chosen) != 1:
@@ -148,13 +148,14 @@ def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
         message = f"has no effect {off}; remove it"
         names = names or [name for name in fields if name != switch]
         yield from reject_fields(at, model, names, message, FIELD_WITHOUT_EFFECT)
-    for name in model.UNIQUE_NAMES:
-        first: dict[str, int] = {}
+    for name, key in model.UNIQUE:
+        first: dict[Any, int] = {}
         for index, item in enumerate(getattr(model, name) or ()):
-            if first.setdefault(item.name, index) != index:
+            value = getattr(item, key)
+            if first.setdefault(value, index) != index:
                 field = fields[name].alias or name
-                message = f'"{item.name}" is also the name of {field}[{first[item.name]}]'
-                yield error(DUPLICATE_NAME, (*at, field, index, "name"), message)
+                message = f"{show(value)} is also the {key} of {field}[{first[value]}]"
+                yield error(DUPLICATE_NAME, (*at, field, index, key), message)
 
 
 def default(model: type[SpecModel]) -> Any:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -170,13 +170,8 @@ def configurations(api: KubernetesApi, namespace: str, group: str) -> Iterator[M
                             yield document
 
 
-class Reference(NamedTuple):
-    """An object that a service refers to; `namespace` is None for cluster-scoped kinds."""
-
-    api: str
-    kind: str
-    namespace: str | None
-    name: str
+#: API, kind, namespace (None for cluster-scoped kinds) and name of an object.
+Reference = tuple[str, str, str | None, str]
 
 
 def check_named_objects(
@@ -199,22 +194,21 @@ def check_named_objects(
     for plan in plans:
         missing: dict[Reference, Finding] = {}
         for reference, at, exact in references(plan, namespace):
-            if (reference.kind, reference.name) in created or (reference in missing and not exact):
+            _, kind, home, name = reference
+            if (kind, name) in created or (reference in missing and not exact):
                 continue
-            home = reference.namespace
             if reference not in existing:
                 # The update may create the namespace and its objects.
                 absent = home is not None and api.has("v1", "Namespace", None, home) is False
                 existing[reference] = absent or api.has(*reference) is not False
             if not existing[reference]:
                 # A device driver, which brings DeviceClasses, is not part of a service's program.
-                make_finding = error if reference.kind == "DeviceClass" else warning
+                make_finding = error if kind == "DeviceClass" else warning
                 scope = "the cluster" if home is None else f"namespace {home}"
                 missing[reference] = make_finding(
                     NAMED_OBJECT_MISSING,
                     at,
-                    f"{scope} has no {reference.kind} {reference.name}: create it, or correct the "
-                    "name",
+                    f"{scope} has no {kind} {name}: create it, or correct the name",
                 )
         findings.append(tuple(missing.values()))
     return findings
@@ -234,31 +228,24 @@ def references(plan: ServicePlan, namespace: str) -> Iterator[tuple[Reference, L
                     rendered_field = (*dry_run.template, *at)
                     user_field, exact = find_user_field(rendered_field, dry_run.rendered, plan)
                     user_field = user_field if exact else _FIELDS.get(kind, user_field)
-                    yield Reference(api, kind, scope, name), user_field, exact
+                    yield (api, kind, scope, name), user_field, exact
 
-
-#: Namespace and name.
-Key = tuple[str, str]
 
 QUOTA_TOO_SMALL = Rule("quota-too-small")
 
 _ENDED = ("Succeeded", "Failed")
 
 
-def quota_namespaces(plans: Iterable[ServicePlan]) -> list[str]:
-    """Return the known namespaces of services that request accelerators."""
-    namespaces = (plan.namespace for plan in plans if plan.total_accelerators)
-    return sorted({name for name in namespaces if not is_output(name)})
-
-
-def group_by_local_queue(plans: Iterable[ServicePlan]) -> dict[Key, list[ServicePlan]]:
-    """Return the services of each LocalQueue."""
-    by_queue: dict[Key, list[ServicePlan]] = {}
+def _group(
+    plans: Iterable[ServicePlan], find_key: Callable[[ServicePlan], tuple[Any, ...]]
+) -> dict[tuple[Any, ...], list[ServicePlan]]:
+    """Group services by keys, without those whose key has an unset or unknown part."""
+    groups: dict[tuple[Any, ...], list[ServicePlan]] = {}
     for plan in plans:
-        key = (plan.namespace, plan.shape.local_queue)
-        if plan.shape.local_queue is not None and not any(map(is_output, key)):
-            by_queue.setdefault((plan.namespace, plan.shape.local_queue), []).append(plan)
-    return by_queue
+        key = find_key(plan)
+        if not any(part is None or is_output(part) for part in key):
+            groups.setdefault(key, []).append(plan)
+    return groups
 
 
 def check_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> list[tuple[Finding, ...]]:
@@ -282,8 +269,8 @@ _QuotaFindings = Iterator[tuple[list[ServicePlan], Finding]]
 
 
 def _check_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _QuotaFindings:
-    for namespace in quota_namespaces(plans):
-        users = [plan for plan in plans if namespace in quota_namespaces([plan])]
+    requesters = [plan for plan in plans if plan.total_accelerators]
+    for (namespace,), users in _group(requesters, lambda plan: (plan.namespace,)).items():
         needed = sum((_accelerators(plan) for plan in users), Counter[str]())
         limited = [
             (quota, limits)
@@ -330,7 +317,8 @@ def _count_running(
 def _check_kueue(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _QuotaFindings:
     group = supported_products.KUEUE.group
     by_cluster_queue: dict[str, list[ServicePlan]] = {}
-    for (namespace, name), users in group_by_local_queue(plans).items():
+    by_queue = _group(plans, lambda plan: (plan.namespace, plan.shape.local_queue))
+    for (namespace, name), users in by_queue.items():
         queue = api.get(group, "LocalQueue", namespace, name)
         if queue is None:
             continue

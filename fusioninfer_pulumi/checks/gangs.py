@@ -11,11 +11,7 @@ from fusioninfer_pulumi.api.scheduling import (
     GangMode,
     SchedulingStrategyArgs,
 )
-from fusioninfer_pulumi.api.service_shape import (
-    DEFAULT_SCHEDULER,
-    VOLCANO,
-    is_prefill_decode,
-)
+from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER, VOLCANO, is_prefill_decode
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_builder import BuiltService
@@ -78,7 +74,16 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
         if is_set[at]:
             yield error(FIELD_OUT_OF_PLACE, at, message)
     if policy.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF:
-        yield from _kueue(built, scheduling)
+        if not scheduling.queue:
+            message = "is required with backend Kueue: set a LocalQueue of the namespace, because "
+            yield error(FIELD_REQUIRED, _QUEUE, f"{message}Kueue admits nothing without one")
+        if is_prefill_decode([role.args for role in built.plan.roles if role.replicas]):
+            yield warning(
+                ROLES_START_APART,
+                (*_POLICY, "backend"),
+                "Kueue admits each replica on its own: if quota is short, prefill may hold "
+                "accelerators while decode waits, or vice versa; Volcano gang-schedules both",
+            )
     elif shape.needs_gang and policy.backend is not GangBackend.KUEUE:
         yield from _check_late_pods(built)
         yield from _gang(built, scheduling)
@@ -125,7 +130,6 @@ def _gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]
 
 def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
     plan, at = built.plan, (*_STRATEGY, "schedulerName")
-    gang = plan.gangs[0] if plan.gangs else None
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if scheduling.scheduler_name == VOLCANO:
             message = f"{VOLCANO} does not read Kubernetes' own PodGroups; use "
@@ -135,7 +139,7 @@ def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[F
     if scheduling.scheduler_name == DEFAULT_SCHEDULER:
         message = f"{DEFAULT_SCHEDULER} does not support gangs; use volcano (the default here), or "
         yield error(SCHEDULER_WITHOUT_GANGS, at, f"{message}set gangPolicy.mode to Off")
-    if gang is None and any(role.replicas for role in plan.roles):
+    if plan.gang is None and any(role.replicas for role in plan.roles):
         message = "must be above 0 for at least one role, got 0 for all"
         yield error(OUT_OF_RANGE, _MINIMUM, message)
 
@@ -161,23 +165,6 @@ def _check_late_pods(built: BuiltService) -> Iterator[Finding]:
                 message = "applies only to leaders: LeaderWorkerSet places workers by its own "
                 message += f"annotation, which {deadlocks}; {remedy}"
                 yield error(GANG_DEADLOCK, _annotation_path(pod, key), message)
-
-
-def _kueue(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    if not scheduling.queue:
-        yield error(
-            FIELD_REQUIRED,
-            _QUEUE,
-            "is required with backend Kueue: set a LocalQueue of the namespace, because Kueue "
-            "admits nothing without one",
-        )
-    if is_prefill_decode([role.args for role in built.plan.roles if role.replicas]):
-        yield warning(
-            ROLES_START_APART,
-            (*_POLICY, "backend"),
-            "Kueue admits each replica on its own: if quota is short, prefill may hold "
-            "accelerators while decode waits, or vice versa; Volcano gang-schedules both",
-        )
 
 
 def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:

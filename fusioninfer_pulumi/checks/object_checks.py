@@ -12,6 +12,7 @@ from typing import Any
 
 from fusioninfer_pulumi.findings import Finding, Location, format_path
 from fusioninfer_pulumi.kube import labels
+from fusioninfer_pulumi.kube.object_metadata import Manifest
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.schemas.schema_check import object_findings
@@ -21,20 +22,23 @@ _LEADER = ("spec", "leaderWorkerTemplate", "leaderTemplate")
 _WORKER = ("spec", "leaderWorkerTemplate", "workerTemplate")
 
 
+def render_distinct(plan: ServicePlan) -> list[Manifest]:
+    """Return the objects of a plan without those that differ from others only in names.
+
+    Replicas of a role share a template, and gangs of serving groups differ only in names.
+    """
+    roles = tuple(replace(role, lws=role.lws[:1]) for role in plan.roles)
+    return render(replace(plan, roles=roles, gangs=plan.gangs[:1]))
+
+
 def check_objects(plan: ServicePlan) -> Iterator[Finding]:
     """Yield errors that the API server would report for the objects of a plan without errors.
 
     Findings are located at the user's field, or the closest one that contains it.
     """
-    # Replicas of a role share a template, and gangs of serving groups differ only in names.
-    once = replace(
-        plan,
-        roles=tuple(replace(role, lws=role.lws[:1]) for role in plan.roles),
-        gangs=plan.gangs[:1],
-    )
     findings = (
         _locate(finding, manifest, plan)
-        for manifest in render(once)
+        for manifest in render_distinct(plan)
         for finding in object_findings(manifest)
     )
     # Leaders and workers may share a template.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from fusioninfer_pulumi.api.autoscaling import (
     AutoscalingArgs,
     AutoscalingEngine,
     AutoscalingTarget,
     MetricSource,
-    PrefillDecodeRatioArgs,
     scales_to_zero,
     uses_picker_metrics,
 )
@@ -21,7 +19,7 @@ from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.spec_model import reject_fields
-from fusioninfer_pulumi.checks.routes import NETWORK_POLICY
+from fusioninfer_pulumi.checks.routing_checks import NETWORK_POLICY
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, warning
 from fusioninfer_pulumi.operations.monitors import find_declared_port
 from fusioninfer_pulumi.plan.service_builder import BuiltService
@@ -33,7 +31,7 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_REQUIRED,
     OUT_OF_RANGE,
 )
-from fusioninfer_pulumi.topology.role_plan import RolePlan, resolve_share
+from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule("disruption-budget-blocks-eviction")
 
@@ -51,15 +49,9 @@ def budget_findings(built: BuiltService) -> Iterator[Finding]:
         )
         field = at if role.args.disruption_budget is None else ("roles", role.position, *at)
         count = len(role.replicas)
-        minimum = (
-            0 if args.min_available is None else resolve_share(args.min_available, count, math.ceil)
-        )
         if role.scaled_externally:
             message = f"{role.name} is autoscaled: set maxUnavailable to a count of at least 1"
             yield error(FIELD_OUT_OF_PLACE, field, message)
-        elif minimum > count:
-            message = f"must be at most the replicas of {role.name} ({count}), got {minimum}"
-            yield error(OUT_OF_RANGE, field, message)
         else:
             yield warning(
                 DISRUPTION_BUDGET_BLOCKS_EVICTION,
@@ -362,58 +354,23 @@ def _check_metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
             yield error(FIELD_REQUIRED, path, f"is required with engine {args.engine.value}")
 
 
-_RATIO = ("prefillDecodeRatio",)
-
-
 def ratio_findings(built: BuiltService) -> Iterator[Finding]:
-    """Check the replicas against `prefillDecodeRatio`.
-
-    The current replicas are an error, counts that autoscalers may reach are a warning. Roles that
-    are scaled to zero are not compared.
-    """
-    args, roles = built.args.prefill_decode_ratio, built.plan.roles
-    if args is None:
+    """Check the replicas against `prefillDecodeRatio`, unless a role is scaled to zero."""
+    args = built.args.prefill_decode_ratio
+    prefill, decode = (
+        sum(role.group_replicas for role in built.plan.roles if role.component_type is kind)
+        for kind in (ComponentType.PREFILLER, ComponentType.DECODER)
+    )
+    if args is None or not (prefill and decode):
         return
-    prefill = [role for role in roles if role.component_type is ComponentType.PREFILLER]
-    decode = [role for role in roles if role.component_type is ComponentType.DECODER]
-    now = tuple(sum(role.group_replicas for role in side) for side in (prefill, decode))
-    if 0 in now:
-        return
-    limit = _exceeded_limit(args, *now)
+    ratio, limit = prefill / decode, ""
+    if args.max is not None and ratio > args.max:
+        limit = f"at most {args.max:g}"
+    elif args.min is not None and ratio < args.min:
+        limit = f"at least {args.min:g}"
     if limit:
-        message = f"must be {limit}, got {_format_ratio(*now)}"
-        yield error(PREFILL_DECODE_RATIO_EXCEEDED, _RATIO, message)
-        return
-    for min_prefill, min_decode in ((True, False), (False, True)):
-        extreme = (_bound(prefill, minimum=min_prefill), _bound(decode, minimum=min_decode))
-        limit = _exceeded_limit(args, *extreme) if 0 not in extreme else None
-        if limit:
-            message = f"must be {limit}; autoscaling may change it to {_format_ratio(*extreme)}"
-            yield warning(PREFILL_DECODE_RATIO_EXCEEDED, _RATIO, message)
-
-
-def _bound(roles: Sequence[RolePlan], *, minimum: bool) -> int:
-    """Return the minimum or maximum of the roles' replicas that autoscalers allow."""
-    total = 0
-    for role in roles:
-        scaled = role.args.autoscaling
-        if scaled is None:
-            total += role.group_replicas
-        else:
-            total += scaled.min_replicas if minimum else scaled.max_replicas
-    return total
-
-
-def _exceeded_limit(args: PrefillDecodeRatioArgs, prefill: int, decode: int) -> str | None:
-    if args.max is not None and prefill / decode > args.max:
-        return f"at most {args.max:g}"
-    if args.min is not None and prefill / decode < args.min:
-        return f"at least {args.min:g}"
-    return None
-
-
-def _format_ratio(prefill: int, decode: int) -> str:
-    return f"{prefill / decode:.3g} (prefill {prefill}, decode {decode})"
+        message = f"must be {limit}, got {ratio:.3g} (prefill {prefill}, decode {decode})"
+        yield error(PREFILL_DECODE_RATIO_EXCEEDED, ("prefillDecodeRatio",), message)
 
 
 CHECKS: tuple[Callable[[BuiltService], Iterable[Finding]], ...] = (

@@ -145,6 +145,8 @@ def _role_layout_findings(plan: ServicePlan, role: RolePlan) -> Iterator[Finding
         )
 
 
-Check = Callable[[ServicePlan], Iterable[Finding]]
-
-CHECKS: tuple[Check, ...] = (startup_findings, rollout_findings, rollout_layout_findings)
+CHECKS: tuple[Callable[[ServicePlan], Iterable[Finding]], ...] = (
+    startup_findings,
+    rollout_findings,
+    rollout_layout_findings,
+)

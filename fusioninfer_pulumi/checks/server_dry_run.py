@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-from fusioninfer_pulumi.checks.object_checks import find_user_field
+from fusioninfer_pulumi.checks.object_checks import find_user_field, render_distinct
 from fusioninfer_pulumi.findings import (
     Finding,
     Location,
@@ -23,10 +24,8 @@ from fusioninfer_pulumi.findings import (
     warning,
 )
 from fusioninfer_pulumi.kube import pulumi_outputs
-from fusioninfer_pulumi.kube.client import KubernetesApi
-from fusioninfer_pulumi.kube.dry_run import Answer, DryRunRequest, send_dry_runs
+from fusioninfer_pulumi.kube.client import Answer, KubernetesApi, send_dry_runs
 from fusioninfer_pulumi.kube.supported_products import find_products
-from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import CRD_NOT_INSTALLED
 from fusioninfer_pulumi.topology.leader_worker_set import KIND as LEADER_WORKER_SET
@@ -78,16 +77,8 @@ class DryRunObject:
 
 
 def list_dry_run_objects(plan: ServicePlan) -> list[DryRunObject]:
-    """Return the distinct objects of a plan, and the pods that controllers create from them.
-
-    One replica and one serving group are enough, because others differ only in names.
-    """
-    once = replace(
-        plan,
-        roles=tuple(replace(role, lws=role.lws[:1]) for role in plan.roles),
-        gangs=plan.gangs[:1],
-    )
-    rendered = render(once)
+    """Return the distinct objects of a plan, and the pods that controllers create from them."""
+    rendered = render_distinct(plan)
     accounts = {
         manifest["metadata"]["name"]
         for manifest in rendered
@@ -120,39 +111,13 @@ def check_on_api_server(
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
+    dry_runs = [list_dry_run_objects(plan) for plan in plans]
+    manifests = [_to_json(dry_run.manifest, namespace) for dry_run in chain(*dry_runs)]
+    answers = iter(send_dry_runs(api, manifests, next_request, seconds))
     return [
-        findings_of_answers(plan, results, seconds)
-        for plan, results in zip(
-            plans, dry_run_objects(api, plans, seconds=seconds, namespace=namespace), strict=True
-        )
+        findings_of_answers(plan, list(zip(objects, answers, strict=False)), seconds)
+        for plan, objects in zip(plans, dry_runs, strict=True)
     ]
-
-
-def dry_run_objects(
-    api: KubernetesApi,
-    plans: Sequence[ServicePlan],
-    *,
-    seconds: float,
-    namespace: str = FALLBACK_NAMESPACE,
-) -> list[list[tuple[DryRunObject, list[Answer] | None]]]:
-    """Return the answers to the objects of each plan; arguments as in `check_on_api_server`."""
-    dry_runs = [
-        (index, dry_run)
-        for index, plan in enumerate(plans)
-        for dry_run in list_dry_run_objects(plan)
-    ]
-    requests = [
-        DryRunRequest(
-            _to_json(dry_run.manifest, namespace), created=dry_run.manifest["kind"] == "Pod"
-        )
-        for _, dry_run in dry_runs
-    ]
-    by_plan: list[list[tuple[DryRunObject, list[Answer] | None]]] = [[] for _ in plans]
-    for (index, dry_run), answers in zip(
-        dry_runs, send_dry_runs(api, requests, next_request, seconds), strict=True
-    ):
-        by_plan[index].append((dry_run, answers))
-    return by_plan
 
 
 def next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[str, Any] | None:

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.checks.gangs import (
     kueue_label_findings,
     scheduling_findings,
 )
-from fusioninfer_pulumi.checks.routes import SERVING_PORTS_DIFFER
+from fusioninfer_pulumi.checks.routing_checks import SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container
 from fusioninfer_pulumi.engines.model_arguments import is_gated
@@ -23,8 +23,7 @@ from fusioninfer_pulumi.kube import object_names, quantity
 from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.plan.service_builder import BuiltService
-from fusioninfer_pulumi.pods.model_cache import DIGEST_LENGTH
-from fusioninfer_pulumi.pods.model_files import plan_model_files
+from fusioninfer_pulumi.pods.model_files import DIGEST_LENGTH, plan_model_files
 from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.presets.model_catalogue import (
     find_similar_model,
@@ -139,8 +138,6 @@ RESERVED_ROLES = frozenset(
         object_names.gateway,
     )
 )
-
-Check = Callable[[BuiltService], Iterable[Finding]]
 
 
 def _name(built: BuiltService) -> Iterator[Finding]:
@@ -276,7 +273,7 @@ def _placement(built: BuiltService) -> Iterator[Finding]:
             yield warning(PLACEMENT_NOT_APPLIED, ("roles", index, "placement"), message)
 
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[Callable[[BuiltService], Iterable[Finding]], ...] = (
     model_findings,
     _name,
     _namespace,

@@ -10,16 +10,15 @@ from fusioninfer_pulumi.checks.between_services import Cluster, check_targets
 from fusioninfer_pulumi.checks.ignored_fields import ignored_field_findings
 from fusioninfer_pulumi.checks.object_checks import check_objects
 from fusioninfer_pulumi.checks.operations_checks import CHECKS as OPERATION_CHECKS
-from fusioninfer_pulumi.checks.pickers import CHECKS as PICKER_CHECKS
 from fusioninfer_pulumi.checks.pods import (
     engine_checks,
     ports,
     prefill_decode,
     resource_checks,
-    template_locations,
+    template,
 )
 from fusioninfer_pulumi.checks.rollout_checks import CHECKS as ROLLOUT_CHECKS
-from fusioninfer_pulumi.checks.routes import CHECKS as ROUTE_CHECKS
+from fusioninfer_pulumi.checks.routing_checks import PICKER_CHECKS, ROUTE_CHECKS
 from fusioninfer_pulumi.checks.service_checks import CHECKS as SERVICE_CHECKS
 from fusioninfer_pulumi.checks.service_checks import check_presets
 from fusioninfer_pulumi.findings import Finding, Severity, errors, info
@@ -44,8 +43,8 @@ _POD_CHECKS: tuple[Callable[[RolePods, Context], Iterable[Finding]], ...] = (
     engine_checks.engine_findings,
     engine_checks.argument_findings,
     engine_checks.launcher_findings,
-    template_locations.role_credentials,
-    template_locations.pod_findings,
+    template.role_credentials,
+    template.pod_findings,
 )
 #: Checks of the finished pods of all roles of a service against each other.
 _ROLE_CHECKS: tuple[Callable[[Sequence[tuple[Context, RolePods]]], Iterable[Finding]], ...] = (
@@ -113,7 +112,7 @@ def _run_checks(built: BuiltService) -> Iterator[Finding]:
     for check_roles in _ROLE_CHECKS:
         yield from check_roles(built.pods)
     routing = built.plan.routing
-    yield from template_locations.fetcher_and_picker_credentials(built.args.model, routing)
+    yield from template.fetcher_and_picker_credentials(built.args.model, routing)
     for check in (*OPERATION_CHECKS, *SERVICE_CHECKS):
         yield from check(built)
     if routing is not None:

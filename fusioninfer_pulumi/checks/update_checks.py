@@ -124,8 +124,6 @@ def check_layout_change(
         planned: Role of each planned LeaderWorkerSet, by its name.
         awaits_replicas: Whether the update waits for the new replicas.
     """
-    if not old_roles:
-        return []
     other = Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
     # Adding `autoscaling` changes the default layout, so there may be no `layout` to restore.
     keep = "" if layout is Layout.PER_ROLE else f"write layout: {other.value} to keep it, "
@@ -143,7 +141,7 @@ def check_layout_change(
                 "(docs/how-to/move.md)",
             )
         ]
-    if planned and not awaits_replicas:
+    if old_roles and planned and not awaits_replicas:
         return [
             error(
                 LAYOUT_CHANGE_WHILE_RUNNING,
@@ -161,8 +159,6 @@ def check_subgroup_policies(plan: ServicePlan, differing: Collection[str]) -> li
     The update replaces the LeaderWorkerSets with another policy (`differing`) all at once, which
     may be more replicas than `maxUnavailable`.
     """
-    if not differing:
-        return []
     changing = {step.name for step in order_update(plan) if not step.frozen}
     return [
         finding

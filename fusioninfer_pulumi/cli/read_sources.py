@@ -168,7 +168,7 @@ def plan_documents(source: Source, loaded: Sequence[Document]) -> None:
     plans = source.plans
     # An unknown name may belong to a service that could not be read.
     complete = bool(plans) and not source.has(Severity.ERROR)
-    source.add_to_services([check_targets(plan, plans, complete=complete) for plan in plans])
+    source.add_to_services([tuple(check_targets(plan, plans, complete=complete)) for plan in plans])
 
 
 def _list_objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:

@@ -15,6 +15,7 @@ from fusioninfer_pulumi.component.cluster_access import Cluster, describe_read_e
 from fusioninfer_pulumi.component.status import (
     count_ready_replicas,
     explain_unplaced_gang,
+    find_condition,
     is_available,
 )
 from fusioninfer_pulumi.findings import list_names
@@ -383,7 +384,8 @@ def describe_pod_failure(pod: Object) -> str | None:
 
     None if the pod is ready or may still become ready: while it waits for a node, starts or runs.
     """
-    if _is_true(pod, "Ready") or _find_condition(pod, "PodScheduled").get("status") == "False":
+    scheduled = find_condition(pod.get("status") or {}, "PodScheduled")
+    if _is_true(pod, "Ready") or scheduled.get("status") == "False":
         return None
     return "; ".join(_find_reasons(pod, running=False)) or None
 
@@ -419,7 +421,7 @@ def _find_reasons(pod: Object, *, running: bool = True) -> Iterator[str]:
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
         yield _format_reason(status.get("reason") or "Failed", status.get("message"))
-    scheduled = _find_condition(pod, "PodScheduled")
+    scheduled = find_condition(status, "PodScheduled")
     if not is_bound(pod) and scheduled.get("status") == "False":
         yield "not scheduled, " + _format_reason(scheduled.get("reason"), scheduled.get("message"))
     for container in _containers(pod):
@@ -455,13 +457,8 @@ def _format_exit(ended: Mapping[str, Any]) -> str:
     return _format_reason(f"exit code {ended.get('exitCode')}{reason}", ended.get("message"))
 
 
-def _find_condition(pod: Object, kind: str) -> Mapping[str, Any]:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return next((condition for condition in conditions if condition["type"] == kind), {})
-
-
 def _is_true(pod: Object, kind: str) -> bool:
-    return _find_condition(pod, kind).get("status") == "True"
+    return find_condition(pod.get("status") or {}, kind).get("status") == "True"
 
 
 def _format_reason(reason: Any, message: Any) -> str:

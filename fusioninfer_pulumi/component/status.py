@@ -117,12 +117,12 @@ def current_status(live: Live | None) -> Live:
     """
     status: Live = (live or {}).get("status") or {}
     # LeaderWorkerSet 0.9 sets observedGeneration in the status and in the condition.
-    return {} if _is_outdated(live, {**status, **_condition_of(status, "Available")}) else status
+    return {} if _is_outdated(live, {**status, **find_condition(status, "Available")}) else status
 
 
 def is_available(live: Live | None) -> bool:
     """Return whether the condition Available is true for the current spec."""
-    return _condition_of(current_status(live), "Available").get("status") == "True"
+    return find_condition(current_status(live), "Available").get("status") == "True"
 
 
 def is_ready(live: Live | None) -> bool:
@@ -180,7 +180,7 @@ def explain_unplaced_gang(pod_group: Live) -> str | None:
 
 def _native_condition(pod_group: Live) -> Live:
     """Return the condition of Kubernetes' own PodGroups; empty for Volcano's."""
-    return _condition_of(pod_group.get("status") or {}, "PodGroupInitiallyScheduled")
+    return find_condition(pod_group.get("status") or {}, "PodGroupInitiallyScheduled")
 
 
 def find_rejection(plan: ServicePlan, live: Mapping[str, Live | None]) -> tuple[str, str] | None:
@@ -268,7 +268,7 @@ def _explain_conditions(
     subject: str, types: Iterable[str], report: Live, live: Live
 ) -> Iterator[tuple[bool, str]]:
     for kind in types:
-        condition = _condition_of(report, kind)
+        condition = find_condition(report, kind)
         state = None if _is_outdated(live, condition) else condition.get("status")
         if state == "False":
             reason = ": ".join(filter(None, map(condition.get, ("reason", "message"))))
@@ -284,7 +284,8 @@ def _is_outdated(live: Live | None, condition: Live) -> bool:
     return generation is not None and observed is not None and int(observed) < int(generation)
 
 
-def _condition_of(status: Live, kind: str) -> Live:
+def find_condition(status: Live, kind: str) -> Live:
+    """Return the condition of a type in a status, empty if there is none."""
     conditions = status.get("conditions") or ()
     return next((condition for condition in conditions if condition.get("type") == kind), {})
 

@@ -1,4 +1,4 @@
-"""The families of endpoint picker releases, and the differences between them.
+"""The families of endpoint picker and sidecar releases, and the differences between them.
 
 `FAMILIES` is the table. Its facts are from the source of each release (`tools/picker_plugins.go`
 names the files). For each family with `is_tested`, end-to-end tests load the configuration that
@@ -13,6 +13,10 @@ Those files show no differences beyond the ones in its row below.
 An image is recognized by its tag and the last part of its repository, so that mirrors
 (`registry.example/mirror/epp`) match too. For a digest without a tag, `latest`, a development
 build or any other name, the user must set the family.
+
+Sidecars v0.9.0 and v0.10.0 of llm-d-router, built from source, accept exactly the flags here, and
+start with the generated ones for each of their protocols. They exit with status 2 on an unknown
+flag, and with status 0 and a log line on an invalid value, so neither may be generated.
 """
 
 from __future__ import annotations
@@ -20,15 +24,16 @@ from __future__ import annotations
 import enum
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.engines.engine_images import Version, format_version
-from fusioninfer_pulumi.findings import Rule, show
+from fusioninfer_pulumi.findings import Finding, Rule, error, show
 from fusioninfer_pulumi.generated import FOLDER
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 PICKER_FAMILY_UNKNOWN = Rule("picker-family-unknown")
 
@@ -305,3 +310,87 @@ def split_image(image: str) -> tuple[str, Version]:
     name, _, tag = image.strip().partition("@")[0].rpartition("/")[2].partition(":")
     match = _TAG.fullmatch(tag)
     return name, tuple(map(int, match.groups())) if match else ()
+
+
+#: Names by which a sidecar in a user's template is recognized: image repositories and containers of
+#: llm-d up to v0.10, KServe, Modelplane and llm-d-modelservice.
+KNOWN_IMAGES = frozenset(
+    {
+        "llm-d-routing-sidecar",
+        "llm-d-router-disagg-sidecar",
+        "llm-d-inference-scheduler-disagg-sidecar",
+    }
+)
+KNOWN_NAMES = frozenset(
+    {
+        "routing-proxy",
+        "routing-sidecar",
+        "llm-d-routing-sidecar",
+        "pd-sidecar",
+        "disagg-sidecar",
+    }
+)
+
+#: Path that answers 200 once the sidecar listens, even if the engine does not serve yet.
+HEALTH_PATH = "/health"
+#: User ID of its image (`Dockerfile.sidecar`, distroless nonroot).
+USER = 65532
+
+# Protocol by vLLM connector.
+_PROTOCOLS = {
+    "NixlConnector": "nixlv2",
+    "SharedStorageConnector": "shared-storage",
+    "MooncakeConnector": "mooncake",
+    "OffloadingConnector": "offloading",
+}
+
+# Flags that the library sets, with messages for users who set them.
+OWNED_FLAGS = {
+    "port": "follows from the pool's port; remove it",
+    "vllm-port": "is set by kvTransfer.enginePort; remove it here",
+    "model-server-port": "is set by kvTransfer.enginePort; remove it here",
+    "kv-connector": "is set by kvTransfer.sidecar.connector; remove it here",
+    "connector": "is set by kvTransfer.sidecar.connector; remove it here",
+    "enable-ssrf-protection": "is set by kvTransfer.sidecar.ssrfProtection; remove it here",
+    "inference-pool": "follows from the service's pool; remove it",
+    "enable-tls": "follows from the engines' own arguments; remove it",
+}
+
+
+def choose_sidecar_family(
+    image: Any, explicit: str | None, picker: EppFamily
+) -> EppFamily | Finding:
+    """Return the family of a sidecar, which has its flags, or an error for its family or image.
+
+    The family is the one that the user names (`explicit`), else the image's, else the endpoint
+    picker's. The image may be an Output, and is None by default.
+    """
+    if explicit is not None:
+        able = [name for name, row in FAMILIES.items() if row.sidecar_repository is not None]
+        if explicit not in able:
+            message = f"must be one of {', '.join(able)}, got {show(explicit)}"
+            return error(PICKER_FAMILY_UNKNOWN, ("family",), message)
+        return FAMILIES[explicit]
+    if image is None or is_output(image):
+        return picker
+    name, version = split_image(image)
+    oldest = FAMILIES[Family.LLM_D_0_9].versions[0]
+    if name == "llm-d-routing-sidecar" or (
+        name == "llm-d-router-disagg-sidecar" and () < version < oldest
+    ):
+        needed = format_version(oldest)
+        message = f"{show(image)} is too old; the oldest supported release is {needed}"
+        return error(PICKER_FAMILY_UNKNOWN, ("image",), message)
+    return find_sidecar_image_family(image) or picker
+
+
+def find_protocol(names: Sequence[str]) -> str | None:
+    """Return the protocol of the first connector that has one, None if none has."""
+    return next((_PROTOCOLS[name] for name in names if name in _PROTOCOLS), None)
+
+
+def is_sidecar(container: Mapping[str, Any]) -> bool:
+    """Return whether a container is a prefill/decode sidecar, by its name or its image."""
+    image = container.get("image")
+    name = split_image(image)[0] if isinstance(image, str) else ""
+    return container.get("name") in KNOWN_NAMES or name in KNOWN_IMAGES

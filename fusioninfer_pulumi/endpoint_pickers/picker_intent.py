@@ -26,7 +26,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     explain_unknown_image,
     find_family,
 )
-from fusioninfer_pulumi.engines.editions import get_edition_defaults
+from fusioninfer_pulumi.engines.engine_presets import get_edition_defaults
 from fusioninfer_pulumi.findings import Finding, Location, error, show
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.containers import use_mirror

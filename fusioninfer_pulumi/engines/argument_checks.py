@@ -11,7 +11,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
-from fusioninfer_pulumi.engines._container_words import UNKNOWN
+from fusioninfer_pulumi.engines._shell_words import UNKNOWN
 from fusioninfer_pulumi.engines.argument_tables import (
     UNKNOWN_DEFAULT,
     Option,
@@ -231,13 +231,6 @@ def find_successor(engine: Engine, name: str) -> str | None:
     return versions[-1].deprecated or None if versions else None
 
 
-def _parse_command(command: EngineCommand, options: Options) -> list[UserArgument]:
-    assert command.engine is not None
-    return parse_arguments(
-        command.engine.preprocess_words(command, read_argument_words(command, {})), options
-    )[1]
-
-
 class RemovedArgument(NamedTuple):
     """An argument that the newer release does not accept, and its successor if known."""
 
@@ -290,9 +283,11 @@ def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges
 
 def _read_names(command: EngineCommand, options: Options) -> dict[str, None]:
     """Return the arguments of a command line in its own spelling; abbreviations in full."""
+    assert command.engine is not None
+    words = command.engine.preprocess_words(command, read_argument_words(command, {}))
     return {
         argument.name if argument.name in options else argument.option.name: None
-        for argument in _parse_command(command, options)
+        for argument in parse_arguments(words, options)[1]
         if argument.option is not None
     }
 

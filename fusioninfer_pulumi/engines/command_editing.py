@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.engines._shell_scripts import Script, ShellError, read_script
+from fusioninfer_pulumi.engines._shell_words import Script, ShellError, read_script
 from fusioninfer_pulumi.engines.command_flags import normalize_flag, split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, EngineCommand
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output

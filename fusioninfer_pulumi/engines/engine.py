@@ -15,9 +15,9 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.engine import ParallelismArgs
-from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
+from fusioninfer_pulumi.api.kv_cache import KvTransferArgs
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines._container_words import UNKNOWN, Argv
+from fusioninfer_pulumi.engines._shell_words import UNKNOWN, Argv
 from fusioninfer_pulumi.engines.command_flags import (
     dump_json,
     get_flag_value,

@@ -6,8 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fusioninfer_pulumi.engines._container_words import UNKNOWN, Argv, find_program, read_argv
-from fusioninfer_pulumi.engines._shell_scripts import ShellError, read_script
+from fusioninfer_pulumi.engines._shell_words import (
+    UNKNOWN,
+    Argv,
+    ShellError,
+    find_program,
+    read_argv,
+    read_script,
+)
 from fusioninfer_pulumi.engines.command_flags import (
     read_plain_variables,
     replace_variables,

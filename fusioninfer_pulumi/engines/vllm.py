@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines._container_words import UNKNOWN
+from fusioninfer_pulumi.engines._shell_words import UNKNOWN
 from fusioninfer_pulumi.engines.command_editing import EditError
 from fusioninfer_pulumi.engines.command_flags import integer, normalize_flag
 from fusioninfer_pulumi.engines.engine import (

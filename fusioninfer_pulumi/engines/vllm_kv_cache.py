@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
+from fusioninfer_pulumi.api.kv_cache import KvTransferArgs
 from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.command_flags import dump_json, normalize_flag, parse_json
 from fusioninfer_pulumi.engines.engine import (
@@ -133,7 +133,10 @@ class VllmKvCache(KvCache):
             agreed.append("block size")
         if None in versions:
             return agreed
-        compared = [_list_compared_settings(version) for version in versions]
+        compared = [
+            [key for since, keys in _HANDSHAKES if version and version >= since for key in keys]
+            for version in versions
+        ]
         hashes = ["release" in settings for settings in compared]
         if not all(hashes):
             return [*agreed, *(["release"] if any(hashes) else []), "dtype", "cache dtype"]
@@ -271,15 +274,6 @@ def _read_version(command: EngineCommand) -> Version | None:
     """Return the engine's version; builds for CPUs and AMD have one too."""
     image = command.image
     return image.version or (parse_release(image.release)[:3] if image.release else None)
-
-
-def _list_compared_settings(version: Version | None) -> list[str]:
-    return [
-        key
-        for since, keys in _HANDSHAKES
-        if version is not None and version >= since
-        for key in keys
-    ]
 
 
 def _build_offloading_settings(wanted: OffloadRequest) -> dict[str, Any]:

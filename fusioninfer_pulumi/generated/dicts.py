@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         UnhealthyPods,
         WhenUnsatisfiable,
     )
-    from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
     from fusioninfer_pulumi.api.engine import Edition, EngineArgs, EngineName, ParallelismArgs
     from fusioninfer_pulumi.api.inventory import (
         DeviceArgs,
@@ -42,20 +41,18 @@ if TYPE_CHECKING:
         TaintArgs,
         TaintEffect,
     )
-    from fusioninfer_pulumi.api.kv_offloading import (
+    from fusioninfer_pulumi.api.kv_cache import (
         ClaimReferenceArgs,
         ClaimTierArgs,
         EmptyDirTierArgs,
         EvictionPolicy,
         FileSystemTierArgs,
         KvCacheOffloadingArgs,
-        SecondaryTierArgs,
-    )
-    from fusioninfer_pulumi.api.kv_transfer import (
         KvEventsArgs,
         KvRole,
         KvTransferArgs,
         RdmaArgs,
+        SecondaryTierArgs,
         SidecarArgs,
         SidecarConnector,
     )
@@ -85,6 +82,7 @@ if TYPE_CHECKING:
         MultinodeArgs,
         NetworkConfigArgs,
         PodEnvironment,
+        ResourceClaimArgs,
         RestartPolicy,
         RoleArgs,
         StartupPolicy,

@@ -1,4 +1,4 @@
-"""Client for a live cluster: objects by kind, served kinds and versions, watches.
+"""Client for a live cluster: objects by kind, served kinds and versions, watches, dry runs.
 
 Every request has a timeout. The official client finds the credentials, and is imported only when a
 cluster is read. This module sends the requests itself, because the official client's functions for
@@ -12,7 +12,9 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -291,3 +293,107 @@ def _yaml(body: Any) -> bytes:
 def one_line(text: str) -> str:
     """Replace line breaks and other whitespace by single spaces."""
     return " ".join(text.split())
+
+
+#: Field manager for objects that nobody has applied yet.
+MANAGER = "fusioninfer-pulumi"
+_WORKERS = 8
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The API server's answer to one dry run.
+
+    Attributes:
+        code: HTTP status; 0 if the server does not serve the kind.
+        reply: The server's message, empty if it accepts the object.
+        causes: Field and message of each cause in the response.
+        kind: Resource that the reply is about: the object's or another, such as `namespaces`.
+    """
+
+    code: int
+    reply: str = ""
+    causes: tuple[tuple[str, str], ...] = ()
+    kind: str = ""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the server would store the object if its name is free."""
+        # The server rejects an existing name only after all other checks.
+        return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.reply)
+
+
+def send_dry_runs(
+    api: KubernetesApi,
+    manifests: Sequence[Mapping[str, Any]],
+    next_request: Callable[[Mapping[str, Any], Answer], Mapping[str, Any] | None],
+    seconds: float,
+) -> list[list[Answer] | None]:
+    """Return the answers to each object, None if they did not arrive within `seconds` in all.
+
+    The API server stores nothing. Pods are created. It checks other objects that exist as an update
+    by the manager that applied them last: fields that the new object lacks are removed.
+    `next_request` returns the object to send after an answer, or None.
+
+    Raises:
+        UnreadableError: The cluster does not respond, or does not accept the credentials.
+    """
+    threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="fusioninfer-dry-run")
+    try:
+        versions = {manifest["apiVersion"] for manifest in manifests}
+        reads = [threads.submit(api.kinds, version) for version in versions]
+        wait(reads, seconds, return_when=FIRST_EXCEPTION)
+        running = [threads.submit(_send, api, manifest, next_request) for manifest in manifests]
+        wait(running, seconds, return_when=FIRST_EXCEPTION)
+        return [future.result() if future.done() else None for future in running]
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _send(
+    api: KubernetesApi,
+    manifest: Mapping[str, Any] | None,
+    next_request: Callable[[Mapping[str, Any], Answer], Mapping[str, Any] | None],
+) -> list[Answer]:
+    answers: list[Answer] = []
+    while manifest is not None:
+        namespace = manifest["metadata"].get("namespace")
+        path = api.path(manifest["apiVersion"], manifest["kind"], namespace and str(namespace))
+        if path is None:
+            return [Answer(0)]
+        if manifest["kind"] == "Pod":
+            code, content = api.request("POST", path, _QUERY, manifest)
+        else:
+            path += f"/{quote(str(manifest['metadata']['name']), safe='')}"
+            code, live = api.request("GET", path)
+            manager = _last_manager(live) if code == 200 else MANAGER
+            query = {**_QUERY, "fieldManager": manager, "force": "true"}
+            code, content = api.request("PATCH", path, query, manifest)
+        answers.append(_parse_answer(code, content))
+        manifest = next_request(manifest, answers[-1])
+    return answers
+
+
+_QUERY = {"dryRun": "All", "fieldValidation": "Strict"}
+
+
+def _last_manager(live: Mapping[str, Any]) -> str:
+    managers = (live.get("metadata") or {}).get("managedFields") or ()
+    applied = [
+        (str(manager.get("time")), str(manager["manager"]))
+        for manager in managers
+        if manager.get("operation") == "Apply" and not manager.get("subresource")
+    ]
+    return max(applied)[1] if applied else MANAGER
+
+
+def _parse_answer(code: int, content: Mapping[str, Any]) -> Answer:
+    if 200 <= code < 300:
+        return Answer(code)
+    details = content.get("details") or {}
+    causes = tuple(
+        (str(cause.get("field") or ""), one_line(str(cause.get("message") or "")))
+        for cause in details.get("causes") or ()
+    )
+    message = one_line(str(content.get("message") or f"HTTP status {code}"))
+    return Answer(code, message, causes, str(details.get("kind") or ""))

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.operations.operations import plan_operations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.build_pods import build_contexts, build_pods
-from fusioninfer_pulumi.pods.model_cache import plan_model_cache
+from fusioninfer_pulumi.pods.model_files import plan_model_cache
 from fusioninfer_pulumi.pods.pod import Context, RolePods
 from fusioninfer_pulumi.pods.pod_metadata import add_pod_metadata
 from fusioninfer_pulumi.pods.probes_and_shutdown import add_model_size

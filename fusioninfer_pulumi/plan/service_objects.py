@@ -9,7 +9,7 @@ from fusioninfer_pulumi.kube.object_metadata import Manifest
 from fusioninfer_pulumi.operations.operations import operations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.devices import resource_claim_templates
-from fusioninfer_pulumi.pods.model_cache import model_cache
+from fusioninfer_pulumi.pods.model_files import model_cache
 from fusioninfer_pulumi.pods.pd_sidecar import sidecar_access
 from fusioninfer_pulumi.routing.pool import serving_service
 from fusioninfer_pulumi.routing.routing_plan import routing_objects

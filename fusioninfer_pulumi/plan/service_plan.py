@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.operations.operations import OperationsPlan
-from fusioninfer_pulumi.pods.model_cache import ModelPlan
+from fusioninfer_pulumi.pods.model_files import ModelPlan
 from fusioninfer_pulumi.routing.routing_plan import PickerPlan, Routing
 from fusioninfer_pulumi.topology.capacity_model import (
     Capacity,

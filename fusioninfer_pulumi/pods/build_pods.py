@@ -11,8 +11,8 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_families import find_family
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent, choose_epp_image
-from fusioninfer_pulumi.engines.editions import get_edition_defaults
 from fusioninfer_pulumi.engines.engine_commands import find_serving_container, find_serving_port
+from fusioninfer_pulumi.engines.engine_presets import get_edition_defaults
 from fusioninfer_pulumi.engines.handshake import compute_pair_revision
 from fusioninfer_pulumi.engines.launchers import choose_launcher
 from fusioninfer_pulumi.findings import Finding
@@ -21,8 +21,7 @@ from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.kube.pulumi_outputs import content_digest
 from fusioninfer_pulumi.pods.devices import add_device_claims, add_rdma
 from fusioninfer_pulumi.pods.env_variables import add_environment, add_tracing
-from fusioninfer_pulumi.pods.kv_cache_offloading import add_kv_offloading
-from fusioninfer_pulumi.pods.kv_cache_transfer import add_kv_addresses, add_kv_transfer
+from fusioninfer_pulumi.pods.kv_cache import add_kv_addresses, add_kv_offloading, add_kv_transfer
 from fusioninfer_pulumi.pods.model_files import add_model, plan_model_files
 from fusioninfer_pulumi.pods.multi_node import (
     add_parallelism,

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
-from fusioninfer_pulumi.api.kv_transfer import RdmaArgs
-from fusioninfer_pulumi.api.role import RoleArgs
+from fusioninfer_pulumi.api.kv_cache import RdmaArgs
+from fusioninfer_pulumi.api.role import ResourceClaimArgs, RoleArgs
 from fusioninfer_pulumi.findings import Finding, error
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.containers import add_env

@@ -1,10 +1,13 @@
-"""A pass that adds the model to the pods: engine arguments, volumes and download containers."""
+"""Adds the model to the pods: arguments, volumes and download containers; and its cache."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
-from collections.abc import Collection, Sequence
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_pulumi.api.model import (
@@ -14,9 +17,11 @@ from fusioninfer_pulumi.api.model import (
     ModelArgs,
     ModelSource,
     S3Args,
+    StorageArgs,
     parse_model_uri,
 )
 from fusioninfer_pulumi.api.role import Launcher
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.engines.command_editing import find_missing
 from fusioninfer_pulumi.engines.engine_commands import ENGINES
 from fusioninfer_pulumi.engines.model_arguments import (
@@ -25,15 +30,15 @@ from fusioninfer_pulumi.engines.model_arguments import (
     check_model_arguments,
 )
 from fusioninfer_pulumi.findings import Finding, warning
-from fusioninfer_pulumi.kube import object_names
+from fusioninfer_pulumi.kube import durations, labels, object_names
 from fusioninfer_pulumi.kube.containers import (
     add_env,
     add_mounts,
     choose_free_name,
     restricted_security_context,
 )
-from fusioninfer_pulumi.kube.object_metadata import Manifest
-from fusioninfer_pulumi.kube.pulumi_outputs import replace_outputs
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.kube.pulumi_outputs import content_digest, replace_outputs
 from fusioninfer_pulumi.pods.pod import Context, ModelFiles, Pod, RolePods, explain_unknown_engine
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
 
@@ -161,7 +166,7 @@ def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
 def _warm_up(files: ModelFiles, source: ModelSource, cache: CacheArgs, mount_path: str) -> str:
     """Add a source to the warm-up Job; return its path in pods (`mountModel`: `mount_path`)."""
     # A new revision is downloaded next to the one in use, so each has its own folder. With
-    # `mountModel` another script fills the folder (`pods/model_cache.py`), so the name differs.
+    # `mountModel` another script fills the folder (`pods/model_files.py`), so the name differs.
     suffix = " mounted" if cache.mount_model else ""
     digest = hashlib.sha256(f"{source.fetch_uri}{suffix}".encode()).hexdigest()[:8]
     name = f"{_slug(source.place)}-{digest}"
@@ -325,3 +330,133 @@ def _add_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
         fields["imagePullSecrets"] = [*existing, *more]
     built = pod.with_container(lambda container: add_mounts(add_env(container, files.env), mounts))
     return built.with_spec(**fields).add_volumes(added)
+
+
+#: Characters of the digest in the warm-up's name.
+DIGEST_LENGTH = 8
+
+# A folder gets its final name only once its download is complete. So no pod finds an incomplete
+# model, and a second attempt starts over.
+_SCRIPT = """\
+set -eu
+while [ $# -gt 0 ]; do
+  if [ -e "$2" ]; then
+    echo "$2 is there already"
+  else
+    rm -rf "$2.part"
+    {fetch} "$1" "$2.part"
+    mv "$2.part" "$2"
+  fi
+  shift 2
+done"""
+
+# The kubelet creates a folder that a pod mounts, so no download can be renamed to it. The folder is
+# filled in place, and a marker file next to it shows that it is complete.
+_SCRIPT_IN_PLACE = """\
+set -eu
+while [ $# -gt 0 ]; do
+  if [ -e "$2.complete" ]; then
+    echo "$2 is complete already"
+  else
+    mkdir -p "$2"
+    {fetch} "$1" "$2"
+    touch "$2.complete"
+  fi
+  shift 2
+done"""
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """The claim and the warm-up Job of a model, None if they are not generated.
+
+    Attributes:
+        warm_up: Spec of the Job.
+    """
+
+    claim: str | None = None
+    storage: StorageArgs | None = None
+    warm_up: Manifest | None = None
+
+
+def plan_model_cache(service: str, args: InferenceServiceArgs) -> ModelPlan | None:
+    """Plan the claim and the Job of a service's model; None if it has no known model."""
+    model = args.model
+    files = plan_model_files(service, model) if model is not None else None
+    if model is None or files is None:
+        return None
+    cache = model.cache
+    if cache is None:
+        return ModelPlan()
+    claim = cache_claim(service, cache)
+    warm_up = _job_spec(args, model, claim, files) if cache.warm_up else None
+    if cache.storage is None:
+        return ModelPlan(warm_up=warm_up)
+    return ModelPlan(claim, cache.storage, warm_up)
+
+
+def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest]:
+    """Build the claim and the Job, if they are planned."""
+    if model is None:
+        return
+    own_labels = {labels.SERVICE: meta.service}
+    if model.claim is not None and model.storage is not None:
+        spec: Manifest = {
+            "accessModes": [mode.value for mode in model.storage.access_modes],
+            "resources": {"requests": {"storage": model.storage.size}},
+        }
+        if model.storage.storage_class_name is not None:
+            spec["storageClassName"] = model.storage.storage_class_name
+        named = metadata(meta, model.claim, own_labels)
+        yield build_object("v1", "PersistentVolumeClaim", named, spec=spec)
+    if model.warm_up is not None:
+        digest = content_digest(model.warm_up, DIGEST_LENGTH)
+        named = metadata(meta, object_names.model_warm_up(meta.service, digest), own_labels)
+        yield build_object("batch/v1", "Job", named, spec=model.warm_up)
+
+
+def _job_spec(
+    args: InferenceServiceArgs, model: ModelArgs, claim: Any, files: ModelFiles
+) -> Manifest:
+    cache = model.cache
+    assert cache is not None, "only a cache is warmed"
+    script = _SCRIPT_IN_PLACE if cache.mount_model else _SCRIPT
+    script = script.replace("{fetch}", shlex.join(model.fetcher.command))
+    volume, job = "model-cache", cache.job
+    container = fetch_container(
+        model,
+        "fetch",
+        ["/bin/sh", "-c", script, "sh"],
+        files.warmed,
+        [{"name": volume, "mountPath": cache.mount_path}],
+    )
+    pod: Manifest = {
+        "restartPolicy": "Never",  # keeps the logs of failed attempts
+        "automountServiceAccountToken": False,
+        # Lets the download's user write to the volume.
+        "securityContext": {"fsGroup": FETCHER_USER, "fsGroupChangePolicy": "OnRootMismatch"},
+        "containers": [container],
+        "volumes": [{"name": volume, "persistentVolumeClaim": {"claimName": claim}}],
+    }
+    optional = {
+        "nodeSelector": job.node_selector,
+        "tolerations": job.tolerations,
+        "serviceAccountName": job.service_account_name,
+        "imagePullSecrets": [{"name": name} for name in model.image_pull_secrets],
+    }
+    pod |= {key: value for key, value in optional.items() if value}
+    spec: Manifest = {
+        "backoffLimit": job.backoff_limit,
+        "activeDeadlineSeconds": math.ceil(durations.seconds(job.timeout) or 1),
+        # This pod lacks the service's label, because users select serving pods by that.
+        "template": {
+            "metadata": {
+                "labels": {**args.pod_labels, labels.APP: "model-warm-up"},
+                **({"annotations": args.pod_annotations} if args.pod_annotations else {}),
+            },
+            "spec": pod,
+        },
+    }
+    if job.ttl_seconds_after_finished is not None:
+        spec["ttlSecondsAfterFinished"] = job.ttl_seconds_after_finished
+    return spec

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fusioninfer_pulumi.api.kv_transfer import SidecarArgs
-from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily, find_sidecar_image_family
-from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import (
+from fusioninfer_pulumi.api.kv_cache import SidecarArgs
+from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     HEALTH_PATH,
     USER,
+    EppFamily,
     choose_sidecar_family,
     find_protocol,
+    find_sidecar_image_family,
     is_sidecar,
 )
 from fusioninfer_pulumi.engines.command_flags import get_flag_value, has_flag, integer

@@ -16,20 +16,20 @@ from typing import Any, TypeVar
 from fusioninfer_pulumi.api.availability import StartupArgs, TopologySpreadArgs
 from fusioninfer_pulumi.api.engine import EngineArgs, ParallelismArgs
 from fusioninfer_pulumi.api.field_types import MAX_COUNT
-from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
+from fusioninfer_pulumi.api.kv_cache import KvTransferArgs
 from fusioninfer_pulumi.api.model import FETCHER_IMAGE, Fetch, ModelArgs, hub_name
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, MultinodeArgs, RoleArgs
 from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.command_flags import integer, normalize_flag
-from fusioninfer_pulumi.engines.editions import get_edition_defaults
 from fusioninfer_pulumi.engines.engine import PORT_FLAG, Engine
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container, read_command
 from fusioninfer_pulumi.engines.engine_presets import (
     CATALOGUE_ENGINE,
     KEEP_ALIVE_SECONDS,
     EnginePreset,
+    get_edition_defaults,
 )
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors
 from fusioninfer_pulumi.kube import durations, quantity

@@ -19,8 +19,8 @@ from fusioninfer_pulumi.api.rollout import RolloutLevel
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_family,
     find_sidecar_image_family,
+    is_sidecar,
 )
-from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import is_sidecar
 from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
 from fusioninfer_pulumi.engines.engine_commands import read_command

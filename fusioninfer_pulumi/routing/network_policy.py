@@ -16,7 +16,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import GRPC_PORT, HEALTH_
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import find_event_port
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
-from fusioninfer_pulumi.pods.kv_cache_transfer import events_port
+from fusioninfer_pulumi.pods.kv_cache import events_port
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.gateway_implementations import Implementation, namespace_peer
 from fusioninfer_pulumi.routing.http_route import ParentPlan

@@ -95,15 +95,11 @@ def _normalize(kind: KindSchema, schema: Schema, value: Any, depth: int = 0) -> 
     if isinstance(value, (list, tuple)):
         items = kind.below(schema, 0)
         return [_normalize(kind, items, item, depth + 1) for item in value]
-    if isinstance(value, float) and schema.get("type") == ["integer", "string"]:
-        return _normalize_quantity(value)
+    is_quantity = isinstance(value, float) and schema.get("type") == ["integer", "string"]
+    # Infinity is not JSON, which another check reports.
+    if is_quantity and math.isfinite(value):
+        return int(value) if value.is_integer() else str(value)
     return value
-
-
-def _normalize_quantity(value: float) -> Any:
-    if not math.isfinite(value):
-        return value  # not JSON, which another check reports
-    return int(value) if value.is_integer() else str(value)
 
 
 def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:

@@ -40,7 +40,7 @@ from fusioninfer_pulumi.plugins.importers import (
 )
 
 
-def of_kind(documents: Iterable[SourceDocument], kind: str) -> list[SourceDocument]:
+def filter_kind(documents: Iterable[SourceDocument], kind: str) -> list[SourceDocument]:
     """Return the documents of a kind."""
     return [document for document in documents if document.kind == kind]
 
@@ -82,11 +82,11 @@ class ConversionReport:
             message: The reason, and the closest feature that we support.
             rule: A more specific rule, for which losses may be allowed as well.
         """
-        make = warning if self.allow_lossy else error
-        self.add(at, make(rule, at.location, f"cannot be carried over: {message}"))
+        make_finding = warning if self.allow_lossy else error
+        self.add(at, make_finding(rule, at.location, f"cannot be carried over: {message}"))
 
     def invalid(self, at: SourceField, message: str) -> None:
-        """Report a field that breaks a rule of its own system."""
+        """Report a field that breaks a rule of the source system."""
         self.error(FIELD_INVALID, at, message)
 
     def left_out(self, at: SourceField, message: str) -> None:
@@ -94,7 +94,7 @@ class ConversionReport:
         self.info(FIELD_LEFT_OUT, at, message)
 
     def translated(self, at: SourceField, message: str) -> None:
-        """Report a field that becomes another one to the same effect."""
+        """Report a field that becomes another one with the same effect."""
         self.info(FIELD_TRANSLATED, at, message)
 
     def chosen(self, at: SourceField, message: str) -> None:
@@ -136,8 +136,8 @@ class ConversionReport:
         if document.at() in self._consumed:
             return
         for leaf in document.leaves():
-            above = (SourceField(document, leaf.path[:end]) for end in range(len(leaf.path) + 1))
-            if not any(field in self._consumed for field in above):
+            parents = (SourceField(document, leaf.path[:end]) for end in range(len(leaf.path) + 1))
+            if not any(field in self._consumed for field in parents):
                 self.unsupported(leaf, "is not supported; remove it")
 
     def _report_unused(self, used: Collection[Origin]) -> None:
@@ -196,33 +196,33 @@ class ServiceBuilder:
         return target
 
     def copy(self, target: Location, value: Any, at: SourceField) -> None:
-        """Set a field of our manifest to the value that another field has."""
+        """Set a field of our manifest to the value of a source field."""
         self._set(target, value)
         self.set_origin(target, at, copied=True)
         self.report.consume(at)
 
     def copy_fields(self, target: Location, at: SourceField, *keys: str) -> None:
-        """Copy those fields below a field that are set."""
+        """Copy the nested fields that are set."""
         for key in keys:
             field = at / key
             if field.value is not None:
                 self.copy((*target, key), field.value, field)
 
-    def derive(self, target: Location, value: Any, at: SourceField, *more: SourceField) -> None:
+    def derive(self, target: Location, value: Any, at: SourceField, *fields: SourceField) -> None:
         """Set a field of our manifest to a value that follows from other fields.
 
         Args:
             target: The field of our manifest.
             value: The value.
             at: The field that findings about it name.
-            more: Other fields that it follows from.
+            fields: Other fields that it follows from.
         """
         self._set(target, value)
         self.set_origin(target, at)
-        self.report.consume(at, *more)
+        self.report.consume(at, *fields)
 
     def default(self, target: Location, value: Any, at: SourceField) -> None:
-        """Set a field of our manifest to what the other system does by default.
+        """Set a field of our manifest to a default of the source system.
 
         Args:
             target: The field of our manifest.
@@ -234,7 +234,7 @@ class ServiceBuilder:
 
     def set_origin(self, target: Location, at: SourceField, *, copied: bool = False) -> None:
         """Set the source field of a field of our manifest, for findings."""
-        self._origins[_location(target)] = FieldOrigin(at, copied)
+        self._origins[_strip_spec(target)] = FieldOrigin(at, copied)
 
     def add_source(self, document: SourceDocument) -> None:
         """Record that the service depends on a document, even if others override its values."""
@@ -254,17 +254,17 @@ class ServiceBuilder:
         """Remove a field of our manifest and parents that are then empty; return its origin."""
         parents: list[Any] = [self._manifest]
         for part in target[:-1]:
-            # Values below may be those of the source document.
+            # Nested values may belong to the source document, which must not change.
             parents[-1][part] = copy.copy(parents[-1][part])
             parents.append(parents[-1][part])
         for parent, part in zip(reversed(parents), reversed(target), strict=True):
             if part == target[-1] or not parent[part]:
                 del parent[part]
-        return self._origin(target)
+        return self._find_origin(target)
 
-    def _origin(self, target: Location) -> SourceField:
-        """Return the field that a field of our manifest follows from."""
-        location = _location(target)
+    def _find_origin(self, target: Location) -> SourceField:
+        """Return the source field of a field of our manifest."""
+        location = _strip_spec(target)
         for end in range(len(location), 0, -1):
             origin = self._origins.get(location[:end])
             if origin is not None:
@@ -294,6 +294,6 @@ class ServiceBuilder:
         parent[last] = value
 
 
-def _location(target: Location) -> Location:
-    """Return the location of a field of our manifest in findings."""
+def _strip_spec(target: Location) -> Location:
+    """Return a location in our manifest without `spec`, as findings name it."""
     return target[1:] if target[:1] == ("spec",) and len(target) > 1 else target

@@ -12,11 +12,11 @@ VOLCANO = "volcano"
 SCHEDULING: Location = ("spec", "schedulingStrategy")
 GANG: Location = (*SCHEDULING, "gangPolicy")
 GANG_MODE: Location = (*GANG, "mode")
-PLACED_ALONE = (
-    "not set: pods are placed one by one, as the other system does; schedulerName: volcano places "
-    "them together"
+NO_GANG = (
+    "not set; pods are scheduled one by one, as in the source system; set schedulerName: volcano "
+    "for gang scheduling"
 )
-_SERVICE: Location = ("metadata", "labels", labels.KUEUE_QUEUE)
+_SERVICE_LABEL: Location = ("metadata", "labels", labels.KUEUE_QUEUE)
 _TEMPLATES = ("template", "leaderTemplate", "workerTemplate")
 
 
@@ -26,22 +26,22 @@ def convert_queue(builder: ServiceBuilder) -> bool:
     The label may be on the document or on all its pods. It must not stay on pods, because Kueue
     would treat each pod as a job and never remove its scheduling gates.
     """
-    of_service = builder.get(_SERVICE)
-    of_pods = {place: builder.get(place) for place in _pods(builder)}
-    queue = of_service if _is_queue(of_service) else next(iter(of_pods.values()), None)
+    service_queue = builder.get(_SERVICE_LABEL)
+    pod_queues = {place: builder.get(place) for place in _find_pod_labels(builder)}
+    queue = service_queue if _is_queue(service_queue) else next(iter(pod_queues.values()), None)
     if not _is_queue(queue):
         return False
-    if queue is not of_service and any(other != queue for other in of_pods.values()):
+    if queue is not service_queue and any(other != queue for other in pod_queues.values()):
         return False
     report = builder.report
-    named = {_SERVICE: of_service, **of_pods}
-    label, *others = [
-        (builder.remove(place), value) for place, value in named.items() if value is not None
+    queue_labels = {_SERVICE_LABEL: service_queue, **pod_queues}
+    label, *duplicates = [
+        (builder.remove(place), value) for place, value in queue_labels.items() if value is not None
     ]
     if builder.get((*SCHEDULING, "queue")) is not None:
-        volcanos = builder.remove((*SCHEDULING, "queue"))
+        volcano_queue = builder.remove((*SCHEDULING, "queue"))
         report.unsupported(
-            volcanos, f"conflicts with Kueue's queue {queue}; a service has one queue"
+            volcano_queue, f"conflicts with Kueue's queue {queue}; a service has one queue"
         )
     builder.derive((*SCHEDULING, "queue"), queue, label[0])
     builder.default((*GANG, "backend"), "Kueue", label[0])
@@ -50,7 +50,7 @@ def convert_queue(builder: ServiceBuilder) -> bool:
         f"Kueue admits each replica as a whole from the LocalQueue {queue} (gangPolicy.backend: "
         "Kueue)",
     )
-    for field, other in others:
+    for field, other in duplicates:
         if other != queue:
             report.unsupported(
                 field, f"conflicts with the LocalQueue {queue}; a service has one queue"
@@ -63,7 +63,7 @@ def _is_queue(value: Any) -> bool:
     return (isinstance(value, str) and bool(value)) or is_output(value)
 
 
-def _pods(builder: ServiceBuilder) -> Iterator[Location]:
+def _find_pod_labels(builder: ServiceBuilder) -> Iterator[Location]:
     """Yield the location of the label in each pod template of the service."""
     for index, role in enumerate(builder.roles):
         for template in _TEMPLATES:

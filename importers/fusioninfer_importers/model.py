@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError
 from pydantic.alias_generators import to_camel
 
-from fusioninfer_importers.conversion import ConversionReport, of_kind
+from fusioninfer_importers.conversion import ConversionReport, filter_kind
 from fusioninfer_pulumi.plugins.importers import (
     Location,
     SourceDocument,
@@ -19,27 +19,27 @@ from fusioninfer_pulumi.plugins.importers import (
 )
 
 
-def _quantity(value: Any) -> Any:
+def _check_quantity(value: Any) -> Any:
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return value
     finding = type_mismatch((), value, "a quantity such as 5, 500m or 16Gi")
     raise finding_error(finding)
 
 
-def _mapping_or_text(value: Any) -> Any:
+def _check_mapping_or_text(value: Any) -> Any:
     if isinstance(value, (str, dict)):
         return value
     finding = type_mismatch((), value, "a mapping or a string")
     raise finding_error(finding)
 
 
-#: A Kubernetes quantity; YAML reads those without a unit as numbers.
-Quantity = Annotated[str | int | float, PlainValidator(_quantity)]
-MappingOrText = Annotated[dict[str, Any] | str, PlainValidator(_mapping_or_text)]
+#: A Kubernetes quantity; YAML reads quantities without a unit as numbers.
+Quantity = Annotated[str | int | float, PlainValidator(_check_quantity)]
+MappingOrText = Annotated[dict[str, Any] | str, PlainValidator(_check_mapping_or_text)]
 
 
 class ImportedModel(BaseModel):
-    """A part of another system's manifest; unknown keys are rejected."""
+    """A part of a source manifest; unknown keys are rejected."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, extra="forbid", strict=True, frozen=True, defer_build=True
@@ -52,10 +52,10 @@ Model = TypeVar("Model", bound=ImportedModel)
 def validate(
     report: ConversionReport, document: SourceDocument, model: type[Model]
 ) -> Model | None:
-    """Validate a document, and reports what is wrong with it.
+    """Validate a document, and report errors in it.
 
     Returns:
-        The document without unknown keys, None when anything else is wrong with it.
+        The document without unknown keys, None if it has other errors.
     """
     try:
         return model.model_validate(document.raw)
@@ -67,31 +67,31 @@ def validate(
         if any(item["type"] != "extra_forbidden" for item in items):
             report.consume(document.at())
             return None
-        rest = _without(document.raw, set(paths))
+        known_fields = _drop_paths(document.raw, set(paths))
     try:
-        return model.model_validate(rest)
+        return model.model_validate(known_fields)
     except ValidationError:
         report.consume(document.at())
         return None
 
 
-def validated(
+def validate_kind(
     report: ConversionReport, documents: Iterable[SourceDocument], kind: str, model: type[Model]
 ) -> Iterator[tuple[SourceDocument, Model]]:
-    """Yield the valid documents of a kind, and reports what is wrong with the others."""
-    for document in of_kind(documents, kind):
+    """Yield the valid documents of a kind, and report errors in the others."""
+    for document in filter_kind(documents, kind):
         valid = validate(report, document, model)
         if valid is not None:
             yield document, valid
 
 
-def _without(value: Any, paths: set[Location], at: Location = ()) -> Any:
+def _drop_paths(value: Any, paths: set[Location], at: Location = ()) -> Any:
     if isinstance(value, Mapping):
         return {
-            key: _without(item, paths, (*at, key))
+            key: _drop_paths(item, paths, (*at, key))
             for key, item in value.items()
             if (*at, key) not in paths
         }
     if isinstance(value, list):
-        return [_without(item, paths, (*at, index)) for index, item in enumerate(value)]
+        return [_drop_paths(item, paths, (*at, index)) for index, item in enumerate(value)]
     return value

@@ -16,8 +16,8 @@ from fusioninfer_pulumi.plugins.importers import (
     show,
 )
 
-#: Fields of an object's metadata that no user writes, and who does.
-_WRITERS = {
+#: Fields of an object's metadata that users do not set, and what sets them.
+_WRITERS_BY_FIELD = {
     **dict.fromkeys(
         (
             "creationTimestamp",
@@ -60,7 +60,7 @@ class ImportedObject(ImportedModel):
 
 
 def copy_metadata(builder: ServiceBuilder, document: SourceDocument) -> None:
-    """Copy name, namespace, labels and annotations, and reports other metadata."""
+    """Copy name, namespace, labels and annotations, and report other metadata."""
     at = document.at("metadata")
     builder.set_origin(("metadata",), at)
     for field in ("name", "namespace"):
@@ -79,20 +79,20 @@ def report_other_metadata(report: ConversionReport, document: SourceDocument) ->
     """Report metadata that our services do not have, and the status."""
     at = document.at("metadata")
     for field, value in document.metadata.items():
-        if field in _WRITERS:
-            _report_written(report, at / field, _WRITERS[field])
+        if field in _WRITERS_BY_FIELD:
+            _report_generated(report, at / field, _WRITERS_BY_FIELD[field])
         elif field not in ObjectMetadata.model_fields and value is not None:
             report.unsupported(
                 at / field,
                 "is not supported; metadata has name, namespace, labels and annotations",
             )
     if _APPLIED in (document.metadata.get("annotations") or {}):
-        _report_written(report, at / "annotations" / _APPLIED, "kubectl")
+        _report_generated(report, at / "annotations" / _APPLIED, "kubectl")
     if document.raw.get("status") is not None:
-        report.left_out(document.at("status"), "is status of a running cluster; ignored")
+        report.left_out(document.at("status"), "is the status of a running object; ignored")
 
 
-def _report_written(report: ConversionReport, at: SourceField, writer: str) -> None:
+def _report_generated(report: ConversionReport, at: SourceField, writer: str) -> None:
     report.left_out(at, f"set by {writer}; ignored")
 
 
@@ -101,23 +101,20 @@ def consume_envelope(
     document: SourceDocument,
     controllers: str | None = None,
     *,
-    named: bool = False,
+    uses_name: bool = False,
 ) -> None:
     """Consume kind and metadata of a document that belongs to another document's service.
 
     It does not become an object, so its labels and annotations are unsupported, except for labels
-    whose keys start with `controllers`: the system's own controllers write them. `named` says that
-    the conversion uses its name.
+    whose keys start with `controllers`, because the system's controllers set them. `uses_name`
+    says that the conversion uses the document's name.
     """
     report.consume(document.at("apiVersion"), document.at("kind"))
     at = document.at("metadata")
     report.consume(at / "name", at / "namespace")
     check_name(report, document)
-    if document.name is not None and not named:
-        report.left_out(
-            at / "name",
-            "is not used; objects are named after their service",
-        )
+    if document.name is not None and not uses_name:
+        report.left_out(at / "name", "is not used; objects are named after their service")
     _report_labels(report, document, controllers)
     report_other_metadata(report, document)
 
@@ -127,10 +124,7 @@ def check_name(report: ConversionReport, document: SourceDocument) -> None:
     for field in ("name", "namespace"):
         value = document.metadata.get(field)
         if value is not None and not isinstance(value, str) and not is_output(value):
-            report.invalid(
-                document.at("metadata", field),
-                f"must be a string, got {show(value)}",
-            )
+            report.invalid(document.at("metadata", field), f"must be a string, got {show(value)}")
 
 
 def _report_labels(
@@ -143,15 +137,12 @@ def _report_labels(
             report.consume(at)
         for key in at.value or {}:
             if controllers is not None and str(key).startswith(controllers):
-                _report_written(report, at / key, "controllers")
+                _report_generated(report, at / key, "controllers")
             elif key != _APPLIED:
-                report.unsupported(
-                    at / key,
-                    "is not supported here; set it on the service",
-                )
+                report.unsupported(at / key, "is not supported here; set it on the service")
 
 
-def pool_backend(service: Any) -> dict[str, Any]:
+def make_pool_ref(service: Any) -> dict[str, Any]:
     """Return the backendRef to a service's InferencePool, without a weight."""
     return {
         "group": object_names.POOL_GROUP,

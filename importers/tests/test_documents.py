@@ -84,7 +84,9 @@ def test_the_transfer_of_the_cache_becomes_an_argument() -> None:
 def test_the_events_name_a_variable_that_the_page_does_not_define() -> None:
     document = complete(PAGE["events"])
     (finding,) = problems(document)
-    assert finding.startswith("f: template.containers[0].env[0].value: names POD_IP, which the ")
+    assert finding.startswith(
+        "f: template.containers[0].env[0].value: refers to POD_IP, which the "
+    )
     (role,) = spec(acceptable()["events"])["roles"]
     flag, value = role["template"]["spec"]["containers"][0]["args"][3:]
     assert (flag, "kv@$(POD_IP)@model" in value) == ("--kv-events-config", True)

@@ -276,21 +276,22 @@ def test_variables_in_arguments_are_the_kubelets(args: list[str], words: list[st
     assert container(role)["args"] == [*served(), *words]
 
 
-PROGRAM = "runs a program to find its words; write what it becomes"
+UNDEFINED = "refers to HOST, which the container's env does not define"
+PROGRAM = "runs a program to compute its arguments; write the value"
 
 
 @pytest.mark.parametrize(
     ("args", "at", "why"),
     [
-        (["--a", "$HOST"], "args[1]", "names HOST, which the container's env does not define"),
-        (["--a", "${HOST}"], "args[1]", "names HOST, which the container's env does not define"),
+        (["--a", "$HOST"], "args[1]", UNDEFINED),
+        (["--a", "${HOST}"], "args[1]", UNDEFINED),
         (["--a", "$(hostname)"], "args[1]", PROGRAM),
         (["--a", "`hostname`"], "args[1]", PROGRAM),
         (['--a "$(hostname)"'], "args", PROGRAM),
         (["--a", "${POD_IP:-b}"], "args[1]",
-         "holds ${POD_IP:-b}, which only a shell in the pod could tell; write what it becomes"),
+         "contains ${POD_IP:-b}, which only a shell in the pod can expand; write the value"),
         (["--a", "$$"], "args[1]",
-         "holds $$, which only a shell in the pod could tell; write what it becomes"),
+         "contains $$, which only a shell in the pod can expand; write the value"),
     ],
 )  # fmt: skip
 def test_shell_expansions_in_arguments_are_rejected(args: list[str], at: str, why: str) -> None:
@@ -313,8 +314,8 @@ def test_the_kubelet_knows_variables_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("--a $(hostname)", "runs a program to find its words; write what it becomes"),
-        ("--a $NOWHERE", "names NOWHERE, which the container's env does not define"),
+        ("--a $(hostname)", "runs a program to compute its arguments; write the value"),
+        ("--a $NOWHERE", "refers to NOWHERE, which the container's env does not define"),
         ("--a 'b", "is not valid shell syntax: No closing quotation"),
     ],
 )
@@ -468,7 +469,9 @@ def test_pods_of_kserve_are_a_gang_only_if_they_ask_for_volcano() -> None:
         assert alone.items() <= spec(document).items()
         assert "PodGroup" not in {manifest["kind"] for manifest in rendered(*converted(document))}
         assert any(
-            line.startswith("f: info: template.schedulerName: not set: pods are placed one by one")
+            line.startswith(
+                "f: info: template.schedulerName: not set; pods are scheduled one by one"
+            )
             for line in said(document)
         )
     volcano = {"schedulerName": "volcano"}

@@ -273,7 +273,7 @@ def test_without_a_gateway_the_route_attaches_where_kserves_do(gateway: Manifest
     based = llm(baseRefs=[{"name": "base"}]), config(router=document["spec"]["router"])
     assert router(*based)["gateway"] == {"refs": [KSERVE_GATEWAY]}
     assert "Gateway" not in {manifest["kind"] for manifest in rendered(*converted(document))}
-    cause = "names no refs" if gateway.get("gateway") == {} else "not set"
+    cause = "has no refs" if gateway.get("gateway") == {} else "not set"
     assert (
         f"f: info: router.gateway: {cause}; the route attaches to kserve/kserve-ingress-gateway"
     ) in said(document)

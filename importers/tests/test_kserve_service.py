@@ -321,7 +321,7 @@ def test_accelerator_of_variant_autoscalers_is_one_for_a_service() -> None:
     scaling = {"maxReplicas": 3, "wva": {"hpa": {}}}
     prefill = {"scaling": scaling, "labels": {label: "H100"}, "template": pod()}
     document = llm(scaling=scaling, labels={label: "A100"}, prefill=prefill, router=ROUTER)
-    found = [line for line in problems(document) if f"{label} is the same for all" in line]
+    found = [line for line in problems(document) if f"{label} applies to all autoscalers" in line]
     assert len(found) == 1
 
 

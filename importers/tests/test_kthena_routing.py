@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from samples import of_kind, rendered
 
-from fusioninfer_importers.kthena.routes import full_match
+from fusioninfer_importers.kthena.routes import anchor
 from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kthena_samples import (
     GATEWAY,
@@ -156,7 +156,7 @@ def test_gateways_match_the_whole_text_where_kthena_searches(
         searched = re.compile(pattern)
     except re.error:
         assume(False)
-    whole = re.compile(full_match(pattern))
+    whole = re.compile(anchor(pattern))
     for text in (*texts, "", "a", "ab", "ba", "a$", "bab"):
         assert (searched.search(text) is None) == (whole.fullmatch(text) is None), text
 

@@ -56,7 +56,7 @@ def test_a_metric_of_pods_is_one_of_the_autoscaler() -> None:
     objects = render(source(*documents).plans[0])
     (hpa,) = [manifest for manifest in objects if manifest["kind"] == "HorizontalPodAutoscaler"]
     assert hpa["spec"]["scaleTargetRef"]["kind"] == "LeaderWorkerSet"
-    assert any("asks custom.metrics.k8s.io for waiting" in item for item in warned(*documents))
+    assert any("reads waiting from custom.metrics.k8s.io" in item for item in warned(*documents))
 
 
 def test_names_of_series_are_those_of_the_source() -> None:
@@ -204,7 +204,7 @@ ROLE = "f#2: disaggregatedTarget.roles.server"
         ([policy(disaggregatedTarget=None, homogeneousTarget=group())],
          f"f#2: homogeneousTarget: {LOST}scales whole serving groups"),
         ([policy(disaggregatedTarget=None, heterogeneousTarget={"params": [{"cost": 3}]})],
-         f"f#2: heterogeneousTarget: {LOST}shares instances out"),
+         f"f#2: heterogeneousTarget: {LOST}distributes instances"),
         ([policy(behavior={"scaleUp": {"panicPolicy": {"period": "5s"}}})],
          f"f#2: behavior.scaleUp.panicPolicy: {LOST}is not supported by Horizonta"),
         ([policy(behavior={"scaleDown": {"stabilizationWindow": "2h"}})],
@@ -217,9 +217,9 @@ ROLE = "f#2: disaggregatedTarget.roles.server"
          f"f#2: disaggregatedTarget.targetRef.name: {LOST}ModelServing else is not in this inpu"),
         ([policy(disaggregatedTarget=target(minReplicas=5))],
          f"{ROLE}.minReplicas: must be at most maxReplicas (4), got 5"),
-        ([policy(metrics=None)], f"{ROLE}: {LOST}no supported metric "),
+        ([policy(metrics=None)], f"{ROLE}: {LOST}has no supported metric"),
         ([policy(), policy("two")],
-         f"f#3: disaggregatedTarget.roles.server: {LOST}server has another policy already"),
+         f"f#3: disaggregatedTarget.roles.server: {LOST}server is scaled by another policy"),
         ([policy(metrics=NAMES, disaggregatedTarget=target(metricSources=BOTH))],
          f"{ROLE}: {LOST}mixes pod metrics and Prometheus queries; an au"),
         ([policy(metrics=NAMES, disaggregatedTarget=target(metricSources=TWO))],

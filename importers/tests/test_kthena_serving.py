@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fusioninfer_importers.kthena.serving import component_types
+from fusioninfer_importers.kthena.serving import choose_component_types
 from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kthena_samples import ON, PAIR, Manifest, entry, policy, role, serving
 from importers.tests.reads import problems, said, source, spec
@@ -274,7 +274,7 @@ def test_labels_with_values_of_kthenas_own_are_unsupported(selector: Manifest, a
     ],
 )
 def test_what_a_role_does_is_read_from_its_name(names: list[str], expected: list[str]) -> None:
-    assert component_types(names) == expected
+    assert choose_component_types(names) == expected
 
 
 @pytest.mark.parametrize(

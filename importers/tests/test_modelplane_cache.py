@@ -232,8 +232,8 @@ def test_the_choice_among_clusters_is_reported() -> None:
     result = [message for message in said(chosen) if "cluster" in message]
     assert result == [
         (
-            "f: info: template.spec.clusterSelector: becomes an annotation; the cluster is that "
-            "of the Pulumi provider or kubectl context, and must be one of these"
+            "f: info: template.spec.clusterSelector: becomes an annotation; the Pulumi provider or "
+            "the kubectl context must point to one of these clusters"
         ),
         (
             "f: info: template.spec.tolerations: becomes an annotation, because it concerns "

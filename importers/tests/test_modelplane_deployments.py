@@ -157,7 +157,7 @@ def test_pods_are_a_gang_only_if_they_ask_for_volcano() -> None:
 
     assert spec(gang())["schedulingStrategy"] == {"gangPolicy": {"mode": "Off"}}
     assert any(
-        line.startswith("f: info: template.spec.engines: not set: pods are placed one by one")
+        line.startswith("f: info: template.spec.engines: not set; pods are scheduled one by one")
         for line in said(gang())
     )
     volcano = gang(schedulerName="volcano")
@@ -291,23 +291,15 @@ DEVICES = "cannot be carried over: all members of a role must have the same clai
     [
         (
             proposed(workers=workers(None)),
-            (
-                "f: workers.count: is required with prefill: the ratio of prefill to decode is "
-                "stated, "
-                "not guessed"
-            ),
+            "f: workers.count: is required with prefill, because the ratio of prefill to ",
         ),
         (
             proposed(prefill={"workers": workers(None)}),
-            (
-                "f: prefill.workers.count: is required with prefill: the ratio of prefill to "
-                "decode is "
-                "stated, not guessed"
-            ),
+            "f: prefill.workers.count: is required with prefill, because the ratio of prefill to ",
         ),
         (
             proposed(routing=None),
-            "f: routing: is required with prefill: the endpoint picker that pairs them",
+            "f: routing: is required with prefill, because an endpoint picker pairs prefill and ",
         ),
         (
             proposed(prefill=None, routing=None, workers=workers(template={"spec": {}})),
@@ -346,7 +338,7 @@ DEVICES = "cannot be carried over: all members of a role must have the same clai
             (
                 "f: template.spec.engines[0].members: at least one member must have a nodeSelector "
                 "that "
-                "asks for devices"
+                "requests devices"
             ),
         ),
         (

@@ -190,7 +190,7 @@ def test_what_the_cluster_wrote_into_an_exported_document_is_left_out() -> None:
             "f: info: metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]: "
             "set by kubectl; ignored"
         ),
-        "f: info: status: is status of a running cluster; ignored",
+        "f: info: status: is the status of a running object; ignored",
     ]
     assert "annotations" not in converted(exported)[0]["metadata"]
 
@@ -240,4 +240,7 @@ def test_findings_about_a_document_belong_to_its_service() -> None:
     )
     (document,) = source(serving(role(replicas=2)), fixed).planned
     messages = [finding.message for _, finding in document.findings]
-    assert any("server has 2 replicas; nothing scales it" in message for message in messages)
+    assert any(
+        "server has 2 replicas; without metrics nothing scales it" in message
+        for message in messages
+    )

@@ -138,5 +138,5 @@ def test_gateway_secret_is_read_in_its_namespace() -> None:
     tls = {"certificateRefs": [{"name": "x", "namespace": "certs"}]}
     listener = {"name": "https", "protocol": "HTTPS", "port": 443, "tls": tls}
     manifest = routed(gateway={"gatewayClassName": "g", "listeners": [listener]})
-    named = {(item.kind, item.namespace) for item, _, _ in references(plan_of(manifest), "default")}
+    named = {(item[1], item[2]) for item, _, _ in references(plan_of(manifest), "default")}
     assert ("Secret", "certs") in named

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from picker_configs import base, document
 
-from fusioninfer_pulumi.checks.pickers import check_config
+from fusioninfer_pulumi.checks.routing_checks import check_config
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES, LLM_D_API, X_K8S_API
 
 TYPE = "plugins[0].type"

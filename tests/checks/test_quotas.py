@@ -10,7 +10,7 @@ from clusters import FakeCluster, stored
 
 from fusioninfer_pulumi import plan_service
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.checks.cluster_checks import check_quotas, quota_namespaces
+from fusioninfer_pulumi.checks.cluster_checks import check_quotas
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput
 
@@ -68,7 +68,6 @@ def test_services_of_a_namespace_are_added_up() -> None:
         plan("elsewhere", namespace="dev"),
         plan("cpu", gpus=None),
     ]
-    assert quota_namespaces(plans) == ["dev", "prod"]
     assert messages(plans, resource_quota({HARD: "16"})) == [[], [], [], []]
     text = f"ResourceQuota gpus in prod allows 15 {GPU}, and one, two ask for 16{BEYOND}"
     assert messages(plans, resource_quota({HARD: "15"})) == [[], [text], [], []]
@@ -114,7 +113,9 @@ def test_unrelated_quotas_are_ignored(harmless: Any) -> None:
 
 
 def test_unknown_namespace_is_not_read() -> None:
-    assert quota_namespaces([plan("one", namespace=UnknownOutput())]) == []
+    api = FakeCluster()
+    assert check_quotas(api, [plan("one", namespace=UnknownOutput())]) == [()]
+    assert api.requests == []
 
 
 def cluster_queue(name: str, quotas: Any, *, resource: str = GPU, **spec: Any) -> Any:

@@ -21,7 +21,7 @@ from fusioninfer_pulumi.checks.server_dry_run import (
     parse_field,
 )
 from fusioninfer_pulumi.findings import Finding, Severity
-from fusioninfer_pulumi.kube.dry_run import Answer
+from fusioninfer_pulumi.kube.client import Answer
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 Manifest = dict[str, Any]

@@ -12,7 +12,7 @@ from yaml_files import Dumper, read
 
 from fusioninfer_pulumi.api.role import Strategy
 from fusioninfer_pulumi.api.router import ServiceLevelsArgs
-from fusioninfer_pulumi.checks.pickers import check_config, check_strategy
+from fusioninfer_pulumi.checks.routing_checks import check_config, check_strategy
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     SCORERS,
     EppRequest,

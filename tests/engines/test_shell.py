@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusioninfer_pulumi.engines._container_words import read_argv
-from fusioninfer_pulumi.engines._shell_scripts import Script, ShellError, read_script, tokenize
+from fusioninfer_pulumi.engines._shell_words import (
+    Script,
+    ShellError,
+    read_argv,
+    read_script,
+    tokenize,
+)
 
 
 def read(*words: str) -> Script:

@@ -14,13 +14,18 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
-from fusioninfer_pulumi.kube.dry_run import Answer, DryRunRequest, send_dry_runs
+from fusioninfer_pulumi.kube.client import (
+    Answer,
+    KubernetesApi,
+    UnreadableError,
+    send_dry_runs,
+)
 
 Reply = tuple[int, dict[str, Any]]
 KINDS = {
     "/api/v1": [
         {"name": "pods", "kind": "Pod", "namespaced": True},
+        {"name": "configmaps", "kind": "ConfigMap", "namespaced": True},
         {"name": "pods/eviction", "kind": "Eviction", "namespaced": True},
     ],
     "/apis/rbac.authorization.k8s.io/v1": [
@@ -107,9 +112,14 @@ def pod(name: str = "a", api_version: str = "v1", kind: str = "Pod") -> dict[str
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
 
+def other(name: str = "a") -> dict[str, Any]:
+    """An object that is applied, as all but pods are."""
+    return pod(name, kind="ConfigMap")
+
+
 def tried(
     server: Server,
-    *trials: DryRunRequest,
+    *trials: dict[str, Any],
     next_request: Callable[[Any, Answer], Any] = lambda *_: None,
     seconds: float = 20.0,
 ) -> list[list[Answer] | None]:
@@ -124,17 +134,17 @@ def test_existing_object_is_applied_by_its_manager(server: Server) -> None:
         {"manager": "scaler", "operation": "Apply", "subresource": "scale", "time": "2026-04-01"},
     ]
     server.replies = lambda *_: (200, {"metadata": {"managedFields": entries}})
-    assert tried(server, DryRunRequest(pod(), created=False)) == [[Answer(200)]]
+    assert tried(server, other()) == [[Answer(200)]]
     (read, path, _, _), (method, also, query, body) = server.received
     assert (read, method) == ("GET", "PATCH")
-    assert path == also == "/api/v1/namespaces/ns/pods/a"
+    assert path == also == "/api/v1/namespaces/ns/configmaps/a"
     assert query == {
         "dryRun": "All",
         "fieldValidation": "Strict",
         "fieldManager": "pulumi-kubernetes-1",
         "force": "true",
     }
-    assert body == pod()
+    assert body == other()
     assert server.headers[-1]["content-type"] == "application/apply-patch+yaml"
     assert server.headers[-1]["authorization"] == "Bearer secret"
 
@@ -142,20 +152,23 @@ def test_existing_object_is_applied_by_its_manager(server: Server) -> None:
 def test_request_body_is_yaml(server: Server) -> None:
     """The API server reads what is applied as YAML, where surrogates are not a pair."""
     text = 'a \U0001f600 \x7f \x85 \ufeff \u2028 \t " é'
-    annotated = {**pod(), "metadata": {"name": "a", "namespace": "ns", "annotations": {"a": text}}}
-    tried(server, DryRunRequest(annotated, created=False))
+    annotated = {
+        **other(),
+        "metadata": {"name": "a", "namespace": "ns", "annotations": {"a": text}},
+    }
+    tried(server, annotated)
     assert yaml.safe_load(server.bodies[-1].decode()) == annotated
     assert json.loads(server.bodies[-1]) == annotated
 
 
 def test_new_object_is_applied_by_default_manager(server: Server) -> None:
     server.replies = lambda method, _: (404, {}) if method == "GET" else (201, {})
-    assert tried(server, DryRunRequest(pod(), created=False)) == [[Answer(201)]]
+    assert tried(server, other()) == [[Answer(201)]]
     assert server.received[-1][2]["fieldManager"] == "fusioninfer-pulumi"
 
 
 def test_object_is_created(server: Server) -> None:
-    assert tried(server, DryRunRequest(pod(), created=True)) == [[Answer(201)]]
+    assert tried(server, pod()) == [[Answer(201)]]
     ((method, path, query, _),) = server.received
     assert (method, path) == ("POST", "/api/v1/namespaces/ns/pods")
     assert query == {"dryRun": "All", "fieldValidation": "Strict"}
@@ -163,14 +176,14 @@ def test_object_is_created(server: Server) -> None:
 
 def test_existing_name_is_not_a_rejection(server: Server) -> None:
     server.replies = lambda *_: (409, {"message": 'pods "a" already exists'})
-    ((answer,),) = filter(None, tried(server, DryRunRequest(pod(), created=True)))
+    ((answer,),) = filter(None, tried(server, pod()))
     assert answer.accepted
     assert not Answer(409, "object is being deleted").accepted
 
 
 def test_objects_without_a_namespace(server: Server) -> None:
     role = pod("r", "rbac.authorization.k8s.io/v1", "ClusterRole")
-    tried(server, DryRunRequest(role, created=False))
+    tried(server, role)
     assert server.received[0][1] == "/apis/rbac.authorization.k8s.io/v1/clusterroles/r"
 
 
@@ -178,7 +191,7 @@ def test_objects_without_a_namespace(server: Server) -> None:
     ("api_version", "kind"), [("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"), ("v1", "Job")]
 )
 def test_unknown_kinds_are_not_sent(server: Server, api_version: str, kind: str) -> None:
-    assert tried(server, DryRunRequest(pod("a", api_version, kind), created=False)) == [[Answer(0)]]
+    assert tried(server, pod("a", api_version, kind)) == [[Answer(0)]]
     assert server.received == []
 
 
@@ -189,7 +202,7 @@ def test_causes_of_a_refusal(server: Server) -> None:
     }
     server.replies = lambda *_: (422, status)
     wanted = Answer(422, 'Pod "a" is invalid: spec: wrong', (("spec", "wrong"),), "Pod")
-    assert tried(server, DryRunRequest(pod(), created=True)) == [[wanted]]
+    assert tried(server, pod()) == [[wanted]]
 
 
 def test_answer_may_lead_to_another_request(server: Server) -> None:
@@ -199,7 +212,7 @@ def test_answer_may_lead_to_another_request(server: Server) -> None:
     def elsewhere(manifest: Any, answer: Answer) -> Any:
         return None if answer.accepted else {**manifest, "metadata": {"namespace": "b"}}
 
-    answers = tried(server, DryRunRequest(pod(), created=True), next_request=elsewhere)
+    answers = tried(server, pod(), next_request=elsewhere)
     assert answers == [[Answer(404, "no", (), "namespaces"), Answer(201)]]
 
 
@@ -215,8 +228,8 @@ def test_slow_dry_run_times_out(server: Server) -> None:
     # The client takes long to import.
     assert server.api
     started = time.monotonic()
-    slow = DryRunRequest(pod("slow"), created=False)
-    answers = tried(server, DryRunRequest(pod(), created=True), slow, seconds=2)
+    slow = other("slow")
+    answers = tried(server, pod(), slow, seconds=2)
     took = time.monotonic() - started
     is_over.set()
     assert answers == [[Answer(201)], None]
@@ -231,22 +244,22 @@ def test_several_are_sent_at_a_time(server: Server) -> None:
         return 201, {}
 
     server.replies = reply
-    answers = tried(server, *(DryRunRequest(pod(str(n)), created=True) for n in range(8)))
+    answers = tried(server, *(pod(str(n)) for n in range(8)))
     assert answers == [[Answer(201)]] * 8
 
 
 def test_unreachable_cluster_raises(server: Server) -> None:
     api = KubernetesApi(kubeconfig(1), None)
     with pytest.raises(UnreadableError, match="does not answer"):
-        send_dry_runs(api, [DryRunRequest(pod(), created=True)], lambda *_: None, 20.0)
+        send_dry_runs(api, [pod()], lambda *_: None, 20.0)
 
 
 def test_credentials_that_are_not_accepted(server: Server) -> None:
     server.replies = lambda *_: (401, {"message": "Unauthorized"})
     with pytest.raises(UnreadableError, match="credentials"):
-        tried(server, DryRunRequest(pod(), created=True))
+        tried(server, pod())
 
 
 def test_answer_without_status_has_a_message(server: Server) -> None:
     server.replies = lambda *_: (502, ["bad gateway"])  # type: ignore[return-value]  # a proxy's
-    assert tried(server, DryRunRequest(pod(), created=True)) == [[Answer(502, "HTTP status 502")]]
+    assert tried(server, pod()) == [[Answer(502, "HTTP status 502")]]

@@ -14,8 +14,8 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_family,
     find_sidecar_image_family,
 )
-from fusioninfer_pulumi.engines import editions
-from fusioninfer_pulumi.engines.editions import get_edition_defaults
+from fusioninfer_pulumi.engines import engine_presets
+from fusioninfer_pulumi.engines.engine_presets import get_edition_defaults
 from fusioninfer_pulumi.findings import InvalidServiceError
 
 GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
@@ -89,8 +89,8 @@ def test_service_of_an_older_edition_keeps_its_images(
     vllm = replace(row.presets["vllm"], release="0.31.0")
     older = {"picker": f"{GAIE}:v1.2.0", "holding_picker": f"{GAIE}:v1.4.0",
              "pd_picker": f"{LLM_D}:v0.9.0", "sidecar": f"{SIDECAR}:v0.9.0"}  # fmt: skip
-    changed = editions.EditionDefaults({**row.presets, "vllm": vllm}, **older)
-    monkeypatch.setitem(editions._EDITIONS, Edition.OF_2026_11, changed)
+    changed = engine_presets.EditionDefaults({**row.presets, "vllm": vllm}, **older)
+    monkeypatch.setitem(engine_presets._EDITIONS, Edition.OF_2026_11, changed)
     kept = images(strategy, "2026.11", **picker)
     sidecar = {older["sidecar"]} if strategy == "pd-disaggregation" else set()
     assert kept == {"vllm/vllm-openai:v0.31.0", older[field]} | sidecar

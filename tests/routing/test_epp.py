@@ -50,12 +50,6 @@ def test_image_decides_the_picker_family(case: str) -> None:
     assert picker_container(manifest)["image"] == image
 
 
-def test_image_that_looks_like_another_family_is_a_warning() -> None:
-    assert warnings(picker(image=V1_2, family="gaie-1.5")) == [
-        f"warning: {AT}.family: is gaie-1.5, but {V1_2} looks like gaie-1.2; remove one of them"
-    ]
-
-
 def test_default_strategy_follows_from_roles() -> None:
     for manifest, plugin in (
         (routed(), "prefix-cache-scorer"),

@@ -53,7 +53,7 @@ MI355X       | 287.98 | SemiAnalysisAI/InferenceX#2522   | AMD_Instinct_MI355X_O
 _WITHOUT_BFLOAT16 = ("T4", "V100", "V100-32GB")
 
 
-def _rows() -> list[list[str]]:
+def _parse_rows() -> list[list[str]]:
     return [[cell.strip() for cell in row.split("|")] for row in _TABLE.strip().splitlines()]
 
 
@@ -64,11 +64,11 @@ ACCELERATORS: Mapping[str, Accelerator] = {
         large_batches=float(total) >= 70 and name[:4] != "A100",
         has_bfloat16=name not in _WITHOUT_BFLOAT16,
     )
-    for name, total, *_ in _rows()
+    for name, total, *_ in _parse_rows()
 }
-_PRODUCTS = {product: row[0] for row in _rows() for product in row[3].split()}
-_GKE = {product: row[0] for row in _rows() for product in row[4].split()}
-_INSTANCES = {kind.removesuffix("*"): row[0] for row in _rows() for kind in row[5].split()}
+_PRODUCTS = {product: row[0] for row in _parse_rows() for product in row[3].split()}
+_GKE = {product: row[0] for row in _parse_rows() for product in row[4].split()}
+_INSTANCES = {kind.removesuffix("*"): row[0] for row in _parse_rows() for kind in row[5].split()}
 
 #: Node labels that name the accelerator.
 PRODUCT_LABEL = "nvidia.com/gpu.product"
@@ -82,7 +82,7 @@ _NAME_LABELS = (
 )  # fmt: skip
 
 
-def by_labels(labels: Mapping[str, str]) -> Accelerator | None:
+def find_by_labels(labels: Mapping[str, str]) -> Accelerator | None:
     """Return the accelerator of nodes with these labels, None if unknown.
 
     Products of shared or partitioned devices (`-SHARED`, `-MIG-1g.10gb`) have no accelerator.
@@ -92,7 +92,7 @@ def by_labels(labels: Mapping[str, str]) -> Accelerator | None:
         name = _PRODUCTS.get(labels.get(label, "")) or name
     for label in _INSTANCE_LABELS:
         kind = labels.get(label, "")
-        # Instance types of AWS differ in size behind the point, those of Azure are listed whole.
+        # AWS instance types have their size after the dot; Azure's are listed in full.
         name = name or _INSTANCES.get(kind) or _INSTANCES.get(f"{kind.partition('.')[0]}.")
     for label in _NAME_LABELS:
         # An A100 may have either memory.
@@ -103,33 +103,33 @@ def by_labels(labels: Mapping[str, str]) -> Accelerator | None:
     memory = labels.get(MEMORY_LABEL, "")
     product = labels.get(PRODUCT_LABEL, "")
     if re.fullmatch(r"[1-9]\d{3,6}", memory) and not re.search("SHARED|MIG", product):
-        return by_memory(product or f"{memory} MiB", int(memory) * 2**20)
+        return from_memory(product or f"{memory} MiB", int(memory) * 2**20)
     return None
 
 
-def by_name(name: str) -> Accelerator | None:
+def find_by_name(name: str) -> Accelerator | None:
     """Return the accelerator with a name of the table, of a product or of a cloud."""
-    plain = _plain(name)
+    plain = _normalize(name)
     for table in (_PRODUCTS, _GKE):
         for product, accelerator in table.items():
-            if plain == _plain(product):
+            if plain == _normalize(product):
                 return ACCELERATORS[accelerator]
     short = plain.upper().removeprefix("NVIDIA-").removeprefix("AMD-").removeprefix("INSTINCT-")
-    short = _SHORT.get(short, short)
+    short = _ALIASES.get(short, short)
     return ACCELERATORS.get(short)
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     return re.sub(r"[\s_]+", "-", name.strip()).lower()
 
 
-_SHORT = {
+_ALIASES = {
     "A100-80GB": "A100", "H100-80GB": "H100", "H200-141GB": "H200", "H100-SXM": "H100",
     "V100-16GB": "V100",
 }  # fmt: skip
 
 
-def by_memory(name: str, listed: int) -> Accelerator:
-    """Return an accelerator of which only the memory is known that `nvidia-smi` lists."""
-    total = listed - GIB // 2
+def from_memory(name: str, reported: int) -> Accelerator:
+    """Return an accelerator of unknown type from the bytes that `nvidia-smi` reports."""
+    total = reported - GIB // 2
     return Accelerator(name, total, total >= 70 * GIB and "A100" not in name)

@@ -20,7 +20,7 @@ Config = Mapping[str, Any]
 
 
 class UnknownArchitectureError(Exception):
-    """A config with an unknown part; the text names it."""
+    """A config has an unknown part; the text names it."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Part:
     """Weights of one layer that are stored and split alike.
 
     Attributes:
-        name: Their module, as releases name it in the lists of what is not quantized.
+        name: Their module, as checkpoints name it in lists of modules that are not quantized.
         split: Whether tensor parallelism splits them; otherwise every rank has all of them.
         expert: Whether they are routed experts, which expert parallelism distributes.
         heads: Maximum number of pieces into which they are split; None for any number.
@@ -54,7 +54,7 @@ class Cache:
     Attributes:
         heads: Key-value heads; 1 for a latent, which every rank keeps whole.
         width: Elements of a token in one head, keys and values together.
-        window: Tokens of a sliding window, None where all tokens are kept.
+        window: Tokens of a sliding window, None if all tokens are kept.
         latent: Whether the layer has multi-head latent attention.
         index: Additional bytes per token of any type: the index of sparse attention.
         packed: Bytes per token in 8 bits if that is more than one per element, else None.
@@ -68,11 +68,11 @@ class Cache:
     packed: int | None = None
 
     def elements(self, tensor: int) -> int:
-        """Elements that each rank keeps of one token."""
+        """Return the elements of one token that each rank keeps."""
         return max(1, -(-self.heads // tensor)) * self.width
 
     def bytes(self, tensor: int, bits: int) -> int:
-        """Return bytes that each rank keeps of one token."""
+        """Return the bytes of one token that each rank keeps."""
         if self.packed is not None and bits == 8:
             return self.packed + self.index
         return self.elements(tensor) * bits // 8 + self.index
@@ -97,7 +97,7 @@ class State:
     recurrent_bits: int
 
     def bytes(self, tensor: int, bits: int) -> int:
-        """Bytes that each rank keeps of one sequence; `bits` are those of the model's type."""
+        """Return the bytes of one sequence that each rank keeps; `bits` are of the model's type."""
         return (self.convolution * bits + self.recurrent * self.recurrent_bits) // 8 // tensor
 
 
@@ -106,8 +106,8 @@ class Compressed:
     """The KV cache of a layer of DeepSeek-V4; every rank has all of it.
 
     Attributes:
-        ratio: Tokens that one latent stands for; 0 where only those of the window are kept.
-        window: Tokens whose own latents are kept.
+        ratio: Tokens that one latent represents; 0 if only the window is kept.
+        window: Tokens whose separate latents are kept.
         width: Elements of a latent.
         rope: Elements of these with positions, in 16 bits.
         index: Elements of the index of a latent, 0 without one.
@@ -122,7 +122,7 @@ class Compressed:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer: its weights, and what it keeps."""
+    """One layer: its weights and its cache."""
 
     parts: tuple[Part, ...]
     cache: Cache | State | Compressed
@@ -130,17 +130,17 @@ class Layer:
 
 @dataclass(frozen=True)
 class Architecture(ModelShape):
-    """A model as far as its memory goes.
+    """The properties of a model that determine its memory.
 
     Attributes:
-        embedding: Parameters of the token embedding, which is also the head where `tied`.
+        embedding: Parameters of the token embedding, which is also the head if `tied`.
         tied: Whether embedding and head are one.
         longest: Tokens of the longest sequence; None if the config has none.
         limit: Tokens of the longest sequence that engines accept by default; None likewise.
         heads: Attention heads, and key-value heads; 0 if the config has none.
         bits: Bits of a parameter that is not quantized.
-        quantization: Format of those that are, None without one.
-        doubt: Why the memory of its family is uncertain; None where it is not.
+        quantization: Format of the quantized parameters, None without one.
+        doubt: Why the memory of its family is uncertain; None if it is not.
         experts: Routed experts of a layer, 0 without them.
     """
 
@@ -168,7 +168,7 @@ class Architecture(ModelShape):
 
 
 @cache
-def models() -> Mapping[str, Mapping[str, Any]]:
+def load_models() -> Mapping[str, Mapping[str, Any]]:
     """Return the table of models: `config` and its `source` by their names on Hugging Face.
 
     Written by `tools/model_table.py`.
@@ -179,9 +179,9 @@ def models() -> Mapping[str, Mapping[str, Any]]:
 
 
 @cache
-def known_architecture(name: str) -> Architecture | None:
-    """Return the architecture of a model of the table, None for another one."""
-    entry = models().get(name)
+def find_architecture(name: str) -> Architecture | None:
+    """Return the architecture of a model in the table, None if it is not there."""
+    entry = load_models().get(name)
     return read_config(entry["config"]) if entry is not None else None
 
 
@@ -192,50 +192,50 @@ def read_config(config: Config) -> Architecture:
     """Return the architecture of a config.
 
     Raises:
-        UnknownArchitectureError: It is not understood.
+        UnknownArchitectureError: The config is not supported.
     """
-    text = _renamed(_text_config(config))
+    text = _rename_keys(_find_text_config(config))
     kind = str(text.get("model_type") or config.get("model_type"))
     read = _FAMILIES.get(kind)
     if read is None:
         near = get_close_matches(kind, _FAMILIES, n=1, cutoff=0.7)
-        same = (
+        hint = (
             f": if its layers are those of {near[0]}, give a config with that type" if near else ""
         )
-        raise UnknownArchitectureError(f"the architecture {kind} is not known{same}")
+        raise UnknownArchitectureError(f"the architecture {kind} is not known{hint}")
     stored = config.get("quantization_config") or text.get("quantization_config")
     quantization = read_quantization(stored) if stored else None
     if isinstance(quantization, str):
         raise UnknownArchitectureError(quantization)
     blocks = text.get("layers_block_type")
-    count = len(blocks) if blocks else _number(text, "num_hidden_layers")
-    if count > _MOST_LAYERS:
+    count = len(blocks) if blocks else _read(text, "num_hidden_layers")
+    if count > _MAX_LAYERS:
         raise UnknownArchitectureError(f"{count} layers are not known")
-    hidden, vocabulary = _number(text, "hidden_size"), _number(text, "vocab_size")
+    hidden, vocabulary = _read(text, "hidden_size"), _read(text, "vocab_size")
     layers = tuple(read(text, index) for index in range(count))
-    tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", _tied(kind))))
+    tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", _is_tied(kind))))
     dtype = str(text.get("dtype") or text.get("torch_dtype") or config.get("dtype")
                 or config.get("torch_dtype") or "bfloat16")  # fmt: skip
     return Architecture(
         layers=layers,
         embedding=hidden * vocabulary,
         tied=tied,
-        vision=_vision(config),
+        vision=_count_vision(config),
         hidden=hidden,
         vocabulary=vocabulary,
-        intermediate=_intermediate(text),
-        expert_width=_expert_width(text),
-        experts_per_token=_experts_per_token(text),
+        intermediate=_read_intermediate(text),
+        expert_width=_read_expert_width(text),
+        experts_per_token=_read_experts_per_token(text),
         expert_hidden=int(text.get("moe_latent_size") or hidden),
-        encoder=_encoder(config),
-        image=_image(config),
+        encoder=_read_encoder(config),
+        image=_count_image_bytes(config),
         depth=count,
         recurrent=any(isinstance(layer.cache, State) for layer in layers),
         latent=bool(text.get("kv_lora_rank")),
         sparse=bool(text.get("index_topk")),
-        longest=_longest(text),
-        limit=_limit(text),
-        heads=_head_counts(text),
+        longest=_read_longest(text),
+        limit=_read_limit(text),
+        heads=_count_heads(text),
         bits=_BITS.get(dtype.removeprefix("torch."), 16),
         quantization=quantization,
         doubt=_DOUBTS.get(kind),
@@ -243,15 +243,15 @@ def read_config(config: Config) -> Architecture:
     )
 
 
-_MOST_LAYERS = 1000
+_MAX_LAYERS = 1000
 
 
-def _tied(kind: str) -> bool:
-    """Return Transformers' default for each config class."""
+def _is_tied(kind: str) -> bool:
+    """Return whether embedding and head are tied by default, as in Transformers."""
     return kind.startswith("gemma")
 
 
-def _text_config(config: Config) -> Config:
+def _find_text_config(config: Config) -> Config:
     for key in ("text_config", "llm_config", "language_config"):
         nested = config.get(key)
         if isinstance(nested, Mapping):
@@ -259,20 +259,20 @@ def _text_config(config: Config) -> Config:
     return config
 
 
-#: Keys of Step-3.5 and 3.7, by the names that other families have for them.
-_RENAMED = {
+#: Keys of Step-3.5 and 3.7, and the names of other families for them.
+_KEYS = {
     "num_attention_groups": "num_key_value_heads",
     "moe_num_experts": "num_experts",
     "moe_top_k": "num_experts_per_tok",
 }
 
 
-def _renamed(text: Config) -> Config:
-    renamed = {new: text[key] for key, new in _RENAMED.items() if key in text}
+def _rename_keys(text: Config) -> Config:
+    renamed = {new: text[key] for key, new in _KEYS.items() if key in text}
     return {**renamed, **text} if renamed else text
 
 
-def _number(config: Config, *names: str) -> int:
+def _read(config: Config, *names: str) -> int:
     for name in names:
         value = config.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -280,8 +280,8 @@ def _number(config: Config, *names: str) -> int:
     raise UnknownArchitectureError(f"its config does not say {names[0]}")
 
 
-def _longest(text: Config) -> int | None:
-    """As vLLM derives it: `max_position_embeddings`, longer where the config scales positions."""
+def _read_longest(text: Config) -> int | None:
+    """Return the longest sequence, as vLLM derives it from positions and their scaling."""
     length = text.get("max_position_embeddings")
     if not isinstance(length, int):
         return None
@@ -295,14 +295,18 @@ def _longest(text: Config) -> int | None:
     return length
 
 
-def _limit(text: Config) -> int | None:
-    """Return the longest of all releases: vLLM multiplies by yarn's factor before 0.30.0 only."""
-    lengths = [_longest(text), text.get("max_position_embeddings"), text.get("model_max_length")]
+def _read_limit(text: Config) -> int | None:
+    """Return the largest limit of all releases: vLLM applied yarn's factor before 0.30.0."""
+    lengths = [
+        _read_longest(text),
+        text.get("max_position_embeddings"),
+        text.get("model_max_length"),
+    ]
     return max((length for length in lengths if isinstance(length, int)), default=None)
 
 
-def _head_counts(text: Config) -> tuple[int, int]:
-    """Key-value heads of multi-head latent attention are none that ranks divide."""
+def _count_heads(text: Config) -> tuple[int, int]:
+    """Return attention and key-value heads; 0 for latent attention, which ranks do not divide."""
     heads = text.get("num_attention_heads")
     if not isinstance(heads, int):
         return 0, 0
@@ -310,8 +314,8 @@ def _head_counts(text: Config) -> tuple[int, int]:
     return heads, kv if isinstance(kv, int) else 0
 
 
-def _vision(config: Config) -> int:
-    """Return parameters of the image encoder's attention and feed-forward layers."""
+def _count_vision(config: Config) -> int:
+    """Return the parameters of the image encoder's attention and feed-forward layers."""
     vision = config.get("vision_config")
     if not isinstance(vision, Mapping):
         return 0
@@ -325,15 +329,15 @@ def _vision(config: Config) -> int:
     return size("depth", "num_hidden_layers") * width * (4 * width + 3 * inner)
 
 
-def _encoder(config: Config) -> tuple[int, int]:
+def _read_encoder(config: Config) -> tuple[int, int]:
     """Return the encoder's layers and width as SGLang reads them."""
     vision = config.get("vision_config")
     settings = vision if isinstance(vision, Mapping) else {}
     return int(settings.get("num_hidden_layers") or 24), int(settings.get("hidden_size") or 1024)
 
 
-def _image(config: Config) -> int:
-    """Bytes of the largest image in a layer of Qwen's encoders: 16,384 tokens of several patches.
+def _count_image_bytes(config: Config) -> int:
+    """Return bytes of the largest image in Qwen's encoders: 16,384 tokens of several patches.
 
     Images of other families have a few hundred tokens.
     """
@@ -348,34 +352,34 @@ def _image(config: Config) -> int:
 # Layers.
 
 
-def _heads(text: Config) -> tuple[int, int, int]:
-    heads = _number(text, "num_attention_heads")
+def _read_heads(text: Config) -> tuple[int, int, int]:
+    heads = _read(text, "num_attention_heads")
     kv = text.get("num_key_value_heads") or heads
-    head = text.get("head_dim") or _number(text, "hidden_size") // heads
+    head = text.get("head_dim") or _read(text, "hidden_size") // heads
     return heads, int(kv), int(head)
 
 
-def _attention(text: Config, *, gated: bool = False) -> Iterator[Part]:
-    heads, kv, head = _heads(text)
-    hidden = _number(text, "hidden_size")
+def _make_attention(text: Config, *, gated: bool = False) -> Iterator[Part]:
+    heads, kv, head = _read_heads(text)
+    hidden = _read(text, "hidden_size")
     queries = 2 if gated else 1
     yield Part("self_attn.q_proj", queries * hidden * heads * head)
     yield Part("self_attn.k_proj", 2 * hidden * kv * head, heads=kv)
     yield Part("self_attn.o_proj", hidden * heads * head)
 
 
-def _mlp(text: Config, width: int, name: str = "mlp.up_proj") -> Part:
-    return Part(name, 3 * _number(text, "hidden_size") * width, width=width)
+def _make_mlp(text: Config, width: int, name: str = "mlp.up_proj") -> Part:
+    return Part(name, 3 * _read(text, "hidden_size") * width, width=width)
 
 
-def _norms(text: Config) -> Part:
-    return Part("input_layernorm", 2 * _number(text, "hidden_size"), split=False, bits=16)
+def _make_norms(text: Config) -> Part:
+    return Part("input_layernorm", 2 * _read(text, "hidden_size"), split=False, bits=16)
 
 
-def _experts(
+def _make_experts(
     text: Config, count: int, width: int, shared: int, *, gate: str = "mlp.gate"
 ) -> Iterator[Part]:
-    hidden = _number(text, "hidden_size")
+    hidden = _read(text, "hidden_size")
     yield Part(gate, hidden * count, split=False, bits=16)
     experts = 3 * hidden * width * count
     yield Part("mlp.experts.0.up_proj", experts, expert=True, width=width)
@@ -383,17 +387,17 @@ def _experts(
         yield Part("mlp.shared_experts.up_proj", 3 * hidden * shared, width=shared)
 
 
-def _intermediate(text: Config) -> int:
+def _read_intermediate(text: Config) -> int:
     names = ("intermediate_size_mlp", "dense_intermediate_size", "intermediate_size")
     return int(next((text[name] for name in names if text.get(name)), 0))
 
 
-def _expert_width(text: Config) -> int:
+def _read_expert_width(text: Config) -> int:
     width = text.get("moe_intermediate_size") or text.get("intermediate_size")
-    return _experts_per_token(text) * int(width or 0)
+    return _read_experts_per_token(text) * int(width or 0)
 
 
-def _experts_per_token(text: Config) -> int:
+def _read_experts_per_token(text: Config) -> int:
     names = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts")
     routed = next((text[name] for name in names if text.get(name)), 0)
     return int(routed) if any(text.get(key) for key in _EXPERTS) else 0
@@ -402,8 +406,8 @@ def _experts_per_token(text: Config) -> int:
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 
 
-def _windowed(text: Config, index: int) -> bool:
-    """Return whether a layer sees a sliding window: by the list of the config, or its pattern."""
+def _has_window(text: Config, index: int) -> bool:
+    """Return whether a layer has a sliding window, by the config's list or pattern."""
     if text.get("use_sliding_window") is False or not text.get("sliding_window"):
         return False
     kinds = text.get("layer_types")
@@ -419,67 +423,73 @@ def _windowed(text: Config, index: int) -> bool:
 _PATTERNS = {"gemma2": 2, "gemma3_text": 6, "gemma3": 6, "gpt_oss": 2}
 
 
-def _kept(text: Config, index: int) -> Cache:
-    _, kv, head = _heads(text)
-    window = int(text["sliding_window"]) if _windowed(text, index) else None
+def _read_cache(text: Config, index: int) -> Cache:
+    _, kv, head = _read_heads(text)
+    window = int(text["sliding_window"]) if _has_window(text, index) else None
     return Cache(kv, 2 * head, window)
 
 
-def _dense(text: Config, index: int) -> Layer:
-    parts = (*_attention(text), _mlp(text, _number(text, "intermediate_size")), _norms(text))
-    return Layer(parts, _kept(text, index))
+def _read_dense(text: Config, index: int) -> Layer:
+    parts = (
+        *_make_attention(text),
+        _make_mlp(text, _read(text, "intermediate_size")),
+        _make_norms(text),
+    )
+    return Layer(parts, _read_cache(text, index))
 
 
-def _mixture(text: Config, index: int) -> Layer:
-    """Routed experts in each layer but those that the config names."""
-    count = _number(text, *_EXPERTS)
-    width = _number(text, "moe_intermediate_size", "intermediate_size")
+def _read_mixture(text: Config, index: int) -> Layer:
+    """Return a layer with routed experts, unless the config makes it dense."""
+    count = _read(text, *_EXPERTS)
+    width = _read(text, "moe_intermediate_size", "intermediate_size")
     shared = int(text.get("shared_expert_intermediate_size") or 0)
     shared += int(text.get("n_shared_experts") or text.get("num_shared_experts") or 0) * width
     plain = index < int(text.get("first_k_dense_replace") or 0)
     plain |= index in (text.get("mlp_only_layers") or ())
     step = int(text.get("decoder_sparse_step") or 1)
     plain |= (index + 1) % step != 0
-    parts = [*_attention(text), _norms(text)]
+    parts = [*_make_attention(text), _make_norms(text)]
     if plain:
-        parts.append(_mlp(text, _number(text, "intermediate_size")))
+        parts.append(_make_mlp(text, _read(text, "intermediate_size")))
     else:
-        parts += _experts(text, count, width, shared)
-    return Layer(tuple(parts), _kept(text, index))
+        parts += _make_experts(text, count, width, shared)
+    return Layer(tuple(parts), _read_cache(text, index))
 
 
-def _gpt_oss(text: Config, index: int) -> Layer:
-    """Experts are padded for the MXFP4 kernels: rows to 256, the share of a rank to 64 or more."""
-    hidden, count = _number(text, "hidden_size"), _number(text, "num_local_experts")
-    width = _number(text, "intermediate_size")
+def _read_gpt_oss(text: Config, index: int) -> Layer:
+    """Return a layer; experts are padded for MXFP4 kernels: rows to 256, a rank's share to 64."""
+    hidden, count = _read(text, "hidden_size"), _read(text, "num_local_experts")
+    width = _read(text, "intermediate_size")
     padded = -(-hidden // 256) * 256
     parameters = 3 * padded * width * count
     experts = Part("mlp.experts.0.up_proj", parameters, expert=True, width=width, tile=64)
     gate = Part("mlp.router", hidden * count, split=False, bits=16)
-    return Layer((*_attention(text), _norms(text), gate, experts), _kept(text, index))
+    return Layer(
+        (*_make_attention(text), _make_norms(text), gate, experts), _read_cache(text, index)
+    )
 
 
-def _llama4(text: Config, index: int) -> Layer:
-    """Experts with one shared expert in every layer, or every second one.
+def _read_llama4(text: Config, index: int) -> Layer:
+    """Return a layer; every layer, or every second one, has routed and one shared expert.
 
     Its chunked attention is kept like full attention (vLLM's default; SGLang splits the cache).
     """
     step = int(text.get("interleave_moe_layer_step") or 1)
-    width = _number(text, "intermediate_size")
-    parts = [*_attention(text), _norms(text)]
+    width = _read(text, "intermediate_size")
+    parts = [*_make_attention(text), _make_norms(text)]
     if (index + 1) % step == 0:
-        count = _number(text, "num_local_experts")
-        parts += _experts(text, count, width, width, gate="feed_forward.router")
+        count = _read(text, "num_local_experts")
+        parts += _make_experts(text, count, width, width, gate="feed_forward.router")
     else:
-        parts.append(_mlp(text, _number(text, "intermediate_size_mlp"), "feed_forward.up_proj"))
-    return Layer(tuple(parts), _kept(text, index))
+        parts.append(_make_mlp(text, _read(text, "intermediate_size_mlp"), "feed_forward.up_proj"))
+    return Layer(tuple(parts), _read_cache(text, index))
 
 
-def _latent_attention(text: Config) -> Iterator[Part]:
-    """Engines keep a second copy of `kv_b_proj` in 16 bits, which they absorb into queries."""
-    hidden, heads = _number(text, "hidden_size"), _number(text, "num_attention_heads")
-    rank, rope = _number(text, "kv_lora_rank"), _number(text, "qk_rope_head_dim")
-    nope, value = _number(text, "qk_nope_head_dim"), _number(text, "v_head_dim")
+def _make_latent_attention(text: Config) -> Iterator[Part]:
+    """Yield the parts; engines keep a second 16-bit copy of `kv_b_proj` to absorb into queries."""
+    hidden, heads = _read(text, "hidden_size"), _read(text, "num_attention_heads")
+    rank, rope = _read(text, "kv_lora_rank"), _read(text, "qk_rope_head_dim")
+    nope, value = _read(text, "qk_nope_head_dim"), _read(text, "v_head_dim")
     queries = text.get("q_lora_rank")
     if queries:
         yield Part("self_attn.q_a_proj", hidden * queries, split=False)
@@ -493,24 +503,26 @@ def _latent_attention(text: Config) -> Iterator[Part]:
     yield Part("self_attn.o_proj", heads * value * hidden)
 
 
-def _latent(text: Config, index: int) -> Layer:
-    """Multi-head latent attention with routed experts behind the first dense layers."""
-    parts = [_norms(text), *_latent_attention(text)]
-    hidden, queries = _number(text, "hidden_size"), text.get("q_lora_rank")
-    rank, rope = _number(text, "kv_lora_rank"), _number(text, "qk_rope_head_dim")
+def _read_latent(text: Config, index: int) -> Layer:
+    """Return a layer of latent attention; routed experts follow the first dense layers."""
+    parts = [_make_norms(text), *_make_latent_attention(text)]
+    hidden, queries = _read(text, "hidden_size"), text.get("q_lora_rank")
+    rank, rope = _read(text, "kv_lora_rank"), _read(text, "qk_rope_head_dim")
     sparse = text.get("index_topk")
     if sparse:
-        width, many = _number(text, "index_head_dim"), _number(text, "index_n_heads")
+        width, many = _read(text, "index_head_dim"), _read(text, "index_n_heads")
         indexer = hidden * width + int(queries or hidden) * width * many + hidden * many
         parts.append(Part("self_attn.indexer.wq_b", indexer, split=False))
     count = text.get("n_routed_experts")
     frequency = int(text.get("moe_layer_freq") or 1)
     first = int(text.get("first_k_dense_replace") or 0)
     if count and index >= first and index % frequency == 0:
-        width = _number(text, "moe_intermediate_size")
-        parts += _experts(text, int(count), width, int(text.get("n_shared_experts") or 0) * width)
+        width = _read(text, "moe_intermediate_size")
+        parts += _make_experts(
+            text, int(count), width, int(text.get("n_shared_experts") or 0) * width
+        )
     else:
-        parts.append(_mlp(text, _number(text, "intermediate_size")))
+        parts.append(_make_mlp(text, _read(text, "intermediate_size")))
     index = int(text.get("index_head_dim") or 0) + _INDEX_SCALE if sparse else 0
     # vLLM's and SGLang's format of 8 bits: 512 elements, 4 scales, and 64 elements in 16 bits.
     packed = rank + rank // 128 * 4 + 2 * rope if sparse else None
@@ -521,66 +533,68 @@ def _latent(text: Config, index: int) -> Layer:
 _INDEX_SCALE = 4
 
 
-def _gated_delta(text: Config, index: int) -> Layer:
-    """Qwen3-Next and Qwen3.5: every fourth layer attends, the others keep a state of fixed size."""
-    hidden = _number(text, "hidden_size")
+def _read_gated_delta(text: Config, index: int) -> Layer:
+    """Return a layer of Qwen3-Next or Qwen3.5: every fourth has attention, others a fixed state."""
+    hidden = _read(text, "hidden_size")
     kinds = text.get("layer_types")
-    every = int(text.get("full_attention_interval") or 4)
-    attends = kinds[index] == "full_attention" if kinds else (index + 1) % every == 0
-    parts = [_norms(text)]
-    if attends:
-        parts += _attention(text, gated=True)
+    interval = int(text.get("full_attention_interval") or 4)
+    has_attention = kinds[index] == "full_attention" if kinds else (index + 1) % interval == 0
+    parts = [_make_norms(text)]
+    if has_attention:
+        parts += _make_attention(text, gated=True)
     else:
-        keys = _number(text, "linear_num_key_heads") * _number(text, "linear_key_head_dim")
-        many = _number(text, "linear_num_value_heads")
-        values = many * _number(text, "linear_value_head_dim")
+        keys = _read(text, "linear_num_key_heads") * _read(text, "linear_key_head_dim")
+        many = _read(text, "linear_num_value_heads")
+        values = many * _read(text, "linear_value_head_dim")
         parts.append(Part("linear_attn.in_proj_qkv", hidden * (2 * keys + 2 * values)))
         parts.append(Part("linear_attn.in_proj_ba", hidden * 2 * many, bits=16))
         parts.append(Part("linear_attn.out_proj", hidden * values))
     if any(text.get(key) for key in _EXPERTS):
-        width = _number(text, "moe_intermediate_size")
+        width = _read(text, "moe_intermediate_size")
         shared = int(text.get("shared_expert_intermediate_size") or 0)
-        parts += _experts(text, _number(text, *_EXPERTS), width, shared)
+        parts += _make_experts(text, _read(text, *_EXPERTS), width, shared)
     else:
-        parts.append(_mlp(text, _number(text, "intermediate_size")))
-    return Layer(tuple(parts), _kept(text, index) if attends else _delta_state(text))
+        parts.append(_make_mlp(text, _read(text, "intermediate_size")))
+    return Layer(
+        tuple(parts), _read_cache(text, index) if has_attention else _make_delta_state(text)
+    )
 
 
-def _delta_state(text: Config) -> State:
-    """As vLLM's `gated_delta_net_state_shape`; Qwen3-Next's config names no type of its own."""
-    keys = _number(text, "linear_num_key_heads") * _number(text, "linear_key_head_dim")
-    heads, value = _number(text, "linear_num_value_heads"), _number(text, "linear_value_head_dim")
+def _make_delta_state(text: Config) -> State:
+    """Return the state (vLLM's `gated_delta_net_state_shape`); Qwen3-Next's config has no type."""
+    keys = _read(text, "linear_num_key_heads") * _read(text, "linear_key_head_dim")
+    heads, value = _read(text, "linear_num_value_heads"), _read(text, "linear_value_head_dim")
     kernel = int(text.get("linear_conv_kernel_dim") or 4)
     return State(
         (2 * keys + heads * value) * (kernel - 1),
-        heads * value * _number(text, "linear_key_head_dim"),
+        heads * value * _read(text, "linear_key_head_dim"),
         _BITS.get(str(text.get("mamba_ssm_dtype") or "auto"), 16),
     )
 
 
-def _nemotron_h(text: Config, index: int) -> Layer:
+def _read_nemotron_h(text: Config, index: int) -> Layer:
     """Return one of Mamba-2, attention, a feed-forward layer or experts, as the pattern says.
 
     Neither experts nor feed-forward layers have gates.
     """
     pattern = text.get("layers_block_type") or str(text.get("hybrid_override_pattern") or "")
     kind = _BLOCKS.get(pattern[index], pattern[index]) if index < len(pattern) else ""
-    hidden = _number(text, "hidden_size")
+    hidden = _read(text, "hidden_size")
     norm = Part("norm", hidden, split=False, bits=16)
     if kind == "*":
         attention = {**text, "head_dim": text.get("head_dim") or text.get("attention_head_dim")}
         parts = (norm, *(replace(part, name=part.name.replace("self_attn", "mixer"))
-                         for part in _attention(attention)))  # fmt: skip
-        return Layer(parts, _kept(attention, index))
+                         for part in _make_attention(attention)))  # fmt: skip
+        return Layer(parts, _read_cache(attention, index))
     if kind == "-":
-        width = _number(text, "intermediate_size")
+        width = _read(text, "intermediate_size")
         return Layer((norm, Part("mixer.up_proj", 2 * hidden * width, width=width)), NOTHING)
     if kind == "E":
-        return Layer((norm, *_ungated_experts(text)), NOTHING)
+        return Layer((norm, *_make_ungated_experts(text)), NOTHING)
     if kind != "M":
         raise UnknownArchitectureError(f"the layer {kind or 'without a kind'} is not known")
-    heads, width = _number(text, "mamba_num_heads"), _number(text, "mamba_head_dim")
-    states, groups = _number(text, "ssm_state_size"), _number(text, "n_groups")
+    heads, width = _read(text, "mamba_num_heads"), _read(text, "mamba_head_dim")
+    states, groups = _read(text, "ssm_state_size"), _read(text, "n_groups")
     inner, shared = heads * width, 2 * groups * states
     kernel = int(text.get("conv_kernel") or 4)
     dtype = str(text.get("mamba_ssm_cache_dtype") or "float16")
@@ -597,9 +611,9 @@ def _nemotron_h(text: Config, index: int) -> Layer:
 _BLOCKS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
 
 
-def _ungated_experts(text: Config) -> Iterator[Part]:
-    hidden, count = _number(text, "hidden_size"), _number(text, "n_routed_experts")
-    width, latent = _number(text, "moe_intermediate_size"), text.get("moe_latent_size")
+def _make_ungated_experts(text: Config) -> Iterator[Part]:
+    hidden, count = _read(text, "hidden_size"), _read(text, "n_routed_experts")
+    width, latent = _read(text, "moe_intermediate_size"), text.get("moe_latent_size")
     yield Part("mixer.gate", hidden * count, split=False, bits=16)
     routed = 2 * int(latent or hidden) * width * count
     yield Part("mixer.experts.0.up_proj", routed, expert=True, width=width)
@@ -611,122 +625,125 @@ def _ungated_experts(text: Config) -> Iterator[Part]:
         yield Part("mixer.shared_experts.up_proj", 2 * hidden * shared, width=shared)
 
 
-def _gemma4(text: Config, index: int) -> Layer:
-    """Return layers with a window, and wider ones without, whose values are their keys.
+def _read_gemma4(text: Config, index: int) -> Layer:
+    """Return a layer with a window, or a wider one without, whose values may be its keys.
 
-    Experts stand beside the feed-forward layer, not in its place.
+    Layers with experts have a feed-forward layer as well.
     """
     if text.get("hidden_size_per_layer_input") or text.get("num_kv_shared_layers"):
         raise UnknownArchitectureError("embeddings of each layer are not known")
-    windowed = _windowed(text, index)
-    hidden = _number(text, "hidden_size")
-    heads, kv, head = _heads(text)
-    if not windowed:
+    has_window = _has_window(text, index)
+    hidden = _read(text, "hidden_size")
+    heads, kv, head = _read_heads(text)
+    if not has_window:
         head = int(text.get("global_head_dim") or head)
         kv = int(text.get("num_global_key_value_heads") or kv)
-    copies = 2 if windowed or not text.get("attention_k_eq_v") else 1
+    copies = 2 if has_window or not text.get("attention_k_eq_v") else 1
     parts = [
         Part("self_attn.q_proj", hidden * heads * head),
         Part("self_attn.k_proj", copies * hidden * kv * head, heads=kv),
         Part("self_attn.o_proj", hidden * heads * head),
-        _norms(text),
-        _mlp(text, _number(text, "intermediate_size")),
+        _make_norms(text),
+        _make_mlp(text, _read(text, "intermediate_size")),
     ]
     if text.get("enable_moe_block"):
-        count, width = _number(text, "num_experts"), _number(text, "moe_intermediate_size")
+        count, width = _read(text, "num_experts"), _read(text, "moe_intermediate_size")
         parts += [
             replace(part, name=part.name.removeprefix("mlp."))
-            for part in _experts(text, count, width, 0, gate="router.proj")
+            for part in _make_experts(text, count, width, 0, gate="router.proj")
         ]
-    window = int(text["sliding_window"]) if windowed else None
+    window = int(text["sliding_window"]) if has_window else None
     return Layer(tuple(parts), Cache(kv, 2 * head, window))
 
 
-def _routed_here(text: Config, index: int) -> bool:
-    """Return whether a layer has routed experts, by a list or behind the first dense layers."""
+def _has_experts(text: Config, index: int) -> bool:
+    """Return whether a layer has routed experts: by a list, or after the first dense layers."""
     if text.get("moe_layers_enum"):
         return str(index) in str(text["moe_layers_enum"]).replace(" ", "").split(",")
-    listed = text.get("moe_layer_freq")
-    if isinstance(listed, list | tuple):
-        return bool(listed[index])
+    frequencies = text.get("moe_layer_freq")
+    if isinstance(frequencies, list | tuple):
+        return bool(frequencies[index])
     return index >= int(text.get("first_k_dense_replace") or 0)
 
 
-def _mimo_v2(text: Config, index: int) -> Layer:
-    """Return layers: those with a window have other head counts; values are narrower than keys."""
-    windowed = bool(text["hybrid_layer_pattern"][index])
-    prefix = "swa_" if windowed else ""
-    hidden, heads = _number(text, "hidden_size"), _number(text, f"{prefix}num_attention_heads")
-    kv, key = _number(text, f"{prefix}num_key_value_heads"), _number(text, f"{prefix}head_dim")
-    value = _number(text, f"{prefix}v_head_dim")
+def _read_mimo_v2(text: Config, index: int) -> Layer:
+    """Return a layer; with a window it has other head counts, and values are narrower than keys."""
+    has_window = bool(text["hybrid_layer_pattern"][index])
+    prefix = "swa_" if has_window else ""
+    hidden, heads = _read(text, "hidden_size"), _read(text, f"{prefix}num_attention_heads")
+    kv, key = _read(text, f"{prefix}num_key_value_heads"), _read(text, f"{prefix}head_dim")
+    value = _read(text, f"{prefix}v_head_dim")
     parts = [
-        _norms(text),
+        _make_norms(text),
         Part("self_attn.q_proj", hidden * heads * key),
         Part("self_attn.k_proj", hidden * kv * (key + value), heads=kv),
         Part("self_attn.o_proj", hidden * heads * value),
     ]
-    if _routed_here(text, index):
-        width = _number(text, "moe_intermediate_size")
-        parts += _experts(text, _number(text, *_EXPERTS), width, 0)
+    if _has_experts(text, index):
+        width = _read(text, "moe_intermediate_size")
+        parts += _make_experts(text, _read(text, *_EXPERTS), width, 0)
     else:
-        parts.append(_mlp(text, _number(text, "intermediate_size")))
-    window = _number(text, "sliding_window_size", "sliding_window") if windowed else None
+        parts.append(_make_mlp(text, _read(text, "intermediate_size")))
+    window = _read(text, "sliding_window_size", "sliding_window") if has_window else None
     return Layer(tuple(parts), Cache(kv, key + value, window))
 
 
-def _step3(text: Config, index: int) -> Layer:
-    """Experts with a shared one behind dense layers; most layers have a window, and more heads."""
-    other = text.get("attention_other_setting") or {}
-    heads = other.get("num_attention_heads") if _windowed(text, index) else None
-    parts = [*_attention({**text, "num_attention_heads": heads} if heads else text), _norms(text)]
-    if _routed_here(text, index):
-        width, shared = _number(text, "moe_intermediate_size"), _number(text, "share_expert_dim")
-        parts += _experts(text, _number(text, *_EXPERTS), width, 0)
-        parts.append(_mlp(text, shared, "share_expert.up_proj"))
+def _read_step3(text: Config, index: int) -> Layer:
+    """Return a layer; experts follow dense layers, and layers with a window have more heads."""
+    settings = text.get("attention_other_setting") or {}
+    heads = settings.get("num_attention_heads") if _has_window(text, index) else None
+    parts = [
+        *_make_attention({**text, "num_attention_heads": heads} if heads else text),
+        _make_norms(text),
+    ]
+    if _has_experts(text, index):
+        width, shared = _read(text, "moe_intermediate_size"), _read(text, "share_expert_dim")
+        parts += _make_experts(text, _read(text, *_EXPERTS), width, 0)
+        parts.append(_make_mlp(text, shared, "share_expert.up_proj"))
     else:
-        parts.append(_mlp(text, _number(text, "intermediate_size")))
-    return Layer(tuple(parts), _kept(text, index))
+        parts.append(_make_mlp(text, _read(text, "intermediate_size")))
+    return Layer(tuple(parts), _read_cache(text, index))
 
 
-def _minimax_m3(text: Config, index: int) -> Layer:
-    """Layers with sparse attention keep one key of an index beside the others, in 16 bits."""
-    hidden = _number(text, "hidden_size")
-    _, kv, head = _heads(text)
-    parts = [*_attention(text), _norms(text)]
-    if _routed_here(text, index):
-        width = _number(text, "intermediate_size")
+def _read_minimax_m3(text: Config, index: int) -> Layer:
+    """Return a layer; with sparse attention it also keeps one 16-bit index key per token."""
+    hidden = _read(text, "hidden_size")
+    _, kv, head = _read_heads(text)
+    parts = [*_make_attention(text), _make_norms(text)]
+    if _has_experts(text, index):
+        width = _read(text, "intermediate_size")
         shared = int(text.get("n_shared_experts") or 0) * width
-        parts += _experts(text, _number(text, *_EXPERTS), width, shared)
+        parts += _make_experts(text, _read(text, *_EXPERTS), width, shared)
     else:
-        parts.append(_mlp(text, _number(text, "dense_intermediate_size")))
+        parts.append(_make_mlp(text, _read(text, "dense_intermediate_size")))
     sparse = text.get("sparse_attention_config") or {}
     if not (sparse.get("sparse_attention_freq") or [0] * (index + 1))[index]:
         return Layer(tuple(parts), Cache(kv, 2 * head))
-    many, width = _number(sparse, "sparse_num_index_heads"), _number(sparse, "sparse_index_dim")
+    many, width = _read(sparse, "sparse_num_index_heads"), _read(sparse, "sparse_index_dim")
     parts.append(Part("self_attn.index_q_proj", hidden * many * width, heads=many))
     parts.append(Part("self_attn.index_k_proj", hidden * width, split=False))
     return Layer(tuple(parts), Cache(kv, 2 * head, index=2 * width))
 
 
-def _kimi_linear(text: Config, index: int) -> Layer:
-    """Kimi-K3: latent attention in every fourth layer, the others keep a state of fixed size.
+def _read_kimi_linear(text: Config, index: int) -> Layer:
+    """Return a layer of Kimi-K3: latent attention, or a state of fixed size.
 
     Its routed experts work on a narrower latent.
     """
     linear = text.get("linear_attn_config") or {}
-    hidden = _number(text, "hidden_size")
-    parts = [_norms(text)]
+    hidden = _read(text, "hidden_size")
+    parts = [_make_norms(text)]
     keeps: Cache | State
     if index + 1 in linear["full_attn_layers"]:
-        parts += _latent_attention(text)
+        parts += _make_latent_attention(text)
         if text.get("mla_use_output_gate"):
-            value = _number(text, "num_attention_heads") * _number(text, "v_head_dim")
+            value = _read(text, "num_attention_heads") * _read(text, "v_head_dim")
             parts.append(Part("self_attn.g_proj", hidden * value))
-        width = _number(text, "kv_lora_rank") + _number(text, "qk_rope_head_dim")
+        width = _read(text, "kv_lora_rank") + _read(text, "qk_rope_head_dim")
         keeps = Cache(1, width, latent=True)
     else:
-        heads, head = _number(linear, "num_heads"), _number(linear, "head_dim")
-        kernel, inner = _number(linear, "short_conv_kernel_size"), heads * head
+        heads, head = _read(linear, "num_heads"), _read(linear, "head_dim")
+        kernel, inner = _read(linear, "short_conv_kernel_size"), heads * head
         parts += [
             Part("self_attn.in_proj", hidden * (4 * inner + heads)),
             Part("self_attn.f_a_proj", hidden * head, split=False),
@@ -735,14 +752,14 @@ def _kimi_linear(text: Config, index: int) -> Layer:
             Part("self_attn.o_proj", hidden * inner),
         ]
         keeps = State(3 * inner * (kernel - 1), inner * head, 32)
-    if not _routed_here(text, index):
-        parts.append(_mlp(text, _number(text, "intermediate_size")))
+    if not _has_experts(text, index):
+        parts.append(_make_mlp(text, _read(text, "intermediate_size")))
         return Layer(tuple(parts), keeps)
-    latent, width = text.get("routed_expert_hidden_size"), _number(text, "moe_intermediate_size")
+    latent, width = text.get("routed_expert_hidden_size"), _read(text, "moe_intermediate_size")
     shared = int(text.get("num_shared_experts") or 0) * width
     routed = {**text, "hidden_size": latent or hidden}
-    count = _number(text, *_EXPERTS)
-    parts += (part for part in _experts(routed, count, width, 0) if part.expert)
+    count = _read(text, *_EXPERTS)
+    parts += (part for part in _make_experts(routed, count, width, 0) if part.expert)
     parts.append(Part("mlp.gate", hidden * count, split=False, bits=16))
     if latent:
         parts.append(Part("mlp.routed_expert_down_proj", 2 * hidden * latent, split=False))
@@ -751,15 +768,15 @@ def _kimi_linear(text: Config, index: int) -> Layer:
     return Layer(tuple(parts), keeps)
 
 
-def _deepseek_v4(text: Config, index: int) -> Layer:
-    """Queries, keys and outputs of low rank, and compressors of what layers keep."""
-    hidden, heads = _number(text, "hidden_size"), _number(text, "num_attention_heads")
-    head, queries = _number(text, "head_dim"), _number(text, "q_lora_rank")
-    outputs, groups = _number(text, "o_lora_rank"), _number(text, "o_groups")
+def _read_deepseek_v4(text: Config, index: int) -> Layer:
+    """Return a layer of low-rank queries, keys and outputs, with compressors of its cache."""
+    hidden, heads = _read(text, "hidden_size"), _read(text, "num_attention_heads")
+    head, queries = _read(text, "head_dim"), _read(text, "q_lora_rank")
+    outputs, groups = _read(text, "o_lora_rank"), _read(text, "o_groups")
     streams = int(text.get("hc_mult") or 1)
     mixed = 2 * (2 + streams) * streams * streams * hidden
     parts = [
-        _norms(text),
+        _make_norms(text),
         Part("attn.wq_a", hidden * (queries + head), split=False),
         Part("attn.wq_b", queries * heads * head),
         Part("attn.wo_a", heads * head * outputs),
@@ -771,24 +788,24 @@ def _deepseek_v4(text: Config, index: int) -> Layer:
         overlap = 2 if ratio == _INDEXED else 1
         parts.append(Part("attn.compressor", 2 * overlap * hidden * head, split=False, bits=16))
     if ratio == _INDEXED:
-        width, many = _number(text, "index_head_dim"), _number(text, "index_n_heads")
+        width, many = _read(text, "index_head_dim"), _read(text, "index_n_heads")
         parts.append(Part("attn.indexer.wq_b", queries * width * many, split=False))
         weights = hidden * many + 4 * hidden * width
         parts.append(Part("attn.indexer.compressor", weights, split=False, bits=16))
     stored = text.get("quantization_config") or {}
     bits = 4.5 if stored.get("moe_quant_algo") == "NVFP4" else 4.25
-    width = _number(text, "moe_intermediate_size")
+    width = _read(text, "moe_intermediate_size")
     shared = int(text.get("n_shared_experts") or 0) * width
-    for part in _experts(text, _number(text, *_EXPERTS), width, shared):
-        # Blocks of FP8 are those of other layers.
+    for part in _make_experts(text, _read(text, *_EXPERTS), width, shared):
+        # FP8 blocks apply only to the other layers.
         in_fp4 = part.expert and text.get("expert_dtype", "fp4") == "fp4"
         parts.append(replace(part, bits=bits, width=None) if in_fp4 else part)
     keeps = Compressed(
         ratio if ratio > 1 else 0,
-        _number(text, "sliding_window"),
+        _read(text, "sliding_window"),
         head,
-        _number(text, "qk_rope_head_dim"),
-        _number(text, "index_head_dim") if ratio == _INDEXED else 0,
+        _read(text, "qk_rope_head_dim"),
+        _read(text, "index_head_dim") if ratio == _INDEXED else 0,
     )
     return Layer(tuple(parts), keeps)
 
@@ -802,29 +819,30 @@ _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
         ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2", "gemma3_text", "granite",
          "ministral3", "mimo", "qwen2_5_vl", "qwen2_vl", "qwen2_5_vl_text", "qwen3_vl_text",
          "gemma3", "glm", "glm4", "seed_oss"),
-        _dense,
+        _read_dense,
     ),
     **dict.fromkeys(
         ("mixtral", "qwen2_moe", "qwen3_moe", "qwen3_vl_moe_text", "glm4_moe", "glm4v_moe_text",
          "minimax_m2", "phimoe", "hy_v3"),
-        _mixture,
+        _read_mixture,
     ),
     **dict.fromkeys(
         ("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", "mistral4"),
-        _latent,
+        _read_latent,
     ),
-    **dict.fromkeys(("minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text"), _minimax_m3),
-    **dict.fromkeys(("step3p5", "step3p7"), _step3),
-    "mimo_v2_flash": _mimo_v2,
-    "kimi_linear": _kimi_linear,
-    "deepseek_v4": _deepseek_v4,
+    **dict.fromkeys(("minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text"), _read_minimax_m3),
+    **dict.fromkeys(("step3p5", "step3p7"), _read_step3),
+    "mimo_v2_flash": _read_mimo_v2,
+    "kimi_linear": _read_kimi_linear,
+    "deepseek_v4": _read_deepseek_v4,
     **dict.fromkeys(
-        ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe"), _gated_delta
+        ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe"),
+        _read_gated_delta,
     ),
-    "nemotron_h": _nemotron_h,
-    "gemma4_text": _gemma4,
-    "gpt_oss": _gpt_oss,
-    "llama4_text": _llama4,
+    "nemotron_h": _read_nemotron_h,
+    "gemma4_text": _read_gemma4,
+    "gpt_oss": _read_gpt_oss,
+    "llama4_text": _read_llama4,
 }  # fmt: skip
 
 #: Families without a recorded startup: read in vLLM 0.32.0's models, not verified.

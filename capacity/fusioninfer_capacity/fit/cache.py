@@ -41,7 +41,7 @@ class CacheLayout:
         return sum(self._bytes(kind) * count for kind, count in self._caches)
 
     def sequence(self, length: int) -> float:
-        """Return bytes that one sequence of a length takes."""
+        """Return the bytes of one sequence of a length."""
         if self._pools:
             return length * self._pooled
         if self.memory.windows != "groups" and self._states:
@@ -51,43 +51,43 @@ class CacheLayout:
             return -(-length // block) * block * self.token
         return self._pages(length) * self._page
 
-    def requests(self, room: int, length: int) -> float:
-        """Sequences of a length for which there is room."""
+    def requests(self, available: int, length: int) -> float:
+        """Return the number of sequences of a length that fit."""
         if self._groups and not self._pools:
-            # Pages are whole: few of them are large where layers keep states.
-            return max(0, room) // self._page / self._pages(length)
-        return room / self.sequence(length)
+            # Only whole pages count, because pages are large if layers keep states.
+            return max(0, available) // self._page / self._pages(length)
+        return available / self.sequence(length)
 
     def _pages(self, length: int) -> int:
         """Return pages of one sequence in all groups of layers."""
-        assert self._groups is not None, "asked for before"
+        assert self._groups is not None, "checked by the caller"
         pages = 0
         for kind, groups in self._groups[1]:
             if isinstance(kind, State):
                 pages += groups * self.memory.states
                 continue
             block = self._block(kind)
-            kept = length
+            tokens = length
             if kind.window is not None:
-                kept = min(kind.window - 1 + self.memory.batched, length)
-            pages += groups * (-(-kept // block) + (0 if kind.window is None else 1))
+                tokens = min(kind.window - 1 + self.memory.batched, length)
+            pages += groups * (-(-tokens // block) + (0 if kind.window is None else 1))
         return pages
 
     @property
     def _page(self) -> int:
         """Bytes of a page in all layers of a group."""
-        assert self._groups is not None, "asked for before"
+        assert self._groups is not None, "checked by the caller"
         widest = max(self._bytes(kind) for kind, _ in self._caches)
         return self._groups[0] * self._block_of_widest * widest
 
     def _block(self, kind: Cache) -> int:
-        """Return tokens in a page of a kind: more of those that are smaller."""
-        widest = max(self._bytes(other) for other, _ in self._caches)
+        """Return the tokens in a page of a kind; smaller tokens share a page with more."""
+        widest = max(self._bytes(kind_of_layer) for kind_of_layer, _ in self._caches)
         return self._block_of_widest * (widest // self._bytes(kind))
 
     @property
     def _block_of_widest(self) -> int:
-        """Tokens in a page; so many that a state has room in it (`_align_hybrid_block_size`)."""
+        """Tokens in a page, enough for it to hold a state (`_align_hybrid_block_size`)."""
         block = self.memory.block
         if not self._states:
             return block
@@ -120,7 +120,7 @@ class CacheLayout:
 
     @property
     def _groups(self) -> tuple[int, Sequence[tuple[Kind, int]]] | None:
-        """Layers of a group, and how many groups each kind has; None where all layers are one.
+        """Layers of a group, and the number of groups of each kind; None if all layers are one.
 
         vLLM's `_get_kv_cache_groups_uniform_page_size`: the smaller number of layers is the size
         of all groups, unless the numbers are close.
@@ -128,28 +128,30 @@ class CacheLayout:
         if self.memory.windows != "groups" or len(self.kinds) < 2 or not self._caches:
             return None
         if not self._states and all(kind.window is None for kind, _ in self._caches):
-            return None  # whatever their sizes (`UniformTypeKVCacheSpecs`)
+            return None  # of any size (`UniformTypeKVCacheSpecs`)
         counts = [count for _, count in self.kinds]
-        least, most = min(counts), max(counts)
-        size = most if most < least * self.memory.close else least
+        smallest, largest = min(counts), max(counts)
+        size = largest if largest < smallest * self.memory.close else smallest
         return size, [(kind, -(-count // size)) for kind, count in self.kinds]
 
 
-#: Tokens of which a page has a multiple where layers keep states, also beside latents.
+#: Page sizes are multiples of these tokens if layers keep states, without and with latents.
 _ALIGNED, _ALIGNED_LATENT = 16, 128
 
 
-def layout(
+def make_layout(
     layers: Sequence[Layer], bits: int, state_bits: int, ways: int, memory: Memory
 ) -> CacheLayout | CompressedLayout:
     """Return the cache of layers."""
     compressed = [layer.cache for layer in layers if isinstance(layer.cache, Compressed)]
     if compressed:
         return CompressedLayout(tuple(compressed), memory)
-    kept = [layer.cache for layer in layers if not isinstance(layer.cache, Compressed)]
+    all_kinds = [layer.cache for layer in layers if not isinstance(layer.cache, Compressed)]
     if not memory.packs:
-        kept = [replace(kind, packed=None) if isinstance(kind, Cache) else kind for kind in kept]
-    kinds: Counter[Kind] = Counter(filter(_keeps, kept))
+        all_kinds = [
+            replace(kind, packed=None) if isinstance(kind, Cache) else kind for kind in all_kinds
+        ]
+    kinds: Counter[Kind] = Counter(filter(_has_cache, all_kinds))
     caches = [kind for kind in kinds if isinstance(kind, Cache)]
     uneven = len({kind.bytes(ways, bits) for kind in caches}) > 1
     if memory.windows == "full" or (uneven and not memory.uneven):
@@ -162,5 +164,5 @@ def layout(
     return CacheLayout(tuple(kinds.items()), bits, state_bits, ways, memory)
 
 
-def _keeps(kind: Kind) -> bool:
+def _has_cache(kind: Kind) -> bool:
     return isinstance(kind, State) or kind.width > 0

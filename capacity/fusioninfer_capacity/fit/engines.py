@@ -1,15 +1,15 @@
 """How an engine divides an accelerator's memory, by its arguments and its release.
 
-vLLM, 0.9.0 and later (`v1/worker/gpu_worker.py`): the cache gets what `--gpu-memory-utilization`
-leaves when weights, the peak of a profiling run and memory outside of PyTorch are taken away; from
-0.21.0 on an estimate for CUDA graphs, too. Read in 0.8.5, 0.11.0, 0.14.0, 0.17.1, 0.18.0, 0.20.0,
-0.21.0 and 0.24.0 to 0.33.0. The constants are fitted to recorded start-ups
-(capacity/tests/fit/startup_logs.yaml).
+vLLM, 0.9.0 and later (`v1/worker/gpu_worker.py`): the cache gets the memory that
+`--gpu-memory-utilization` allows, minus weights, the peak of a profiling run and memory outside
+PyTorch; since 0.21.0 also minus an estimate for CUDA graphs. From the sources of 0.8.5, 0.11.0,
+0.14.0, 0.17.1, 0.18.0, 0.20.0, 0.21.0 and 0.24.0 to 0.33.0. The constants are fitted to recorded
+startups (capacity/tests/fit/startup_logs.yaml).
 
-SGLang (`model_executor/model_runner*.py`): of the memory that is free before the weights are
-loaded, `--mem-fraction-static` is for weights and cache. Its default leaves room for activations
-and CUDA graphs (`server_args.py` of 0.4.6.post1, 0.4.9, 0.5.3, 0.5.9 to 0.5.15, `memory_hook.py`
-of 0.5.19 and 0.5.23).
+SGLang (`model_executor/model_runner*.py`): `--mem-fraction-static` of the memory that is free
+before loading the weights is for weights and cache. Its default leaves memory for activations and
+CUDA graphs (`server_args.py` of 0.4.6.post1, 0.4.9, 0.5.3, 0.5.9 to 0.5.15, `memory_hook.py` of
+0.5.19 and 0.5.23).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from fusioninfer_pulumi.plugins.capacity import NIXL, PRESETS, EngineCommand, integer
 
 GIB = 2**30
-#: Lengths with which vLLM takes the longest sequence that fits; SGLang has none such.
+#: Values of `--max-model-len` with which vLLM uses the longest sequence that fits.
 AUTOMATIC_LENGTHS = ("-1", "auto")
 Version = tuple[int, ...]
 
@@ -34,14 +34,14 @@ class ModelShape:
         intermediate: Width of the widest dense layer.
         expert_width: Width that one token's routed experts have together, 0 without experts.
         experts_per_token: Routed experts of one token.
-        expert_hidden: Width of what goes into experts.
+        expert_hidden: Width of the experts' input.
         vision: Parameters of encoders of images, 0 without one.
         encoder: Layers and width of encoders of images, as SGLang reads them.
         image: Bytes of activations of the largest image.
         depth: Layers.
         recurrent: Whether some layers keep a state of fixed size.
         latent: Whether its attention is multi-head latent attention.
-        sparse: Whether that is sparse.
+        sparse: Whether its attention is sparse.
     """
 
     hidden: int
@@ -64,10 +64,10 @@ class Accelerator:
     """One kind of accelerator.
 
     Attributes:
-        name: Its name, as `--accelerator` takes it.
+        name: Its name, as in `--accelerator`.
         total: Bytes that its driver reports.
         large_batches: Whether vLLM batches more on it: 70 GiB or more, and not an A100.
-        has_bfloat16: Whether it computes in bfloat16; also where that is not known.
+        has_bfloat16: Whether it computes in bfloat16; true if unknown.
     """
 
     name: str
@@ -87,21 +87,20 @@ class Memory:
         cache_bits: Bits of an element of the KV cache; None for the type of the weights.
         bits: Bits of an unquantized parameter if the arguments set it, else None.
         block: Tokens in a block of the KV cache.
-        batched: Tokens of the steps that run at a time, which windows keep.
+        batched: Tokens of concurrent steps, which windows keep as well.
         margin: Fraction of the accelerator's memory within which a start-up is doubtful.
-        doubt: Why the overhead is uncertain, so that nothing is rejected by it; None if it is not.
+        doubt: Why the overhead is too uncertain to reject a model; None if it is not.
         holds_longest: Whether the engine only starts when a sequence of `length` fits.
         experts_across_copies: Whether data parallel copies share their routed experts.
         windows: How layers with a sliding window are kept: `groups` of layers with blocks of
             their own, `pools` of tokens, or like any other layer (`full`).
         close: Layer counts that differ by less than this factor share one group size.
         uneven: Whether groups may keep different numbers of bytes of a token.
-        sequences: Sequences of a step at most.
+        sequences: Maximum sequences of a step.
         states: Pages that each group of layers with a state has for a sequence.
         packs: Whether latents in 8 bits of sparse attention are stored with scales of their own.
-        packed: How pages of several sizes share a block, in `compressed`; None where it is not
-            known.
-        basis: Source of the numbers, for people.
+        packed: How pages of several sizes share a block, in `compressed`; None if unknown.
+        basis: Description of the source of the numbers.
     """
 
     share: int
@@ -125,8 +124,8 @@ class Memory:
     packed: str | None = None
 
 
-class Unclear(Exception):  # noqa: N818  # no error: the memory is not checked then
-    """Why the memory is not known; the text ends a sentence."""
+class Unclear(Exception):  # noqa: N818  # not an error: the check is skipped
+    """The memory cannot be estimated; the text says why."""
 
 
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG])i?")
@@ -136,7 +135,7 @@ _WEIGHT_TYPES = {
 }  # fmt: skip
 
 
-def stated_number(command: EngineCommand, flag: str) -> int | None:
+def read_number(command: EngineCommand, flag: str) -> int | None:
     """Return the number of a flag, also as vLLM writes it (`16k`, `1M`); None without it."""
     if not command.has(flag):
         return None
@@ -150,7 +149,7 @@ def stated_number(command: EngineCommand, flag: str) -> int | None:
     return number
 
 
-def _fraction(command: EngineCommand, flag: str) -> float | None:
+def _read_fraction(command: EngineCommand, flag: str) -> float | None:
     if not command.has(flag):
         return None
     text = command.value(flag)
@@ -163,61 +162,61 @@ def _fraction(command: EngineCommand, flag: str) -> float | None:
     return fraction
 
 
-def _bits(command: EngineCommand, flag: str, known: Mapping[str, int | None]) -> int | None:
+def _read_bits(command: EngineCommand, flag: str, types: Mapping[str, int | None]) -> int | None:
     """Return the bits of the type that a flag names."""
     if not command.has(flag):
         return None
     text = str(command.value(flag))
-    if text not in known:
+    if text not in types:
         raise Unclear(f"{flag} {text} is not known")
-    return known[text]
+    return types[text]
 
 
-def _release(
+def _read_release(
     command: EngineCommand, oldest: Version, newest: Version, flags: tuple[str, ...]
 ) -> tuple[Version, str]:
-    """Return the release whose memory is estimated, and how to name it.
+    """Return the release whose memory is estimated, and its description.
 
-    It is the newest one that was read where the image does not name its own.
+    Without a version in the image it is the newest supported release.
 
     Raises:
-        Unclear: It is older than all that were read, or a flag changes what is estimated.
+        Unclear: The release is older than all supported ones, or a flag is not supported.
     """
     engine, image_version = command.engine, command.image.version
-    assert engine is not None, "the memory of an engine is asked for"
+    assert engine is not None, "checked by the caller"
     version = image_version or newest
     if version < oldest:
-        raise Unclear(f"{engine.title} before {_text(oldest)} divides its memory differently")
+        raise Unclear(f"{engine.title} before {_join(oldest)} divides its memory differently")
     for flag in flags:
         if command.has(flag):
             raise Unclear(f"{flag} is not followed")
-    named = f"{engine.title} {_text(version)}"
+    name = f"{engine.title} {_join(version)}"
     if image_version is None:
-        return version, f"{named}, the image names none"
-    return version, f"{named}, estimated as {_text(newest)}" if version > newest else named
+        return version, f"{name}, the image names none"
+    return version, f"{name}, estimated as {_join(newest)}" if version > newest else name
 
 
-def _doubt(command: EngineCommand, newest: Version) -> str | None:
-    """Return why nothing is rejected by the overhead of a release; None if it was read."""
+def _explain_doubt(command: EngineCommand, newest: Version) -> str | None:
+    """Return why the overhead of a release is uncertain; None if the release is supported."""
     version = command.image.version
     if version is None:
         return "the image names no release"
-    return f"releases after {_text(newest)} were not read" if version > newest else None
+    return f"releases after {_join(newest)} were not read" if version > newest else None
 
 
-def _text(version: Version) -> str:
+def _join(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-#: Share of the accelerator's memory inside of which a startup is uncertain, beyond it rejected: of
-#: releases and models whose logs constants are fitted to, and of others. It lies between recorded
-#: start-ups, of which estimates are too pessimistic by less, and the closest recorded refusals.
+#: Fraction of the accelerator's memory within which a startup is uncertain, and beyond which it is
+#: rejected: for releases and models whose logs the constants are fitted to, and for others. It is
+#: larger than the error of all recorded startups, and smaller than the closest recorded failure.
 MARGIN, WIDE_MARGIN = 0.01, 0.05
 
 # vLLM
 
 _VLLM_OLDEST: Version = (0, 9, 0)
-#: The newest release that was read, and the newest of which there are logs of many models.
+#: The newest supported release, and the newest with logs of many models.
 _VLLM_NEWEST: Version = (0, 33, 0)
 _VLLM_LOGGED: Version = (0, 24, 0)
 #: First release whose default share is 0.92, with CUDA graphs in it.
@@ -252,9 +251,9 @@ _VLLM_OUTSIDE_ONE, _VLLM_OUTSIDE_MANY = int(0.15 * GIB), int(0.9 * GIB)
 #: CUDA graphs: what the first takes, and each further one in each layer.
 _FIRST_GRAPH, _GRAPH_OF_LAYER = int(0.1 * GIB), int(0.15 * 2**20)
 #: Most tokens of a step for which activations of experts are held against logs.
-_MOST_BATCHED = 16384
-#: Arguments that move weights or cache elsewhere, or size them otherwise.
-_VLLM_UNFOLLOWED = (
+_MAX_LOGGED_TOKENS = 16384
+#: Arguments that move weights or cache, or change their size.
+_VLLM_UNSUPPORTED = (
     "--cpu-offload-gb", "--num-gpu-blocks-override", "--kv-cache-memory-bytes",
     "--kv-cache-memory", "--speculative-config", "--decode-context-parallel-size",
     "--enable-lora", "--hf-overrides", "--load-format", "--enable-eplb", "-dcp",
@@ -262,70 +261,70 @@ _VLLM_UNFOLLOWED = (
 _VLLM_CACHE = {"auto": None, "bfloat16": 16, "fp8": 8, "fp8_e4m3": 8, "fp8_e5m2": 8}
 
 
-def vllm_memory(
+def divide_vllm_memory(
     command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
 ) -> Memory:
-    """Return vLLM's division with `ways` tensor parallel ranks of `ranks` accelerators."""
-    version, release = _release(command, _VLLM_OLDEST, _VLLM_NEWEST, _VLLM_UNFOLLOWED)
-    explicit = _fraction(command, "--gpu-memory-utilization")
+    """Return how vLLM divides memory with `ways` tensor parallel ranks of `ranks` devices."""
+    version, release = _read_release(command, _VLLM_OLDEST, _VLLM_NEWEST, _VLLM_UNSUPPORTED)
+    explicit = _read_fraction(command, "--gpu-memory-utilization")
     fraction = explicit if explicit is not None else 0.92 if version >= _GRAPHS else 0.9
     automatic = command.value("--max-model-len") in AUTOMATIC_LENGTHS
-    many = device.large_batches
-    default = 8192 if many else 2048
+    is_large = device.large_batches
+    default = 8192 if is_large else 2048
     if version >= _LARGEST_BATCHES and device.total >= 160 * GIB:
         default = 16384
-    batched = stated_number(command, "--max-num-batched-tokens") or default
-    sequences = stated_number(command, "--max-num-seqs") or (1024 if many else 256)
-    images = bool(shape.vision) and not command.has("--language-model-only")
-    overhead = _activations(command, version, shape, ways, batched, sequences)
-    overhead = max(overhead, shape.image) if images else overhead
-    at_once = _through_experts(command, batched) if shape.experts_per_token else 0
-    alone = ranks == 1 and at_once <= batched  # no other ranks that share experts
-    overhead += _VLLM_OUTSIDE_ONE if alone else _VLLM_OUTSIDE_MANY
-    overhead += _graphs(command, version, shape, sequences)
-    connected = command.has("--kv-transfer-config", "--disable-hybrid-kv-cache-manager")
+    batched = read_number(command, "--max-num-batched-tokens") or default
+    sequences = read_number(command, "--max-num-seqs") or (1024 if is_large else 256)
+    has_images = bool(shape.vision) and not command.has("--language-model-only")
+    overhead = _estimate_activations(command, version, shape, ways, batched, sequences)
+    overhead = max(overhead, shape.image) if has_images else overhead
+    routed = _count_expert_tokens(command, batched) if shape.experts_per_token else 0
+    is_single = ranks == 1 and routed <= batched  # no other ranks that share experts
+    overhead += _VLLM_OUTSIDE_ONE if is_single else _VLLM_OUTSIDE_MANY
+    overhead += _estimate_graphs(command, version, shape, sequences)
+    needs_full = command.has("--kv-transfer-config", "--disable-hybrid-kv-cache-manager")
     # Not fitted: the encoder of images in the profiling run, pages of states, later releases.
-    fitted = version <= _VLLM_LOGGED and not images and not shape.recurrent
-    doubt = _doubt(command, _VLLM_NEWEST)
-    if doubt is None and version >= _UNCHUNKED and at_once > _MOST_BATCHED:
-        doubt = f"{at_once} tokens go through its experts at once, logs have {_MOST_BATCHED}"
+    is_fitted = version <= _VLLM_LOGGED and not has_images and not shape.recurrent
+    doubt = _explain_doubt(command, _VLLM_NEWEST)
+    if doubt is None and version >= _UNCHUNKED and routed > _MAX_LOGGED_TOKENS:
+        doubt = f"{routed} tokens go through its experts at once, logs have {_MAX_LOGGED_TOKENS}"
     if doubt is None and shape.experts_per_token and device.name.startswith("MI"):
         doubt = "the memory of experts on AMD's accelerators was up to 27 % off"
-    prefixes = version >= _STATE_PREFIXES and not command.has("--no-enable-prefix-caching")
+    has_prefixes = version >= _STATE_PREFIXES and not command.has("--no-enable-prefix-caching")
     return Memory(
         share=int(device.total * fraction),
         overhead=overhead,
-        length=None if automatic else stated_number(command, "--max-model-len"),
-        cache_bits=_bits(command, "--kv-cache-dtype", _VLLM_CACHE),
-        bits=_bits(command, "--dtype", _WEIGHT_TYPES),
+        length=None if automatic else read_number(command, "--max-model-len"),
+        cache_bits=_read_bits(command, "--kv-cache-dtype", _VLLM_CACHE),
+        bits=_read_bits(command, "--dtype", _WEIGHT_TYPES),
         block=command.block_size or 16,
-        batched=batched * _steps(command, version, shape),
-        margin=MARGIN if fitted else WIDE_MARGIN,
+        batched=batched * _count_steps(command, version, shape),
+        margin=MARGIN if is_fitted else WIDE_MARGIN,
         doubt=doubt,
         holds_longest=not automatic,
         experts_across_copies=True,
-        windows="full" if connected and not shape.recurrent else "groups",
+        windows="full" if needs_full and not shape.recurrent else "groups",
         basis=f"{release}, {fraction:g} of the memory, {batched} tokens and {sequences} sequences "
         "in a step",
         close=1.5 if version >= _CLOSER else 1.25,
         uneven=version >= _UNEVEN,
         sequences=sequences,
-        states=2 if prefixes or command.has("--enable-prefix-caching") else 1,
+        states=2 if has_prefixes or command.has("--enable-prefix-caching") else 1,
         packed="groups" if version >= _STRIDES else "slots" if version >= _SLOTS else "tuples",
     )
 
 
-def _steps(command: EngineCommand, version: Version, shape: ModelShape) -> int:
-    """Steps whose tokens are in flight at a time (`VllmConfig.max_concurrent_batches`)."""
+def _count_steps(command: EngineCommand, version: Version, shape: ModelShape) -> int:
+    """Return the number of concurrent steps (`VllmConfig.max_concurrent_batches`)."""
     if version < _IN_FLIGHT:
         return 1
     stages = command.parallelism.pipeline if command.parallelism is not None else 1
-    second = version >= _RUNNER or _simple(shape)
+    second = version >= _RUNNER or _is_simple(shape)
     overlaps = not command.has("--no-async-scheduling") and (second or stages == 1)
     return stages + 1 if overlaps else stages
 
 
-def _activations(
+def _estimate_activations(
     command: EngineCommand,
     version: Version,
     shape: ModelShape,
@@ -335,7 +334,7 @@ def _activations(
 ) -> int:
     """Return the peak of the profiling run in bytes: the sampler's or a layer's activations."""
     sampler = _SAMPLER if version >= _KERNEL else _SAMPLER_SORTS
-    if version >= _RUNNER or (version >= _RUNNER_DENSE and _simple(shape)):
+    if version >= _RUNNER or (version >= _RUNNER_DENSE and _is_simple(shape)):
         sampler = _SAMPLER_SECOND
     width, workspace = shape.expert_width or shape.intermediate, 0
     if shape.experts_per_token and version >= _UNCHUNKED:
@@ -343,7 +342,7 @@ def _activations(
         # Both projections of each expert; experts that are spread are not split.
         spread = command.engine is not None and command.engine.spreads_experts(command)
         expert = shape.expert_width / shape.experts_per_token / (1 if spread else ways)
-        tokens = _through_experts(command, batched) if _gathers(command) else batched
+        tokens = _count_expert_tokens(command, batched) if _is_gathered(command) else batched
         rows = tokens * shape.experts_per_token
         hidden = shape.expert_hidden
         workspace = int(2 * rows * (max(2 * expert, hidden) + max(expert, hidden)))
@@ -352,40 +351,42 @@ def _activations(
     return int(peak + 4 * shape.hidden * batched) + workspace
 
 
-def _simple(shape: ModelShape) -> bool:
+def _is_simple(shape: ModelShape) -> bool:
     return not shape.experts_per_token and not shape.recurrent
 
 
-def _through_experts(command: EngineCommand, batched: int) -> int:
+def _count_expert_tokens(command: EngineCommand, batched: int) -> int:
     """Return tokens of a step of all copies that share their experts."""
     sizes = command.parallelism
     return batched * (sizes.data if sizes is not None else 1)
 
 
-def _gathers(command: EngineCommand) -> bool:
+def _is_gathered(command: EngineCommand) -> bool:
     """Return whether each rank holds the tokens of all copies at once, as it does by default.
 
-    Other backends send each rank the tokens of its experts; what they take is not known.
+    Other backends send each rank the tokens of its experts; their memory is unknown.
     """
     backend = command.value("--all2all-backend")
     fused = command.value("--moe-backend") == "deep_gemm_mega_moe"
     return backend in (None, "allgather_reducescatter") and not fused
 
 
-def _graphs(command: EngineCommand, version: Version, shape: ModelShape, sequences: int) -> int:
-    """Return bytes that are kept free for CUDA graphs: of pieces, and of whole steps of decode."""
+def _estimate_graphs(
+    command: EngineCommand, version: Version, shape: ModelShape, sequences: int
+) -> int:
+    """Return the bytes reserved for piecewise CUDA graphs and for those of whole decode steps."""
     if version < _GRAPHS or command.has("--enforce-eager"):
         return 0
-    if _RUNNER_DENSE <= version < _RUNNER and _simple(shape):
+    if _RUNNER_DENSE <= version < _RUNNER and _is_simple(shape):
         return 0
     largest = min(2 * sequences, 512)
-    explicit = stated_number(command, "--max-cudagraph-capture-size")
+    explicit = read_number(command, "--max-cudagraph-capture-size")
     largest = explicit if explicit is not None else largest
-    graphs = _capture_sizes(largest) + _capture_sizes(min(sequences, largest))
+    graphs = _count_captures(largest) + _count_captures(min(sequences, largest))
     return _FIRST_GRAPH + _GRAPH_OF_LAYER * shape.depth * graphs
 
 
-def _capture_sizes(largest: int) -> int:
+def _count_captures(largest: int) -> int:
     """Return the number of captured batch sizes (`VllmConfig._set_cudagraph_sizes`)."""
     sizes = [1, 2, 4, *range(8, 256, 8), *range(256, 513, 16)]
     return sum(size <= largest for size in sizes)
@@ -394,10 +395,10 @@ def _capture_sizes(largest: int) -> int:
 # SGLang
 
 _SGLANG_OLDEST: Version = (0, 4, 6)
-#: The newest release that was read, and the newest of which there are logs.
+#: The newest supported release, and the newest with logs.
 _SGLANG_NEWEST: Version = (0, 5, 23)
 _SGLANG_LOGGED: Version = (0, 5, 9)
-#: One report of 0.5.19 has 9.5 GiB of cache on an H100 where its default leaves 4.2.
+#: One report of 0.5.19 has 9.5 GiB of cache on an H100; its default would leave 4.2.
 _SGLANG_WIDE_MARGIN = 0.08
 #: First release that captures graphs of pieces of prefill, and first with larger batches on
 #: accelerators of less than 35 GiB.
@@ -407,12 +408,12 @@ _SMALL_BATCHES: Version = (0, 5, 20)
 _SGLANG_OUTSIDE_ONE, _SGLANG_OUTSIDE_MANY = int(0.5 * GIB), int(1.8 * GIB)
 #: The same on AMD's accelerators, of one log of two ranks.
 _SGLANG_OUTSIDE_AMD = int(8.8 * GIB)
-_SGLANG_UNFOLLOWED = (
+_SGLANG_UNSUPPORTED = (
     "--cpu-offload-gb", "--speculative-algorithm", "--enable-lora", "--max-total-tokens",
     "--json-model-override-args", "--load-format", "--enable-dp-attention", "--enable-eplb",
     "--ep-num-redundant-experts", "--moe-a2a-backend",
 )  # fmt: skip
-#: Arguments without graphs of pieces of prefill.
+#: Arguments that disable piecewise graphs of prefill.
 _NO_PIECES = (
     "--disable-piecewise-cuda-graph", "--disable-cuda-graph", "--disaggregation-mode",
     "--enable-torch-compile", "--enable-hierarchical-cache", "--enable-deterministic-inference",
@@ -421,25 +422,25 @@ _NO_PIECES = (
 _SGLANG_CACHE = {"auto": None, "bf16": 16, "bfloat16": 16, "fp8_e4m3": 8, "fp8_e5m2": 8}
 
 
-def sglang_memory(
+def divide_sglang_memory(
     command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
 ) -> Memory:
-    """Return SGLang's division with `ways` tensor parallel ranks of `ranks` accelerators."""
-    version, release = _release(command, _SGLANG_OLDEST, _SGLANG_NEWEST, _SGLANG_UNFOLLOWED)
-    fraction = _fraction(command, "--mem-fraction-static")
-    chunk = stated_number(command, "--chunked-prefill-size")
+    """Return how SGLang divides memory with `ways` tensor parallel ranks of `ranks` devices."""
+    version, release = _read_release(command, _SGLANG_OLDEST, _SGLANG_NEWEST, _SGLANG_UNSUPPORTED)
+    fraction = _read_fraction(command, "--mem-fraction-static")
+    chunk = read_number(command, "--chunked-prefill-size")
     if fraction is None:
-        plain = not shape.vision and ways == ranks and not device.name.startswith("MI")
-        pieces = shape if plain and not command.has(*_NO_PIECES) else None
-        fraction = _default_fraction(version, device, chunk, ways, ranks, pieces)
+        has_graphs = not shape.vision and ways == ranks and not device.name.startswith("MI")
+        pieces = shape if has_graphs and not command.has(*_NO_PIECES) else None
+        fraction = _compute_fraction(version, device, chunk, ways, ranks, pieces)
         if shape.vision and version >= (0, 5, 0) and not command.has("--language-only"):
-            fraction *= _with_images(shape)
-    cache_bits = _bits(command, "--kv-cache-dtype", _SGLANG_CACHE)
+            fraction *= _compute_image_factor(shape)
+    cache_bits = _read_bits(command, "--kv-cache-dtype", _SGLANG_CACHE)
     if cache_bits is None and shape.sparse and device.name.startswith("B"):
         cache_bits = 8
-    fitted = version <= _SGLANG_LOGGED and not shape.vision and not shape.recurrent
+    is_fitted = version <= _SGLANG_LOGGED and not shape.vision and not shape.recurrent
     outside = _SGLANG_OUTSIDE_ONE if ranks == 1 else _SGLANG_OUTSIDE_MANY
-    doubt = _doubt(command, _SGLANG_NEWEST)
+    doubt = _explain_doubt(command, _SGLANG_NEWEST)
     if device.name.startswith("MI"):
         outside = _SGLANG_OUTSIDE_AMD
         doubt = doubt or "one log alone has what SGLang takes on AMD's accelerators"
@@ -447,12 +448,12 @@ def sglang_memory(
     return Memory(
         share=int(free * fraction),
         overhead=0,
-        length=stated_number(command, "--context-length"),
+        length=read_number(command, "--context-length"),
         cache_bits=cache_bits,
-        bits=_bits(command, "--dtype", _WEIGHT_TYPES),
-        block=stated_number(command, "--page-size") or 1,
+        bits=_read_bits(command, "--dtype", _WEIGHT_TYPES),
+        block=read_number(command, "--page-size") or 1,
         batched=chunk or 8192,
-        margin=MARGIN if fitted else _SGLANG_WIDE_MARGIN,
+        margin=MARGIN if is_fitted else _SGLANG_WIDE_MARGIN,
         doubt=doubt,
         holds_longest=False,
         experts_across_copies=False,
@@ -462,14 +463,14 @@ def sglang_memory(
     )
 
 
-def _with_images(shape: ModelShape) -> float:
-    """Return part of the fraction that encoders of images leave (`adjust_mem_fraction_for_vlm`)."""
+def _compute_image_factor(shape: ModelShape) -> float:
+    """Return the factor of the fraction for image encoders (`adjust_mem_fraction_for_vlm`)."""
     layers, width = shape.encoder
     complexity = layers * width**2 / (24 * 1024**2)
     return 0.95 * max(0.8, min(1.05, 1.0 - 0.1 * (complexity - 1.0)))
 
 
-def _default_fraction(
+def _compute_fraction(
     version: Version,
     device: Accelerator,
     chunk: int | None,
@@ -479,29 +480,29 @@ def _default_fraction(
 ) -> float:
     """Return the default of `--mem-fraction-static`; sizes in MiB as in `server_args.py`.
 
-    `pieces` is the model if graphs of pieces of prefill are captured.
+    `pieces` is the model if piecewise graphs of prefill are captured.
     """
     total = device.total / 2**20
     if version < (0, 4, 7):
         if total <= 81920:
             steps = ((16, 0.79), (8, 0.81), (4, 0.85), (2, 0.87))
-            return next((share for least, share in steps if ways >= least), 0.88)
+            return next((share for minimum, share in steps if ways >= minimum), 0.88)
         return (total - 1024 * 13) / total
     if version < (0, 5, 1):
-        return round((total - _reserved_before(total, ranks)) / total, 3)
-    prefill, graphs = _batches(total, ways)
+        return round((total - _compute_old_reserve(total, ranks)) / total, 3)
+    prefill, graphs = _choose_batches(total, ways)
     if version >= _SMALL_BATCHES and 20 * 1024 <= total < 35 * 1024:
         prefill, graphs = 4096, 48 if ways < 4 else 160
     reserved = 512 + max(chunk or prefill, 2048) * 1.5 + graphs * 2 + ranks / 8 * 1024
     if version >= _PIECES and pieces is not None:
-        reserved += 1536 if pieces.latent else _pieces(chunk or prefill) * 8
+        reserved += 1536 if pieces.latent else _count_pieces(chunk or prefill) * 8
     if total > 60 * 1024:
         reserved = max(reserved, 10 * 1024)
     return round((total - reserved) / total, 3)
 
 
-def _pieces(largest: int) -> int:
-    """Return how many sizes of prefill are captured."""
+def _count_pieces(largest: int) -> int:
+    """Return the number of captured prefill sizes."""
     sizes = [
         *range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64),
         *range(1280, 4097, 256), *range(4608, largest + 1, 512),
@@ -509,7 +510,7 @@ def _pieces(largest: int) -> int:
     return sum(size <= largest for size in sizes)
 
 
-def _reserved_before(total: float, ranks: int) -> float:
+def _compute_old_reserve(total: float, ranks: int) -> float:
     if total < 35 * 1024:
         return (2.8 + ranks / 10) * 1024
     if total < 90 * 1024:
@@ -517,31 +518,31 @@ def _reserved_before(total: float, ranks: int) -> float:
     return (12 + ranks / 2) * 1024 if total < 160 * 1024 else 32 * 1024
 
 
-def _batches(total: float, ways: int) -> tuple[int, int]:
+def _choose_batches(total: float, ways: int) -> tuple[int, int]:
     """Return tokens of a chunk of prefill, and the largest batch of CUDA graphs."""
-    few = ways < 4
+    is_small = ways < 4
     if total < 20 * 1024:
         return 2048, 8
     if total < 35 * 1024:
-        return 2048, 16 if few else 80
+        return 2048, 16 if is_small else 80
     if total < 60 * 1024:
-        return 4096, 32 if few else 160
+        return 4096, 32 if is_small else 160
     if total < 160 * 1024:
-        return 8192, 256 if few else 512
+        return 8192, 256 if is_small else 512
     return 16384, 512
 
 
-# What `fit` and `size` know of each engine.
+# Facts about each engine for `fit` and `size`.
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """What `size` proposes to run.
+    """Container that `size` proposes.
 
     Attributes:
         image: The default release of the core.
         program: Words that start it; the image's own entrypoint has no others.
-        connector: What hands the KV cache from prefill to decode.
+        connector: KV connector from prefill to decode.
         arguments: Further arguments of a pod.
         launcher: Launcher of several nodes, None for the default.
     """
@@ -555,17 +556,17 @@ class Proposal:
 
 @dataclass(frozen=True)
 class SizedEngine:
-    """An engine whose memory is known.
+    """An engine whose memory can be estimated.
 
     Attributes:
-        longer_variable: Variable without which it takes no length above the model's.
+        longer_variable: Variable that allows lengths above the model's.
         small_cache: Argument that stores the KV cache in 8 bits.
-        expert_argument: Argument that spreads experts over so many ranks.
+        expert_argument: Argument that spreads experts over a number of ranks.
         proposal: What a proposed service runs.
         shares_experts: Whether data parallel copies share their experts.
-        rejects_bfloat16: Whether it stops where bfloat16 is asked for and the accelerator has none,
-            instead of computing in float16.
-        memory: How it divides the memory of one of so many accelerators; raises `Unclear`.
+        rejects_bfloat16: Whether it exits if bfloat16 is set and the accelerator does not support
+            it, instead of computing in float16.
+        memory: Function that divides the memory of one accelerator; raises `Unclear`.
     """
 
     longer_variable: str
@@ -577,7 +578,7 @@ class SizedEngine:
     memory: Callable[[EngineCommand, Accelerator, ModelShape, int, int], Memory]
 
 
-def _preset_image(engine: str) -> str:
+def _format_image(engine: str) -> str:
     return PRESETS[engine].images["GPUs"].format(release=PRESETS[engine].release)
 
 
@@ -587,29 +588,29 @@ SIZED: Mapping[str, SizedEngine] = {
         small_cache=("--kv-cache-dtype", "fp8"),
         expert_argument=lambda _: ("--enable-expert-parallel",),
         proposal=Proposal(
-            image=_preset_image("vllm"),
+            image=_format_image("vllm"),
             program=PRESETS["vllm"].program,
             connector=NIXL,
             launcher="multiprocessing",  # its newer images have no ray
         ),
         shares_experts=True,
         rejects_bfloat16=True,  # `check_if_supports_dtype`
-        memory=vllm_memory,
+        memory=divide_vllm_memory,
     ),
     "sglang": SizedEngine(
         longer_variable="SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",
         small_cache=("--kv-cache-dtype", "fp8_e4m3"),
         expert_argument=lambda ranks: ("--ep-size", str(ranks)),
         proposal=Proposal(
-            image=_preset_image("sglang"),
+            image=_format_image("sglang"),
             program=PRESETS["sglang"].program,
             connector="nixl",
             # By default it listens on localhost only, and on port 30000.
             arguments=("--host", "0.0.0.0", "--port", "8000"),  # noqa: S104  # a pod's interfaces
         ),
-        # Its copies do with `--enable-dp-attention`, whose memory is not followed.
+        # With `--enable-dp-attention` its copies do, but that is not supported here.
         shares_experts=False,
         rejects_bfloat16=False,
-        memory=sglang_memory,
+        memory=divide_sglang_memory,
     ),
 }

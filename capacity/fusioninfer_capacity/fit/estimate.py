@@ -1,6 +1,6 @@
 """Times of an engine's steps by aiconfigurator-core (Apache-2.0), the extra `estimate`.
 
-The only module that knows the package. It is imported when load figures are given, never before.
+The only module that uses the package, which is imported only if there are load figures.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
-from fusioninfer_capacity.fit.architecture import models
+from fusioninfer_capacity.fit.architecture import load_models
 from fusioninfer_pulumi.plugins.capacity import install_command
 
 
 class NotCoveredError(Exception):
-    """What the estimates do not cover; the text is a sentence."""
+    """The estimates do not cover the input; the text is a sentence."""
 
 
 _PACKAGE = "aiconfigurator-core"
-#: Names of its systems by ours.
+#: The package's names of accelerators by ours.
 SYSTEMS = {
     "H100": "h100_sxm", "H200": "h200_sxm", "B200": "b200_sxm", "A100": "a100_sxm",
     "L40S": "l40s", "L4": "l4", "RTX-PRO-6000": "rtx_pro_6000_server",
@@ -35,7 +35,7 @@ class Estimates:
         model: Name of the model.
         accelerator: Name of the accelerator.
         engine: `vllm` or `sglang`.
-        tensor: Ways each layer is split.
+        tensor: Tensor parallel size.
         nodes: Pipeline stages.
 
     Raises:
@@ -43,18 +43,18 @@ class Estimates:
     """
 
     def __init__(self, model: str, accelerator: str, engine: str, tensor: int, nodes: int) -> None:
-        compiled, database = _package()
+        compiled, database = _import_package()
         system = SYSTEMS.get(accelerator)
         if system is None:
             raise NotCoveredError(f"{_PACKAGE} has no times of {accelerator}")
-        name = _known_name(model)
+        name = _find_name(model)
         self.stages = nodes
         self.version = metadata.version(_PACKAGE)
         self.release = database.get_latest_database_version(system, engine)
         if self.release is None:
             raise NotCoveredError(f"{_PACKAGE} has no times of {engine} on {accelerator}")
         split = {"moe_tp_size": tensor, "moe_ep_size": 1} if tensor > 1 else {}
-        with _covering("layout"):
+        with _convert_errors("layout"):
             self._engine: Any = compiled.compile(
                 name, system, engine,
                 backend_version=self.release, tp_size=tensor, pp_size=nodes, **split,
@@ -62,26 +62,26 @@ class Estimates:
 
     @property
     def source(self) -> str:
-        """What the estimates rest on."""
+        """Source of the estimates."""
         return f"{_PACKAGE} {self.version}, measured with release {self.release} of the engine"
 
     def prefill(self, tokens: int) -> float:
         """Return the time of a prompt of `tokens` tokens."""
-        return self._milliseconds("predict_prefill_latency", 1, tokens)
+        return self._predict("predict_prefill_latency", 1, tokens)
 
     def decode(self, sequences: int, tokens: int) -> float:
         """Return the time of a step that generates a token for each sequence."""
-        return self._milliseconds("predict_decode_latency", sequences, tokens, 2)
+        return self._predict("predict_decode_latency", sequences, tokens, 2)
 
-    def _milliseconds(self, method: str, *arguments: int) -> float:
-        with _covering("load"):
+    def _predict(self, method: str, *arguments: int) -> float:
+        with _convert_errors("load"):
             milliseconds: float = getattr(self._engine, method)(*arguments)
         return milliseconds / 1000
 
 
-def _package() -> tuple[Any, Any]:
+def _import_package() -> tuple[Any, Any]:
     try:
-        with _quiet():
+        with _silence():
             from aiconfigurator_core.sdk import perf_database  # noqa: PLC0415  # takes seconds
             from aiconfigurator_core.sdk.engine import EngineHandle  # noqa: PLC0415  # likewise
     except ImportError as problem:
@@ -92,21 +92,21 @@ def _package() -> tuple[Any, Any]:
     return EngineHandle, perf_database
 
 
-def _known_name(model: str) -> str:
-    """Return the package's name of a model: it would fetch others from the network."""
+def _find_name(model: str) -> str:
+    """Return the package's name of a model; it would download configs of other names."""
     from aiconfigurator_core.sdk.common import DefaultHFModels  # noqa: PLC0415  # loaded above
 
-    for name in (model, models().get(model, {}).get("base")):
+    for name in (model, load_models().get(model, {}).get("base")):
         if name in DefaultHFModels:
             return str(name)
     raise NotCoveredError(f"{_PACKAGE} has no config of {model}")
 
 
 @contextlib.contextmanager
-def _covering(what: str) -> Iterator[None]:
-    """Run the package, which raises errors of any type for what it does not cover."""
+def _convert_errors(what: str) -> Iterator[None]:
+    """Convert the package's errors, which may have any type."""
     try:
-        with _quiet():
+        with _silence():
             yield
     except Exception as problem:  # noqa: BLE001  # see above
         reason = str(problem).partition("\n")[0][:120]
@@ -114,8 +114,8 @@ def _covering(what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the package's log and warnings off the streams."""
+def _silence() -> Iterator[None]:
+    """Suppress the package's output and log."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

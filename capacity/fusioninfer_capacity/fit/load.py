@@ -9,11 +9,11 @@ from typing import Protocol
 
 
 class StepTimes(Protocol):
-    """Seconds that the steps of one replica take, through all of its pipeline stages."""
+    """Durations in seconds of one replica's steps, through all of its pipeline stages."""
 
     @property
     def stages(self) -> int:
-        """Pipeline stages, each of which runs another step at a time."""
+        """Pipeline stages, which run different steps concurrently."""
         ...
 
     def prefill(self, tokens: int) -> float:
@@ -27,11 +27,11 @@ class StepTimes(Protocol):
 
 @dataclass(frozen=True)
 class Load:
-    """Requests, and how long they may take.
+    """Requests and their maximum latencies.
 
     Attributes:
-        ttft: Seconds until the first token at most, None for any.
-        tpot: Seconds for each further token at most, None for any.
+        ttft: Maximum seconds until the first token, None without a limit.
+        tpot: Maximum seconds for each further token, None without a limit.
     """
 
     rate: float
@@ -43,10 +43,10 @@ class Load:
 
 @dataclass(frozen=True)
 class Served:
-    """What one replica serves.
+    """The load of one replica.
 
     Attributes:
-        sequences: Sequences that it decodes at a time.
+        sequences: Sequences that it decodes concurrently.
         ttft: Seconds until the first token, at least and at most.
         tpot: Seconds for each further token, at least and at most.
     """
@@ -57,74 +57,74 @@ class Served:
     tpot: tuple[float, float]
 
     def replicas(self, rate: float) -> int:
-        """Return replicas for a rate of all."""
+        """Return the number of replicas for a total rate."""
         return max(1, math.ceil(rate / self.rate - 1e-9))
 
 
-#: Numbers of concurrent sequences that are tried.
+#: Numbers of concurrent sequences to try.
 _SEQUENCES: Sequence[int] = (
     1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024,
 )  # fmt: skip
 
 
-def served(times: StepTimes, load: Load, most: float) -> Served | None:
+def estimate_combined(times: StepTimes, load: Load, max_requests: float) -> Served | None:
     """Return the maximum load of one replica within the times; None if not even one request.
 
-    The lower bounds are the steps' own times. The upper bounds hold prefill against decode: each
-    token waits for prompts of other requests, and each prompt for those before it. `most` is the
-    number of requests that it takes at a time. Stages share them: each has a step of its own.
+    The lower bounds are the steps' times alone. In the upper bounds each token also waits for
+    prompts of other requests, and each prompt for earlier ones. `max_requests` is the maximum
+    number of concurrent requests, which the pipeline stages share.
     """
     best = None
     prefill = times.prefill(load.input)
     stage = prefill / times.stages
     for sequences in _SEQUENCES:
-        if sequences > most:
+        if sequences > max_requests:
             break
-        step = _step(times, load, sequences)
+        step = _estimate_step(times, load, sequences)
         rate = sequences / (load.output * step + sequences * stage)
         busy = rate * stage
         ttft = prefill + stage * busy / (2 * (1 - busy)) + step
         tpot = step / (1 - busy)
-        late = load.ttft is not None and ttft > load.ttft
-        if late or (load.tpot is not None and tpot > load.tpot):
+        is_late = load.ttft is not None and ttft > load.ttft
+        if is_late or (load.tpot is not None and tpot > load.tpot):
             break
         best = Served(rate, sequences, (prefill, ttft), (step, tpot))
     return best
 
 
-def _step(times: StepTimes, load: Load, sequences: int) -> float:
+def _estimate_step(times: StepTimes, load: Load, sequences: int) -> float:
     """Return the time of a token per sequence, with the sequences divided among stages."""
     return times.decode(-(-sequences // times.stages), load.input + load.output // 2)
 
 
-#: Largest share of busy time: near 1 the queue before prefill grows without bound.
-_BUSIEST = 0.9
+#: Maximum fraction of busy time: near 1 the queue of prompts grows without bound.
+_MAX_BUSY = 0.9
 
 
-def prefilled(times: StepTimes, load: Load) -> Served | None:
-    """Return the most that one prefiller serves within the time to the first token."""
+def estimate_prefill(times: StepTimes, load: Load) -> Served | None:
+    """Return the maximum load of one prefiller within the time to the first token."""
     prefill = times.prefill(load.input)
     stage = prefill / times.stages
-    busy = _BUSIEST
+    busy = _MAX_BUSY
     if load.ttft is not None:
         if prefill > load.ttft:
             return None
         # ttft = prefill + stage busy / (2 (1 - busy)), the wait in a queue with even work.
-        spare = 2 * (load.ttft - prefill) / stage
-        busy = min(_BUSIEST, spare / (1 + spare))
+        slack = 2 * (load.ttft - prefill) / stage
+        busy = min(_MAX_BUSY, slack / (1 + slack))
     if busy <= 0:
         return None
     latest = prefill + stage * busy / (2 * (1 - busy))
     return Served(busy / stage, 1, (prefill, latest), (0.0, 0.0))
 
 
-def decoded(times: StepTimes, load: Load, most: float) -> Served | None:
-    """Return the most that one decoder serves within the time for each token."""
+def estimate_decode(times: StepTimes, load: Load, max_requests: float) -> Served | None:
+    """Return the maximum load of one decoder within the time for each token."""
     best = None
     for sequences in _SEQUENCES:
-        if sequences > most:
+        if sequences > max_requests:
             break
-        step = _step(times, load, sequences)
+        step = _estimate_step(times, load, sequences)
         if load.tpot is not None and step > load.tpot:
             break
         rate = sequences / (load.output * step)

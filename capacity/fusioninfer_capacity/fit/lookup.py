@@ -5,8 +5,8 @@ from __future__ import annotations
 from fusioninfer_capacity.fit.architecture import (
     Architecture,
     UnknownArchitectureError,
-    known_architecture,
-    models,
+    find_architecture,
+    load_models,
     read_config,
 )
 from fusioninfer_pulumi.plugins.capacity import (
@@ -18,7 +18,7 @@ from fusioninfer_pulumi.plugins.capacity import (
 )
 
 
-def model_architecture(model: ModelArgs | None, served: str | None = None) -> Architecture:
+def find_model_architecture(model: ModelArgs | None, served: str | None = None) -> Architecture:
     """Return the architecture of `model.config`, else of the table; `served` is the engine's model.
 
     Raises:
@@ -35,11 +35,11 @@ def model_architecture(model: ModelArgs | None, served: str | None = None) -> Ar
             raise UnknownArchitectureError("model.config is not understood") from None
     uri = model.uri if model is not None else None
     name = (hub_name(uri) if uri is not None else None) or served or uri or "without a name"
-    known = known_architecture(name)
-    if known is None:
-        near = closest_name(name, models())
-        closest = f" (closest: {near})" if near else ""
+    architecture = find_architecture(name)
+    if architecture is None:
+        closest_match = closest_name(name, load_models())
+        closest = f" (closest: {closest_match})" if closest_match else ""
         raise UnknownArchitectureError(
             f"model {name} is not in the table{closest}; set model.config to its config.json"
         )
-    return known
+    return architecture

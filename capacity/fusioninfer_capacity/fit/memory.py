@@ -1,4 +1,4 @@
-"""The memory of one accelerator: weights, overhead and KV cache, and what the cache holds."""
+"""The memory of one accelerator: weights, overhead, KV cache and the cache's capacity."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from fusioninfer_capacity.fit.architecture import Architecture, Compressed
-from fusioninfer_capacity.fit.cache import layout
+from fusioninfer_capacity.fit.cache import make_layout
 from fusioninfer_capacity.fit.engines import GIB, SIZED, Accelerator, Unclear
-from fusioninfer_capacity.fit.weights import Split, stages
+from fusioninfer_capacity.fit.weights import Split, split_stages
 from fusioninfer_pulumi.plugins.capacity import EngineCommand
 
 
@@ -21,15 +21,15 @@ class Fit:
     Attributes:
         share: Memory available to weights, overhead and cache together.
         overhead: Memory of activations and the engine.
-        length: Tokens of the longest sequence; None where it is not known.
+        length: Tokens of the longest sequence; None if unknown.
         margin: Fraction of the accelerator's memory within which a start-up is doubtful.
         doubt: Why the result is uncertain; None if it is certain.
         holds_longest: Whether the engine only starts when a sequence of that length fits.
         small_cache: Whether the cache is stored in 8 bits.
-        sequences: Sequences of a step at most.
+        sequences: Maximum sequences of a step.
         needed: Cache that one sequence of that length needs; None if unknown.
         tokens: Tokens that the caches of a replica hold, with sequences of that length.
-        requests: Requests of that length that a replica holds at a time.
+        requests: Requests of that length that fit the caches of a replica.
     """
 
     accelerator: Accelerator
@@ -61,9 +61,9 @@ class Fit:
         """Bytes for the KV cache; negative if the weights do not fit."""
         return self.share - self.overhead - self.weights
 
-    # What `plan` and `diff` show.
+    # Output of `plan` and `diff`.
 
-    #: Heads of `row`.
+    #: Column titles of `row`.
     columns: ClassVar[tuple[str, ...]] = (
         "GPU", "USABLE GiB", "WEIGHTS GiB", "OVERHEAD GiB", "KV CACHE GiB", "CACHED TOKENS",
         "REQUESTS x TOKENS",
@@ -82,7 +82,7 @@ class Fit:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return sizes in bytes; null is not known."""
+        """Return sizes in bytes; unknown ones are null."""
         return {
             "accelerator": self.accelerator.name,
             "usable": self.share,
@@ -97,7 +97,7 @@ class Fit:
         }
 
     def change(self, new: Fit) -> str | None:
-        """Return the KV cache of a replica; None without one, or if it is unknown."""
+        """Return the change of a replica's KV cache; None if it is unchanged or unknown."""
         if self.tokens is None or new.tokens is None:
             return None
         if self.tokens == new.tokens and self.length == new.length:
@@ -115,7 +115,7 @@ def fit(
     """Return how a model fits an engine's accelerators.
 
     Raises:
-        Unclear: Something is not understood; the text ends a sentence.
+        Unclear: The memory cannot be estimated; the text says why.
     """
     engine, sizes = command.engine, command.parallelism
     if engine is None or not command.readable:
@@ -130,17 +130,17 @@ def fit(
     memory = SIZED[engine.name].memory(command, accelerator, model, sizes.tensor, ranks)
     if command.has("--quantization", "-q") and model.quantization is None:
         raise Unclear("weights are quantized while they are loaded")
-    shared = sizes.data > 1 and memory.experts_across_copies
+    has_shared_experts = sizes.data > 1 and memory.experts_across_copies
     split = Split(
         sizes.tensor,
         sizes.pipeline,
-        sizes.tensor * sizes.data if shared else 1,
+        sizes.tensor * sizes.data if has_shared_experts else 1,
         whole_encoder=has_whole_encoders(command),
     )
     if sizes.pipeline > len(model.layers):
         raise Unclear(f"{sizes.pipeline} stages are more than its {len(model.layers)} layers")
     stored = replace(model, bits=memory.bits) if memory.bits is not None else model
-    pipeline_stages = stages(stored, split)
+    pipeline_stages = split_stages(stored, split)
     length = memory.length if memory.length is not None else model.longest
     role_fit = Fit(
         accelerator=accelerator,
@@ -159,17 +159,20 @@ def fit(
     if length is None or (compressed and memory.packed is None):
         return role_fit
     bits = memory.cache_bits or stored.bits
-    kept = [
-        layout(stage.layers, bits, stored.bits, sizes.tensor, memory) for stage in pipeline_stages
+    caches = [
+        make_layout(stage.layers, bits, stored.bits, sizes.tensor, memory)
+        for stage in pipeline_stages
     ]
-    room = [memory.share - memory.overhead - stage.weights for stage in pipeline_stages]
-    tightest = min(range(len(pipeline_stages)), key=lambda at: kept[at].requests(room[at], length))
-    requests = max(0.0, kept[tightest].requests(room[tightest], length))
+    free = [memory.share - memory.overhead - stage.weights for stage in pipeline_stages]
+    tightest = min(
+        range(len(pipeline_stages)), key=lambda at: caches[at].requests(free[at], length)
+    )
+    requests = max(0.0, caches[tightest].requests(free[tightest], length))
     copies = max(1, sizes.devices(nodes) // ranks)
     return replace(
         role_fit,
         weights=pipeline_stages[tightest].weights,
-        needed=int(kept[tightest].sequence(length)),
+        needed=int(caches[tightest].sequence(length)),
         tokens=int(requests * length) * copies,
         requests=requests * copies,
     )

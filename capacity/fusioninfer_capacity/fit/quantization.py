@@ -1,4 +1,4 @@
-"""How a model's weights are stored, by its `quantization_config`."""
+"""Reads the storage format of weights from a `quantization_config`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Quantization:
     """A format of weights.
 
     Attributes:
-        name: Its name, for people.
+        name: Its display name.
         bits: Bits of a parameter, with its share of scales and zero points.
-        excluded: Modules that keep the model's own type, as patterns of the checkpoint's config.
+        excluded: Modules in the model's type, as patterns of the checkpoint's config.
         experts_only: Whether only routed experts are stored in it.
         block: Side of the weight blocks that share a scale, which tensor ranks must not split; None
             without blocks.
-        modules: Bits of each module of a layer, where only those are quantized; None otherwise.
+        modules: Bits of each module of a layer if only these are quantized, else None.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Quantization:
     modules: Mapping[str, float] | None = None
 
     def bits_of(self, layer: int | None, module: str) -> float | None:
-        """Return bits of a parameter of a module; None where it keeps the model's own type."""
+        """Return the bits of a module's parameters; None if they have the model's type."""
         if self.modules is None:
             return self.bits if self.covers(layer, module) else None
         outer = (name for name in self.modules if f"{module}.".startswith(f"{name}."))
@@ -53,7 +53,7 @@ class Quantization:
 
     @cached_property
     def _excluded_in_layer(self) -> Mapping[int | None, Sequence[str]]:
-        """Patterns behind `layers.N.`; under None those of every layer."""
+        """Patterns after `layers.N.` by layer; under None the patterns for every layer."""
         by_layer: dict[int | None, list[str]] = {}
         for text in self.excluded:
             match = _LAYER.search(text)
@@ -61,7 +61,7 @@ class Quantization:
                 continue
             layer = None if match[1] == "*" else int(match[1])
             rest = match[2]
-            # The module itself, and what is inside of it.
+            # The module itself, and the modules inside it.
             by_layer.setdefault(layer, []).extend([rest, f"{rest}.*"] if rest else ["*"])
         return by_layer
 
@@ -97,9 +97,9 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | str:
     algorithm = str(config.get("quant_algo") or "").upper()
     excluded = next((tuple(map(str, config[key])) for key in _EXCLUDED if config.get(key)), ())
     if algorithm == "MIXED_PRECISION" and method != "fp8":
-        return _mixed(config.get("quantized_layers") or {})
+        return _read_mixed(config.get("quantized_layers") or {})
     if method == "fp8" or algorithm in ("FP8", "FP8_PB_WO"):
-        return Quantization("FP8", 8.0, (*excluded, "lm_head"), block=_block(config))
+        return Quantization("FP8", 8.0, (*excluded, "lm_head"), block=_read_block(config))
     if algorithm in ("NVFP4", "NVFP4_AWQ"):
         return Quantization("NVFP4", 4.5, (*excluded, "lm_head"))
     if method == "mxfp4":
@@ -110,13 +110,13 @@ def read_quantization(config: Mapping[str, Any]) -> Quantization | str:
         if bits not in (2, 3, 4, 8):
             return f"{bits} bits of {method} are not known"
         name = f"{_INTEGER_METHODS[method]} INT{bits}"
-        return Quantization(name, _grouped(bits, group, zeros=True), (*excluded, "lm_head"))
+        return Quantization(name, _count_bits(bits, group, zeros=True), (*excluded, "lm_head"))
     if method == "compressed-tensors":
-        return _compressed(config, excluded)
+        return _read_compressed(config, excluded)
     return f"the quantization {method}{f' {algorithm}' if algorithm else ''} is not known"
 
 
-def quantized_modules(layers: Mapping[str, Any]) -> dict[str, set[str]]:
+def list_formats(layers: Mapping[str, Any]) -> dict[str, set[str]]:
     """Return the formats of each module in all layers, by this package's module names."""
     modules: dict[str, set[str]] = {}
     for name, stored in layers.items():
@@ -131,24 +131,24 @@ def quantized_modules(layers: Mapping[str, Any]) -> dict[str, set[str]]:
 _MODULE_BITS = {"FP8": 8.0, "FP8_PB_WO": 8.0, "MXFP8": 8.25, "NVFP4": 4.5, "W4A16_NVFP4": 4.5}
 
 
-def _mixed(layers: Mapping[str, Any]) -> Quantization | str:
-    """Modules of several formats, if each of them has the same one in all layers."""
+def _read_mixed(layers: Mapping[str, Any]) -> Quantization | str:
+    """Return a mixed format if each module has the same format in all layers."""
     modules: dict[str, float] = {}
     mixed: set[str] = set()
-    for module, formats in quantized_modules(layers).items():
+    for module, formats in list_formats(layers).items():
         bits = {_MODULE_BITS.get(name) for name in formats}
-        one = bits.pop()
-        if bits or one is None:
+        module_bits = bits.pop()
+        if bits or module_bits is None:
             return f"it mixes quantization formats, and that of {module} is unknown"
-        modules[module] = one
+        modules[module] = module_bits
         mixed |= formats
     if not modules:
         return "it mixes quantization formats, and no list of layers names them"
-    least = min(modules.values())
-    return Quantization(" and ".join(sorted(mixed, reverse=True)), least, modules=modules)
+    lowest = min(modules.values())
+    return Quantization(" and ".join(sorted(mixed, reverse=True)), lowest, modules=modules)
 
 
-def _compressed(config: Mapping[str, Any], excluded: Sequence[str]) -> Quantization | str:
+def _read_compressed(config: Mapping[str, Any], excluded: Sequence[str]) -> Quantization | str:
     groups = list((config.get("config_groups") or {}).values())
     weights = groups[0].get("weights") if len(groups) == 1 else None
     if not isinstance(weights, Mapping):
@@ -163,17 +163,17 @@ def _compressed(config: Mapping[str, Any], excluded: Sequence[str]) -> Quantizat
         # NVFP4 has a scale of 8 bits for 16 parameters, MXFP4 for 32.
         return Quantization("FP4", 4 + 8 / group, excluded)
     zeros = not weights.get("symmetric", True)
-    return Quantization("INT4", _grouped(bits, group, zeros=zeros), excluded)
+    return Quantization("INT4", _count_bits(bits, group, zeros=zeros), excluded)
 
 
-def _grouped(bits: int, group: int, *, zeros: bool) -> float:
+def _count_bits(bits: int, group: int, *, zeros: bool) -> float:
     """Return bits of a parameter with a scale of 16 bits and a zero point for each group."""
     if group <= 0:
         return float(bits)
     return bits + (16 + (bits if zeros else 0)) / group
 
 
-def _block(config: Mapping[str, Any]) -> int | None:
+def _read_block(config: Mapping[str, Any]) -> int | None:
     """Return the larger side of FP8's blocks."""
     sides = config.get("weight_block_size")
     if not isinstance(sides, Sequence) or not all(isinstance(side, int) for side in sides):

@@ -1,4 +1,4 @@
-"""The memory of a service's roles, by their models and accelerators."""
+"""Checks the memory of a service's roles."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fusioninfer_capacity.fit.accelerators import by_labels, by_memory, by_name
+from fusioninfer_capacity.fit.accelerators import find_by_labels, find_by_name, from_memory
 from fusioninfer_capacity.fit.architecture import UnknownArchitectureError
 from fusioninfer_capacity.fit.engines import SIZED, Accelerator, Unclear
-from fusioninfer_capacity.fit.findings import fit_findings
-from fusioninfer_capacity.fit.lookup import model_architecture
+from fusioninfer_capacity.fit.findings import check_fit
+from fusioninfer_capacity.fit.lookup import find_model_architecture
 from fusioninfer_capacity.fit.memory import Fit, fit
-from fusioninfer_capacity.fit.shapes import shape_findings
+from fusioninfer_capacity.fit.shapes import check_shapes
 from fusioninfer_pulumi.plugins.capacity import (
     ARGUMENT_VALUE_INVALID,
     MEMORY_NOT_CHECKED,
@@ -50,24 +50,24 @@ def check_memory(
     memory: dict[str, Fit] = {}
     findings: list[Finding] = []
     for role in plan.roles:
-        fitted, role_findings = _role(role, args.model)
+        fitted, role_findings = _check_role(role, args.model)
         findings += role_findings
         if fitted is not None:
             memory[role.name] = fitted
     return memory, findings
 
 
-def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Finding]]:
+def _check_role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Finding]]:
     at, place = ("roles", role.position), role.pods.leader.command_path
     command = role.pods.command
     explicit = role.args.accelerator
-    accelerator = _accelerator(role.args, role.pods.leader)
+    accelerator = _find_accelerator(role.args, role.pods.leader)
     findings: list[Finding] = []
     if accelerator is None and explicit is not None:
         message = f"{show(explicit)} is not known; give its memory, such as 80Gi"
         findings.append(warning(ACCELERATOR_NOT_KNOWN, (*at, "accelerator"), message))
-    selected = by_labels(dict(_selected(role.pods.leader.template.get("spec") or {})))
-    # Labels tell forms of one product apart, such as H100 and H100-NVL.
+    selected = find_by_labels(dict(_read_node_labels(role.pods.leader.template.get("spec") or {})))
+    # Labels distinguish variants of a product, such as H100 and H100-NVL.
     if (
         explicit is not None
         and accelerator is not None
@@ -80,13 +80,13 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
     if command.engine is None:
         return None, findings
     try:
-        architecture = model_architecture(model, command.model)
+        architecture = find_model_architecture(model, command.model)
     except ModelConfigError as problem:
         return None, [*findings, model_config_finding(problem)]
     except UnknownArchitectureError as reason:
-        return None, [*findings, *_unchecked(at, accelerator, str(reason))]
-    variables = _variables(role.pods.leader.container)
-    rejected = list(shape_findings(place, command, architecture, variables, role.nodes))
+        return None, [*findings, *_skip(at, accelerator, str(reason))]
+    variables = _read_variables(role.pods.leader.container)
+    rejected = list(check_shapes(place, command, architecture, variables, role.nodes))
     findings += rejected
     if accelerator is None:
         return None, findings
@@ -98,23 +98,23 @@ def _role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, list[Fin
     try:
         fitted = fit(command, architecture, accelerator, role.nodes)
     except Unclear as reason:
-        return None, [*findings, *([] if rejected else _unchecked(at, accelerator, str(reason)))]
+        return None, [*findings, *([] if rejected else _skip(at, accelerator, str(reason)))]
     if fitted.doubt is None:
-        fitted = replace(fitted, doubt=_sized_otherwise(command.engine.name, variables))
-    findings += fit_findings(at, place, command, architecture, fitted, role.nodes)
+        fitted = replace(fitted, doubt=_explain_sizing(command.engine.name, variables))
+    findings += check_fit(at, place, command, architecture, fitted, role.nodes)
     return fitted, findings
 
 
-def _unchecked(at: Location, accelerator: Accelerator | None, reason: str) -> list[Finding]:
+def _skip(at: Location, accelerator: Accelerator | None, reason: str) -> list[Finding]:
     """Report a skipped check if the role has an accelerator."""
     if accelerator is None:
         return []
     return [info(MEMORY_NOT_CHECKED, at, f"memory not checked: {reason}")]
 
 
-#: Variables with which engines leave more for the cache than is computed here, their values, and
-#: what they do: SGLang's is off by default (0.5.16 and later), vLLM's on (0.21.0 and later).
-_SIZED_OTHERWISE: Mapping[str, tuple[str, Sequence[str], str]] = {
+#: Variables with which engines leave more memory for the cache than estimated, the values that do
+#: so, and the effect. SGLang's is off by default (since 0.5.16), vLLM's on (since 0.21.0).
+_SIZING_VARIABLES: Mapping[str, tuple[str, Sequence[str], str]] = {
     "sglang": (
         "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING",
         ("true", "1", "yes", "y"),
@@ -124,22 +124,22 @@ _SIZED_OTHERWISE: Mapping[str, tuple[str, Sequence[str], str]] = {
 }
 
 
-def _sized_otherwise(engine: str, variables: Mapping[str, Any] | None) -> str | None:
+def _explain_sizing(engine: str, variables: Mapping[str, Any] | None) -> str | None:
     """Return why a container's variables make an estimate uncertain; None if they do not."""
-    if engine not in _SIZED_OTHERWISE:
+    if engine not in _SIZING_VARIABLES:
         return None
-    name, values, effect = _SIZED_OTHERWISE[engine]
+    name, values, effect = _SIZING_VARIABLES[engine]
     value = str((variables or {}).get(name)).lower()
     return f"{name} {effect}" if value in values else None
 
 
-def _variables(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the variables of a container; None where other objects have some of them."""
+def _read_variables(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the variables of a container; None if `envFrom` adds unknown ones."""
     if container.get("envFrom"):
         return None
     return {
         str(variable.get("name")): variable.get("value")
-        for variable in _listed(container.get("env"))
+        for variable in _as_list(container.get("env"))
         if isinstance(variable, Mapping)
     }
 
@@ -147,77 +147,77 @@ def _variables(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
 # Accelerators.
 
 
-def _accelerator(role: RoleArgs, pod: Pod) -> Accelerator | None:
+def _find_accelerator(role: RoleArgs, pod: Pod) -> Accelerator | None:
     """Return the accelerator of the role, else of its claims, else of its node selectors."""
     if role.accelerator is not None:
-        return named_accelerator(role.accelerator)
+        return parse_accelerator(role.accelerator)
     for claim in role.resource_claims or ():
         for text in claim.selectors or ():
             match = _PRODUCT.search(text)
-            accelerator = by_name(match[2]) if match else None
+            accelerator = find_by_name(match[2]) if match else None
             if accelerator is not None:
                 return accelerator
-    if _partitioned(pod.container):
+    if _is_partitioned(pod.container):
         return None
-    return by_labels(dict(_selected(pod.template.get("spec") or {})))
+    return find_by_labels(dict(_read_node_labels(pod.template.get("spec") or {})))
 
 
 _PRODUCT = re.compile(r"""\.productName\s*==\s*(["'])([^"']+)\1""")
 
 
-def named_accelerator(text: str) -> Accelerator | None:
+def parse_accelerator(text: str) -> Accelerator | None:
     """Return the accelerator of a name or a memory, such as `H100` or `80Gi`; else None."""
-    accelerator = by_name(text)
+    accelerator = find_by_name(text)
     if accelerator is not None:
         return accelerator
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?[KMGT]i?", text) is None:
         return None
-    return by_memory(text, int(quantity.parse(text)))
+    return from_memory(text, int(quantity.parse(text)))
 
 
-def _selected(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Return labels that every node of the pods has: selectors, and required affinity of one value.
+def _read_node_labels(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield labels that all nodes of the pods have: selectors, and required affinity of one value.
 
-    What is an Output, or no selector at all, says nothing.
+    Outputs and malformed selectors are ignored.
     """
-    for key, value in _mapping(spec.get("nodeSelector")).items():
+    for key, value in _as_mapping(spec.get("nodeSelector")).items():
         if isinstance(value, str):
             yield str(key), value
-    affinity = _mapping(_mapping(spec.get("affinity")).get("nodeAffinity"))
-    required = _mapping(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
-    terms = _listed(required.get("nodeSelectorTerms"))
-    if len(terms) != 1:  # any of several
+    affinity = _as_mapping(_as_mapping(spec.get("affinity")).get("nodeAffinity"))
+    required = _as_mapping(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+    terms = _as_list(required.get("nodeSelectorTerms"))
+    if len(terms) != 1:  # terms are alternatives
         return
-    for expression in _listed(_mapping(terms[0]).get("matchExpressions")):
-        asked = _mapping(expression)
-        values = _listed(asked.get("values"))
-        if asked.get("operator") == "In" and len(values) == 1 and isinstance(values[0], str):
-            yield str(asked.get("key")), values[0]
+    for expression in _as_list(_as_mapping(terms[0]).get("matchExpressions")):
+        requirement = _as_mapping(expression)
+        values = _as_list(requirement.get("values"))
+        if requirement.get("operator") == "In" and len(values) == 1 and isinstance(values[0], str):
+            yield str(requirement.get("key")), values[0]
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _listed(value: Any) -> Sequence[Any]:
+def _as_list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else ()
 
 
-def _partitioned(container: Mapping[str, Any]) -> bool:
+def _is_partitioned(container: Mapping[str, Any]) -> bool:
     """Return whether a container requests MIG devices or shared accelerators."""
-    resources = _mapping(container.get("resources"))
-    names = [*_mapping(resources.get("limits")), *_mapping(resources.get("requests"))]
+    resources = _as_mapping(container.get("resources"))
+    names = [*_as_mapping(resources.get("limits")), *_as_mapping(resources.get("requests"))]
     return any("/mig-" in str(name) or str(name).endswith(".shared") for name in names)
 
 
-def pool_accelerator(pool: NodePoolArgs) -> str | None:
-    """Return what to call the accelerators of a pool: a name of the table, else their memory."""
-    accelerator = by_labels(pool.labels)
+def name_accelerator(pool: NodePoolArgs) -> str | None:
+    """Return the name of a pool's accelerators in the table, else their memory."""
+    accelerator = find_by_labels(pool.labels)
     for value in pool.device.attributes.values():
-        accelerator = accelerator or by_name(value)
+        accelerator = accelerator or find_by_name(value)
     if (
         accelerator is not None
-        and accelerator.name == (by_name(accelerator.name) or accelerator).name
+        and accelerator.name == (find_by_name(accelerator.name) or accelerator).name
     ):
         return accelerator.name
     return pool.device.memory

@@ -1,7 +1,8 @@
-"""Splits and sequence lengths that an engine rejects for a model, independent of memory.
+"""Checks for splits and sequence lengths that an engine rejects, independent of memory.
 
-Read in vLLM 0.24.0 to 0.33.0 (`ModelConfig.verify_with_parallel_config`, `_get_and_verify_max_len`,
-`validate_fp8_block_shape_moe`) and SGLang 0.5.9 and 0.5.23 (`ModelConfig`, `Fp8MoEMethod`).
+From the sources of vLLM 0.24.0 to 0.33.0 (`ModelConfig.verify_with_parallel_config`,
+`_get_and_verify_max_len`, `validate_fp8_block_shape_moe`) and SGLang 0.5.9 and 0.5.23
+(`ModelConfig`, `Fp8MoEMethod`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_capacity.fit.architecture import Architecture, Part
-from fusioninfer_capacity.fit.engines import SIZED, Unclear, Version, stated_number
+from fusioninfer_capacity.fit.engines import SIZED, Unclear, Version, read_number
 from fusioninfer_pulumi.plugins.capacity import (
     EngineCommand,
     Finding,
@@ -30,7 +31,7 @@ LENGTH_ABOVE_MODEL = Rule("length-above-model")
 #: First release of vLLM that shares scales of FP8 experts in smaller blocks, of 32 or more
 #: (`refine_fp8_moe_block_shape`).
 _REFINES: Version = (0, 29, 0)
-_LEAST_BLOCK = 32
+_MIN_BLOCK = 32
 #: Arguments that replace the model's own config.
 _OVERRIDES = (
     "--hf-overrides", "--rope-scaling", "--rope-theta", "--config-format", "--hf-config-path",
@@ -41,7 +42,7 @@ _SIZES = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class Problem:
-    """Why an engine does not start.
+    """A reason why an engine does not start.
 
     Attributes:
         certain: Whether its release is known to reject it.
@@ -54,108 +55,108 @@ class Problem:
     blocks: bool = False
 
 
-def shape_findings(
+def check_shapes(
     place: Location,
     command: EngineCommand,
     model: Architecture,
     variables: Mapping[str, Any] | None,
     nodes: int,
 ) -> Iterator[Finding]:
-    """Yield what the engine rejects; see `shape_problems`.
+    """Yield findings about values that the engine rejects; see `find_problems`.
 
     `place` is its arguments, `nodes` are those of a replica.
     """
-    for problem in shape_problems(command, model, variables):
-        # The documents' own examples split DeepSeek-R1 over all accelerators of several nodes.
-        across = problem.blocks and nodes > 1
-        make_finding = error if problem.certain and not across else warning
+    for problem in find_problems(command, model, variables):
+        # The engines' documentation splits DeepSeek-R1 over all accelerators of several nodes.
+        spans_nodes = problem.blocks and nodes > 1
+        make_finding = error if problem.certain and not spans_nodes else warning
         yield make_finding(problem.rule, place, problem.text)
 
 
-def shape_problems(
+def find_problems(
     command: EngineCommand, model: Architecture, variables: Mapping[str, Any] | None
 ) -> Iterator[Problem]:
-    """Yield what the engine rejects; `variables` are its environment, None if unknown."""
+    """Yield values that the engine rejects; `variables` are its environment, None if unknown."""
     if command.engine is None or command.engine.name not in SIZED or not command.readable:
         return
     if command.has(*_OVERRIDES):
         return
     if variables is not None:
-        yield from _length_problems(command, model, variables)
+        yield from _check_length(command, model, variables)
     sizes = command.parallelism
-    # Copied attention is split fewer ways.
+    # With data parallel attention fewer ranks split it.
     if sizes is None or sizes.context > 1 or command.has("--enable-dp-attention"):
         return
-    yield from _head_problems(model, sizes.tensor)
+    yield from _check_heads(model, sizes.tensor)
     layers = len(model.layers)
     if sizes.pipeline > layers:
         text = f"{sizes.pipeline} pipeline stages are more than the model's {layers} layers"
         yield Problem(MODEL_NOT_DIVISIBLE, text)
-    yield from _block_problems(command, model, sizes)
+    yield from _check_blocks(command, model, sizes)
 
 
-def _head_problems(model: Architecture, tensor: int) -> Iterator[Problem]:
+def _check_heads(model: Architecture, tensor: int) -> Iterator[Problem]:
     heads, kv = model.heads
     for count, kind in ((heads, "attention heads"), (kv, "key-value heads")):
-        if count and not _divides(count, tensor, several=kind.startswith("key")):
+        if count and not _is_divisible(count, tensor, can_share=kind.startswith("key")):
             ways = [
                 size
                 for size in _SIZES
-                if heads % size == 0 and (not kv or _divides(kv, size, several=True))
+                if heads % size == 0 and (not kv or _is_divisible(kv, size, can_share=True))
             ]
-            text = f"{count} {kind} cannot be split {tensor} ways; use {_listed(ways)}"
+            text = f"{count} {kind} cannot be split {tensor} ways; use {_join(ways)}"
             yield Problem(MODEL_NOT_DIVISIBLE, text)
             return
 
 
-def _divides(count: int, ways: int, *, several: bool) -> bool:
-    """Return whether ranks divide the heads evenly; with `several`, ranks may share one."""
-    return count % ways == 0 or (several and ways % count == 0)
+def _is_divisible(count: int, ways: int, *, can_share: bool) -> bool:
+    """Return whether ranks divide the heads evenly; with `can_share`, ranks may share one."""
+    return count % ways == 0 or (can_share and ways % count == 0)
 
 
-def _block_problems(
+def _check_blocks(
     command: EngineCommand, model: Architecture, sizes: Parallelism
 ) -> Iterator[Problem]:
     stored = model.quantization
     if stored is None or stored.block is None:
         return
-    wrong = _undivided(command, model, sizes)
-    if wrong is None:
+    part = _find_undivided(command, model, sizes)
+    if part is None:
         return
-    ways = _ways(command, wrong, sizes)
-    share = wrong.width / ways if wrong.width else 0
-    what = "experts" if wrong.expert else "feed-forward layers"
+    ways = _count_ways(command, part, sizes)
+    share = part.width / ways if part.width else 0
+    kind = "experts" if part.expert else "feed-forward layers"
     fitting = [
         f"{size}"
         for size in _SIZES
         if model.heads[0] % size == 0
-        and _undivided(command, model, sizes._replace(tensor=size)) is None
+        and _find_undivided(command, model, sizes._replace(tensor=size)) is None
     ]
-    remedy = f"use {_listed(fitting)} ways"
+    remedy = f"use {_join(fitting)} ways"
     engine = command.engine
-    assert engine is not None, "asked for above"
-    if wrong.expert:
+    assert engine is not None, "checked by the caller"
+    if part.expert:
         words = " ".join(SIZED[engine.name].expert_argument(sizes.tensor))
         remedy += f", or spread experts with {words}"
-    known = command.image.version is not None
-    # vLLM 0.32.0 refines blocks for kernels that take smaller ones, and pads experts for others.
-    adapted = known and wrong.expert and _adapts(command) and not _automatic(command)
-    before = "" if known or engine.name != "vllm" else "vLLM before 0.29.0 rejects it: "
+    has_version = command.image.version is not None
+    # vLLM 0.32.0 uses smaller blocks for kernels that support them, and pads experts for others.
+    can_adapt = has_version and part.expert and _can_adapt(command) and not _is_automatic(command)
+    prefix = "" if has_version or engine.name != "vllm" else "vLLM before 0.29.0 rejects it: "
     text = (
-        f"{before}{what} of width {wrong.width} split {ways} ways are {share:g} wide, no multiple "
+        f"{prefix}{kind} of width {part.width} split {ways} ways are {share:g} wide, no multiple "
         f"of the FP8 blocks of {stored.block}; {remedy}"
     )
-    if adapted:
+    if can_adapt:
         text += f"; {command.value('--moe-backend')} may take smaller blocks, or pad them"
-    certain = (known and not adapted) or not wrong.expert
+    certain = (has_version and not can_adapt) or not part.expert
     yield Problem(MODEL_NOT_DIVISIBLE, text, certain=certain, blocks=True)
 
 
-def _undivided(command: EngineCommand, model: Architecture, sizes: Parallelism) -> Part | None:
+def _find_undivided(command: EngineCommand, model: Architecture, sizes: Parallelism) -> Part | None:
     """Return a part of the model whose blocks a rank would have to divide."""
     stored = model.quantization
-    assert stored is not None, "asked for quantized models"
-    assert stored.block is not None, "asked for models with blocks"
+    assert stored is not None, "checked by the caller"
+    assert stored.block is not None, "checked by the caller"
     seen: set[tuple[int, bool]] = set()
     for index, layer in enumerate(model.layers):
         for part in layer.parts:
@@ -164,16 +165,20 @@ def _undivided(command: EngineCommand, model: Architecture, sizes: Parallelism) 
             if not stored.covers(index, part.name):
                 continue
             seen.add((part.width, part.expert))
-            ways = _ways(command, part, sizes)
+            ways = _count_ways(command, part, sizes)
             share, rest = divmod(part.width, ways)
             if ways == 1 or (not rest and share % stored.block == 0):
                 continue
-            if rest or not part.expert or not _refines(command, stored.block, share, model.hidden):
+            if (
+                rest
+                or not part.expert
+                or not _can_refine(command, stored.block, share, model.hidden)
+            ):
                 return part
     return None
 
 
-def _ways(command: EngineCommand, part: Part, sizes: Parallelism) -> int:
+def _count_ways(command: EngineCommand, part: Part, sizes: Parallelism) -> int:
     """Return the number of ranks that split one expert or layer."""
     engine = command.engine
     if not part.expert or engine is None:
@@ -181,34 +186,34 @@ def _ways(command: EngineCommand, part: Part, sizes: Parallelism) -> int:
     if not engine.spreads_experts(command):
         # vLLM splits experts over the ranks of all copies (`FusedMoEParallelConfig.make`).
         return sizes.tensor * (sizes.data if engine.name == "vllm" else 1)
-    # SGLang has the number of groups behind its flag, vLLM spreads over all ranks.
+    # SGLang's flag has the number of groups; vLLM spreads experts over all ranks.
     groups = integer(command.value(*engine.expert_flags))
     return max(1, sizes.tensor // groups) if groups else 1
 
 
-def _refines(command: EngineCommand, block: int, share: int, hidden: int) -> bool:
-    fine = math.gcd(block, share, hidden) >= _LEAST_BLOCK
-    return fine and _adapts(command) and _automatic(command)
+def _can_refine(command: EngineCommand, block: int, share: int, hidden: int) -> bool:
+    fine = math.gcd(block, share, hidden) >= _MIN_BLOCK
+    return fine and _can_adapt(command) and _is_automatic(command)
 
 
-def _adapts(command: EngineCommand) -> bool:
+def _can_adapt(command: EngineCommand) -> bool:
     engine, version = command.engine, command.image.version
     return engine is not None and engine.name == "vllm" and (version or ()) >= _REFINES
 
 
-def _automatic(command: EngineCommand) -> bool:
+def _is_automatic(command: EngineCommand) -> bool:
     """Return whether the engine chooses the kernel of its experts."""
     return command.value("--moe-backend") in (None, "auto")
 
 
-def _length_problems(
+def _check_length(
     command: EngineCommand, model: Architecture, variables: Mapping[str, Any]
 ) -> Iterator[Problem]:
     engine = command.engine
-    assert engine is not None, "asked for above"
+    assert engine is not None, "checked by the caller"
     flag, variable = engine.length_flag, SIZED[engine.name].longer_variable
     try:
-        length = stated_number(command, flag)
+        length = read_number(command, flag)
     except Unclear:  # `auto`, or a variable
         return
     if length is None or model.limit is None or length <= model.limit:
@@ -223,6 +228,6 @@ def _length_problems(
     yield Problem(LENGTH_ABOVE_MODEL, text, certain=command.image.stock)
 
 
-def _listed(sizes: list[Any]) -> str:
-    *others, last = [str(size) for size in sizes] or ["1"]
-    return f"{', '.join(others)} or {last}" if others else last
+def _join(sizes: list[Any]) -> str:
+    *first, last = [str(size) for size in sizes] or ["1"]
+    return f"{', '.join(first)} or {last}" if first else last

@@ -1,4 +1,4 @@
-"""Layouts of a model on accelerators of one kind: those that fit, and why others do not."""
+"""Lists the layouts of a model on accelerators of one kind, and checks which fit."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from fusioninfer_capacity.fit.architecture import Architecture
 from fusioninfer_capacity.fit.engines import SIZED, Accelerator, Unclear
-from fusioninfer_capacity.fit.findings import fit_findings
+from fusioninfer_capacity.fit.findings import check_fit
 from fusioninfer_capacity.fit.memory import Fit, fit
-from fusioninfer_capacity.fit.shapes import shape_problems
+from fusioninfer_capacity.fit.shapes import find_problems
 from fusioninfer_pulumi.plugins.capacity import ENGINES, EngineCommand, Severity, read_command
 
 _WAYS = (1, 2, 4, 8, 16)
-_MOST_NODES = 4
-#: Nodes over which copies that share their experts are laid, if one is not enough.
+_MAX_NODES = 4
+#: Numbers of nodes to try for data parallel copies that share their experts.
 _NODES = (2, 4)
 
 
@@ -23,9 +23,9 @@ class Wish:
     """The model and accelerator to size.
 
     Attributes:
-        name: Name of the model, as the engine takes it.
+        name: Name of the model in the engine's arguments.
         length: Tokens of the longest sequence, None for the model's own.
-        most_nodes: Nodes of a replica at most.
+        most_nodes: Maximum nodes of a replica.
         arguments: The engine's arguments in addition to its sizes.
     """
 
@@ -35,23 +35,23 @@ class Wish:
     per_node: int = 8
     engine: str = "vllm"
     length: int | None = None
-    most_nodes: int = _MOST_NODES
+    most_nodes: int = _MAX_NODES
     arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One way to lay a replica on accelerators.
+    """One way to distribute a replica over accelerators.
 
     Attributes:
-        tensor: Ways each layer is split, inside of a node.
+        tensor: Tensor parallel size, within a node.
         nodes: Nodes of a replica, each with one stage of the layers.
-        fit: The memory of one accelerator; None where it is unknown.
-        reason: Why it does not fit; None where it does.
+        fit: The memory of one accelerator; None if unknown.
+        reason: Why it does not fit; None if it does.
         spread: Whether experts are spread over the accelerators, not split.
         small_cache: Whether the KV cache is stored in 8 bits.
-        copies: Copies of all but the experts, which they share (`--data-parallel-size`). The nodes
-            divide them then, not the layers.
+        copies: Data parallel copies, which share the experts. With several, the nodes divide the
+            copies instead of the layers.
     """
 
     tensor: int
@@ -65,10 +65,10 @@ class Layout:
     @property
     def accelerators(self) -> int:
         """Accelerators of a replica."""
-        return self.of_pod * self.nodes
+        return self.per_pod * self.nodes
 
     @property
-    def of_pod(self) -> int:
+    def per_pod(self) -> int:
         """Accelerators of one node."""
         return self.tensor * self.copies // (self.nodes if self.copies > 1 else 1)
 
@@ -78,7 +78,7 @@ class Layout:
         return 1 if self.copies > 1 else self.nodes
 
 
-def arguments(wish: Wish, layout: Layout) -> list[str]:
+def build_arguments(wish: Wish, layout: Layout) -> list[str]:
     """Return the engine's arguments of a layout."""
     engine, sized = ENGINES[wish.engine], SIZED[wish.engine]
     words = [engine.model_flags[0], wish.name, *sized.proposal.arguments, *wish.arguments]
@@ -97,28 +97,30 @@ def arguments(wish: Wish, layout: Layout) -> list[str]:
     return words
 
 
-def layouts(wish: Wish) -> list[Layout]:
+def list_layouts(wish: Wish) -> list[Layout]:
     """Return all layouts: those that fit first, with few accelerators, then with many tokens."""
-    return sorted((_layout(wish, tensor, nodes) for tensor, nodes in _sizes(wish)), key=_order)
+    return sorted(
+        (_build_layout(wish, tensor, nodes) for tensor, nodes in _list_sizes(wish)), key=_get_order
+    )
 
 
-def with_small_caches(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
-    """Return the layouts, and those that fit with a cache in 8 bits alone, in the same order."""
+def add_small_caches(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
+    """Return the layouts, and those that fit only with an 8-bit cache, in the same order."""
     small = []
     if wish.accelerator.name.startswith(_EIGHT_BITS):
         for layout in (layout for layout in candidates if layout.copies == 1):
-            # A cache of which no request of the longest length fits, and a sequence is known.
+            # The weights fit, but one sequence of the longest length does not.
             if layout.reason is not None and layout.fit is not None and layout.fit.cache > 0:
-                smaller = _fitted(wish, replace(layout, reason=None, small_cache=True))
+                smaller = _fit_layout(wish, replace(layout, reason=None, small_cache=True))
                 small += [smaller] if smaller.reason is None else []
-    return sorted([*candidates, *small], key=_order)
+    return sorted([*candidates, *small], key=_get_order)
 
 
-#: Accelerators that compute in 8 bits, by how their names begin.
+#: Prefixes of accelerators that compute in 8 bits.
 _EIGHT_BITS = ("H", "GH", "B", "L4", "RTX-4090", "RTX-5", "RTX-PRO", "MI3")
 
 
-def with_copies(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
+def add_copies(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
     """Return the layouts, and those of data parallel attention with experts over all ranks.
 
     Only of models with experts, and only of engines whose copies share them; in the same order.
@@ -131,58 +133,61 @@ def with_copies(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
         Layout(tensor, nodes, None, None, spread=True, copies=ranks // tensor)
         for ranks, nodes in (*inside, *across)
         for tensor in _WAYS
-        # Each rank gets as many experts, and no copy spans nodes.
+        # Ranks get equal numbers of experts, and no copy spans nodes.
         if tensor < ranks and wish.per_node % tensor == 0 and not wish.model.experts % ranks
     ]
     checked = [replace(layout, reason=_explain_rejection(wish, layout)) for layout in copied]
-    fitted = [_fitted(wish, layout) if layout.reason is None else layout for layout in checked]
-    return sorted([*candidates, *fitted], key=_order)
+    fitted = [_fit_layout(wish, layout) if layout.reason is None else layout for layout in checked]
+    return sorted([*candidates, *fitted], key=_get_order)
 
 
-def sensible(fitting: Sequence[Layout]) -> list[Layout]:
+def filter_sensible(fitting: Sequence[Layout]) -> list[Layout]:
     """Return layouts that fit, without those that need more hardware for no more tokens.
 
     Of layouts with copies that share experts, return the one with the most tokens for each number
     of accelerators.
     """
-    chosen = _sensible([layout for layout in fitting if layout.copies == 1])
+    chosen = _filter_uncopied([layout for layout in fitting if layout.copies == 1])
     for layout in (layout for layout in fitting if layout.copies > 1):
         as_many = [other for other in chosen if other.accelerators <= layout.accelerators]
         nodes = min((other.nodes for other in chosen), default=layout.nodes)
-        if layout.nodes <= nodes and all(_tokens(other) < _tokens(layout) for other in as_many):
+        if layout.nodes <= nodes and all(
+            _get_tokens(other) < _get_tokens(layout) for other in as_many
+        ):
             chosen.append(layout)
-    return sorted(chosen, key=_order)
+    return sorted(chosen, key=_get_order)
 
 
-def _sensible(fitting: Sequence[Layout]) -> list[Layout]:
-    whole = [layout for layout in fitting if not layout.small_cache] or fitting
-    nodes = min((layout.nodes for layout in whole), default=1)
+def _filter_uncopied(fitting: Sequence[Layout]) -> list[Layout]:
+    uncompressed = [layout for layout in fitting if not layout.small_cache] or fitting
+    nodes = min((layout.nodes for layout in uncompressed), default=1)
     chosen: list[Layout] = []
     for layout in fitting:
-        most = max((_tokens(smaller) for smaller in chosen), default=-1)
-        if layout.nodes <= nodes and (_tokens(layout) > most or not _tokens(layout)):
+        max_tokens = max((_get_tokens(smaller) for smaller in chosen), default=-1)
+        if layout.nodes <= nodes and (_get_tokens(layout) > max_tokens or not _get_tokens(layout)):
             chosen.append(layout)
     return chosen
 
 
-def _tokens(layout: Layout) -> int:
+def _get_tokens(layout: Layout) -> int:
     return (layout.fit.tokens or 0) if layout.fit is not None else 0
 
 
-def _order(layout: Layout) -> tuple[bool, int, bool, int, int]:
+def _get_order(layout: Layout) -> tuple[bool, int, bool, int, int]:
     copied = layout.copies > 1
-    return layout.reason is not None, layout.accelerators, copied, -_tokens(layout), layout.nodes
+    rejected, tokens = layout.reason is not None, _get_tokens(layout)
+    return rejected, layout.accelerators, copied, -tokens, layout.nodes
 
 
-def _sizes(wish: Wish) -> Sequence[tuple[int, int]]:
-    """Yield tensor sizes within a node, then whole nodes with one stage each."""
+def _list_sizes(wish: Wish) -> Sequence[tuple[int, int]]:
+    """Return tensor sizes within a node, then whole nodes with one stage each."""
     inside = [ways for ways in _WAYS if ways <= wish.per_node]
     across = range(2, wish.most_nodes + 1)
     return [*((ways, 1) for ways in inside), *((inside[-1], nodes) for nodes in across)]
 
 
-def _layout(wish: Wish, tensor: int, nodes: int) -> Layout:
-    """Return a layout; with spread experts where the engine cannot split each of them."""
+def _build_layout(wish: Wish, tensor: int, nodes: int) -> Layout:
+    """Return a layout; experts are spread if the engine cannot split them."""
     layout = Layout(tensor, nodes, None, None)
     rejection = _explain_rejection(wish, layout)
     if rejection is not None:
@@ -190,19 +195,19 @@ def _layout(wish: Wish, tensor: int, nodes: int) -> Layout:
         if not wish.model.expert_width or _explain_rejection(wish, spread) is not None:
             return replace(layout, reason=rejection)
         layout = spread
-    return _fitted(wish, layout)
+    return _fit_layout(wish, layout)
 
 
-def _fitted(wish: Wish, layout: Layout) -> Layout:
-    """Return a layout with its memory, or why it does not fit."""
-    command = engine_command(wish, layout)
+def _fit_layout(wish: Wish, layout: Layout) -> Layout:
+    """Return a layout with its memory, or with the reason why it does not fit."""
+    command = build_command(wish, layout)
     try:
         fitted = fit(command, wish.model, wish.accelerator, layout.nodes)
     except Unclear as reason:
         return replace(layout, reason=f"not checked: {reason}")
     problems = [
         finding.text
-        for finding in fit_findings((), (), command, wish.model, fitted, layout.nodes)
+        for finding in check_fit((), (), command, wish.model, fitted, layout.nodes)
         if finding.severity is not Severity.INFO
     ]
     return replace(layout, fit=fitted, reason=problems[0] if problems else None)
@@ -210,17 +215,17 @@ def _fitted(wish: Wish, layout: Layout) -> Layout:
 
 def _explain_rejection(wish: Wish, layout: Layout) -> str | None:
     """Return why the engine rejects a layout, independent of memory."""
-    problems = shape_problems(engine_command(wish, layout), wish.model, {})
+    problems = find_problems(build_command(wish, layout), wish.model, {})
     return next((problem.text for problem in problems), None)
 
 
-def engine_command(wish: Wish, layout: Layout) -> EngineCommand:
+def build_command(wish: Wish, layout: Layout) -> EngineCommand:
     """Return the command line of a layout."""
     proposed = SIZED[wish.engine].proposal
     container = {
         "name": wish.engine,
         "image": proposed.image,
         "command": list(proposed.program),
-        "args": arguments(wish, layout),
+        "args": build_arguments(wish, layout),
     }
     return read_command(container)

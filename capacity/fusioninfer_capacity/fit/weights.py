@@ -9,12 +9,12 @@ from fusioninfer_capacity.fit.architecture import Architecture, Layer, Part
 
 @dataclass(frozen=True)
 class Split:
-    """How the model lies on the accelerators of a replica.
+    """How a model is split over the accelerators of a replica.
 
     Attributes:
-        tensor: Ways that tensor parallelism splits each layer.
+        tensor: Tensor parallel size.
         expert: Ranks that routed experts are spread over; with 1, tensor parallelism splits them.
-        whole_encoder: Whether every rank has encoders of images whole.
+        whole_encoder: Whether every rank has complete image encoders.
     """
 
     tensor: int = 1
@@ -35,35 +35,35 @@ class Stage:
     weights: int
 
 
-def stages(model: Architecture, split: Split) -> list[Stage]:
+def split_stages(model: Architecture, split: Split) -> list[Stage]:
     """Return the pipeline stages, each with the weights of one accelerator."""
     all_stages, begin = [], 0
-    sizes = _stage_sizes(len(model.layers), split.pipeline)
+    sizes = _divide_layers(len(model.layers), split.pipeline)
     for position, size in enumerate(sizes):
         layers = range(begin, begin + size)
         total = sum(
-            _bytes(model, index, part, split)
+            _count_bytes(model, index, part, split)
             for index in layers
             for part in model.layers[index].parts
         )
         first, last = position == 0, position == len(sizes) - 1
-        total += _outside(model, split, first=first, last=last)
+        total += _count_outside(model, split, first=first, last=last)
         all_stages.append(Stage(model.layers[begin : begin + size], int(total)))
         begin += size
     return all_stages
 
 
-def _stage_sizes(layers: int, pipeline: int) -> list[int]:
+def _divide_layers(layers: int, pipeline: int) -> list[int]:
     """Divide layers; the remainder goes to the stages before the last (vLLM: `get_pp_indices`)."""
-    per_stage, left = divmod(layers, pipeline)
+    per_stage, remainder = divmod(layers, pipeline)
     sizes = [per_stage] * pipeline
-    for index in range(2, left + 2):
+    for index in range(2, remainder + 2):
         sizes[-index] += 1
     return sizes
 
 
-def _bytes(model: Architecture, index: int, part: Part, split: Split) -> float:
-    bits = part.bits if part.bits is not None else _bits(model, index, part)
+def _count_bytes(model: Architecture, index: int, part: Part, split: Split) -> float:
+    bits = part.bits if part.bits is not None else _get_bits(model, index, part)
     ways, padded = 1, 1.0
     if part.expert and split.expert > 1:
         ways = split.expert
@@ -75,7 +75,7 @@ def _bytes(model: Architecture, index: int, part: Part, split: Split) -> float:
     return part.parameters * bits / 8 / ways * padded
 
 
-def _bits(model: Architecture, index: int, part: Part) -> float:
+def _get_bits(model: Architecture, index: int, part: Part) -> float:
     stored = model.quantization
     if stored is None or (stored.experts_only and not part.expert):
         return model.bits
@@ -83,7 +83,7 @@ def _bits(model: Architecture, index: int, part: Part) -> float:
     return bits if bits is not None else model.bits
 
 
-def _outside(model: Architecture, split: Split, *, first: bool, last: bool) -> float:
+def _count_outside(model: Architecture, split: Split, *, first: bool, last: bool) -> float:
     """Return the bytes outside of layers: embedding and encoders, and the head."""
     table = model.embedding * model.bits / 8 / split.tensor
     head = table

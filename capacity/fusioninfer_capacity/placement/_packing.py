@@ -1,9 +1,9 @@
 """Computes whether the pods of replicas fit the nodes of a pool.
 
 The capacity model (`topology/capacity_model.py`), which the end-to-end tests compare with the real
-scheduler, answers first. Where it gives only a bound (pods of several sizes, which fit or not
-depending on the node that each gets), best fit decides: largest pods first, each on the fullest
-node with enough capacity.
+scheduler, is used first. If it gives only a bound (for pods of several sizes, whose fit
+depends on the node of each), best fit decides: largest pods first, each on the fullest node with
+enough capacity.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fusioninfer_pulumi.plugins.capacity import (
     capacity,
 )
 
-#: Accelerators of each pod of a replica, the largest first; pods that ask for none left out.
+#: Accelerators of each pod of a replica, the largest first, without pods that request none.
 Shape = tuple[int, ...]
 #: Replicas in one pool, by their shape.
 Load = tuple[tuple[Shape, int], ...]
@@ -39,7 +39,7 @@ class Fit(enum.IntEnum):
 
 @dataclass
 class Pools:
-    """The pools of an inventory, and what was found out about loads before."""
+    """The pools of an inventory, with a cache of results for loads."""
 
     args: Sequence[NodePoolArgs]
     _fits: dict[tuple[int, Load, int], Fit] = field(default_factory=dict)
@@ -50,60 +50,60 @@ class Pools:
         """The usage before anything is placed."""
         return ((),) * len(self.args)
 
-    def fit(self, pool: int, load: Load, more: int = 0) -> Fit:
-        """Return whether all replicas of a load find nodes in a pool with `more` empty nodes."""
-        key = (pool, load, more)
+    def fit(self, pool: int, load: Load, extra_nodes: int = 0) -> Fit:
+        """Return whether a load fits a pool with `extra_nodes` more empty nodes."""
+        key = (pool, load, extra_nodes)
         if key not in self._fits:
-            self._fits[key] = _fit(_nodes(self.args[pool], more), load)
+            self._fits[key] = _fit(_list_nodes(self.args[pool], extra_nodes), load)
         return self._fits[key]
 
     def free(self, pool: int) -> int:
-        """Return accelerators of a pool that are not in use by others."""
+        """Return the accelerators of a pool that are not in use."""
         return sum(
-            node_pool.nodes * node_pool.accelerators for node_pool in _nodes(self.args[pool])
+            node_pool.nodes * node_pool.accelerators for node_pool in _list_nodes(self.args[pool])
         )
 
     def whole_nodes(self, pool: int, load: Load) -> int:
-        """Return nodes that stay empty when a load that fits is packed as tightly as it can be."""
+        """Return the nodes that stay empty if a load that fits is packed as tightly as possible."""
         key = (pool, load)
         if key not in self._whole:
             args = self.args[pool]
             untouched = args.nodes - len(args.in_use)
-            self._whole[key] = _largest(
+            self._whole[key] = _find_largest(
                 untouched, lambda count: self.fit(pool, load, -count) is not Fit.NO
             )
         return self._whole[key]
 
     def stranded(self, pool: int, load: Load) -> int:
         """Return free accelerators on nodes that are not empty, with the load packed tightly."""
-        left = self.free(pool) - accelerators(load)
-        return left - self.whole_nodes(pool, load) * self.args[pool].accelerators
+        free = self.free(pool) - count_accelerators(load)
+        return free - self.whole_nodes(pool, load) * self.args[pool].accelerators
 
     def missing_nodes(self, pool: int, load: Load) -> int:
         """Return nodes that a pool lacks for a load whose every pod fits an empty node."""
         pods = sum(len(shape) * count for shape, count in load)
-        return pods - _largest(
+        return pods - _find_largest(
             pods, lambda spared: self.fit(pool, load, pods - spared) is not Fit.NO
         )
 
 
-def with_more(load: Load, shape: Shape, replicas: int) -> Load:
-    """Return a load and some more replicas."""
+def add_replicas(load: Load, shape: Shape, replicas: int) -> Load:
+    """Return a load with more replicas."""
     if not shape or not replicas:
         return load
-    more = dict(load)
-    more[shape] = more.get(shape, 0) + replicas
-    return tuple(sorted(more.items()))
+    replicas_by_shape = dict(load)
+    replicas_by_shape[shape] = replicas_by_shape.get(shape, 0) + replicas
+    return tuple(sorted(replicas_by_shape.items()))
 
 
-def accelerators(load: Load) -> int:
-    """Return accelerators that a load holds."""
+def count_accelerators(load: Load) -> int:
+    """Return the accelerators of a load."""
     return sum(sum(shape) * count for shape, count in load)
 
 
-def _nodes(pool: NodePoolArgs, more: int = 0) -> list[NodePool]:
-    """Return the free accelerators of a pool and of so many empty nodes more, node by node."""
-    untouched = NodePool(pool.nodes - len(pool.in_use) + more, pool.accelerators)
+def _list_nodes(pool: NodePoolArgs, extra_nodes: int = 0) -> list[NodePool]:
+    """Return the free accelerators of a pool with `extra_nodes` more empty nodes, by node."""
+    untouched = NodePool(pool.nodes - len(pool.in_use) + extra_nodes, pool.accelerators)
     partly = [NodePool(1, pool.accelerators - used) for used in pool.in_use]
     return [
         node_pool
@@ -113,7 +113,7 @@ def _nodes(pool: NodePoolArgs, more: int = 0) -> list[NodePool]:
 
 
 def _fit(free: list[NodePool], load: Load) -> Fit:
-    # All replicas have to fit, whatever their gangs: they are checked as one gang.
+    # All replicas must fit, so they are checked as one gang.
     demands = [
         RoleDemand(str(index), count, shape, count) for index, (shape, count) in enumerate(load)
     ]
@@ -124,35 +124,35 @@ def _fit(free: list[NodePool], load: Load) -> Fit:
         return Fit.CERTAIN
     pods = [(size, count) for shape, count in load for size in shape]
     nodes = [(node_pool.accelerators, node_pool.nodes) for node_pool in free]
-    return Fit.POSSIBLE if packs(pods, nodes) else Fit.NO
+    return Fit.POSSIBLE if can_pack(pods, nodes) else Fit.NO
 
 
-def _largest(limit: int, holds: Callable[[int], bool]) -> int:
-    """Return the largest count up to a limit for which something holds that holds for less, too."""
+def _find_largest(limit: int, is_met: Callable[[int], bool]) -> int:
+    """Return the largest count up to a limit that meets a monotone condition."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
-        if holds(middle):
+        if is_met(middle):
             low = middle
         else:
             high = middle - 1
     return low
 
 
-def packs(pods: Iterable[tuple[int, int]], nodes: Iterable[tuple[int, int]]) -> bool:
+def can_pack(pods: Iterable[tuple[int, int]], nodes: Iterable[tuple[int, int]]) -> bool:
     """Return whether best fit finds nodes for pods: size and count, free accelerators and count.
 
-    Where each size divides the next larger one, as 1, 2, 4 and 8 do, it finds every packing there
-    is: the larger pods leave the same room for smaller ones wherever they are.
+    If each size divides the next larger one, as with 1, 2, 4 and 8, it finds a packing if there is
+    one: wherever the larger pods are, they leave the same capacity for smaller ones.
     """
     free: Counter[int] = Counter()
-    for room, count in nodes:
-        free[room] += count
+    for gap, count in nodes:
+        free[gap] += count
     for size, count in sorted(pods, reverse=True):
         for _ in range(count if size > 0 else 0):
-            room = min((room for room, left in free.items() if left and room >= size), default=0)
-            if not room:
+            gap = min((gap for gap, number in free.items() if number and gap >= size), default=0)
+            if not gap:
                 return False
-            free[room] -= 1
-            free[room - size] += 1
+            free[gap] -= 1
+            free[gap - size] += 1
     return True

@@ -3,7 +3,7 @@
 The objective, most important first:
 
 1. Roles whose demand is as before stay where they were.
-2. So do roles whose demand has changed.
+2. Roles whose demand has changed stay as well.
 3. As many services as possible get a place.
 4. As few of them as possible with their minimum only.
 5. What is best for the first service (`Terms`), then for the second, and so on: a service that is
@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
 
-from fusioninfer_capacity.placement._packing import Fit, Pools, Usage, accelerators, with_more
+from fusioninfer_capacity.placement import _packing as packing
+from fusioninfer_capacity.placement._packing import Fit, Pools, Usage
 from fusioninfer_capacity.placement.problem import Assignment, RoleRequest, ServiceRequest
 
 #: Maximum number of combinations; beyond it the best result so far is used.
@@ -47,11 +48,11 @@ class Option:
     """One way to place one service.
 
     Attributes:
-        assignment: Its pools, None to leave it out.
-        minimum: Whether only its minimum is certain of a place.
+        assignment: Its pools, None if it is not placed.
+        minimum: Whether only its minimum is placed.
         tiers: Its share in points 1 to 4 of the objective.
-        terms: Its part of point 5, None when it is left out.
-        usage: What all pools hold with it.
+        terms: Its part of point 5, None if it is not placed.
+        usage: Usage of all pools with it.
     """
 
     assignment: Assignment | None
@@ -62,18 +63,18 @@ class Option:
 
     @property
     def rank(self) -> tuple[object, ...]:
-        """What is compared in point 5: any place is better than none."""
+        """Sort key of point 5: any place is better than none."""
         return (1,) if self.terms is None else (0, self.terms)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the search found.
+    """Result of the search.
 
     Attributes:
         options: The choice for each service, in their order.
         tiers: Points 1 to 4 of the objective, of all services together.
-        proven: Whether nothing better exists; False when the search gave up at its bound.
+        proven: Whether nothing better exists; False if the search reached its limit.
     """
 
     options: tuple[Option, ...]
@@ -96,22 +97,22 @@ class _Best:
 
 
 def search(services: Sequence[ServiceRequest], pools: Pools, max_steps: int = MAX_STEPS) -> Outcome:
-    """Return the best placement, or the first one found if the search reached its bound."""
+    """Return the best placement, or the best one so far if the search reached its limit."""
     run = _Search(services, pools, max_steps)
     best = run.best(0, pools.unused)
     return Outcome(best.options, best.tiers, run.steps <= max_steps, run.steps)
 
 
-def option_at(
+def build_option(
     service: ServiceRequest, assignment: Assignment, usage: Usage, pools: Pools, *, minimum: bool
 ) -> Option | None:
     """Return one way to place a service, given the usage; None if it does not fit."""
-    after = usage_with(usage, service, assignment, minimum=minimum)
+    after = add_usage(usage, service, assignment, minimum=minimum)
     touched = sorted(set(assignment))
     if any(pools.fit(at, after[at]) is Fit.NO for at in touched):
         return None
     roles = list(zip(service.roles, assignment, strict=True))
-    moved = [role for role, pool in roles if role.leaves(pools.args[pool])]
+    moved = [role for role, pool in roles if role.is_moved_to(pools.args[pool])]
     price = (Decimal(str(pools.args[pool].cost)) * role.accelerators for role, pool in roles)
     terms = Terms(
         risky=sum(pools.fit(at, after[at]) is Fit.POSSIBLE for at in touched),
@@ -123,20 +124,20 @@ def option_at(
         whole=sum(pools.whole_nodes(at, after[at]) * pools.args[at].accelerators for at in touched),
         order=assignment,
     )
-    return Option(assignment, minimum, (*_moves(moved), 0, int(minimum)), terms, after)
+    return Option(assignment, minimum, (*_count_moves(moved), 0, int(minimum)), terms, after)
 
 
-def usage_with(
+def add_usage(
     usage: Usage, service: ServiceRequest, assignment: Assignment, *, minimum: bool
 ) -> Usage:
-    """Return what the pools hold with a service, or with its minimum."""
+    """Return the usage with a service, or with its minimum."""
     loads = list(usage)
     for role, pool in zip(service.roles, assignment, strict=True):
-        loads[pool] = with_more(loads[pool], role.shape, role.count(minimum=minimum))
+        loads[pool] = packing.add_replicas(loads[pool], role.shape, role.count(minimum=minimum))
     return tuple(loads)
 
 
-def _moves(moved: Sequence[RoleRequest]) -> tuple[int, int]:
+def _count_moves(moved: Sequence[RoleRequest]) -> tuple[int, int]:
     """Return points 1 and 2 of the objective for roles that move."""
     unchanged = sum(role.unchanged for role in moved)
     return unchanged, len(moved) - unchanged
@@ -151,63 +152,63 @@ class _Search:
         self.ideal = [(0, 0, 0, 0)]
         self.steps = 0
         for service in reversed(services):
-            alone = self._options(service, pools.unused)[0]
-            self.ideal.insert(0, _added(alone.tiers, self.ideal[0]))
-        self.steps = 0  # only what is looked at for the result counts
-        # The least that each service asks for, from each index on, smallest first.
-        least = [
+            option = self._list_options(service, pools.unused)[0]
+            self.ideal.insert(0, _add(option.tiers, self.ideal[0]))
+        self.steps = 0  # only combinations of the search itself count
+        # Minimum accelerators of the services from each index on, smallest first.
+        minima = [
             sum(sum(role.shape) * role.minimum for role in service.roles) for service in services
         ]
-        self.least = [sorted(least[at:]) for at in range(len(services) + 1)]
+        self.least = [sorted(minima[at:]) for at in range(len(services) + 1)]
         self.room = sum(pools.free(at) for at in range(len(pools.args)))
 
     def best(self, at: int, usage: Usage) -> _Best:
-        """Return the best way to place the services from an index on, beside what is placed."""
+        """Return the best way to place the services from an index on, given the usage."""
         if at == len(self.services):
             return _Best((0, 0, 0, 0), (), ())
         key = (at, usage)
         if key in self.known:
             return self.known[key]
         best: _Best | None = None
-        for option in self._options(self.services[at], usage):
+        for option in self._list_options(self.services[at], usage):
             if best is not None:
-                bound = _added(option.tiers, self._bound(at + 1, option.usage))
+                bound = _add(option.tiers, self._compute_bound(at + 1, option.usage))
                 if (bound, option.rank) >= (best.tiers, best.ranks[0]):
                     continue
                 if self.steps > self.max_steps:
                     break
             rest = self.best(at + 1, option.usage)
             candidate = _Best(
-                _added(option.tiers, rest.tiers),
+                _add(option.tiers, rest.tiers),
                 (option.rank, *rest.ranks),
                 (option, *rest.options),
             )
             if best is None or candidate.key < best.key:
                 best = candidate
-        assert best is not None, "a service can always be left out"
+        assert best is not None, "a service may stay unplaced"
         if self.steps <= self.max_steps:
             self.known[key] = best
         return best
 
-    def _options(self, service: ServiceRequest, usage: Usage) -> list[Option]:
-        """Yield every way to place a service, the most promising first."""
+    def _list_options(self, service: ServiceRequest, usage: Usage) -> list[Option]:
+        """Return every way to place a service, the most promising first."""
         choices = []
         for minimum in (False, True) if service.partial else (False,):
             for assignment in service.assignments:
                 self.steps += 1
-                option = option_at(service, assignment, usage, self.pools, minimum=minimum)
+                option = build_option(service, assignment, usage, self.pools, minimum=minimum)
                 if option is not None:
                     choices.append(option)
         lost = [role for role in service.roles if role.previous is not None]
         choices.append(
-            Option(None, minimum=False, tiers=(*_moves(lost), 1, 0), terms=None, usage=usage)
+            Option(None, minimum=False, tiers=(*_count_moves(lost), 1, 0), terms=None, usage=usage)
         )
         return sorted(choices, key=lambda option: (option.tiers, option.rank))
 
-    def _bound(self, at: int, usage: Usage) -> Tiers:
+    def _compute_bound(self, at: int, usage: Usage) -> Tiers:
         """Return a lower bound of the objective for the services from an index on."""
         unchanged, changed, unplaced, minimum = self.ideal[at]
-        room = self.room - sum(accelerators(load) for load in usage)
+        room = self.room - sum(packing.count_accelerators(load) for load in usage)
         crowded = 0
         for count, asked in enumerate(self.least[at]):
             room -= asked
@@ -219,5 +220,5 @@ class _Search:
         return unchanged, changed, unplaced, minimum
 
 
-def _added(one: Tiers, other: Tiers) -> Tiers:
-    return one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3]
+def _add(first: Tiers, second: Tiers) -> Tiers:
+    return first[0] + second[0], first[1] + second[1], first[2] + second[2], first[3] + second[3]

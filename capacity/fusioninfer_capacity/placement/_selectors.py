@@ -1,4 +1,4 @@
-"""Which nodes a pod spec allows, by the Kubernetes scheduler's rules; selects nodes in a spec.
+"""Finds the nodes that a pod spec allows by the scheduler's rules, and selects nodes in a spec.
 
 Node selectors, required node affinity and tolerations (Kubernetes, "Assigning Pods to Nodes" and
 "Taints and Tolerations"). Preferences are ignored, because they never keep a pod away.
@@ -20,13 +20,13 @@ from fusioninfer_pulumi.plugins.capacity import (
     show,
 )
 
-#: Fields of a pod spec that choose its nodes.
-READ = ("nodeSelector", "affinity", "tolerations", "nodeName")
+#: Fields of a pod spec that restrict its nodes.
+NODE_FIELDS = ("nodeSelector", "affinity", "tolerations", "nodeName")
 
 
-def output_fields(spec: Mapping[str, Any]) -> Iterator[Location]:
-    """Yield the locations of Outputs in what has to be read."""
-    for key in READ:
+def find_outputs(spec: Mapping[str, Any]) -> Iterator[Location]:
+    """Yield the locations of Outputs in fields that restrict nodes."""
+    for key in NODE_FIELDS:
         if key == "affinity":
             affinity = spec.get(key)
             node = affinity.get("nodeAffinity") if isinstance(affinity, Mapping) else affinity
@@ -35,68 +35,69 @@ def output_fields(spec: Mapping[str, Any]) -> Iterator[Location]:
             yield from output_paths(spec.get(key), (key,))
 
 
-def mismatches(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
+def find_mismatches(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
     """Yield why a pod may not run on nodes with these labels."""
     if spec.get("nodeName"):
-        yield f"nodeName {show(spec['nodeName'])} names one node, which an inventory does not hold"
+        yield f"nodeName {show(spec['nodeName'])} selects a node, and inventories list only pools"
     for key, value in (spec.get("nodeSelector") or {}).items():
         if labels.get(key) != value:
-            yield f"nodeSelector wants {key}={value}, {_has(key, labels)}"
+            yield f"nodeSelector requires {key}={value}, {_describe_label(key, labels)}"
     required = (
         ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
             "requiredDuringSchedulingIgnoredDuringExecution"
         )
     ) or {}
     terms = required.get("nodeSelectorTerms") or []
-    if required and not any(_holds(term, labels) for term in terms):
-        yield f"node affinity wants {' or '.join(_term_text(term) for term in terms) or 'no node'}"
+    if required and not any(_is_term_met(term, labels) for term in terms):
+        alternatives = " or ".join(map(_format_term, terms))
+        yield f"node affinity requires {alternatives or 'no node'}"
 
 
-def untolerated(spec: Mapping[str, Any], taints: Iterable[TaintArgs]) -> Iterator[TaintArgs]:
+def find_untolerated(spec: Mapping[str, Any], taints: Iterable[TaintArgs]) -> Iterator[TaintArgs]:
     """Yield the taints that keep a pod away."""
     tolerations = spec.get("tolerations") or ()
     for taint in taints:
         if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE and not any(
-            _tolerates(toleration, taint) for toleration in tolerations
+            _is_tolerated(toleration, taint) for toleration in tolerations
         ):
             yield taint
 
 
-def tolerated_by_admission(taint: TaintArgs) -> bool:
-    """Return whether a taint only keeps pods away that ask for no accelerator.
+def is_tolerated_by_admission(taint: TaintArgs) -> bool:
+    """Return whether a taint only repels pods that request no accelerator.
 
     Providers taint accelerator nodes with the resource's own name, and Kubernetes' admission
-    plugin ExtendedResourceToleration adds the toleration to pods that ask for it.
+    plugin ExtendedResourceToleration adds the toleration to pods that request it.
     """
     return is_accelerator(taint.key)
 
 
-def selecting(
+def select_pool(
     spec: Mapping[str, Any], pool: NodePoolArgs, inventory: InventoryArgs
 ) -> dict[str, Any]:
     """Return a pod spec that also selects a pool and tolerates its taints."""
     key = inventory.selector_label
-    assert key is not None, "an inventory without a label is refused"
+    assert key is not None, "an inventory without a label is rejected"
     selector = {**(spec.get("nodeSelector") or {}), key: inventory.selector_value(pool)}
     selected = {**spec, "nodeSelector": selector}
-    added = [_toleration(taint) for taint in untolerated(spec, pool.taints)]
+    added = [_make_toleration(taint) for taint in find_untolerated(spec, pool.taints)]
     if added:
         selected["tolerations"] = [*(spec.get("tolerations") or ()), *added]
     return selected
 
 
-def taint_text(taint: TaintArgs) -> str:
+def format_taint(taint: TaintArgs) -> str:
     """Return a taint as kubectl writes it."""
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect.value}"
 
 
-def _toleration(taint: TaintArgs) -> dict[str, str]:
+def _make_toleration(taint: TaintArgs) -> dict[str, str]:
     equal = {"operator": "Equal", "value": taint.value} if taint.value else {"operator": "Exists"}
     return {"key": taint.key, **equal, "effect": taint.effect.value}
 
 
-def _tolerates(toleration: Mapping[str, Any], taint: TaintArgs) -> bool:
+def _is_tolerated(toleration: Mapping[str, Any], taint: TaintArgs) -> bool:
     if toleration.get("effect") not in (None, "", taint.effect.value):
         return False
     operator = toleration.get("operator") or "Equal"
@@ -107,15 +108,15 @@ def _tolerates(toleration: Mapping[str, Any], taint: TaintArgs) -> bool:
     return bool(operator == "Exists" or (toleration.get("value") or "") == taint.value)
 
 
-def _holds(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def _is_term_met(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     expressions = term.get("matchExpressions") or []
     # `matchFields` selects names of nodes, which no inventory has. An empty term selects nothing.
     if term.get("matchFields") or not expressions:
         return False
-    return all(_matches(expression, labels) for expression in expressions)
+    return all(_is_met(expression, labels) for expression in expressions)
 
 
-def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def _is_met(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     value = labels.get(expression.get("key", ""))
     values = list(expression.get("values") or ())
     operator = expression.get("operator")
@@ -137,11 +138,11 @@ def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
         return False
 
 
-def _has(key: str, labels: Mapping[str, str]) -> str:
+def _describe_label(key: str, labels: Mapping[str, str]) -> str:
     return f"has {key}={labels[key]}" if key in labels else "has no such label"
 
 
-def _term_text(term: Mapping[str, Any]) -> str:
+def _format_term(term: Mapping[str, Any]) -> str:
     parts = [
         " ".join(
             str(part)
@@ -155,5 +156,5 @@ def _term_text(term: Mapping[str, Any]) -> str:
         for expression in term.get("matchExpressions") or ()
     ]
     if term.get("matchFields"):
-        parts.append("a node by its name, which an inventory does not hold")
+        parts.append("a node by its name, which an inventory does not list")
     return " and ".join(parts) or "nothing"

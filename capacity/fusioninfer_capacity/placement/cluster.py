@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusioninfer_capacity.placement.devices import Device, DeviceId, LiveDevices, common_model
-from fusioninfer_capacity.placement.result import PreviousPool, service_key
+from fusioninfer_capacity.placement.devices import Device, DeviceId, LiveDevices, find_common_model
+from fusioninfer_capacity.placement.result import PreviousPool, make_key
 from fusioninfer_pulumi.plugins.capacity import (
     InferenceServiceArgs,
     InvalidServiceError,
@@ -65,13 +65,15 @@ def read_inventory(
     api = KubernetesApi(kubeconfig, context)
     nodes = api.objects("v1", "Node") or ()
     pods = api.objects("v1", "Pod", fieldSelector=_RUNNING) or ()
-    devices = _devices(api)
+    devices = _read_devices(api)
     _reject_partial_reads(api)
     service_keys = {
-        service if isinstance(service, str) else service_key(service.namespace, service.name or "")
+        service if isinstance(service, str) else make_key(service.namespace, service.name or "")
         for service in services
     }
-    return inventory_of(nodes, pods, pool_label=pool_label, services=service_keys, devices=devices)
+    return build_inventory(
+        nodes, pods, pool_label=pool_label, services=service_keys, devices=devices
+    )
 
 
 def read_placement(
@@ -95,10 +97,10 @@ def read_placement(
     api = KubernetesApi(kubeconfig, context)
     lws = api.objects(*_LWS, labelSelector=labels.SERVICE) or ()
     _reject_partial_reads(api)
-    return placement_of(lws, inventory)
+    return build_placement(lws, inventory)
 
 
-def inventory_of(
+def build_inventory(
     nodes: Iterable[Object],
     pods: Iterable[Object],
     *,
@@ -106,50 +108,52 @@ def inventory_of(
     services: Collection[str] = (),
     devices: LiveDevices = _NO_DEVICES,
 ) -> InventoryArgs:
-    """Return groups nodes into pools by a label; pure.
+    """Group nodes into pools by a label; pure.
 
-    A pool is the nodes of one value of the label that offer accelerators, are ready and may be
-    scheduled on. It has the labels that all of its nodes have, and every taint of any of them. What
-    pods of others hold on a node, and what it offers less than the best one, is in use; pods of
+    A pool consists of the ready, schedulable nodes with accelerators and one value of the label. It
+    has the labels that all of its nodes have, and the taints of any of them. Accelerators that
+    other pods use, and those that a node has fewer of than the largest, are in use; pods of
     `services` (`name` or `namespace/name`) do not count. The accelerators of a pool without such
     resources are the devices that pods may claim.
     """
     nodes, pods = list(nodes), list(pods)
-    claimable = {_name(node): devices.classes_of(_name(node)) for node in nodes}
+    claimable = {_get_name(node): devices.find_classes(_get_name(node)) for node in nodes}
     usable = [
-        node for node in nodes if takes_pods(node) and (_offers(node) or claimable[_name(node)])
+        node
+        for node in nodes
+        if takes_pods(node) and (_get_offers(node) or claimable[_get_name(node)])
     ]
-    key = pool_label or _usual_label(usable)
+    key = pool_label or _find_label(usable)
     groups: dict[str, list[Object]] = {}
     for node in usable:
-        if key in _labels(node):
-            groups.setdefault(_labels(node)[key], []).append(node)
+        if key in _get_labels(node):
+            groups.setdefault(_get_labels(node)[key], []).append(node)
     if not groups:
-        wanted = key or " or ".join(labels.NODE_POOLS)
+        label = key or " or ".join(labels.NODE_POOLS)
         raise InvalidServiceError(
             [
                 error(
                     NO_NODE_WITH_LABEL,
                     (),
-                    f"no ready node with accelerators has the label {wanted}",
+                    f"no ready node with accelerators has the label {label}",
                 )
             ]
         )
-    in_use = _held(pods, services)
-    allocated = devices.allocated({_key(pod) for pod in pods if _is_own(pod, services)})
+    in_use = _count_in_use(pods, services)
+    allocated = devices.find_allocated({_get_key(pod) for pod in pods if _is_pod_of(pod, services)})
     pools = []
     for name in sorted(groups):
-        counts = Counter(_resource(node) for node in groups[name] if _offers(node))
+        counts = Counter(_choose_resource(node) for node in groups[name] if _get_offers(node))
         accelerators = (
-            _by_resource(groups[name], counts.most_common(1)[0][0], in_use)
+            _count_by_resource(groups[name], counts.most_common(1)[0][0], in_use)
             if counts
-            else _by_claims(groups[name], claimable, allocated)
+            else _count_by_claims(groups[name], claimable, allocated)
         )
-        pools.append(_pool(name, groups[name], accelerators))
+        pools.append(_build_pool(name, groups[name], accelerators))
     return InventoryArgs.model_validate({"poolLabel": key, "pools": pools})
 
 
-def placement_of(
+def build_placement(
     lws: Iterable[Object], inventory: InventoryArgs
 ) -> Mapping[str, Mapping[str, PreviousPool]]:
     """Return the pools of services from all their LeaderWorkerSets; pure."""
@@ -165,22 +169,22 @@ def placement_of(
         if pool is None or labels.ROLE_NAME not in lws_labels or labels.SERVICE not in lws_labels:
             continue
         leader = group.get("leaderTemplate") or worker
-        one = accelerators(leader) + accelerators(worker) * (group.get("size", 1) - 1)
-        roles = previous.setdefault(
-            service_key(metadata["namespace"], lws_labels[labels.SERVICE]), {}
-        )
+        per_replica = accelerators(leader) + accelerators(worker) * (group.get("size", 1) - 1)
+        roles = previous.setdefault(make_key(metadata["namespace"], lws_labels[labels.SERVICE]), {})
         before = roles.get(lws_labels[labels.ROLE_NAME], PreviousPool(pool, 0))
-        # Claims of pods are objects of their own.
+        # The devices of claims are in other objects.
         claims = any(template["spec"].get("resourceClaims") for template in (leader, worker))
         unknown = claims or before.accelerators is None
-        amount = None if unknown else (before.accelerators or 0) + one * spec.get("replicas", 1)
+        amount = (
+            None if unknown else (before.accelerators or 0) + per_replica * spec.get("replicas", 1)
+        )
         roles[lws_labels[labels.ROLE_NAME]] = PreviousPool(before.name, amount)
     return previous
 
 
 @dataclass(frozen=True)
 class _Accelerators:
-    """Accelerators of each node of a pool, and those that others hold."""
+    """Accelerators of each node of a pool, and those in use."""
 
     offered: Mapping[str, int]
     in_use: Mapping[str, int]
@@ -189,52 +193,54 @@ class _Accelerators:
     device: Mapping[str, str] = field(default_factory=dict)
 
 
-def _by_resource(
+def _count_by_resource(
     nodes: Sequence[Object], resource: str, in_use: Mapping[str, Counter[str]]
 ) -> _Accelerators:
-    offered = {_name(node): _offers(node).get(resource, 0) for node in nodes}
+    offered = {_get_name(node): _get_offers(node).get(resource, 0) for node in nodes}
     return _Accelerators(
         offered, {node: in_use.get(node, Counter())[resource] for node in offered}, resource
     )
 
 
-def _by_claims(
+def _count_by_claims(
     nodes: Sequence[Object],
     claimable: Mapping[str, Mapping[str, Sequence[Device]]],
     allocated: Collection[DeviceId],
 ) -> _Accelerators:
     counts: Counter[str] = Counter()
     for node in nodes:
-        for name, listed in claimable[_name(node)].items():
-            counts[name] += len(listed)
+        for name, items in claimable[_get_name(node)].items():
+            counts[name] += len(items)
     main = min(counts, key=lambda name: (-counts[name], name))
-    devices = {_name(node): claimable[_name(node)].get(main, ()) for node in nodes}
+    devices = {_get_name(node): claimable[_get_name(node)].get(main, ()) for node in nodes}
     return _Accelerators(
-        offered={node: len(listed) for node, listed in devices.items()},
+        offered={node: len(items) for node, items in devices.items()},
         in_use={
-            node: sum(device.key in allocated for device in listed)
-            for node, listed in devices.items()
+            node: sum(device.key in allocated for device in items)
+            for node, items in devices.items()
         },
         resource=None,
         # Further device classes that select exactly these devices.
         classes=[
             name
             for name in sorted(counts)
-            if all(claimable[node].get(name, ()) == listed for node, listed in devices.items())
+            if all(claimable[node].get(name, ()) == items for node, items in devices.items())
         ],
-        device=common_model(device for listed in devices.values() for device in listed),
+        device=find_common_model(device for items in devices.values() for device in items),
     )
 
 
-def _pool(name: str, nodes: Sequence[Object], accelerators: _Accelerators) -> dict[str, Any]:
+def _build_pool(name: str, nodes: Sequence[Object], accelerators: _Accelerators) -> dict[str, Any]:
     most = max(accelerators.offered.values())
-    taken = [
+    used = [
         min(most, most - offered + accelerators.in_use[node])
         for node, offered in sorted(accelerators.offered.items())
     ]
-    common = dict(_labels(nodes[0]))
+    common = dict(_get_labels(nodes[0]))
     for node in nodes[1:]:
-        common = {key: value for key, value in common.items() if _labels(node).get(key) == value}
+        common = {
+            key: value for key, value in common.items() if _get_labels(node).get(key) == value
+        }
     common.pop(labels.HOSTNAME, None)
     taints = {
         (taint["key"], taint.get("value") or "", taint["effect"])
@@ -247,8 +253,8 @@ def _pool(name: str, nodes: Sequence[Object], accelerators: _Accelerators) -> di
         "accelerators": most,
         "resource": accelerators.resource,
         "deviceClasses": list(accelerators.classes),
-        "inUse": sorted((amount for amount in taken if amount), reverse=True),
-        "device": _device(common, accelerators.device),
+        "inUse": sorted((amount for amount in used if amount), reverse=True),
+        "device": _build_device(common, accelerators.device),
         "labels": common,
         "taints": [
             {"key": key, "value": value, "effect": effect} for key, value, effect in sorted(taints)
@@ -256,7 +262,7 @@ def _pool(name: str, nodes: Sequence[Object], accelerators: _Accelerators) -> di
     }
 
 
-def _device(common: Mapping[str, str], claimed: Mapping[str, str]) -> dict[str, Any]:
+def _build_device(common: Mapping[str, str], claimed: Mapping[str, str]) -> dict[str, Any]:
     model = next((common[key] for key in labels.ACCELERATOR_MODEL if key in common), None)
     memory = next((common[key] for key in labels.ACCELERATOR_MEMORY if key in common), None)
     model = model or claimed.get("model")
@@ -268,13 +274,13 @@ def _device(common: Mapping[str, str], claimed: Mapping[str, str]) -> dict[str, 
     return device
 
 
-def _held(pods: Iterable[Object], services: Collection[str]) -> dict[str, Counter[str]]:
-    """Return accelerators that pods of others hold, by node and resource."""
+def _count_in_use(pods: Iterable[Object], services: Collection[str]) -> dict[str, Counter[str]]:
+    """Return the accelerators that other pods use, by node and resource."""
     in_use: dict[str, Counter[str]] = {}
     for pod in pods:
         node = pod["spec"].get("nodeName")
         ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        if node is None or ended or _is_own(pod, services):
+        if node is None or ended or _is_pod_of(pod, services):
             continue
         for name, amount in pod_requests(pod).items():
             if is_accelerator(name):
@@ -282,18 +288,18 @@ def _held(pods: Iterable[Object], services: Collection[str]) -> dict[str, Counte
     return in_use
 
 
-def _is_own(pod: Object, services: Collection[str]) -> bool:
+def _is_pod_of(pod: Object, services: Collection[str]) -> bool:
     metadata = pod["metadata"]
     owner = (metadata.get("labels") or {}).get(labels.SERVICE)
-    named = owner in services or f"{metadata.get('namespace')}/{owner}" in services
-    return owner is not None and named
+    is_listed = owner in services or f"{metadata.get('namespace')}/{owner}" in services
+    return owner is not None and is_listed
 
 
-def _key(pod: Object) -> tuple[str, str]:
+def _get_key(pod: Object) -> tuple[str, str]:
     return pod["metadata"].get("namespace", ""), pod["metadata"].get("name", "")
 
 
-def _offers(node: Object) -> dict[str, int]:
+def _get_offers(node: Object) -> dict[str, int]:
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     return {
         name: int(quantity.parse(amount))
@@ -302,37 +308,37 @@ def _offers(node: Object) -> dict[str, int]:
     }
 
 
-def _resource(node: Object) -> str:
-    """Return the accelerators that a node has most of."""
-    offers = _offers(node)
+def _choose_resource(node: Object) -> str:
+    """Return the accelerator resource with the largest amount on a node."""
+    offers = _get_offers(node)
     return min(offers, key=lambda name: (-offers[name], name))
 
 
-def _usual_label(nodes: Sequence[Object]) -> str | None:
-    counts = Counter(key for node in nodes for key in labels.NODE_POOLS if key in _labels(node))
+def _find_label(nodes: Sequence[Object]) -> str | None:
+    counts = Counter(key for node in nodes for key in labels.NODE_POOLS if key in _get_labels(node))
     return counts.most_common(1)[0][0] if counts else None
 
 
-def _labels(node: Object) -> dict[str, str]:
+def _get_labels(node: Object) -> dict[str, str]:
     return dict(node["metadata"].get("labels") or {})
 
 
-def _name(node: Object) -> str:
+def _get_name(node: Object) -> str:
     return str(node["metadata"]["name"])
 
 
-def _devices(api: KubernetesApi) -> LiveDevices:
-    """Return the devices that pods may claim; none where ResourceSlices cannot be read."""
+def _read_devices(api: KubernetesApi) -> LiveDevices:
+    """Return the devices that pods may claim; none if ResourceSlices cannot be read."""
     before = dict(api.unread)
     slices = api.objects(_DEVICES, "ResourceSlice")
     if slices:
-        more = (api.objects(_DEVICES, kind) or () for kind in ("DeviceClass", "ResourceClaim"))
-        return LiveDevices(slices, *map(tuple, more))
+        objects = (api.objects(_DEVICES, kind) or () for kind in ("DeviceClass", "ResourceClaim"))
+        return LiveDevices(slices, *map(tuple, objects))
     api.unread = before
     return LiveDevices((), (), ())
 
 
 def _reject_partial_reads(api: KubernetesApi) -> None:
-    """Reject a part of the cluster: it would show accelerators as free that are not."""
+    """Reject partial reads, which would show accelerators in use as free."""
     if api.unread:
         raise UnreadableError(f"the cluster cannot be read: {'; '.join(api.unread)}")

@@ -1,8 +1,8 @@
-"""The devices of a cluster that pods may claim, by node and DeviceClass, and who holds them; pure.
+"""Devices of a cluster that pods may claim, by node and DeviceClass, and their allocation; pure.
 
-A DeviceClass selects its devices with CEL. Of CEL, a conjunction of `device.driver == "X"`
-and `device.attributes["X"].name == value` is read, which is how
-drivers write their own classes; devices of other classes are not counted.
+A DeviceClass selects its devices with CEL. Only conjunctions of `device.driver == "X"` and
+`device.attributes["X"].name == value` are read, as in the classes of drivers; devices of other
+classes are not counted.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Device:
     """One device of a node.
 
     Attributes:
-        key: What identifies it.
+        key: Its identifier.
         values: Its attributes, each under its domain and name.
-        memory: Its capacity `memory`, None where it states none.
+        memory: Its capacity `memory`, None without one.
     """
 
     key: DeviceId
@@ -58,7 +58,7 @@ class LiveDevices:
 
     @cached_property
     def on_nodes(self) -> Mapping[str, Sequence[Device]]:
-        """Devices of each node; those that several nodes share are left out."""
+        """Devices of each node, without those that several nodes share."""
         newest: dict[tuple[str, str], int] = {}
         for resource_slice in self.slices:
             pool = resource_slice["spec"]["pool"]
@@ -71,22 +71,23 @@ class LiveDevices:
             current = newest[spec["driver"], pool["name"]] == pool.get("generation", 0)
             if node is not None and current:
                 by_node.setdefault(node, []).extend(
-                    _device(one, spec["driver"], pool["name"]) for one in spec.get("devices") or ()
+                    _read_device(one, spec["driver"], pool["name"])
+                    for one in spec.get("devices") or ()
                 )
         return by_node
 
-    def classes_of(self, node: str) -> Mapping[str, Sequence[Device]]:
+    def find_classes(self, node: str) -> Mapping[str, Sequence[Device]]:
         """Return accelerators of a node by each DeviceClass that has some of them there."""
         by_class = {}
         for name, conditions in self._conditions.items():
             members = [
-                device for device in self.on_nodes.get(node, ()) if _meets(device, conditions)
+                device for device in self.on_nodes.get(node, ()) if _is_met(device, conditions)
             ]
             if members and all(device.key[0] in ACCELERATOR_DRIVERS for device in members):
                 by_class[name] = members
         return by_class
 
-    def allocated(self, ignored: Collection[tuple[str, str]]) -> Collection[DeviceId]:
+    def find_allocated(self, ignored: Collection[tuple[str, str]]) -> Collection[DeviceId]:
         """Return devices allocated to claims, except claims that only ignored pods use."""
         ids: set[DeviceId] = set()
         for claim in self.claims:
@@ -113,7 +114,7 @@ class LiveDevices:
                 (selector.get("cel") or {}).get("expression", "")
                 for selector in (device_class.get("spec") or {}).get("selectors") or ()
             ]
-            conditions = list(_conditions(texts))
+            conditions = list(_parse_conditions(texts))
             if conditions and None not in conditions:
                 by_class[device_class["metadata"]["name"]] = [
                     one for one in conditions if one is not None
@@ -121,15 +122,15 @@ class LiveDevices:
         return by_class
 
 
-def common_model(devices: Iterable[Device]) -> Mapping[str, str]:
+def find_common_model(devices: Iterable[Device]) -> Mapping[str, str]:
     """Return model and memory, each if it is the same for all devices."""
     common: dict[str, str] = {}
-    listed = list(devices)
+    all_devices = list(devices)
     models = Counter(
         next((value for (_, name), value in device.values.items() if name == "productName"), None)
-        for device in listed
+        for device in all_devices
     )
-    memories = Counter(device.memory for device in listed)
+    memories = Counter(device.memory for device in all_devices)
     for name, values in (("model", models), ("memory", memories)):
         value = next(iter(values), None)
         if len(values) == 1 and isinstance(value, str):
@@ -137,7 +138,7 @@ def common_model(devices: Iterable[Device]) -> Mapping[str, str]:
     return common
 
 
-def _device(device: Object, driver: str, pool: str) -> Device:
+def _read_device(device: Object, driver: str, pool: str) -> Device:
     basic = device.get("basic") or device  # v1beta1 has one level more
     values = {}
     for name, attribute in (basic.get("attributes") or {}).items():
@@ -148,20 +149,20 @@ def _device(device: Object, driver: str, pool: str) -> Device:
     return Device((driver, pool, device["name"]), values, amount)
 
 
-def _conditions(texts: Iterable[str]) -> Iterator[tuple[tuple[str, str] | None, Any] | None]:
-    """Yield an attribute (None for the driver) and its value; None for what cannot be read."""
+def _parse_conditions(texts: Iterable[str]) -> Iterator[tuple[tuple[str, str] | None, Any] | None]:
+    """Yield an attribute (None for the driver) and its value; None if it cannot be read."""
     for text in texts:
         for part in text.split("&&"):
-            asked = part.strip()
-            if match := _DRIVER.fullmatch(asked):
-                yield None, _value(match)
-            elif match := _ATTRIBUTE.fullmatch(asked):
-                yield (match["domain"], match["name"]), _value(match)
+            condition = part.strip()
+            if match := _DRIVER.fullmatch(condition):
+                yield None, _parse_value(match)
+            elif match := _ATTRIBUTE.fullmatch(condition):
+                yield (match["domain"], match["name"]), _parse_value(match)
             else:
                 yield None
 
 
-def _value(match: re.Match[str]) -> Any:
+def _parse_value(match: re.Match[str]) -> Any:
     if match["word"] is None:
         return match["double"] if match["double"] is not None else match["single"]
     return (
@@ -171,7 +172,7 @@ def _value(match: re.Match[str]) -> Any:
     )
 
 
-def _meets(device: Device, conditions: Iterable[tuple[tuple[str, str] | None, Any]]) -> bool:
+def _is_met(device: Device, conditions: Iterable[tuple[tuple[str, str] | None, Any]]) -> bool:
     return all(
         (device.key[0] if attribute is None else device.values.get(attribute)) == value
         for attribute, value in conditions

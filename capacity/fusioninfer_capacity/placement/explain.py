@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fusioninfer_capacity.placement._packing import Fit, Pools, Usage
-from fusioninfer_capacity.placement._search import Option, Terms, option_at, usage_with
+from fusioninfer_capacity.placement._search import Option, Terms, add_usage, build_option
 from fusioninfer_capacity.placement.problem import (
     MAX_ASSIGNMENTS,
     Assignment,
     RoleRequest,
     ServiceRequest,
-    attribute_of,
+    get_attribute,
 )
 from fusioninfer_capacity.placement.result import (
     Missing,
@@ -32,12 +32,12 @@ ONLY_MINIMUM_PLACED = Rule("only-minimum-placed")
 PODS_OF_SEVERAL_SIZES = Rule("pods-of-several-sizes")
 
 
-def service_placement(
-    service: ServiceRequest, option: Option, before: Usage, others: Usage, pools: Pools
+def build_record(
+    service: ServiceRequest, option: Option, before: Usage, other_usage: Usage, pools: Pools
 ) -> ServicePlacement:
     """Return the record of one service.
 
-    `before` is what the services in front of it hold, `others` what all other services do.
+    `before` is the usage of earlier services, `other_usage` that of all other services.
     """
     placed = zip(service.roles, option.assignment or (), strict=option.assignment is not None)
     status = Status.PLACED if option.assignment is not None else Status.UNPLACED
@@ -53,16 +53,16 @@ def service_placement(
                 wanted=role.replicas,
                 accelerators=role.accelerators,
                 device_classes=tuple(sorted(role.claims.classes)),
-                origin=_origin(role, pools.args[pool].name),
+                origin=_find_origin(role, pools.args[pool].name),
                 previous=role.previous.name if role.previous is not None else None,
             )
             for role, pool in placed
         ),
-        terms=() if option.terms is None else _terms(option.terms),
+        terms=() if option.terms is None else _list_terms(option.terms),
         rejected=tuple(
             Rejected(
-                _names(service, assignment, pools),
-                _rejection(service, assignment, option, before, others, pools),
+                _name_pools(service, assignment, pools),
+                _explain_rejection(service, assignment, option, before, other_usage, pools),
             )
             for assignment in service.assignments
             if assignment != option.assignment
@@ -71,20 +71,20 @@ def service_placement(
             role.name: {pool.name: why for pool, why in zip(pools.args, row, strict=True) if why}
             for role, row in zip(service.roles, service.reasons, strict=True)
         },
-        nearest=_nearest(service, others, pools) if option.assignment is None else None,
+        nearest=_find_nearest(service, other_usage, pools) if option.assignment is None else None,
     )
 
 
-def placed_findings(
+def check_placed(
     service: ServiceRequest,
     placed: ServicePlacement,
     assignment: Assignment,
     final: Usage,
     pools: Pools,
 ) -> Iterator[Finding]:
-    """Yield what there is to say about a service that has a place, when all pools hold `final`."""
+    """Yield findings about a placed service; `final` is the usage with all services."""
     for role in service.roles:
-        yield from _claim_findings(role)
+        yield from _check_claims(role)
         if not role.shape and role.replicas and not role.claims.uncounted:
             yield info(
                 PLACEMENT_NOT_COUNTED,
@@ -120,7 +120,7 @@ def placed_findings(
             )
 
 
-def unplaced_findings(
+def check_unplaced(
     service: ServiceRequest, placed: ServicePlacement, moves: Sequence[str], pools: Pools
 ) -> Iterator[Finding]:
     """Yield why a service has no place.
@@ -150,7 +150,7 @@ def unplaced_findings(
     elif placed.nearest is None:
         attribute = service.colocate or ""
         values = ", ".join(
-            f"{pool.name} {attribute_of(pool, attribute) or 'does not state it'}"
+            f"{pool.name} {get_attribute(pool, attribute) or 'does not state it'}"
             for pool in pools.args
         )
         yield error(
@@ -160,8 +160,8 @@ def unplaced_findings(
         )
     else:
         message = (
-            f"does not fit; the closest choice, {pools_text(placed.nearest.pools)}, needs "
-            f"{missing_text(placed.nearest.missing)} besides the other services"
+            f"does not fit; the closest choice, {format_pools(placed.nearest.pools)}, needs "
+            f"{format_missing(placed.nearest.missing)} besides the other services"
         )
         if moves:
             message += (
@@ -171,8 +171,8 @@ def unplaced_findings(
         yield error(SERVICE_NOT_PLACED, ("placement",), message)
 
 
-def missing_text(missing: Sequence[Missing]) -> str:
-    """Return what is missing, as a sentence goes on."""
+def format_missing(missing: Sequence[Missing]) -> str:
+    """Return missing nodes as a part of a sentence."""
     return " and ".join(
         f"{shortage.nodes} more node{'s' if shortage.nodes > 1 else ''} of {shortage.pool} "
         f"({shortage.accelerators} accelerators)"
@@ -180,12 +180,12 @@ def missing_text(missing: Sequence[Missing]) -> str:
     )
 
 
-def pools_text(pools: Mapping[str, str]) -> str:
-    """Return a combination of pools, as a sentence goes on."""
+def format_pools(pools: Mapping[str, str]) -> str:
+    """Return a combination of pools as a part of a sentence."""
     return ", ".join(f"{role} on {pool}" for role, pool in pools.items())
 
 
-def _claim_findings(role: RoleRequest) -> Iterator[Finding]:
+def _check_claims(role: RoleRequest) -> Iterator[Finding]:
     at = ("roles", role.plan.position, "resourceClaims")
     for text in role.claims.uncounted:
         yield info(PLACEMENT_NOT_COUNTED, at, f"not counted in any pool: {text}")
@@ -198,7 +198,7 @@ def _claim_findings(role: RoleRequest) -> Iterator[Finding]:
         )
 
 
-def _origin(role: RoleRequest, pool: str) -> Origin:
+def _find_origin(role: RoleRequest, pool: str) -> Origin:
     if role.selects:
         return Origin.SELECTED
     if role.previous is None:
@@ -206,7 +206,7 @@ def _origin(role: RoleRequest, pool: str) -> Origin:
     return Origin.KEPT if role.previous.name == pool else Origin.MOVED
 
 
-def _names(service: ServiceRequest, assignment: Assignment, pools: Pools) -> dict[str, str]:
+def _name_pools(service: ServiceRequest, assignment: Assignment, pools: Pools) -> dict[str, str]:
     """Return the pool of each role, by their names."""
     return {
         role.name: pools.args[pool].name
@@ -214,7 +214,7 @@ def _names(service: ServiceRequest, assignment: Assignment, pools: Pools) -> dic
     }
 
 
-def _terms(terms: Terms) -> tuple[Term, ...]:
+def _list_terms(terms: Terms) -> tuple[Term, ...]:
     """Return the numbers that places are compared by, the most important first."""
     return (
         Term("riskyPools", terms.risky, "pools that fit only if packed well"),
@@ -230,71 +230,71 @@ def _terms(terms: Terms) -> tuple[Term, ...]:
     )
 
 
-def _nearest(service: ServiceRequest, others: Usage, pools: Pools) -> Nearest | None:
-    """Return the feasible assignment that lacks least beside what all others hold."""
+def _find_nearest(service: ServiceRequest, other_usage: Usage, pools: Pools) -> Nearest | None:
+    """Return the assignment that lacks the fewest accelerators, given all other services."""
     candidates = [
-        (_missing(service, assignment, others, pools), assignment)
+        (_find_missing(service, assignment, other_usage, pools), assignment)
         for assignment in service.assignments
     ]
     if not candidates:
         return None
-    lacks, assignment = min(
+    missing, assignment = min(
         candidates,
         key=lambda item: (
-            sum(one.accelerators for one in item[0]),
-            sum(one.nodes for one in item[0]),
+            sum(shortage.accelerators for shortage in item[0]),
+            sum(shortage.nodes for shortage in item[0]),
             item[1],
         ),
     )
-    return Nearest(_names(service, assignment, pools), lacks)
+    return Nearest(_name_pools(service, assignment, pools), missing)
 
 
-def _missing(
-    service: ServiceRequest, assignment: Assignment, others: Usage, pools: Pools
+def _find_missing(
+    service: ServiceRequest, assignment: Assignment, other_usage: Usage, pools: Pools
 ) -> tuple[Missing, ...]:
-    """Return what the pools of an assignment lack for the least that the service starts with."""
-    usage = usage_with(others, service, assignment, minimum=True)
-    lacks = []
+    """Return the nodes that the pools of an assignment lack for the service's minimum."""
+    usage = add_usage(other_usage, service, assignment, minimum=True)
+    missing = []
     for at in sorted(set(assignment)):
         if pools.fit(at, usage[at]) is Fit.NO:
             count, pool = pools.missing_nodes(at, usage[at]), pools.args[at]
-            lacks.append(Missing(pool.name, count, count * pool.accelerators))
-    return tuple(lacks)
+            missing.append(Missing(pool.name, count, count * pool.accelerators))
+    return tuple(missing)
 
 
-def _rejection(
+def _explain_rejection(
     service: ServiceRequest,
     assignment: Assignment,
     chosen: Option,
     before: Usage,
-    others: Usage,
+    other_usage: Usage,
     pools: Pools,
 ) -> str:
     """Return why an assignment was not chosen."""
 
-    def option(usage: Usage) -> Option | None:
-        return option_at(service, assignment, usage, pools, minimum=chosen.minimum)
+    def build(usage: Usage) -> Option | None:
+        return build_option(service, assignment, usage, pools, minimum=chosen.minimum)
 
-    final_option = option(others)
+    final_option = build(other_usage)
     if final_option is None:
         reason, usage = (
             ("too small", pools.unused)
-            if option(pools.unused) is None
-            else ("no capacity next to the others", others)
+            if build(pools.unused) is None
+            else ("no capacity next to the others", other_usage)
         )
-        lacks = missing_text(_missing(service, assignment, usage, pools))
-        return f"{reason}: {lacks or 'only the minimum fits'}"
+        missing = format_missing(_find_missing(service, assignment, usage, pools))
+        return f"{reason}: {missing or 'only the minimum fits'}"
     if chosen.terms is None:
         return "left out"
     if final_option.tiers > chosen.tiers:
         return "would move roles that run elsewhere"
-    previous_option = option(before)
+    previous_option = build(before)
     if previous_option is not None and previous_option.terms is not None:
-        worse = previous_option.terms > chosen.terms
-        pairs = zip(_terms(chosen.terms), _terms(previous_option.terms), strict=True)
-        mine, its = next(pair for pair in pairs if pair[0] != pair[1])
-        if worse and mine.name == "order":
+        is_worse = previous_option.terms > chosen.terms
+        pairs = zip(_list_terms(chosen.terms), _list_terms(previous_option.terms), strict=True)
+        chosen_term, other_term = next(pair for pair in pairs if pair[0] != pair[1])
+        if is_worse and chosen_term.name == "order":
             return "as good, but later in the inventory"
-        if worse:
-            return f"{its.words}: {its.value}, against {mine.value}"
+        if is_worse:
+            return f"{other_term.words}: {other_term.value}, against {chosen_term.value}"
     return "not looked at: the search met its bound"

@@ -8,17 +8,17 @@ from typing import Any
 
 from fusioninfer_capacity.placement import _selectors as selectors
 from fusioninfer_capacity.placement import explain
-from fusioninfer_capacity.placement._packing import Fit, Load, Pools, Usage, accelerators
-from fusioninfer_capacity.placement._search import MAX_STEPS, Outcome, search, usage_with
-from fusioninfer_capacity.placement.problem import ServiceRequest, service_request, templates
+from fusioninfer_capacity.placement._packing import Fit, Load, Pools, Usage, count_accelerators
+from fusioninfer_capacity.placement._search import MAX_STEPS, Outcome, add_usage, search
+from fusioninfer_capacity.placement.problem import ServiceRequest, build_request, list_templates
 from fusioninfer_capacity.placement.result import (
     Placement,
     PoolLeft,
     PreviousPlacement,
     PreviousPools,
     ServicePlacement,
+    make_key,
     read_previous,
-    service_key,
 )
 from fusioninfer_pulumi.plugins.capacity import (
     DUPLICATE_NAME,
@@ -60,8 +60,8 @@ def place(
     """Choose a node pool for each role of several services, all together.
 
     Roles get pools that their pod templates and `placement` allow, in which the pods of all
-    services fit at once. Of equals, services in front of the list have precedence; roles that have
-    a place in `previous` keep it as long as it holds them. The same input gives the same result.
+    services fit at once. Among equal placements, earlier services in the list have precedence;
+    roles in `previous` keep their pool if they still fit. The same input gives the same result.
 
     Args:
         services: The services, each with a name.
@@ -79,14 +79,14 @@ def place(
         OSError: A file cannot be read.
     """
     pools = load_inventory(inventory)
-    if inventory_errors := errors(inventory_findings(pools)):
+    if inventory_errors := errors(check_inventory(pools)):
         raise InvalidServiceError(inventory_errors, "inventory")
-    read = [_args(service) for service in services]
-    placed = place_services(read, pools, previous=read_previous(previous))
+    args = [_read_args(service) for service in services]
+    placed = place_services(args, pools, previous=read_previous(previous))
     problems = [
-        (str(read[at].name or at + 1), finding)
-        for at, listed in sorted(placed.findings.items())
-        for finding in errors(listed)
+        (str(args[at].name or at + 1), finding)
+        for at, items in sorted(placed.findings.items())
+        for finding in errors(items)
     ]
     if problems:
         names, findings = zip(*problems, strict=True)
@@ -111,26 +111,30 @@ def place_services(
     services = [expand(args).args for args in services]  # pools are selected in their templates
     pools = Pools(inventory.pools)
     plans = [plan_service(service) for service in services] if plans is None else plans
-    findings = _input_findings(services, plans, inventory)
+    findings = _check_inputs(services, plans, inventory)
     indexes = [at for at in range(len(services)) if at not in findings]
     requests = []
     for at in indexes:
-        plan, key = plans[at], service_key(plans[at].namespace, plans[at].service)
-        was = previous.get(key) or previous.get(plan.service, {})
-        requests.append(service_request(plan, inventory, was, services[at].placement.colocate))
+        plan, key = plans[at], make_key(plans[at].namespace, plans[at].service)
+        previous_pools = previous.get(key) or previous.get(plan.service, {})
+        requests.append(
+            build_request(plan, inventory, previous_pools, services[at].placement.colocate)
+        )
     outcome = search(requests, pools, max_steps)
     final = outcome.options[-1].usage if requests else pools.unused
-    moves = _moves(requests, outcome, pools, max_steps) if previous and outcome.tiers[2] else {}
+    moves = (
+        _find_moves(requests, outcome, pools, max_steps) if previous and outcome.tiers[2] else {}
+    )
     placed: list[ServicePlacement | None] = [None] * len(services)
     before = pools.unused
     for index, (at, request) in enumerate(zip(indexes, requests, strict=True)):
         option = outcome.options[index]
-        others = _usage_without(index, requests, outcome, pools)
-        record = explain.service_placement(request, option, before, others, pools)
+        other_usage = _sum_usage(index, requests, outcome, pools)
+        record = explain.build_record(request, option, before, other_usage, pools)
         findings[at] = list(
-            explain.unplaced_findings(request, record, moves.get(index, ()), pools)
+            explain.check_unplaced(request, record, moves.get(index, ()), pools)
             if option.assignment is None
-            else explain.placed_findings(request, record, option.assignment, final, pools)
+            else explain.check_placed(request, record, option.assignment, final, pools)
         )
         placed[at], before = record, option.usage
     if not outcome.proven:
@@ -145,19 +149,19 @@ def place_services(
         ]
     return Placement(
         services=tuple(
-            service if record is None else _on_pools(service, record, inventory)
+            service if record is None else _select_pools(service, record, inventory)
             for service, record in zip(services, placed, strict=True)
         ),
         placed=tuple(placed),
-        pools=tuple(_left(pools, at, load) for at, load in enumerate(final)),
-        findings={at: tuple(listed) for at, listed in findings.items() if listed},
+        pools=tuple(_describe_pool(pools, at, load) for at, load in enumerate(final)),
+        findings={at: tuple(items) for at, items in findings.items() if items},
         proven=outcome.proven,
         steps=outcome.steps,
     )
 
 
-def inventory_findings(inventory: InventoryArgs) -> list[Finding]:
-    """Return what is wrong with an inventory that its models accept."""
+def check_inventory(inventory: InventoryArgs) -> list[Finding]:
+    """Return errors of an inventory that its models do not find."""
     return [
         error(
             RESOURCE_NOT_ACCELERATOR,
@@ -169,7 +173,7 @@ def inventory_findings(inventory: InventoryArgs) -> list[Finding]:
     ]
 
 
-def _input_findings(
+def _check_inputs(
     services: Sequence[InferenceServiceArgs],
     plans: Sequence[ServicePlan],
     inventory: InventoryArgs,
@@ -178,9 +182,9 @@ def _input_findings(
     by_service: dict[int, list[Finding]] = {}
     keys: dict[str, int] = {}
     for index, (service, plan) in enumerate(zip(services, plans, strict=True)):
-        problems = list(_service_findings(service, plan, inventory))
+        problems = list(_check_service(service, plan, inventory))
         if service.name is not None:
-            first = keys.setdefault(service_key(service.namespace, service.name), index)
+            first = keys.setdefault(make_key(service.namespace, service.name), index)
             if first != index:
                 problems.append(
                     error(
@@ -194,7 +198,7 @@ def _input_findings(
     return by_service
 
 
-def _service_findings(
+def _check_service(
     service: InferenceServiceArgs, plan: ServicePlan, inventory: InventoryArgs
 ) -> Iterator[Finding]:
     if service.name is None:
@@ -214,8 +218,8 @@ def _service_findings(
                     ("roles", at, "placement", "pools", index),
                     f"no pool of that name, got {show(name)}; the inventory has {', '.join(known)}",
                 )
-        for field, template in templates(role):
-            for path in selectors.output_fields(template["spec"]):
+        for field, template in list_templates(role):
+            for path in selectors.find_outputs(template["spec"]):
                 yield error(
                     OUTPUT_NOT_ALLOWED,
                     ("roles", at, field, "spec", *path),
@@ -223,41 +227,41 @@ def _service_findings(
                 )
 
 
-def _moves(
+def _find_moves(
     requests: Sequence[ServiceRequest], first: Outcome, pools: Pools, max_steps: int
 ) -> dict[int, list[str]]:
-    """Return what would have to move, and could, for each service without a place, by its index."""
-    forgetful = [
+    """Return roles whose move would place an unplaced service, by the service's index."""
+    unpinned = [
         replace(request, roles=tuple(replace(role, previous=None) for role in request.roles))
         for request in requests
     ]
-    outcome = search(forgetful, pools, max_steps)
+    outcome = search(unpinned, pools, max_steps)
     moves = [
         f"{request.plan.service}/{role.name} to {pools.args[pool].name}"
         for request, option in zip(requests, outcome.options, strict=True)
         for role, pool in zip(request.roles, option.assignment or (), strict=False)
-        if role.leaves(pools.args[pool])
+        if role.is_moved_to(pools.args[pool])
     ]
     unplaced = {at for at, option in enumerate(first.options) if option.assignment is None}
-    still = {at for at, option in enumerate(outcome.options) if option.assignment is None}
-    if still - unplaced:
-        return {}  # it would only take the place of another one
-    return dict.fromkeys(unplaced - still, moves)
+    still_unplaced = {at for at, option in enumerate(outcome.options) if option.assignment is None}
+    if still_unplaced - unplaced:
+        return {}  # it would only displace another service
+    return dict.fromkeys(unplaced - still_unplaced, moves)
 
 
-def _usage_without(
+def _sum_usage(
     index: int, requests: Sequence[ServiceRequest], outcome: Outcome, pools: Pools
 ) -> Usage:
-    """Return what all services but one hold."""
+    """Return the usage of all services except one."""
     usage = pools.unused
     for at, (request, option) in enumerate(zip(requests, outcome.options, strict=True)):
         if at != index and option.assignment is not None:
-            usage = usage_with(usage, request, option.assignment, minimum=option.minimum)
+            usage = add_usage(usage, request, option.assignment, minimum=option.minimum)
     return usage
 
 
-def _left(pools: Pools, at: int, load: Load) -> PoolLeft:
-    pool, placed = pools.args[at], accelerators(load)
+def _describe_pool(pools: Pools, at: int, load: Load) -> PoolLeft:
+    pool, placed = pools.args[at], count_accelerators(load)
     return PoolLeft(
         pool=pool.name,
         nodes=pool.nodes,
@@ -270,7 +274,7 @@ def _left(pools: Pools, at: int, load: Load) -> PoolLeft:
     )
 
 
-def _on_pools(
+def _select_pools(
     service: InferenceServiceArgs, record: ServicePlacement, inventory: InventoryArgs
 ) -> InferenceServiceArgs:
     """Return a service whose roles select their pools and tolerate their taints.
@@ -282,27 +286,27 @@ def _on_pools(
     by_name = {pool.name: pool for pool in inventory.pools}
     chosen = {role.name: by_name[role.pool] for role in record.roles}
     roles = [
-        _on_pool(role, chosen[role.name], inventory) if role.name in chosen else role
+        _select_pool(role, chosen[role.name], inventory) if role.name in chosen else role
         for role in service.roles
     ]
     return service.model_copy(update={"roles": roles, "placement": ServicePlacementArgs()})
 
 
-def _on_pool(role: RoleArgs, pool: NodePoolArgs, inventory: InventoryArgs) -> RoleArgs:
+def _select_pool(role: RoleArgs, pool: NodePoolArgs, inventory: InventoryArgs) -> RoleArgs:
     attributes = {"leaderTemplate": "leader_template", "workerTemplate": "worker_template"}
-    changed: dict[str, Any] = {"placement": None}
+    update: dict[str, Any] = {"placement": None}
     if role.accelerator is None:
         # Imported here, because most commands place nothing.
-        from fusioninfer_capacity.fit.roles import pool_accelerator  # noqa: PLC0415  # see above
+        from fusioninfer_capacity.fit.roles import name_accelerator  # noqa: PLC0415  # see above
 
-        changed["accelerator"] = pool_accelerator(pool)
-    for field, template in templates(role):
-        spec = selectors.selecting(template["spec"], pool, inventory)
-        changed[attributes.get(field, field)] = {**template, "spec": spec}
-    return role.model_copy(update=changed)
+        update["accelerator"] = name_accelerator(pool)
+    for field, template in list_templates(role):
+        spec = selectors.select_pool(template["spec"], pool, inventory)
+        update[attributes.get(field, field)] = {**template, "spec": spec}
+    return role.model_copy(update=update)
 
 
-def _args(service: InferenceServiceArgs | Mapping[str, Any]) -> InferenceServiceArgs:
+def _read_args(service: InferenceServiceArgs | Mapping[str, Any]) -> InferenceServiceArgs:
     if isinstance(service, InferenceServiceArgs):
         return service
     args, findings = validate_mapping(service, "")

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.plugins.capacity import (
 
 #: Indexes of pools, one for each role of a service.
 Assignment = tuple[int, ...]
-#: Most assignments that are considered for one service.
+#: Maximum number of assignments of one service.
 MAX_ASSIGNMENTS = 5_000
 _EXACT = "ExactCount"
 
@@ -39,7 +39,7 @@ class ClaimedDevices:
 
     Attributes:
         count: Devices of classes that the inventory knows.
-        uncounted: Other claims, each as a text with the reason why it is not counted.
+        uncounted: Other claims, with the reasons why they are not counted.
         selectors: Whether CEL expressions further restrict the devices.
     """
 
@@ -51,16 +51,16 @@ class ClaimedDevices:
 
 @dataclass(frozen=True)
 class RoleRequest:
-    """What one role requests.
+    """The request of one role.
 
     Attributes:
         shape: Accelerators of the pods of one replica, claimed ones among them.
-        replicas: Replicas that are wanted; the most of them where an autoscaler sets them.
-        minimum: Replicas that it starts with: those of the gang, or before it is scaled.
-        resources: Names of the accelerators that its pods ask for.
-        claims: What each of its pods claims.
-        selects: Whether its own pod templates select a pool.
-        previous: Where it was placed before, None for a new one.
+        replicas: Replicas; the maximum if an autoscaler sets them.
+        minimum: Replicas that it needs to start: of the gang, or before scaling.
+        resources: Names of the accelerator resources of its pods.
+        claims: Devices that each of its pods claims.
+        selects: Whether the user's pod templates select a pool.
+        previous: Its previous pool, None for a new role.
     """
 
     plan: RolePlan
@@ -84,7 +84,7 @@ class RoleRequest:
 
     @property
     def unchanged(self) -> bool:
-        """Whether it requests what it requested when it was placed."""
+        """Whether its request is the same as when it was placed."""
         if self.previous is None:
             return False
         # The replicas of a live LeaderWorkerSet are the autoscaler's, within bounds unknown there.
@@ -92,24 +92,24 @@ class RoleRequest:
         return scaled or self.previous.accelerators in (None, self.accelerators)
 
     def count(self, *, minimum: bool) -> int:
-        """Return replicas that get a place: all, or its minimum."""
+        """Return the replicas to place: all, or the minimum."""
         return self.minimum if minimum else self.replicas
 
-    def leaves(self, pool: NodePoolArgs) -> bool:
+    def is_moved_to(self, pool: NodePoolArgs) -> bool:
         """Return whether it was placed on another pool before."""
         return self.previous is not None and self.previous.name != pool.name
 
 
 @dataclass(frozen=True)
 class ServiceRequest:
-    """What one service requests, and the pools that it may be on.
+    """The request of one service, and its possible pools.
 
     Attributes:
         colocate: Attribute or label that must have one value on the pools of all roles.
-        reasons: For each role and pool, why the role cannot be there; empty where it can.
+        reasons: For each role and pool, why the role cannot be there; empty if it can.
         assignments: Feasible assignments, in the order of the inventory.
-        too_many: Assignments that are feasible role by role, where that is more than
-            `MAX_ASSIGNMENTS`; `assignments` is empty then.
+        too_many: Number of feasible assignments if it exceeds `MAX_ASSIGNMENTS`; then
+            `assignments` is empty.
     """
 
     plan: ServicePlan
@@ -121,43 +121,44 @@ class ServiceRequest:
 
     @property
     def partial(self) -> bool:
-        """Whether it may start with less than all replicas."""
+        """Whether it may start with fewer than all replicas."""
         return any(role.minimum < role.replicas for role in self.roles)
 
 
-def service_request(
+def build_request(
     plan: ServicePlan,
     inventory: InventoryArgs,
     previous: Mapping[str, PreviousPool],
     colocate: str | None = None,
 ) -> ServiceRequest:
-    """Return what a plan requests, and the assignments that are feasible for it by itself."""
+    """Return the request of a plan, with the assignments that are feasible for it alone."""
     classes = {name for pool in inventory.pools for name in pool.device_classes}
-    # Each serving group starts by itself; a minimum is that of one of them.
+    # Serving groups start separately, and minima are per group.
     minima, groups = required_replicas(plan.roles, gang_minima(plan.gang)), plan.shape.groups or 1
     roles = []
     for role in plan.roles:
-        claims = claimed_devices(plan.service, role, classes)
+        claims = count_claimed_devices(plan.service, role, classes)
         sizes = [size + claims.count for size in role.pod_accelerators]
         scaled = role.args.autoscaling
-        most = scaled.max_replicas * groups if scaled is not None else 0
+        max_replicas = scaled.max_replicas * groups if scaled is not None else 0
         roles.append(
             RoleRequest(
                 plan=role,
                 shape=tuple(sorted((size for size in sizes if size), reverse=True)),
-                replicas=max(len(role.replicas), most),
+                replicas=max(len(role.replicas), max_replicas),
                 minimum=minima[role.name] * groups,
-                resources=_resources(role),
+                resources=_list_resources(role),
                 claims=claims,
                 selects=any(
                     inventory.selector_label in (template["spec"].get("nodeSelector") or {})
-                    for _, template in templates(role.args)
+                    for _, template in list_templates(role.args)
                 ),
                 previous=previous.get(role.name),
             )
         )
     reasons = tuple(
-        tuple(tuple(_reasons(role, pool, inventory)) for pool in inventory.pools) for role in roles
+        tuple(tuple(_find_reasons(role, pool, inventory)) for pool in inventory.pools)
+        for role in roles
     )
     feasible = [[at for at, why in enumerate(row) if not why] for row in reasons]
     count = math.prod(len(pools) for pools in feasible)
@@ -165,12 +166,12 @@ def service_request(
     assignments = tuple(
         assignment
         for assignment in (() if too_many else itertools.product(*feasible))
-        if colocate is None or _colocated([inventory.pools[at] for at in assignment], colocate)
+        if colocate is None or _is_colocated([inventory.pools[at] for at in assignment], colocate)
     )
     return ServiceRequest(plan, tuple(roles), colocate, reasons, assignments, too_many)
 
 
-def claimed_devices(service: str, role: RolePlan, known: Collection[str]) -> ClaimedDevices:
+def count_claimed_devices(service: str, role: RolePlan, known: Collection[str]) -> ClaimedDevices:
     """Count the devices of known DeviceClasses that each pod of a role claims."""
     devices, classes, uncounted, has_selectors = 0, set(), [], False
     claims = role.args.resource_claims or ()
@@ -186,7 +187,7 @@ def claimed_devices(service: str, role: RolePlan, known: Collection[str]) -> Cla
             name, mode = exactly.get("deviceClassName"), exactly.get("allocationMode", _EXACT)
             count = exactly.get("count", 1)
             if exactly.get("adminAccess"):
-                continue  # shares devices with those who hold them
+                continue  # shares devices that are allocated to others
             if name not in known:
                 uncounted.append(f"{claim.name}: no pool names DeviceClass {name}")
             elif mode != _EXACT or not isinstance(count, int) or isinstance(count, bool):
@@ -197,19 +198,19 @@ def claimed_devices(service: str, role: RolePlan, known: Collection[str]) -> Cla
                 has_selectors = has_selectors or bool(exactly.get("selectors"))
     template_claims = {
         str(pod_claim.get("name")): None
-        for template in _pod_templates(role)
+        for template in _list_pod_templates(role)
         for pod_claim in (template.get("spec") or {}).get("resourceClaims") or ()
     }
-    ours = {claim.name for claim in claims}
+    role_claims = {claim.name for claim in claims}
     uncounted += [
         f"{name}: is a claim in the user's pod template"
         for name in template_claims
-        if name not in ours
+        if name not in role_claims
     ]
     return ClaimedDevices(devices, frozenset(classes), tuple(uncounted), has_selectors)
 
 
-def templates(role: RoleArgs) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def list_templates(role: RoleArgs) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the pod templates that a role has, each under the name of its field."""
     for field, template in (
         ("template", role.template),
@@ -220,72 +221,74 @@ def templates(role: RoleArgs) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield field, template
 
 
-def attribute_of(pool: NodePoolArgs, attribute: str) -> str | None:
+def get_attribute(pool: NodePoolArgs, attribute: str) -> str | None:
     """Return a pool's value of a device attribute, else of a node label; None if it has neither."""
-    return pool.device.attributes.get(attribute, _node_labels(pool).get(attribute))
+    return pool.device.attributes.get(attribute, _get_labels(pool).get(attribute))
 
 
-def _colocated(pools: Sequence[NodePoolArgs], attribute: str) -> bool:
-    values = {attribute_of(pool, attribute) for pool in pools}
+def _is_colocated(pools: Sequence[NodePoolArgs], attribute: str) -> bool:
+    values = {get_attribute(pool, attribute) for pool in pools}
     return len(values) == 1 and None not in values
 
 
-def _node_labels(pool: NodePoolArgs) -> Mapping[str, str]:
+def _get_labels(pool: NodePoolArgs) -> Mapping[str, str]:
     return {"kubernetes.io/os": "linux", **pool.labels}
 
 
-def _pod_templates(role: RolePlan) -> list[Mapping[str, Any]]:
-    """Return the pod templates that pods of a role are made from."""
+def _list_pod_templates(role: RolePlan) -> list[Mapping[str, Any]]:
+    """Return the pod templates of a role."""
     return [role.leader_template, *([role.worker_template] if role.nodes > 1 else [])]
 
 
-def _resources(role: RolePlan) -> frozenset[str]:
+def _list_resources(role: RolePlan) -> frozenset[str]:
     return frozenset(
         name
-        for template in _pod_templates(role)
+        for template in _list_pod_templates(role)
         for name, amount in pod_requests(template).items()
         if is_accelerator(name) and amount > 0
     )
 
 
-def _reasons(role: RoleRequest, pool: NodePoolArgs, inventory: InventoryArgs) -> Iterator[str]:
-    """Set why a role cannot be on a pool, however empty it is."""
+def _find_reasons(role: RoleRequest, pool: NodePoolArgs, inventory: InventoryArgs) -> Iterator[str]:
+    """Yield why a role cannot be on a pool, even an empty one."""
     args = role.plan.args
-    named = args.placement.pools if args.placement is not None else None
-    if named is not None and pool.name not in named:
+    allowed = args.placement.pools if args.placement is not None else None
+    if allowed is not None and pool.name not in allowed:
         yield "not among placement.pools"
-    # The pool is known by this label, whether its entry repeats it or not.
-    labels = {**_node_labels(pool), inventory.selector_label or "": inventory.selector_value(pool)}
+    # Nodes of the pool have this label, even if the inventory does not list it.
+    labels = {**_get_labels(pool), inventory.selector_label or "": inventory.selector_value(pool)}
     reasons: set[str] = set()
-    for _, template in templates(args):
-        reasons.update(selectors.mismatches(template["spec"], labels))
-        for taint in selectors.untolerated(template["spec"], pool.taints):
-            if named is None and not selectors.tolerated_by_admission(taint):
+    for _, template in list_templates(args):
+        reasons.update(selectors.find_mismatches(template["spec"], labels))
+        for taint in selectors.find_untolerated(template["spec"], pool.taints):
+            if allowed is None and not selectors.is_tolerated_by_admission(taint):
                 reasons.add(
-                    f"taint {selectors.taint_text(taint)} is not tolerated (tolerate it, or name "
+                    f"taint {selectors.format_taint(taint)} is not tolerated (tolerate it, or name "
                     "the pool in placement.pools)"
                 )
     yield from sorted(reasons)
-    yield from _device_reasons(role, pool)
+    yield from _check_device(role, pool)
     offered = ", ".join([*([pool.resource] if pool.resource else []), *pool.device_classes])
-    other = sorted(role.resources - {pool.resource})
+    missing = sorted(role.resources - {pool.resource})
     unclaimable = sorted(role.claims.classes - set(pool.device_classes))
-    if other:
-        yield f"offers {offered}, pods ask for {', '.join(other)}"
+    if missing:
+        yield f"offers {offered}, pods ask for {', '.join(missing)}"
     elif unclaimable:
         yield f"offers {offered}, pods claim {', '.join(unclaimable)}"
     elif role.shape and role.shape[0] > pool.accelerators:
         yield f"nodes have {pool.accelerators} accelerators, a pod needs {role.shape[0]}"
 
 
-def _device_reasons(role: RoleRequest, pool: NodePoolArgs) -> Iterator[str]:
-    wanted = role.plan.args.placement
-    if wanted is None or wanted.device is None:
+def _check_device(role: RoleRequest, pool: NodePoolArgs) -> Iterator[str]:
+    placement = role.plan.args.placement
+    if placement is None or placement.device is None:
         return
-    for name, values in wanted.device.attributes.items():
-        has = attribute_of(pool, name)
-        if has not in values:
-            yield f"{name} {has or 'is unknown'}, wanted {' or '.join(values)}"
-    least, memory = wanted.device.min_memory, pool.device.memory
-    if least is not None and (memory is None or quantity.parse(memory) < quantity.parse(least)):
-        yield f"memory {memory or 'is unknown'}, wanted at least {least}"
+    for name, values in placement.device.attributes.items():
+        value = get_attribute(pool, name)
+        if value not in values:
+            yield f"{name} {value or 'is unknown'}, wanted {' or '.join(values)}"
+    min_memory, memory = placement.device.min_memory, pool.device.memory
+    if min_memory is not None and (
+        memory is None or quantity.parse(memory) < quantity.parse(min_memory)
+    ):
+        yield f"memory {memory or 'is unknown'}, wanted at least {min_memory}"

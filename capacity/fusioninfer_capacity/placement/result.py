@@ -1,4 +1,4 @@
-"""The result of a placement: what was chosen, and why; read back as the previous placement."""
+"""The result of a placement with its reasons; reads it back as the previous placement."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class PlacedRole:
 
     Attributes:
         replicas: Replicas that have a place.
-        wanted: Replicas that are wanted.
-        accelerators: Accelerators that all wanted replicas ask for.
-        device_classes: DeviceClasses by which it claims them, none where it asks by resource.
-        previous: The pool where it was before, None for a new one.
+        wanted: Replicas to place.
+        accelerators: Accelerators of all these replicas.
+        device_classes: DeviceClasses of its claims, none if it requests a resource.
+        previous: Its previous pool, None for a new role.
     """
 
     name: str
@@ -67,10 +67,10 @@ class PlacedRole:
 
 @dataclass(frozen=True)
 class Term:
-    """One number by which places are compared; less is better.
+    """One number that placements are compared by; less is better.
 
     Attributes:
-        value: The number, as text where it is a price.
+        value: The number; a price is text.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Rejected:
-    """Another combination of pools, by role, and why it was not taken."""
+    """Another combination of pools, by role, and why it was rejected."""
 
     pools: Mapping[str, str]
     reason: str
@@ -97,11 +97,11 @@ class Missing:
 
 @dataclass(frozen=True)
 class Nearest:
-    """The combination of pools that lacks least for a service without a place.
+    """The combination of pools that lacks the fewest nodes for an unplaced service.
 
     Attributes:
         pools: Pool of each role.
-        missing: What is missing beside what the other services hold.
+        missing: Missing nodes, given the other services.
     """
 
     pools: Mapping[str, str]
@@ -114,11 +114,11 @@ class ServicePlacement:
 
     Attributes:
         namespace: Its namespace; may be an Output.
-        roles: Its roles, none when it got no place.
-        terms: What its place was compared by, the most important first.
-        rejected: The combinations of pools that were not taken, in the order of the inventory.
+        roles: Its roles, none if it is not placed.
+        terms: Numbers that it was compared by, the most important first.
+        rejected: The rejected combinations of pools, in the order of the inventory.
         impossible: For each role, why it cannot be on which pool, whatever else is placed.
-        nearest: What is missing, None where it got a place or no combination is allowed.
+        nearest: The closest combination, None if it is placed or no combination is allowed.
     """
 
     service: str
@@ -133,15 +133,15 @@ class ServicePlacement:
 
 @dataclass(frozen=True)
 class PoolLeft:
-    """What is left of a pool when all services are placed.
+    """The remainder of a pool after all services are placed.
 
     Attributes:
         accelerators: All of its accelerators.
         in_use: Accelerators in use by others.
         placed: Accelerators of the placed services.
         left: Free accelerators.
-        whole_nodes: Nodes with all accelerators free when pods are packed as tightly as can be.
-        certain: Whether all pods find a node wherever the scheduler puts each of them.
+        whole_nodes: Nodes with all accelerators free if pods are packed as tightly as possible.
+        certain: Whether all pods fit, whichever nodes the scheduler chooses.
     """
 
     pool: str
@@ -160,11 +160,11 @@ class Placement:
 
     Attributes:
         services: The services with node selectors and tolerations in their pod templates, in the
-            order in which they were given; one without a place is as it was.
-        placed: Where each of them is, in the same order; None for one that cannot be planned.
-        pools: What is left, in the order of the inventory.
-        findings: Findings by the index of the service that they concern; -1 for all.
-        proven: Whether nothing better exists; False when the search met its bound.
+            order of the input; an unplaced service is unchanged.
+        placed: Their placements, in the same order; None for a service that cannot be planned.
+        pools: The remainder of the pools, in the order of the inventory.
+        findings: Findings by the index of the service; -1 for all services.
+        proven: Whether nothing better exists; False if the search reached its limit.
         steps: Number of combinations that were tried.
     """
 
@@ -203,7 +203,7 @@ class Placement:
                 role: {pool: list(reasons) for pool, reasons in pools.items()}
                 for role, pools in record.impossible.items()
             },
-            "nearest": None if record.nearest is None else _nearest(record.nearest),
+            "nearest": None if record.nearest is None else _dump_nearest(record.nearest),
             "pools": [
                 {
                     "name": pool.pool,
@@ -221,17 +221,17 @@ class Placement:
         }
 
     def tables(self, index: int) -> Iterator[Any]:
-        """Return the same for people, as rich prints it."""
+        """Return the placement of one service as tables for rich."""
         from fusioninfer_capacity.placement import text  # noqa: PLC0415  # rich takes its time
 
         record = self.placed[index]
-        return iter(()) if record is None else text.service_tables(record)
+        return iter(()) if record is None else text.render_service(record)
 
     def pools_table(self) -> Any:
-        """Return what is left in the pools, as rich prints it."""
+        """Return the remainder of the pools as a table for rich."""
         from fusioninfer_capacity.placement import text  # noqa: PLC0415  # see above
 
-        return text.pools_table(self.pools)
+        return text.render_pools(self.pools)
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class PreviousPool:
     """Where a role was placed before.
 
     Attributes:
-        accelerators: Accelerators that all of its replicas asked for then, None when unknown.
+        accelerators: Accelerators of all its replicas at that time, None if unknown.
     """
 
     name: str
@@ -254,12 +254,12 @@ PreviousPlacement = (
 
 
 def read_previous(source: PreviousPlacement) -> PreviousPools:
-    """Read an earlier placement, in any of the forms that `place` takes."""
+    """Read a previous placement, in any of the forms that `place` accepts."""
     if source is None:
         return {}
     if isinstance(source, Placement):
         return {
-            service_key(service.namespace, service.service): {
+            make_key(service.namespace, service.service): {
                 role.name: PreviousPool(role.pool, role.accelerators) for role in service.roles
             }
             for service in source.placed
@@ -275,7 +275,7 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
                 [error(WRONG_TYPE, (), f"not JSON: {problem}")], title
             ) from None
     try:
-        return _from_mapping(source) if isinstance(source, Mapping) else _from_json(source)
+        return _read_mapping(source) if isinstance(source, Mapping) else _read_json(source)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise InvalidServiceError(
             [
@@ -290,38 +290,38 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
         ) from None
 
 
-def service_key(namespace: Any, name: str) -> str:
-    """Return the name of a service in a placement; the namespace of an Output is not known."""
+def make_key(namespace: Any, name: str) -> str:
+    """Return the key of a service; without the namespace if that is an Output."""
     return name if is_output(namespace) or namespace == UNKNOWN else f"{namespace}/{name}"
 
 
-def _from_json(source: Any) -> PreviousPools:
+def _read_json(source: Any) -> PreviousPools:
     return {
-        service_key(service["namespace"], service["service"]): {
-            role["name"]: PreviousPool(_text(role["pool"]), int(role["accelerators"]))
+        make_key(service["namespace"], service["service"]): {
+            role["name"]: PreviousPool(_check_text(role["pool"]), int(role["accelerators"]))
             for role in service["placement"]["roles"]
         }
         for service in source
     }
 
 
-def _from_mapping(source: Mapping[str, Mapping[str, Any]]) -> PreviousPools:
+def _read_mapping(source: Mapping[str, Mapping[str, Any]]) -> PreviousPools:
     return {
         service: {
-            role: pool if isinstance(pool, PreviousPool) else PreviousPool(_text(pool))
+            role: pool if isinstance(pool, PreviousPool) else PreviousPool(_check_text(pool))
             for role, pool in roles.items()
         }
         for service, roles in source.items()
     }
 
 
-def _text(value: Any) -> str:
+def _check_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
 
 
-def _nearest(nearest: Nearest) -> dict[str, Any]:
+def _dump_nearest(nearest: Nearest) -> dict[str, Any]:
     return {
         "pools": dict(nearest.pools),
         "missing": [

@@ -7,50 +7,50 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from fusioninfer_capacity.placement.explain import missing_text, pools_text
+from fusioninfer_capacity.placement.explain import format_missing, format_pools
 from fusioninfer_capacity.placement.result import PlacedRole, PoolLeft, ServicePlacement, Status
 
-_PLACED = {Status.PLACED: "green", Status.MINIMUM: "yellow", Status.UNPLACED: "red"}
-# Most rejected places that are printed; the others are counted.
-_REJECTED = 6
+_STYLES = {Status.PLACED: "green", Status.MINIMUM: "yellow", Status.UNPLACED: "red"}
+# Maximum number of rejected combinations to print; the others are counted.
+_MAX_REJECTED = 6
 
 
-def service_tables(record: ServicePlacement) -> Iterator[Table | Text]:
-    """Yield what to print about one service's place."""
+def render_service(record: ServicePlacement) -> Iterator[Table | Text]:
+    """Yield the tables of one service's placement."""
     status = Text.assemble(("Placement", "bold"), "  ")
-    yield status.append(record.status.value, style=_PLACED[record.status])
+    yield status.append(record.status.value, style=_STYLES[record.status])
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for placed in record.roles:
-        table.add_row(f"  {placed.name}", f"on {placed.pool}", _placed_role(placed))
+        table.add_row(f"  {placed.name}", f"on {placed.pool}", _describe_role(placed))
     if record.roles:
         yield table
     if record.nearest is not None:
-        lacks = missing_text(record.nearest.missing)
-        yield Text(f"  nearest: {pools_text(record.nearest.pools)}; lacks {lacks}")
+        missing = format_missing(record.nearest.missing)
+        yield Text(f"  nearest: {format_pools(record.nearest.pools)}; lacks {missing}")
     if record.terms:
-        # The last term is the order of pools, which explains nothing.
+        # The last term is the order of the pools, which is only a tie-breaker.
         terms = ", ".join(f"{term.words} {term.value}" for term in record.terms[:-1])
         yield Text(f"  because: {terms}")
-    others = Table.grid(padding=(0, 2, 0, 0))
-    others.add_column(no_wrap=True)
-    others.add_column(overflow="fold")
+    rejections = Table.grid(padding=(0, 2, 0, 0))
+    rejections.add_column(no_wrap=True)
+    rejections.add_column(overflow="fold")
     for role, pools in record.impossible.items():
         for pool, reasons in pools.items():
-            others.add_row(f"  rejected: {role} on {pool}", "; ".join(reasons))
-    for rejected in record.rejected[:_REJECTED]:
-        others.add_row(f"  rejected: {pools_text(rejected.pools)}", rejected.reason)
-    more = len(record.rejected) - _REJECTED
-    if more > 0:
-        others.add_row(f"  rejected: {more} more", "see --output json")
-    if others.row_count:
-        yield others
+            rejections.add_row(f"  rejected: {role} on {pool}", "; ".join(reasons))
+    for rejected in record.rejected[:_MAX_REJECTED]:
+        rejections.add_row(f"  rejected: {format_pools(rejected.pools)}", rejected.reason)
+    hidden = len(record.rejected) - _MAX_REJECTED
+    if hidden > 0:
+        rejections.add_row(f"  rejected: {hidden} more", "see --output json")
+    if rejections.row_count:
+        yield rejections
 
 
-def pools_table(pools: Sequence[PoolLeft]) -> Table:
-    """Return what is left in each pool when all services are placed."""
+def render_pools(pools: Sequence[PoolLeft]) -> Table:
+    """Return a table with the remainder of each pool."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     table.add_column("POOL", no_wrap=True)
     for title in ("NODES", "GPUS", "IN USE", "PLACED", "LEFT", "WHOLE NODES LEFT"):
@@ -63,11 +63,11 @@ def pools_table(pools: Sequence[PoolLeft]) -> Table:
     return table
 
 
-def _placed_role(role: PlacedRole) -> str:
+def _describe_role(role: PlacedRole) -> str:
     count = f"{role.replicas} of {role.wanted} replicas" if role.replicas < role.wanted else ""
-    came = f"{role.origin.value} from {role.previous}" if role.previous else role.origin.value
+    origin = f"{role.origin.value} from {role.previous}" if role.previous else role.origin.value
     if role.previous == role.pool:
-        came = role.origin.value
-    claimed = f" claimed as {', '.join(role.device_classes)}" if role.device_classes else ""
-    size = f"{role.accelerators} GPUs{claimed}"
-    return ", ".join(part for part in (size, count, came) if part)
+        origin = role.origin.value
+    claims = f" claimed as {', '.join(role.device_classes)}" if role.device_classes else ""
+    size = f"{role.accelerators} GPUs{claims}"
+    return ", ".join(part for part in (size, count, origin) if part)

@@ -22,6 +22,6 @@ def test_size_reports_accuracy_of_throughputs() -> None:
     rows = json.loads(capacity_accuracy.THROUGHPUT.read_text(encoding="utf-8"))
     errors = [row["estimated"] / row["measured"] - 1 for row in rows]
     assert len(errors) >= 10
-    assert size_text._COMPARED.startswith(f"{len(errors)} published")
-    assert f"{-min(errors):.0%} too low".replace("%", " %") in size_text._COMPARED
-    assert f"{max(errors):.0%} too high".replace("%", " %") in size_text._COMPARED
+    assert size_text._ACCURACY.startswith(f"{len(errors)} published")
+    assert f"{-min(errors):.0%} too low".replace("%", " %") in size_text._ACCURACY
+    assert f"{max(errors):.0%} too high".replace("%", " %") in size_text._ACCURACY

@@ -16,9 +16,9 @@ from fusioninfer_capacity.fit.architecture import (
     Compressed,
     Layer,
     State,
-    known_architecture,
+    find_architecture,
 )
-from fusioninfer_capacity.fit.cache import CacheLayout, layout
+from fusioninfer_capacity.fit.cache import CacheLayout, make_layout
 from fusioninfer_capacity.fit.compressed import CompressedLayout
 from fusioninfer_capacity.fit.engines import GIB, SIZED, Memory
 
@@ -38,26 +38,26 @@ def layers(full: int, sliding: int) -> list[Layer]:
 
 
 def test_a_sequence_takes_whole_blocks() -> None:
-    kept = layout(layers(10, 0), 16, 16, 1, MEMORY)
+    kept = make_layout(layers(10, 0), 16, 16, 1, MEMORY)
     assert kept.token == 10 * 8 * 128 * 2
     assert kept.sequence(17) == 32 * kept.token
 
 
 def test_a_latent_is_kept_by_every_rank() -> None:
-    kept = layout([Layer((), Cache(1, 576, latent=True))] * 61, 16, 16, 8, MEMORY)
+    kept = make_layout([Layer((), Cache(1, 576, latent=True))] * 61, 16, 16, 8, MEMORY)
     assert kept.token == 61 * 576 * 2
 
 
 def test_groups_of_sliding_layers_keep_their_window() -> None:
     """gpt-oss: as many layers of each kind, two groups."""
-    kept = layout(layers(18, 18), 16, 16, 1, MEMORY)
+    kept = make_layout(layers(18, 18), 16, 16, 1, MEMORY)
     page = 16 * 18 * 8 * 128 * 2
     assert kept.sequence(131072) == (131072 // 16 + (127 + 8192 + 15) // 16 + 1) * page
 
 
 def test_groups_have_the_size_of_the_smaller_kind() -> None:
     """Gemma 3 27B: 10 layers see everything, 52 a window: a group, and six of those."""
-    kept = layout(layers(10, 52), 16, 16, 1, replace(MEMORY, batched=2048))
+    kept = make_layout(layers(10, 52), 16, 16, 1, replace(MEMORY, batched=2048))
     page = 16 * 10 * 8 * 128 * 2
     window = (127 + 2048 + 15) // 16 + 1
     assert kept.sequence(8192) == (8192 // 16 + 6 * window) * page
@@ -65,7 +65,7 @@ def test_groups_have_the_size_of_the_smaller_kind() -> None:
 
 @pytest.mark.parametrize(("windows", "factor"), [("full", 36), ("pools", 18 + 0.8 * 18)])
 def test_other_ways_to_keep_sliding_layers(windows: str, factor: float) -> None:
-    kept = layout(layers(18, 18), 16, 16, 1, replace(MEMORY, windows=windows))
+    kept = make_layout(layers(18, 18), 16, 16, 1, replace(MEMORY, windows=windows))
     assert kept.sequence(1600) == pytest.approx(1600 * factor * 8 * 128 * 2)
 
 
@@ -85,7 +85,7 @@ def test_the_engine_s_code_is_run_for_all_ways_to_keep_tokens() -> None:
 
 
 def kinds_of(model: str) -> list[Cache | State | Compressed]:
-    architecture = known_architecture(model)
+    architecture = find_architecture(model)
     assert architecture is not None
     return [layer.cache for layer in architecture.layers]
 
@@ -106,9 +106,9 @@ def test_blocks_have_had_other_sizes() -> None:
 def layout_of(
     model: str, ways: int, bits: int, version: str = "0.32.0"
 ) -> CacheLayout | CompressedLayout:
-    architecture = known_architecture(model)
+    architecture = find_architecture(model)
     assert architecture is not None
     words = ["--tensor-parallel-size", str(ways)]
     log = {"engine": "vllm", "version": version, "model": model, "arguments": words}
     memory = SIZED["vllm"].memory(command_of(log), ACCELERATORS["H100"], architecture, ways, ways)
-    return layout(architecture.layers, bits, 16, ways, memory)
+    return make_layout(architecture.layers, bits, 16, ways, memory)

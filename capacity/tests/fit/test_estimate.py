@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fusioninfer_capacity.fit.architecture import models
+from fusioninfer_capacity.fit.architecture import load_models
 from fusioninfer_capacity.fit.estimate import SYSTEMS, Estimates, NotCoveredError
 
 ASKED: list[tuple[Any, ...]] = []
@@ -99,4 +99,6 @@ def test_load_outside_the_data_is_rejected() -> None:
 
 def test_systems_and_bases_are_in_our_tables() -> None:
     assert "H200" in SYSTEMS
-    assert all(model["base"] in models() for model in models().values() if "base" in model)
+    assert all(
+        model["base"] in load_models() for model in load_models().values() if "base" in model
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fusioninfer_capacity.fit.load import Load, decoded, prefilled, served
+from fusioninfer_capacity.fit.load import Load, estimate_combined, estimate_decode, estimate_prefill
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ LOAD = Load(5, 2000, 300, 2.0, 0.04)
 
 
 def test_a_replica_serves_no_more_than_its_times_allow() -> None:
-    result = served(Steps(), LOAD, 1000)
+    result = estimate_combined(Steps(), LOAD, 1000)
     assert result is not None
     assert result.ttft[1] <= 2.0
     assert result.tpot[1] <= 0.04
@@ -40,7 +40,7 @@ def test_a_replica_serves_no_more_than_its_times_allow() -> None:
 
 @pytest.mark.parametrize("limit", [1, 7, 40])
 def test_a_replica_serves_what_its_cache_holds(limit: int) -> None:
-    result = served(Steps(), LOAD, limit)
+    result = estimate_combined(Steps(), LOAD, limit)
     assert result is not None
     assert result.sequences <= limit
 
@@ -56,22 +56,22 @@ def test_the_best_number_of_sequences_is_taken() -> None:
         ttft = prefill * (1 + busy / (2 * (1 - busy))) + step
         if ttft <= 2.0 and step / (1 - busy) <= 0.04:
             best = max(best, rate)
-    result = served(times, LOAD, 256)
+    result = estimate_combined(times, LOAD, 256)
     assert result is not None
     # The numbers that are tried are a third apart.
     assert 0.75 * best <= result.rate <= best
 
 
 def test_unreachable_latency_has_no_proposal() -> None:
-    assert served(Steps(), Load(1, 2000, 300, ttft=0.05), 100) is None
-    assert served(Steps(), Load(1, 2000, 300, tpot=0.001), 100) is None
-    assert prefilled(Steps(), Load(1, 2000, 300, ttft=0.05)) is None
-    assert decoded(Steps(), Load(1, 2000, 300, tpot=0.001), 100) is None
+    assert estimate_combined(Steps(), Load(1, 2000, 300, ttft=0.05), 100) is None
+    assert estimate_combined(Steps(), Load(1, 2000, 300, tpot=0.001), 100) is None
+    assert estimate_prefill(Steps(), Load(1, 2000, 300, ttft=0.05)) is None
+    assert estimate_decode(Steps(), Load(1, 2000, 300, tpot=0.001), 100) is None
 
 
 def test_separate_prefill_and_decode_do_not_delay_each_other() -> None:
-    together, apart = served(Steps(), LOAD, 256), decoded(Steps(), LOAD, 256)
-    first = prefilled(Steps(), LOAD)
+    together, apart = estimate_combined(Steps(), LOAD, 256), estimate_decode(Steps(), LOAD, 256)
+    first = estimate_prefill(Steps(), LOAD)
     assert together is not None
     assert apart is not None
     assert first is not None
@@ -83,9 +83,9 @@ def test_separate_prefill_and_decode_do_not_delay_each_other() -> None:
 def test_stages_work_at_a_time() -> None:
     """Two stages, each with half of the sequences: twice the rate where the cache has room."""
     for rates in (
-        [served(Steps(stages=stages), LOAD, 64 * stages) for stages in (1, 2)],
-        [decoded(Steps(stages=stages), LOAD, 64 * stages) for stages in (1, 2)],
-        [prefilled(Steps(stages=stages), Load(5, 2000, 300)) for stages in (1, 2)],
+        [estimate_combined(Steps(stages=stages), LOAD, 64 * stages) for stages in (1, 2)],
+        [estimate_decode(Steps(stages=stages), LOAD, 64 * stages) for stages in (1, 2)],
+        [estimate_prefill(Steps(stages=stages), Load(5, 2000, 300)) for stages in (1, 2)],
     ):
         one, two = rates
         assert one is not None

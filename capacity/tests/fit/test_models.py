@@ -8,12 +8,12 @@ import pytest
 
 from fusioninfer_capacity.fit.architecture import (
     UnknownArchitectureError,
-    known_architecture,
-    models,
+    find_architecture,
+    load_models,
     read_config,
 )
 from fusioninfer_capacity.fit.quantization import Quantization, read_quantization
-from fusioninfer_capacity.fit.weights import Split, stages
+from fusioninfer_capacity.fit.weights import Split, split_stages
 
 GIB = 2**30
 
@@ -22,18 +22,18 @@ def test_table_has_common_models() -> None:
     families = ("Llama-3.3-70B", "Qwen3-235B", "DeepSeek-R1", "Mistral-Small", "Mixtral-8x7B",
                 "gemma-3", "gpt-oss-120b", "GLM-4.5", "Kimi-K2", "phi-4")  # fmt: skip
     for family in families:
-        assert any(family in name for name in models()), family
-    assert len(models()) >= 150
-    assert len({str(model["config"]) for model in models().values()}) >= 80
-    assert all(model["source"] for model in models().values())
+        assert any(family in name for name in load_models()), family
+    assert len(load_models()) >= 150
+    assert len({str(model["config"]) for model in load_models().values()}) >= 80
+    assert all(model["source"] for model in load_models().values())
 
 
 @pytest.mark.slow
 def test_every_model_is_read() -> None:
-    for name in models():
-        model = known_architecture(name)
+    for name in load_models():
+        model = find_architecture(name)
         assert model is not None, name
-        assert sum(stage.weights for stage in stages(model, Split())) > 0, name
+        assert sum(stage.weights for stage in split_stages(model, Split())) > 0, name
 
 
 #: Billions of parameters that a name states, where it states those of all.
@@ -47,12 +47,12 @@ def test_parameters_are_those_of_the_name() -> None:
     other_items = re.compile("gpt-oss|Llama-4|[xX]")
     named = {
         name: float(match[1])
-        for name in models()
+        for name in load_models()
         if (match := _BILLIONS.search(name)) and not other_items.search(name)
     }
     assert len(named) > 100
     for name, billions in named.items():
-        model = known_architecture(name)
+        model = find_architecture(name)
         assert model is not None, name
         wanted = pytest.approx(billions * 1e9, rel=_ROUNDED)
         sizes = model.parameters, model.parameters - model.vision
@@ -76,7 +76,7 @@ def test_parameters_are_those_of_the_name() -> None:
 )
 def test_parameters_are_those_of_the_recipe(name: str, billions: int) -> None:
     """As vllm-project/recipes has them (`models/`); of DeepSeek-V4-Pro rounded there, to 1.6T."""
-    model = known_architecture(name)
+    model = find_architecture(name)
     assert model is not None
     assert model.parameters / 1e9 == pytest.approx(billions, rel=0.01)
     assert (model.doubt is None) is name.endswith(("GLM-4.5V", "MiniMax-M2"))
@@ -84,13 +84,13 @@ def test_parameters_are_those_of_the_recipe(name: str, billions: int) -> None:
 
 def test_step_config_has_different_names() -> None:
     """Those that `Step3p5Config` of vLLM 0.32.0 reads."""
-    table = models()["stepfun-ai/Step-3.7-Flash"]["config"]
+    table = load_models()["stepfun-ai/Step-3.7-Flash"]["config"]
     names = {"num_key_value_heads": "num_attention_groups", "num_experts": "moe_num_experts",
              "num_experts_per_tok": "moe_top_k"}  # fmt: skip
     explicit = {names.get(key, key): value for key, value in table.items()}
     del explicit["first_k_dense_replace"]
     explicit["moe_layers_enum"] = ",".join(map(str, range(3, 45)))
-    known = known_architecture("stepfun-ai/Step-3.7-Flash")
+    known = find_architecture("stepfun-ai/Step-3.7-Flash")
     assert read_config({"model_type": "step3p7", "text_config": explicit}) == known
     # Layers with a window have 96 heads: 33 of them, of queries and outputs.
     explicit["attention_other_setting"] = {"num_attention_heads": 96}
@@ -101,14 +101,14 @@ def test_step_config_has_different_names() -> None:
 
 def test_modules_of_several_formats_have_separate_bits() -> None:
     """The recipe of Qwen3.6-27B has 22 GB on disk, drafter included."""
-    model = known_architecture("nvidia/Qwen3.6-27B-NVFP4")
+    model = find_architecture("nvidia/Qwen3.6-27B-NVFP4")
     assert model is not None
     assert model.quantization is not None
     bits = model.quantization.bits_of
     assert bits(0, "mlp.up_proj") == bits(None, "lm_head") == 4.5
     assert bits(0, "linear_attn.in_proj_qkv") == bits(3, "self_attn.k_proj") == 8
     assert bits(0, "linear_attn.in_proj_ba") is None
-    assert stages(model, Split())[0].weights == pytest.approx(22e9, rel=0.05)
+    assert split_stages(model, Split())[0].weights == pytest.approx(22e9, rel=0.05)
 
 
 def test_a_list_of_layers_is_read_as_releases_write_it() -> None:
@@ -135,15 +135,15 @@ def test_a_list_of_layers_is_read_as_releases_write_it() -> None:
 
 def test_experts_that_ranks_divide_are_padded() -> None:
     """2,880 columns split 8 ways are 360 wide, stored as 384; whole experts stay as they are."""
-    model = known_architecture("openai/gpt-oss-120b")
+    model = find_architecture("openai/gpt-oss-120b")
     assert model is not None
     experts = 36 * 3 * 3072 * 2880 * 128 * 4.25 / 8 / 8
-    divided, spread = (stages(model, Split(8, 1, ranks))[0].weights for ranks in (1, 8))
+    divided, spread = (split_stages(model, Split(8, 1, ranks))[0].weights for ranks in (1, 8))
     assert divided - spread == pytest.approx(experts * (384 / 360 - 1), rel=0.001)
 
 
 def test_index_of_sparse_layers_adds_memory() -> None:
-    model = known_architecture("MiniMaxAI/MiniMax-M3")
+    model = find_architecture("MiniMaxAI/MiniMax-M3")
     assert model is not None
     caches = [layer.cache for layer in model.layers]
     assert [cache.bytes(1, 16) for cache in caches[2:4]] == [2 * 4 * 256, 2 * 4 * 256 + 256]
@@ -164,32 +164,32 @@ def test_unknown_architecture_is_reported() -> None:
 
 
 def test_stages_divide_all_weights() -> None:
-    model = known_architecture("meta-llama/Llama-3.3-70B-Instruct")
+    model = find_architecture("meta-llama/Llama-3.3-70B-Instruct")
     assert model is not None
-    whole = stages(model, Split())[0].weights
+    whole = split_stages(model, Split())[0].weights
     for split in (Split(pipeline=3), Split(2), Split(4, 2)):
-        parts = stages(model, split)
+        parts = split_stages(model, split)
         total = sum(stage.weights for stage in parts) * split.tensor
         assert total == pytest.approx(whole, rel=0.001)
         assert sum(len(stage.layers) for stage in parts) == 80
     # As vLLM divides 80 layers into three stages.
-    assert [len(stage.layers) for stage in stages(model, Split(pipeline=3))] == [27, 27, 26]
+    assert [len(stage.layers) for stage in split_stages(model, Split(pipeline=3))] == [27, 27, 26]
 
 
 def test_heads_that_are_fewer_than_ranks_are_kept_by_several() -> None:
-    model = known_architecture("Qwen/Qwen2.5-7B-Instruct")
+    model = find_architecture("Qwen/Qwen2.5-7B-Instruct")
     assert model is not None
     kept = model.layers[0].cache
     assert kept is not None
     assert kept.elements(4) == 2 * 128
     assert kept.elements(8) == 2 * 128
-    assert stages(model, Split(8))[0].weights > stages(model, Split(4))[0].weights / 2
+    assert split_stages(model, Split(8))[0].weights > split_stages(model, Split(4))[0].weights / 2
 
 
 def test_experts_are_spread_over_all_copies() -> None:
-    model = known_architecture("deepseek-ai/DeepSeek-R1")
+    model = find_architecture("deepseek-ai/DeepSeek-R1")
     assert model is not None
-    alone, spread = (stages(model, Split(1, 1, ranks))[0].weights for ranks in (1, 16))
+    alone, spread = (split_stages(model, Split(1, 1, ranks))[0].weights for ranks in (1, 16))
     assert alone - spread == pytest.approx(15 / 16 * 656e9, rel=0.02)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fusioninfer_capacity.fit.accelerators import ACCELERATORS, by_labels, by_name
+from fusioninfer_capacity.fit.accelerators import ACCELERATORS, find_by_labels, find_by_name
 from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import Finding
@@ -319,7 +319,7 @@ def test_bfloat16_is_rejected_on_accelerators_without_it(
     "name", ["GB200", "GB300", "A10", "A30", "A40", "L40", "V100", "V100-16GB"]
 )
 def test_accelerator_name_is_known(name: str) -> None:
-    assert by_name(name) is not None
+    assert find_by_name(name) is not None
 
 
 @pytest.mark.parametrize(
@@ -346,12 +346,14 @@ def test_accelerator_name_is_known(name: str) -> None:
     ],
 )
 def test_accelerator_follows_from_labels(labels: dict[str, str], name: str | None) -> None:
-    result = by_labels(labels)
+    result = find_by_labels(labels)
     assert (result.name if result is not None else None) == name
 
 
 def test_memory_label_describes_unknown_accelerator() -> None:
-    result = by_labels({"nvidia.com/gpu.product": "NVIDIA-X1", "nvidia.com/gpu.memory": "81559"})
+    result = find_by_labels(
+        {"nvidia.com/gpu.product": "NVIDIA-X1", "nvidia.com/gpu.memory": "81559"}
+    )
     assert result is not None
     assert result.total == pytest.approx(ACCELERATORS["H100"].total, rel=0.01)
 
@@ -360,7 +362,7 @@ def test_memory_label_describes_unknown_accelerator() -> None:
     "name", ["H100", "h200", "NVIDIA H100 80GB HBM3", "A100-80GB", "nvidia-l4"]
 )
 def test_names_of_accelerators(name: str) -> None:
-    assert by_name(name) is not None
+    assert find_by_name(name) is not None
 
 
 def test_accelerator_follows_from_claims_affinity_and_role() -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
-from fusioninfer_capacity.fit.architecture import known_architecture
+from fusioninfer_capacity.fit.architecture import find_architecture
 from fusioninfer_capacity.fit.memory import Fit, fit
 from fusioninfer_pulumi.engines.engine_commands import read_command
 
@@ -42,7 +42,7 @@ def own(row: Row) -> Fit:
         "command": ["vllm", "serve", row["model"]],
         "args": ["--tensor-parallel-size", str(row["tensor"])],
     }
-    model = known_architecture(row["model"])
+    model = find_architecture(row["model"])
     assert model is not None
     return fit(read_command(container), model, ACCELERATORS[row["accelerator"]])
 

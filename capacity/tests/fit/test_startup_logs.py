@@ -9,12 +9,12 @@ import pytest
 
 from capacity.tests.startup_logs import GIB, LOGS, Log, accelerator_of, command_of
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
-from fusioninfer_capacity.fit.architecture import known_architecture
-from fusioninfer_capacity.fit.cache import layout
+from fusioninfer_capacity.fit.architecture import find_architecture
+from fusioninfer_capacity.fit.cache import make_layout
 from fusioninfer_capacity.fit.engines import SIZED, Unclear
-from fusioninfer_capacity.fit.findings import fit_findings
+from fusioninfer_capacity.fit.findings import check_fit
 from fusioninfer_capacity.fit.memory import Fit, fit, has_whole_encoders
-from fusioninfer_capacity.fit.weights import Split, stages
+from fusioninfer_capacity.fit.weights import Split, split_stages
 from fusioninfer_pulumi.findings import Severity
 
 #: Logs of releases that are followed, on accelerators that are known, whose overhead is certain.
@@ -28,7 +28,7 @@ WEIGHED = [log for log in LOGS if "weights" in log]
 
 def estimated(log: Log) -> Fit | None:
     """The estimate for a log; None where it is not checked."""
-    model = known_architecture(log["model"])
+    model = find_architecture(log["model"])
     assert model is not None
     try:
         result = fit(command_of(log), model, accelerator_of(log))
@@ -54,13 +54,13 @@ def test_there_are_enough_logs_of_both_engines() -> None:
 
 @pytest.mark.parametrize("log", WEIGHED, ids=lambda log: str(log["id"]))
 def test_weights_are_within_five_percent(log: Log) -> None:
-    model, command = known_architecture(log["model"]), command_of({"version": "0.30.0", **log})
+    model, command = find_architecture(log["model"]), command_of({"version": "0.30.0", **log})
     sizes = command.parallelism
     assert model is not None
     assert sizes is not None
     whole = has_whole_encoders(command)
     split = Split(sizes.tensor, sizes.pipeline, whole_encoder=whole)
-    heaviest = max(stage.weights for stage in stages(model, split))
+    heaviest = max(stage.weights for stage in split_stages(model, split))
     # A figure that is probably not of the weights alone: see the log.
     allowed = 0.15 if log.get("padded") else 0.05
     assert heaviest / GIB == pytest.approx(log["weights"], rel=allowed)
@@ -82,11 +82,11 @@ def test_tokens_are_within_ten_percent_at_the_median_and_a_quarter_at_the_worst(
 
 def refused(log: Log) -> bool | None:
     """Whether the check refuses it; None where it is not checked."""
-    model = known_architecture(log["model"])
+    model = find_architecture(log["model"])
     result = estimated(log)
     if result is None or model is None:
         return None
-    findings = fit_findings((), (), command_of(log), model, result, 1)
+    findings = check_fit((), (), command_of(log), model, result, 1)
     return any(item.severity is Severity.ERROR for item in findings)
 
 
@@ -113,7 +113,7 @@ def test_few_logs_are_not_checked() -> None:
 def test_sglang_uses_its_memory_fraction() -> None:
     """Figures of SGLang itself: free memory, that of the weights, and what it gave the cache."""
     log = next(log for log in LOGS if log["id"] == "xorbits-3481")
-    model = known_architecture(log["model"])
+    model = find_architecture(log["model"])
     assert model is not None
     kept = sum(layer.cache.bytes(1, 16) for layer in model.layers)
     left = log["free"] * 0.88 - log["weights"]
@@ -123,7 +123,7 @@ def test_sglang_uses_its_memory_fraction() -> None:
 
 def test_latent_size_matches_sglang_log() -> None:
     log = next(log for log in LOGS if log["id"] == "zdszero")
-    model = known_architecture(log["model"])
+    model = find_architecture(log["model"])
     assert model is not None
     kept = sum(layer.cache.bytes(8, 16) for layer in model.layers)
     assert kept == log["token"]
@@ -133,7 +133,7 @@ def test_latent_size_matches_sglang_log() -> None:
 def test_a_fraction_of_amd_s_memory_is_that_of_sglang_s_log() -> None:
     """Its latents in 8 bits have no scales of their own there, the indexes have."""
     log = next(log for log in LOGS if log["id"] == "jacob0226-glm51-mi355x")
-    model = known_architecture(log["model"])
+    model = find_architecture(log["model"])
     assert model is not None
     assert 79.62 - log["free"] * (1 - 0.85) == pytest.approx(log["cache"], abs=0.02)
     result = {}
@@ -141,7 +141,7 @@ def test_a_fraction_of_amd_s_memory_is_that_of_sglang_s_log() -> None:
         command = command_of({"version": "0.5.12", **log})
         memory = SIZED["sglang"].memory(command, ACCELERATORS[gpu], model, 2, 2)
         assert (memory.doubt is None) is (gpu == "H200")
-        kept = layout(model.layers, 8, 16, 2, memory)
+        kept = make_layout(model.layers, 8, 16, 2, memory)
         result[gpu] = kept.requests(int(log["cache"] * GIB), 64) * 64
     assert result["MI355X"] == pytest.approx(log["tokens"], rel=0.001)
     assert result["H200"] < 0.91 * log["tokens"]
@@ -150,7 +150,7 @@ def test_a_fraction_of_amd_s_memory_is_that_of_sglang_s_log() -> None:
 
 def memory_of_amd(log: Log) -> float:
     """GiB of weights and cache."""
-    model = known_architecture(log["model"])
+    model = find_architecture(log["model"])
     assert model is not None
     command = command_of({"version": "0.5.12", **log})
     return SIZED["sglang"].memory(command, ACCELERATORS["MI355X"], model, 2, 2).share / GIB
@@ -158,7 +158,7 @@ def memory_of_amd(log: Log) -> float:
 
 def test_fp8_cache_is_half_of_vllm_log() -> None:
     log = next(log for log in LOGS if log["id"] == "vllm-25350")
-    model = known_architecture(log["model"])
+    model = find_architecture(log["model"])
     assert model is not None
     on = replace(accelerator_of({"gpu": "RTX-A6000"}), name="48 GB")
     result = fit(command_of(log), model, on)
@@ -172,12 +172,12 @@ def test_fp8_cache_is_half_of_vllm_log() -> None:
 def test_pages_of_states_hold_what_vllm_logged(log: Log) -> None:
     """To the token: pages, groups and two states of each sequence are those of the engine."""
     command = command_of({"version": "0.26.0", **log})
-    model = known_architecture(log["model"])
+    model = find_architecture(log["model"])
     sizes = command.parallelism
     assert model is not None
     assert sizes is not None
     memory = SIZED["vllm"].memory(command, ACCELERATORS["RTX-5090"], model, sizes.tensor, 1)
-    kept = layout(model.layers, 8, 16, sizes.tensor, memory)
+    kept = make_layout(model.layers, 8, 16, sizes.tensor, memory)
     length = memory.length or model.longest or 0
     # The log has two digits of a GiB, and all of them give few whole pages.
     sizes_of_cache = [log["cache"] + hundredth / 1000 for hundredth in range(-5, 6)]
@@ -188,12 +188,12 @@ def test_pages_of_states_hold_what_vllm_logged(log: Log) -> None:
 @pytest.mark.parametrize("log", NEEDED, ids=lambda log: str(log["id"]))
 def test_sequence_size_matches_vllm_log(log: Log) -> None:
     command = command_of(log)
-    model, sizes = known_architecture(log["model"]), command.parallelism
+    model, sizes = find_architecture(log["model"]), command.parallelism
     assert model is not None
     assert sizes is not None
     device = ACCELERATORS["H200"]
     memory = SIZED["vllm"].memory(command, device, model, sizes.tensor, sizes.tensor)
-    kept = layout(model.layers, memory.cache_bits or 16, 16, sizes.tensor, memory)
+    kept = make_layout(model.layers, memory.cache_bits or 16, 16, sizes.tensor, memory)
     length = memory.length or model.longest or 0
     assert round(kept.sequence(length) / GIB, 2) == log["needed"]
 
@@ -201,7 +201,7 @@ def test_sequence_size_matches_vllm_log(log: Log) -> None:
 def test_all_tokens_of_a_step_go_through_the_experts_since_0_18() -> None:
     """65,536 tokens leave 4.15 GiB on an H100, of which 14.7 were expected."""
     words = ["--tensor-parallel-size", "4", "--max-num-batched-tokens", "65536"]
-    model = known_architecture("Qwen/Qwen3-235B-A22B-FP8")
+    model = find_architecture("Qwen/Qwen3-235B-A22B-FP8")
     assert model is not None
     caches = {}
     for version in ("0.17.1", "0.20.0"):
@@ -214,7 +214,7 @@ def test_all_tokens_of_a_step_go_through_the_experts_since_0_18() -> None:
 
 
 def test_graphs_are_counted_where_the_runner_counts_them() -> None:
-    model = known_architecture("Qwen/Qwen3-32B")
+    model = find_architecture("Qwen/Qwen3-32B")
     assert model is not None
     overheads = {}
     for version in ("0.20.0", "0.24.0", "0.28.0", "0.29.0"):

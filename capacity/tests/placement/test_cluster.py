@@ -9,7 +9,7 @@ import pytest
 from capacity.tests.placing import LABEL, inventory, only, pair, pool, role, where, worker
 from fusioninfer_capacity import place, read_inventory
 from fusioninfer_capacity.placement import cluster
-from fusioninfer_capacity.placement.cluster import inventory_of, placement_of
+from fusioninfer_capacity.placement.cluster import build_inventory, build_placement
 from fusioninfer_capacity.placement.result import PreviousPool
 from fusioninfer_pulumi.api import DeviceArgs, TaintArgs, TaintEffect
 from fusioninfer_pulumi.checks.stages import plan_service
@@ -45,7 +45,7 @@ def pod(on: str | None, gpus: int, owner: str | None = None, phase: str = "Runni
 
 
 def test_nodes_of_a_label_become_a_pool() -> None:
-    result = inventory_of(
+    result = build_inventory(
         [
             node("n1", "a", labels={"nvidia.com/gpu.product": "H100", "x": "1"}, taints=[GPU]),
             node("n2", "a", 7, labels={"nvidia.com/gpu.product": "H100", "x": "2"}),
@@ -76,7 +76,7 @@ def test_nodes_of_a_label_become_a_pool() -> None:
     ],
 )
 def test_nodes_that_take_no_pods_do_not_count(away: Any) -> None:
-    (only_pool,) = inventory_of([node("n1", "a"), away], []).pools
+    (only_pool,) = build_inventory([node("n1", "a"), away], []).pools
     assert only_pool.nodes == 1
 
 
@@ -86,19 +86,19 @@ def test_pods_of_other_services_use_their_requests() -> None:
         pod("n3", 8, phase="Succeeded"), pod(None, 8), pod("elsewhere", 8),
     ]  # fmt: skip
     nodes = [node(f"n{index}", "a") for index in (1, 2, 3)]
-    assert inventory_of(nodes, pods, services=["own"]).pools[0].in_use == [8, 4]
-    assert inventory_of(nodes, pods, services=["team/own"]).pools[0].in_use == [8, 4]
-    assert inventory_of(nodes, pods, services=["x/own"]).pools[0].in_use == [8, 8, 4]
+    assert build_inventory(nodes, pods, services=["own"]).pools[0].in_use == [8, 4]
+    assert build_inventory(nodes, pods, services=["team/own"]).pools[0].in_use == [8, 4]
+    assert build_inventory(nodes, pods, services=["x/own"]).pools[0].in_use == [8, 8, 4]
 
 
 def test_the_label_may_be_any_other_and_accelerators_too() -> None:
     odd = [node("n1", None, labels={"pool": "x"}, resource="amd.com/gpu")]
-    (findings,) = inventory_of(odd, [], pool_label="pool").pools
+    (findings,) = build_inventory(odd, [], pool_label="pool").pools
     assert (findings.name, findings.resource) == ("x", "amd.com/gpu")
     with pytest.raises(InvalidServiceError, match=r"has the label cloud\.google\.com"):
-        inventory_of(odd, [])
+        build_inventory(odd, [])
     with pytest.raises(InvalidServiceError, match="has the label nothing"):
-        inventory_of(odd, [], pool_label="nothing")
+        build_inventory(odd, [], pool_label="nothing")
 
 
 def lws_of(*placed: Any) -> list[Any]:
@@ -118,7 +118,7 @@ def test_live_leader_worker_sets_show_where_services_run(layout: str) -> None:
     service = pair("s", prefill, decode, layout=layout)
     first = place([service], stock)
     assert len({role.pool for role in only(first).roles}) == 2
-    before = placement_of(lws_of(*first.services), stock)
+    before = build_placement(lws_of(*first.services), stock)
     assert before == {
         "default/s": {"prefill": PreviousPool("a", 32), "decode": PreviousPool("b", 8)}
     }
@@ -129,9 +129,9 @@ def test_live_leader_worker_sets_show_where_services_run(layout: str) -> None:
 def test_leader_worker_sets_outside_the_inventory_are_ignored() -> None:
     stock = inventory(pool("a", 9))
     lws = lws_of(*place([worker("w")], stock).services)
-    assert placement_of(lws, inventory(pool("b", 9))) == {}
+    assert build_placement(lws, inventory(pool("b", 9))) == {}
     del lws[0]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["nodeSelector"]
-    assert placement_of(lws, stock) == {}
+    assert build_placement(lws, stock) == {}
 
 
 SLICE = {

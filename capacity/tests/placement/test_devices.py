@@ -10,7 +10,7 @@ from capacity.tests.placement.test_cluster import lws_of, node
 from capacity.tests.placement.test_problem import GPU, claim, claiming
 from capacity.tests.placing import LABEL, inventory, pool, where
 from fusioninfer_capacity import place
-from fusioninfer_capacity.placement.cluster import inventory_of, placement_of
+from fusioninfer_capacity.placement.cluster import build_inventory, build_placement
 from fusioninfer_capacity.placement.devices import LiveDevices
 from fusioninfer_capacity.placement.result import PreviousPool
 from fusioninfer_pulumi.api import DeviceArgs
@@ -67,7 +67,9 @@ def bare(name: str, group: str = "a") -> dict[str, Any]:
 def read(*slices: Any, classes: Any = None, claims: Any = (), **more: Any) -> Any:
     names = list(dict.fromkeys(item["spec"]["nodeName"] for item in slices))
     live = LiveDevices(slices, classes or [device_class()], list(claims))
-    return inventory_of([bare(name) for name in names], more.pop("pods", ()), devices=live, **more)
+    return build_inventory(
+        [bare(name) for name in names], more.pop("pods", ()), devices=live, **more
+    )
 
 
 def test_devices_of_slices_become_accelerators_of_the_pool() -> None:
@@ -102,7 +104,7 @@ def test_nodes_that_share_slices_are_left_out() -> None:
     shared = gpus("n2")
     del shared["spec"]["nodeName"]
     live = LiveDevices([gpus("n1"), shared], [device_class()], ())
-    (findings,) = inventory_of([bare("n1"), bare("n2")], (), devices=live).pools
+    (findings,) = build_inventory([bare("n1"), bare("n2")], (), devices=live).pools
     assert findings.nodes == 1
 
 
@@ -123,7 +125,7 @@ def test_simple_classes_are_understood_and_others_not_counted(
 ) -> None:
     mixed = piece("n1", device("a"), device("b"), device("c", "mig"))
     live = LiveDevices([mixed], [device_class("x", *expressions)], ())
-    assert sum(len(item) for item in live.classes_of("n1").values()) == counted
+    assert sum(len(item) for item in live.find_classes("n1").values()) == counted
 
 
 def test_classes_of_the_very_same_devices_are_one_stock() -> None:
@@ -135,7 +137,7 @@ def test_classes_of_the_very_same_devices_are_one_stock() -> None:
 def test_devices_that_are_not_accelerators_make_no_pool() -> None:
     nics = piece("n1", device("n"), driver="nic.example.com")
     some = LiveDevices([nics], [device_class("nic", "device.driver == 'nic.example.com'")], ())
-    assert not some.classes_of("n1")
+    assert not some.find_classes("n1")
 
 
 def test_the_form_of_v1beta1_is_read() -> None:
@@ -146,7 +148,7 @@ def test_the_form_of_v1beta1_is_read() -> None:
 
 def test_extended_resources_come_first() -> None:
     live = LiveDevices([gpus("n1")], [device_class()], ())
-    (findings,) = inventory_of([node("n1", "a", 4)], (), devices=live).pools
+    (findings,) = build_inventory([node("n1", "a", 4)], (), devices=live).pools
     assert (findings.accelerators, findings.resource, findings.device_classes) == (
         4,
         "nvidia.com/gpu",
@@ -157,5 +159,5 @@ def test_extended_resources_come_first() -> None:
 def test_live_leader_worker_sets_do_not_show_claimed_devices() -> None:
     stock = inventory(pool("a", 9, resource=None, deviceClasses=[GPU]))
     placed = place([claiming("w", 2, 1, claim())], stock)
-    before = placement_of(lws_of(*placed.services), stock)
+    before = build_placement(lws_of(*placed.services), stock)
     assert before == {"default/w": {"serve": PreviousPool("a", None)}}

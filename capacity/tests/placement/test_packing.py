@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
-from fusioninfer_capacity.placement._packing import Fit, Load, Pools, packs, with_more
+from fusioninfer_capacity.placement._packing import Fit, Load, Pools, add_replicas, can_pack
 from fusioninfer_pulumi.api import NodePoolArgs
 
 sizes = st.sampled_from((1, 2, 4, 8))
@@ -35,7 +35,7 @@ def tried(pods: tuple[int, ...], nodes: tuple[int, ...]) -> bool:
 
 @given(st.lists(st.integers(1, 8), max_size=6), rooms)
 def test_packed_pods_fit(pods: list[int], nodes: list[int]) -> None:
-    if packs([(size, 1) for size in pods], [(room, 1) for room in nodes]):
+    if can_pack([(size, 1) for size in pods], [(room, 1) for room in nodes]):
         assert tried(tuple(pods), tuple(nodes))
 
 
@@ -43,7 +43,7 @@ def test_packed_pods_fit(pods: list[int], nodes: list[int]) -> None:
 def test_sizes_that_divide_each_other_are_packed_wherever_they_fit(
     pods: list[int], nodes: list[int]
 ) -> None:
-    result = packs([(size, 1) for size in pods], [(room, 1) for room in nodes])
+    result = can_pack([(size, 1) for size in pods], [(room, 1) for room in nodes])
     assert result == tried(tuple(pods), tuple(nodes))
 
 
@@ -62,7 +62,7 @@ def test_sizes_that_divide_each_other_are_packed_wherever_they_fit(
     ],
 )
 def test_cases(pods: list[tuple[int, int]], nodes: list[tuple[int, int]], fits: bool) -> None:
-    assert packs(pods, nodes) == fits
+    assert can_pack(pods, nodes) == fits
 
 
 @given(
@@ -81,7 +81,7 @@ def test_ledger_equals_exhaustive_packing(
     pools = Pools([NodePoolArgs(name="a", nodes=count, accelerators=8, in_use=in_use)])
     load: Load = ()
     for shape, times in replicas:
-        load = with_more(load, tuple(sorted(shape, reverse=True)), times)
+        load = add_replicas(load, tuple(sorted(shape, reverse=True)), times)
     pods = tuple(size for shape, times in load for size in shape for _ in range(times))
     free = (*(8,) * nodes, *(8 - kept for kept in in_use))
     fits = tried(pods, free)
@@ -107,7 +107,7 @@ def test_guaranteed_fit_is_independent_of_pod_order(
     pools = Pools([NodePoolArgs(name="a", nodes=nodes, accelerators=8)])
     load: Load = ()
     for size in pods:
-        load = with_more(load, (size,), 1)
+        load = add_replicas(load, (size,), 1)
     if pools.fit(0, load) is not Fit.CERTAIN:
         return
     free = [8] * nodes

@@ -23,7 +23,7 @@ from capacity.tests.placing import (
     worker,
 )
 from fusioninfer_capacity import place
-from fusioninfer_capacity.placement._selectors import mismatches, untolerated
+from fusioninfer_capacity.placement._selectors import find_mismatches, find_untolerated
 from fusioninfer_capacity.placement.placing import place_services
 from fusioninfer_capacity.placement.result import Status
 from fusioninfer_pulumi.api import TaintArgs, TaintEffect
@@ -78,7 +78,7 @@ def wants(key: str, operator: str, *values: str) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_selectors_are_judged_as_by_the_scheduler(spec: Any, fits: bool) -> None:
-    assert (not list(mismatches(spec, LABELS))) == fits
+    assert (not list(find_mismatches(spec, LABELS))) == fits
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_selectors_are_judged_as_by_the_scheduler(spec: Any, fits: bool) -> None
 def test_tolerations_are_judged_as_by_the_scheduler(toleration: Any, kept_away: bool) -> None:
     spec = {"tolerations": [toleration] if toleration else None}
     taint = TaintArgs(key="team", value="blue", effect=TaintEffect.NO_SCHEDULE)
-    assert bool(list(untolerated(spec, [taint]))) == kept_away
+    assert bool(list(find_untolerated(spec, [taint]))) == kept_away
     mild = TaintArgs(key="team", value="blue", effect=TaintEffect.PREFER_NO_SCHEDULE)
-    assert not list(untolerated(spec, [mild]))
+    assert not list(find_untolerated(spec, [mild]))
 
 
 TEAM = {"key": "team", "value": "blue", "effect": "NoSchedule"}
@@ -111,13 +111,13 @@ GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"
     ("needs", "first", "reason"),
     [
         pytest.param({"pod": {"nodeSelector": {"zone": "b"}}}, {"labels": {"zone": "a"}},
-                     "nodeSelector wants zone=b, has zone=a", id="selector"),
+                     "nodeSelector requires zone=b, has zone=a", id="selector"),
         pytest.param({"pod": {"nodeSelector": {"zone": "b"}}}, {},
-                     "nodeSelector wants zone=b, has no such label", id="unknown label"),
+                     "nodeSelector requires zone=b, has no such label", id="unknown label"),
         pytest.param({"pod": affinity([wants("zone", "In", "b")])}, {"labels": {"zone": "a"}},
-                     "node affinity wants zone In b", id="affinity"),
+                     "node affinity requires zone In b", id="affinity"),
         pytest.param({"pod": {"nodeSelector": {LABEL: "b"}}}, {},
-                     f"nodeSelector wants {LABEL}=b, has {LABEL}=a", id="pinned"),
+                     f"nodeSelector requires {LABEL}=b, has {LABEL}=a", id="pinned"),
         pytest.param({}, {"taints": [TEAM]}, "taint team=blue:NoSchedule is not tolerated "
                      "(tolerate it, or name the pool in placement.pools)", id="taint"),
         pytest.param({"placement": {"pools": ["b"]}}, {}, "not among placement.pools",
@@ -178,8 +178,8 @@ def test_both_templates_of_a_multi_node_role_count() -> None:
     split["leaderTemplate"] = torn
     assert refusal([service], inventory(pool("a", 4), pool("b", 4))) == (
         "w: roles[0]: no pool can take serve: "
-        f"a: nodeSelector wants {LABEL}=b, has {LABEL}=a; "
-        f"b: nodeSelector wants {LABEL}=a, has {LABEL}=b"
+        f"a: nodeSelector requires {LABEL}=b, has {LABEL}=a; "
+        f"b: nodeSelector requires {LABEL}=a, has {LABEL}=b"
     )
 
 

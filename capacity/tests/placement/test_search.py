@@ -13,9 +13,9 @@ from profiles import examples
 
 from capacity.tests.placing import args, inventory, pair, pool, where, worker
 from fusioninfer_capacity.placement._packing import Pools
-from fusioninfer_capacity.placement._search import option_at, search
+from fusioninfer_capacity.placement._search import build_option, search
 from fusioninfer_capacity.placement.placing import place_services
-from fusioninfer_capacity.placement.problem import ServiceRequest, service_request
+from fusioninfer_capacity.placement.problem import ServiceRequest, build_request
 from fusioninfer_capacity.placement.result import Origin, PreviousPool, read_previous
 from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
 from fusioninfer_pulumi.checks.stages import plan_service
@@ -69,7 +69,7 @@ def cases(draw: st.DrawFn) -> tuple[list[ServiceRequest], Pools]:
             for role in plan.roles
             if draw(st.booleans())
         }
-        listed.append(service_request(plan, stock, was))
+        listed.append(build_request(plan, stock, was))
     return listed, Pools(stock.pools)
 
 
@@ -86,7 +86,7 @@ def every_way(listed: Sequence[ServiceRequest], stock: Pools) -> Any:
                 share = (same, len(lost) - same, 1, 0)
                 rank: tuple[object, ...] = (1,)
             else:
-                option = option_at(item, way[0], usage, stock, minimum=way[1])
+                option = build_option(item, way[0], usage, stock, minimum=way[1])
                 if option is None:
                     break
                 share, rank, usage = option.tiers, (0, option.terms), option.usage
@@ -120,7 +120,7 @@ def test_search_equals_exhaustive_search_if_not_all_fit(
     for at, size in enumerate(sizes):
         was = {"serve": PreviousPool("p0")} if last_runs and at == len(sizes) - 1 else {}
         plan = plan_service(args(worker(f"s{at}", gpus=size)))
-        listed.append(service_request(plan, stock, was))
+        listed.append(build_request(plan, stock, was))
     result = search(listed, Pools(stock.pools))
     ranks = tuple(option.rank for option in result.options)
     assert (result.tiers, ranks) == every_way(listed, Pools(stock.pools))

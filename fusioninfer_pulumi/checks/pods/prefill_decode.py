@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
-from fusioninfer_pulumi.api.kv_transfer import KvTransferArgs
+from fusioninfer_pulumi.api.kv_cache import KvTransferArgs
 from fusioninfer_pulumi.api.role import ComponentType
-from fusioninfer_pulumi.endpoint_pickers.sidecar_releases import (
+from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     OWNED_FLAGS,
 )
 from fusioninfer_pulumi.engines.engine import NIXL, KvConnector

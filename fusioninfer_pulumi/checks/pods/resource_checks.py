@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
-from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
+from fusioninfer_pulumi.api.kv_cache import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.service_shape import VOLCANO
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, warning
@@ -20,7 +20,7 @@ from fusioninfer_pulumi.kube.resource_requests import (
     read_limit,
     suggest_accelerator,
 )
-from fusioninfer_pulumi.pods.kv_cache_offloading import DISK, get_shared_memory_limit, sum_disk
+from fusioninfer_pulumi.pods.kv_cache import DISK, sum_disk
 from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 from fusioninfer_pulumi.presets.model_catalogue import get_weights_size
@@ -124,7 +124,7 @@ SHARED_MEMORY_MISSING = Rule("shared-memory-missing")
 
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warn of missing shared memory, and of memory volumes above their containers' limits."""
+    """Warn of missing shared memory."""
     has_ranks = _ranks_in_pod(pods, ctx) > 1
     for pod in pods.user_pods:
         runs = pod.is_leader or ctx.launcher in WRAPPING or pod.user_command.engine is not None
@@ -138,7 +138,6 @@ def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
                 "ranks of one pod need more shared memory than the default of 64Mi; mount an "
                 f"emptyDir of medium Memory at {SHARED_MEMORY}",
             )
-        yield from _memory_volume_findings(pod, ctx)
 
 
 _OTHER_LINKS = ("google.com/tpu", "aws.amazon.com/neuron")
@@ -154,38 +153,6 @@ def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
 
 def _parse_amount(value: Any) -> Decimal | None:
     return None if value is None or is_output(value) else quantity.parse(value)
-
-
-def _memory_volume_findings(pod: Pod, ctx: Context) -> Iterator[Finding]:
-    """Warn of memory volumes that are larger than their containers' memory limits.
-
-    A file in such a volume counts as memory of the container that writes it.
-    """
-    containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
-    user_volumes = len(pod.user_template["spec"].get("volumes") or ())
-    for index, volume in enumerate(pod.spec.get("volumes") or ()):
-        name, source = volume.get("name"), volume.get("emptyDir")
-        if not isinstance(source, Mapping) or source.get("medium") != "Memory":
-            continue
-        size = _parse_amount(source.get("sizeLimit"))
-        limits = [
-            _parse_amount(read_limit(container, "memory"))
-            for container in containers
-            if any(mount.get("name") == name for mount in container.get("volumeMounts") or ())
-        ]
-        known = [limit for limit in limits if limit is not None]
-        if size is None or not known or len(known) < len(limits) or size <= max(known):
-            continue
-        # Presets add the volume to the template, so its index may be that of a user's volume.
-        explicit = _parse_amount(get_shared_memory_limit(ctx.role))
-        is_generated = size == explicit or index >= user_volumes
-        field = (*pod.path, "spec", "volumes", index, "emptyDir", "sizeLimit")
-        yield warning(
-            MEMORY_LIMIT_TOO_SMALL,
-            ctx.at("kvTransfer", "sharedMemory") if is_generated else field,
-            f"{quantity.write(size)} in memory is more than {quantity.write(max(known))}, the "
-            "memory limit of the containers that mount it; lower it, or raise the limit",
-        )
 
 
 def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 
-_LONGEST, _HEAD = 63, 31
+_MAX_LENGTH, _SHORT_LENGTH = 63, 31
 #: Suffixes of the names of its InferencePool and of the Service on its pods.
 POOL, SERVICE = "-inference-pool", "-kserve-workload-svc"
 #: Suffixes of the names of Deployments and LeaderWorkerSets, the longer ones first.
 WORKLOADS = ("-kserve-mn-prefill", "-kserve-mn", "-kserve-prefill", "-kserve")
 
 
-def child_name(parent: str, suffix: str) -> str:
+def name_child(parent: str, suffix: str) -> str:
     """Return a derived name, shortened like knative's `kmeta.ChildName`."""
-    if len(parent) > _LONGEST - len(suffix):
+    if len(parent) > _MAX_LENGTH - len(suffix):
         digest = hashlib.md5(parent.encode(), usedforsecurity=False).hexdigest()
-        parent = f"{parent[: _HEAD - len(suffix)]}{digest}"
+        parent = f"{parent[: _SHORT_LENGTH - len(suffix)]}{digest}"
     return f"{parent}{suffix}"

@@ -1,7 +1,7 @@
 """Merges a service with its base configs, and keeps the source field of each value.
 
 KServe merges as the API server does (strategic merge patch): mappings field by field, lists of
-named items by name, other lists as a whole; the later value wins.
+named items item by item, other lists as a whole; the later value takes precedence.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ class Node:
         node = self
         for key in keys:
             content = node.content
-            known = isinstance(content, dict) and key in content
-            if known or (isinstance(content, list) and isinstance(key, int) and key < len(content)):
+            is_set = isinstance(content, dict) and key in content
+            if is_set or (
+                isinstance(content, list) and isinstance(key, int) and key < len(content)
+            ):
                 node = content[key]
             else:
                 return None
@@ -95,55 +97,56 @@ class Node:
 
 def read_node(at: SourceField) -> Node:
     """Return the tree of a field's value, without nulls, which mean unset fields."""
-    return _node(at, at.value)
+    return _parse(at, at.value)
 
 
-def _node(at: SourceField, value: Any) -> Node:
+def _parse(at: SourceField, value: Any) -> Node:
     if isinstance(value, Mapping):
         return Node(
-            at, {key: _node(at / key, item) for key, item in value.items() if item is not None}
+            at,
+            {key: _parse(at / key, item) for key, item in value.items() if item is not None},
         )
     if isinstance(value, list):
-        return Node(at, [_node(at / index, item) for index, item in enumerate(value)])
+        return Node(at, [_parse(at / index, item) for index, item in enumerate(value)])
     return Node(at, value)
 
 
-def merge(below: Node, above: Node, field: str = "") -> Node:
-    """Merge two trees; `above` wins."""
-    if isinstance(below.content, dict) and isinstance(above.content, dict):
-        both = dict(below.content)
-        for key, node in above.content.items():
-            both[key] = merge(both[key], node, str(key)) if key in both else node
-        return Node(above.at, both, above.synthetic)
-    if isinstance(below.content, list) and isinstance(above.content, list) and field in _MERGE_KEYS:
+def merge(base: Node, top: Node, field: str = "") -> Node:
+    """Merge two trees; values of `top` take precedence."""
+    if isinstance(base.content, dict) and isinstance(top.content, dict):
+        merged = dict(base.content)
+        for key, node in top.content.items():
+            merged[key] = merge(merged[key], node, str(key)) if key in merged else node
+        return Node(top.at, merged, top.synthetic)
+    if isinstance(base.content, list) and isinstance(top.content, list) and field in _MERGE_KEYS:
         return Node(
-            above.at,
-            _merge_lists(below.content, above.content, _MERGE_KEYS[field]),
-            above.synthetic,
+            top.at,
+            _merge_lists(base.content, top.content, _MERGE_KEYS[field]),
+            top.synthetic,
         )
-    return above
+    return top
 
 
-def _merge_lists(below: list[Node], above: list[Node], key: str) -> list[Node]:
-    def name(node: Node) -> Any:
+def _merge_lists(base: list[Node], top: list[Node], key: str) -> list[Node]:
+    def read_name(node: Node) -> Any:
         field = node.get(key)
         return None if field is None else field.content
 
     # One after the other, as the API server does: two items of one name become one.
-    built = list(below)
-    for node in above:
-        wanted = name(node)
-        position = next((i for i, item in enumerate(built) if name(item) == wanted), None)
+    merged = list(base)
+    for node in top:
+        name = read_name(node)
+        position = next((i for i, item in enumerate(merged) if read_name(item) == name), None)
         if position is None:
-            built.append(node)
+            merged.append(node)
         else:
-            built[position] = merge(built[position], node)
-    return built
+            merged[position] = merge(merged[position], node)
+    return merged
 
 
 def copy_node(builder: ServiceBuilder, target: Location, node: Node) -> None:
     """Copy a tree; findings about a value in it name the field that the value comes from."""
-    if all(_unchanged(node.at, path, leaf) for path, leaf in node.leaves()):
+    if all(_is_unchanged(node.at, path, leaf) for path, leaf in node.leaves()):
         builder.copy(target, node.value, node.at)
         return
     builder.default(target, node.value, node.at)
@@ -172,23 +175,23 @@ def _set_origins(builder: ServiceBuilder, target: Location, node: Node) -> None:
         builder.report.consume(node.at)
 
 
-def _unchanged(at: SourceField, path: Location, leaf: Node) -> bool:
+def _is_unchanged(at: SourceField, path: Location, leaf: Node) -> bool:
     return (
         not leaf.synthetic and leaf.at.document is at.document and leaf.at.path == (*at.path, *path)
     )
 
 
-def synthetic(at: SourceField, value: Any) -> Node:
+def make_node(at: SourceField, value: Any) -> Node:
     """Return the tree of a value that no document has; findings about it are at the field `at`."""
     if isinstance(value, dict):
-        return Node(at, {key: synthetic(at, item) for key, item in value.items()}, synthetic=True)
+        return Node(at, {key: make_node(at, item) for key, item in value.items()}, synthetic=True)
     if isinstance(value, list):
-        return Node(at, [synthetic(at, item) for item in value], synthetic=True)
+        return Node(at, [make_node(at, item) for item in value], synthetic=True)
     return Node(at, value, synthetic=True)
 
 
-def with_fields(node: Node, **fields: Node | None) -> Node:
-    """Return a mapping with some of its fields replaced; None leaves a field out."""
-    both = {**(node.content if isinstance(node.content, dict) else {}), **fields}
-    kept = {key: item for key, item in both.items() if item is not None}
+def set_fields(node: Node, **fields: Node | None) -> Node:
+    """Return a mapping with some of its fields replaced; None removes a field."""
+    merged = {**(node.content if isinstance(node.content, dict) else {}), **fields}
+    kept = {key: item for key, item in merged.items() if item is not None}
     return Node(node.at, kept, node.synthetic)

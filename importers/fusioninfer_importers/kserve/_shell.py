@@ -17,15 +17,15 @@ from fusioninfer_importers.rules import SHELL_EXPANSION_UNSUPPORTED
 from fusioninfer_pulumi.plugins.importers import Rule
 
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
-#: Parts of a text that a shell reads by different rules.
+#: Quoted and unquoted parts of a text, which a shell parses by different rules.
 _PIECE = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^'"\\]+|.""", re.DOTALL)
 _VARIABLE = re.compile(rf"\$(?:\{{({_NAME})\}}|({_NAME}))")
 _KUBELET_VARIABLE = re.compile(rf"\$\(({_NAME})\)")
 #: Other expansions of a shell: `$1`, `$?`, `${A:-b}`.
-_OTHER = re.compile(r"\$(?:\{[^}]*\}?|[0-9@*#?!$-])")
+_OTHER_EXPANSION = re.compile(r"\$(?:\{[^}]*\}?|[0-9@*#?!$-])")
 
 
-def container_arguments(
+def split_container_args(
     report: ConversionReport, args: Node, names: Collection[str]
 ) -> Iterator[Node]:
     """Yield the arguments in a container's args.
@@ -34,20 +34,20 @@ def container_arguments(
     """
     joined = Node(args.at, " ".join(str(argument) for argument in args.value))
     try:
-        same = shlex.split(joined.content) == args.value
+        is_unchanged = shlex.split(joined.content) == args.value
     except ValueError:
-        same = False
-    if not same:
-        yield from shell_arguments(report, joined, names, names)
+        is_unchanged = False
+    if not is_unchanged:
+        yield from split_shell_text(report, joined, names, names)
         return
     for item in args.items:
         if "$" in item.content or "`" in item.content:
-            yield from shell_arguments(report, item, names, names)
+            yield from split_shell_text(report, item, names, names)
         else:
             yield item
 
 
-def shell_arguments(
+def split_shell_text(
     report: ConversionReport, node: Node, names: Collection[str], expanded: Collection[str]
 ) -> Iterator[Node]:
     """Yield the arguments in a text, none if they are unknown; the kubelet expands variables.
@@ -55,18 +55,15 @@ def shell_arguments(
     `names` are the variables that the shell knows, `expanded` those that the kubelet expands here.
     """
     text = str(node.content)
-    problem = _problem(text, names, expanded)
-    if problem is not None:
-        rule, message = problem
+    unsupported = _find_unsupported(text, names, expanded)
+    if unsupported is not None:
+        rule, message = unsupported
         report.error(rule, node.at, message)
         return
-    if any(name in names for name in _variables(text)):
-        report.translated(
-            node.at,
-            "the kubelet expands its variables, even inside quotes",
-        )
+    if any(name in names for name in _find_variables(text)):
+        report.translated(node.at, "the kubelet expands its variables, even inside quotes")
     try:
-        parts = shlex.split("".join(_for_kubelet(piece, names) for piece in _PIECE.findall(text)))
+        parts = shlex.split("".join(_convert(piece, names) for piece in _PIECE.findall(text)))
     except ValueError as failure:
         report.invalid(node.at, f"is not valid shell syntax: {failure}")
         return
@@ -74,53 +71,57 @@ def shell_arguments(
         yield Node(node.at, part)
 
 
-def _problem(
+def _find_unsupported(
     text: str, names: Collection[str], expanded: Collection[str]
 ) -> tuple[Rule, str] | None:
     """Return rule and message if only the shell in the pod knows the arguments."""
     pieces = [re.sub(r"\\.", "", piece, flags=re.DOTALL) for piece in _PIECE.findall(text)]
     # Nothing expands between single quotes, or after a backslash.
-    live = " ".join(piece for piece in pieces if not piece.startswith("'"))
-    rest = _KUBELET_VARIABLE.sub(lambda match: "" if match[1] in expanded else match[0], live)
+    unquoted = " ".join(piece for piece in pieces if not piece.startswith("'"))
+    rest = _KUBELET_VARIABLE.sub(lambda match: "" if match[1] in expanded else match[0], unquoted)
     if "$(" in rest or "`" in rest:
         return (
             SHELL_EXPANSION_UNSUPPORTED,
-            "runs a program to find its words; write what it becomes",
+            "runs a program to compute its arguments; write the value",
         )
     # KServe's own pages write variables in single quotes and mean them as variables.
-    unknown = [name for name in _variables(" ".join(pieces)) if name not in names]
+    unknown = [name for name in _find_variables(" ".join(pieces)) if name not in names]
     if unknown:
         return (
             SHELL_EXPANSION_UNSUPPORTED,
-            f"names {', '.join(unknown)}, which the container's env does not define",
+            f"refers to {', '.join(unknown)}, which the container's env does not define",
         )
-    other = _OTHER.search(_VARIABLE.sub("", rest))
-    if other is not None:
+    expansion = _OTHER_EXPANSION.search(_VARIABLE.sub("", rest))
+    if expansion is not None:
         return (
             SHELL_EXPANSION_UNSUPPORTED,
-            f"holds {other[0]}, which only a shell in the pod could tell; write what it becomes",
+            f"contains {expansion[0]}, which only a shell in the pod can expand; write the value",
         )
     return None
 
 
-def _variables(text: str) -> list[str]:
+def _find_variables(text: str) -> list[str]:
     return [match[1] or match[2] for match in _VARIABLE.finditer(text)]
 
 
-def _for_kubelet(piece: str, names: Collection[str]) -> str:
+def _convert(piece: str, names: Collection[str]) -> str:
     """Return a part of a text with its variables in the kubelet's syntax: `$(NAME)`."""
     if piece.startswith("\\"):
         return piece
 
-    def known(match: re.Match[str]) -> str:
+    def convert_match(match: re.Match[str]) -> str:
         name = match[1] or match[2]
         return f"$({name})" if name in names else match[0]
 
     if not piece.startswith('"'):
-        return _VARIABLE.sub(known, piece)
+        return _VARIABLE.sub(convert_match, piece)
     # shlex keeps a backslash that a shell removes here.
     parts = re.split(r"(\\.)", piece, flags=re.DOTALL)
     return "".join(
-        part[1:] if part in (r"\$", r"\`") else part if odd else _VARIABLE.sub(known, part)
-        for part, odd in zip(parts, itertools.cycle((False, True)), strict=False)
+        part[1:]
+        if part in (r"\$", r"\`")
+        else part
+        if is_escape
+        else _VARIABLE.sub(convert_match, part)
+        for part, is_escape in zip(parts, itertools.cycle((False, True)), strict=False)
     )

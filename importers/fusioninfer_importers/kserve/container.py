@@ -1,8 +1,8 @@
-"""The container `main`, merged with KServe's presets for it and its pod.
+"""Merges the container `main` and its pod with KServe's presets.
 
 The presets (config/llmisvcconfig in KServe's sources, v0.20) run a shell script around
 `vllm serve`. A container without a command gets that program, with the arguments that
-the script appends: those of VLLM_ADDITIONAL_ARGS, then its own args, both read by a shell.
+the script appends: VLLM_ADDITIONAL_ARGS, then the container's args, both parsed by a shell.
 docs/systems.md lists which parts of the presets are settings of ours or have no counterpart.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_importers.conversion import ConversionReport
-from fusioninfer_importers.kserve._nodes import Node, merge, synthetic, with_fields
-from fusioninfer_importers.kserve._shell import container_arguments, shell_arguments
+from fusioninfer_importers.kserve._nodes import Node, make_node, merge, set_fields
+from fusioninfer_importers.kserve._shell import split_container_args, split_shell_text
 from fusioninfer_importers.rules import SHELL_EXPANSION_UNSUPPORTED
 from fusioninfer_pulumi.plugins.importers import (
     SHARED_MEMORY,
@@ -27,11 +27,11 @@ RDMA_DEVICES_NOT_DETECTED = Rule("rdma-devices-not-detected")
 
 MAIN = "main"
 #: Variable whose arguments the presets' script puts before the container's own args.
-ADDITIONAL = "VLLM_ADDITIONAL_ARGS"
+EXTRA_ARGS = "VLLM_ADDITIONAL_ARGS"
 #: Volumes by the paths at which `main` mounts them.
 _VOLUMES = {"/home": "home", "/tmp": "tmp-dir", SHARED_MEMORY: "dshm", "/models": "model-cache"}  # noqa: S108  # paths in a pod
-_ENV = {"HOME": "/home", "HF_HUB_CACHE": "/models"}
-_SECURITY = {
+_PRESET_ENV = {"HOME": "/home", "HF_HUB_CACHE": "/models"}
+_SECURITY_CONTEXT = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": False,
     "runAsNonRoot": True,
@@ -39,10 +39,10 @@ _SECURITY = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 #: Further capabilities of data parallel ranks, for RDMA.
-_CAPABILITIES = ["IPC_LOCK", "SYS_RAWIO", "NET_RAW"]
+_RANK_CAPABILITIES = ["IPC_LOCK", "SYS_RAWIO", "NET_RAW"]
 #: Shared memory of a replica of one pod, and of several.
-_SINGLE, _SEVERAL = "1Gi", "8Gi"
-#: Port of the pool; behind a sidecar the engine has another.
+_SMALL, _LARGE = "1Gi", "8Gi"
+#: Port of the pool; behind a sidecar the engine uses another port.
 PORT = 8000
 #: Fields of the probes without their handlers.
 _PROBES = {
@@ -61,141 +61,145 @@ INFER_ROCE = "KSERVE_INFER_ROCE"
 
 @dataclass(frozen=True)
 class Preset:
-    """Which preset KServe uses for a pod.
+    """Properties of a pod that determine KServe's preset for it.
 
     Attributes:
-        several: Whether a replica has several pods.
-        ranks: Whether these are data parallel ranks.
-        leads: Whether the pod answers requests.
-        decodes: Whether a sidecar has the port of the pool, and the engine the next one.
-        offloads: Whether the KV cache is offloaded into shared memory.
-        arguments: What its command says of the model.
+        has_several_pods: Whether a replica has several pods.
+        has_ranks: Whether the pods are data parallel ranks.
+        is_leader: Whether the pod answers requests.
+        has_sidecar: Whether a sidecar uses the pool's port, and the engine the next one.
+        has_offloading: Whether the KV cache is offloaded into shared memory.
+        model_arguments: Arguments of its command that name the model.
     """
 
-    several: bool
-    ranks: bool
-    leads: bool
-    decodes: bool
+    is_multi_pod: bool
+    has_ranks: bool
+    is_leader: bool
+    has_sidecar: bool
     offloads: bool
-    arguments: tuple[str, ...]
+    model_arguments: tuple[str, ...]
 
 
-def _with_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
+def _merge_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
     """Return a pod spec merged over KServe's preset."""
-    listed, volumes = pod.get("containers"), pod.get("volumes")
-    if listed is None:
-        listed = synthetic(pod.at, [{"name": MAIN}])
+    entries, volumes = pod.get("containers"), pod.get("volumes")
+    if entries is None:
+        entries = make_node(pod.at, [{"name": MAIN}])
     containers = [
-        _preset_container(container, preset) if container.text("name") == MAIN else container
-        for container in listed.items
+        _merge_container(container, preset) if container.text("name") == MAIN else container
+        for container in entries.items
     ]
-    if listed.items:
-        pod = with_fields(pod, containers=Node(listed.at, containers, listed.synthetic))
-    others = [
+    if entries.items:
+        pod = set_fields(pod, containers=Node(entries.at, containers, entries.synthetic))
+    other_programs = [
         container
-        for container in listed.items
+        for container in entries.items
         if container.text("name") == MAIN and is_other_program(container)
     ]
-    if others and pod.get("terminationGracePeriodSeconds") is None:
-        pod = with_fields(pod, terminationGracePeriodSeconds=synthetic(pod.at, _GRACE))
+    if other_programs and pod.get("terminationGracePeriodSeconds") is None:
+        pod = set_fields(pod, terminationGracePeriodSeconds=make_node(pod.at, _GRACE))
     if volumes is None or isinstance(volumes.content, list):
-        pod = with_fields(
-            pod, volumes=_preset_volumes(report, volumes or synthetic(pod.at, []), preset)
+        pod = set_fields(
+            pod, volumes=_merge_volumes(report, volumes or make_node(pod.at, []), preset)
         )
     return pod
 
 
-def _security(preset: Preset) -> dict[str, Any]:
-    if not preset.ranks:
-        return _SECURITY
-    return {**_SECURITY, "capabilities": {"add": _CAPABILITIES, "drop": ["ALL"]}}
+def _choose_security_context(preset: Preset) -> dict[str, Any]:
+    if not preset.has_ranks:
+        return _SECURITY_CONTEXT
+    return {**_SECURITY_CONTEXT, "capabilities": {"add": _RANK_CAPABILITIES, "drop": ["ALL"]}}
 
 
-def _preset_volumes(report: ConversionReport, volumes: Node, preset: Preset) -> Node:
-    """Return the preset's volumes merged with the user's, which replace those of another source."""
-    below: list[dict[str, Any]] = []
+def _merge_volumes(report: ConversionReport, volumes: Node, preset: Preset) -> Node:
+    """Return the preset's volumes merged with the user's; another volume type replaces them."""
+    preset_volumes: list[dict[str, Any]] = []
     for name in _VOLUMES.values():
         user_volume = next(
             (volume for volume in volumes.items if volume.text("name") == name), None
         )
-        others = (
+        sources = (
             []
             if user_volume is None
             else [key for key in user_volume.content if key not in ("name", "emptyDir")]
         )
-        if user_volume is not None and others:
+        if user_volume is not None and sources:
             report.translated(
                 user_volume.at,
-                f"replaces the emptyDir of KServe's presets with {others[0]}; a volume has one "
+                f"replaces the emptyDir of KServe's presets with {sources[0]}; a volume has one "
                 "source",
             )
         else:
-            below.append({"name": name, "emptyDir": _empty_dir(name, preset)})
-    return merge(synthetic(volumes.at, below), volumes, "volumes")
+            preset_volumes.append({"name": name, "emptyDir": _build_empty_dir(name, preset)})
+    return merge(make_node(volumes.at, preset_volumes), volumes, "volumes")
 
 
-def _empty_dir(name: str, preset: Preset) -> dict[str, Any]:
+def _build_empty_dir(name: str, preset: Preset) -> dict[str, Any]:
     if name != _VOLUMES[SHARED_MEMORY]:
         return {}
     # The preset's limit is too small for an offloaded cache, whose size has its own check.
-    limit = {} if preset.offloads else {"sizeLimit": _SEVERAL if preset.several else _SINGLE}
+    limit = {} if preset.offloads else {"sizeLimit": _LARGE if preset.is_multi_pod else _SMALL}
     return {"medium": "Memory", **limit}
 
 
-def _preset_container(container: Node, preset: Preset) -> Node:
+def _merge_container(container: Node, preset: Preset) -> Node:
     mounts = [{"name": name, "mountPath": path} for path, name in _VOLUMES.items()]
-    port = {"containerPort": PORT + 1 if preset.decodes else PORT, "protocol": "TCP"}
-    env = [{"name": name, "value": value} for name, value in _ENV.items()]
+    port = {"containerPort": PORT + 1 if preset.has_sidecar else PORT, "protocol": "TCP"}
+    env = [{"name": name, "value": value} for name, value in _PRESET_ENV.items()]
     security, user_security = (
-        synthetic(container.at, _security(preset)),
+        make_node(container.at, _choose_security_context(preset)),
         container.get("securityContext"),
     )
-    return with_fields(
+    return set_fields(
         container,
-        ports=container.get("ports") or synthetic(container.at, [port]),
-        env=_below(container, "env", "name", env),
-        volumeMounts=_below(container, "volumeMounts", "mountPath", mounts),
+        ports=container.get("ports") or make_node(container.at, [port]),
+        env=_add_missing(container, "env", "name", env),
+        volumeMounts=_add_missing(container, "volumeMounts", "mountPath", mounts),
         securityContext=security if user_security is None else merge(security, user_security),
-        lifecycle=_lifecycle(container, preset),
-        **{probe: _preset_probe(container, probe, preset) for probe in _PROBES},
+        lifecycle=_merge_lifecycle(container, preset),
+        **{probe: _merge_probe(container, probe, preset) for probe in _PROBES},
     )
 
 
-def _lifecycle(container: Node, preset: Preset) -> Node | None:
-    """Return the preset's `preStop` for programs that get none of ours."""
+def _merge_lifecycle(container: Node, preset: Preset) -> Node | None:
+    """Return the preset's `preStop` for programs that do not get ours."""
     lifecycle = container.get("lifecycle")
-    if not preset.leads or not is_other_program(container):
+    if not preset.is_leader or not is_other_program(container):
         return lifecycle
-    below = synthetic(container.at, {"preStop": _PRE_STOP})
+    fallback = make_node(container.at, {"preStop": _PRE_STOP})
     if lifecycle is None:
-        return below
-    return lifecycle if lifecycle.get("preStop") is not None else merge(below, lifecycle)
+        return fallback
+    return lifecycle if lifecycle.get("preStop") is not None else merge(fallback, lifecycle)
 
 
-def _below(container: Node, field: str, key: str, items: list[dict[str, Any]]) -> Node:
+def _add_missing(container: Node, field: str, key: str, items: list[dict[str, Any]]) -> Node:
     """Return a list of the container with the preset's missing items before it."""
-    listed = container.get(field)
-    if listed is not None and not isinstance(listed.content, list):
-        return listed  # our rules reject it
-    user_items = listed.items if listed is not None else []
-    taken = {(item.text(key) or "").rstrip("/") for item in user_items}
-    free = synthetic(container.at, [item for item in items if item[key] not in taken])
-    return free if listed is None else Node(listed.at, [*free.items, *user_items], listed.synthetic)
+    entries = container.get(field)
+    if entries is not None and not isinstance(entries.content, list):
+        return entries  # our rules reject it
+    user_items = entries.items if entries is not None else []
+    keys = {(item.text(key) or "").rstrip("/") for item in user_items}
+    missing = make_node(container.at, [item for item in items if item[key] not in keys])
+    return (
+        missing
+        if entries is None
+        else Node(entries.at, [*missing.items, *user_items], entries.synthetic)
+    )
 
 
-def _preset_probe(container: Node, name: str, preset: Preset) -> Node | None:
+def _merge_probe(container: Node, name: str, preset: Preset) -> Node | None:
     """Return a probe merged over the preset's."""
     probe = container.get(name)
     if not isinstance(probe.content if probe is not None else {}, dict):
         return probe
-    if probe is None and not preset.leads:
+    if probe is None and not preset.is_leader:
         return None
     if probe is None and name != "livenessProbe" and not is_other_program(container):
-        return None  # settings of the role, where the engine is known
-    below: dict[str, Any] = dict(_PROBES[name])
+        return None  # the role's settings generate it for known engines
+    fields: dict[str, Any] = dict(_PROBES[name])
     if probe is None or not any(probe.get(handler) for handler in _HANDLERS):
-        below["httpGet"] = {"path": "/health", "port": _port(container, preset)}
-    preset_probe = synthetic(container.at, below)
+        fields["httpGet"] = {"path": "/health", "port": _find_port(container, preset)}
+    preset_probe = make_node(container.at, fields)
     return preset_probe if probe is None else merge(preset_probe, probe)
 
 
@@ -204,41 +208,41 @@ def is_other_program(container: Node) -> bool:
     return container.get("command") is not None and read_command(container.value).engine is None
 
 
-def _port(container: Node, preset: Preset) -> int:
+def _find_port(container: Node, preset: Preset) -> int:
     """Return the port in the engine's arguments, else the preset's."""
     variables = container.list_at("env")
     texts = [
-        variable.text("value") for variable in variables if variable.text("name") == ADDITIONAL
+        variable.text("value") for variable in variables if variable.text("name") == EXTRA_ARGS
     ]
     texts += [str(argument.content) for argument in container.list_at("args")]
     arguments = [part for text in texts if text is not None for part in text.split()]
-    preset_port = PORT + 1 if preset.decodes and is_other_program(container) else PORT
+    preset_port = PORT + 1 if preset.has_sidecar and is_other_program(container) else PORT
     return integer(get_flag_value(arguments, "--port")) or preset_port
 
 
-def with_engine(report: ConversionReport, pod: Node, preset: Preset) -> Node:
+def merge_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
     """Return a pod spec with the preset, and with a command in its container `main`."""
-    listed = pod.get("containers")
-    valid = listed is not None and isinstance(listed.content, list)
-    if listed is not None and valid and MAIN not in [node.text("name") for node in listed.items]:
+    entries = pod.get("containers")
+    valid = entries is not None and isinstance(entries.content, list)
+    if entries is not None and valid and MAIN not in [node.text("name") for node in entries.items]:
         # KServe merges lists of containers by name, so that the preset's container stays.
-        preset_main = synthetic(listed.at, {"name": MAIN})
-        pod = with_fields(pod, containers=Node(listed.at, [preset_main, *listed.items]))
-        report.consume(listed.at)
-    pod = _with_preset(report, pod, preset)
-    listed = pod.get("containers")
-    assert listed is not None, "the preset has them"
+        preset_main = make_node(entries.at, {"name": MAIN})
+        pod = set_fields(pod, containers=Node(entries.at, [preset_main, *entries.items]))
+        report.consume(entries.at)
+    pod = _merge_preset(report, pod, preset)
+    entries = pod.get("containers")
+    assert entries is not None, "the preset has containers"
     items = [
-        _engine(report, node, preset) if node.text("name") == MAIN else node
-        for node in listed.items
+        _complete_engine(report, node, preset) if node.text("name") == MAIN else node
+        for node in entries.items
     ]
-    return with_fields(pod, containers=Node(listed.at, items, listed.synthetic))
+    return set_fields(pod, containers=Node(entries.at, items, entries.synthetic))
 
 
-def _engine(report: ConversionReport, container: Node, preset: Preset) -> Node:
+def _complete_engine(report: ConversionReport, container: Node, preset: Preset) -> Node:
     if container.get("image") is None:
         report.chosen(container.at, f"not set; uses the image of KServe's presets, {IMAGE}")
-        container = with_fields(container, image=synthetic(container.at, IMAGE))
+        container = set_fields(container, image=make_node(container.at, IMAGE))
     env = container.get("env")
     variables = env.items if env is not None else []
     for variable in variables:
@@ -250,38 +254,38 @@ def _engine(report: ConversionReport, container: Node, preset: Preset) -> Node:
     kept: list[Node] = []
     for variable in variables:
         value = variable.get("value")
-        if variable.text("name") != ADDITIONAL:
+        if variable.text("name") != EXTRA_ARGS:
             kept.append(variable)
         elif value is None:
             report.error(
                 SHELL_EXPANSION_UNSUPPORTED,
                 variable.at,
-                f"{ADDITIONAL} must have a value, because a shell expands it",
+                f"{EXTRA_ARGS} must have a value, because a shell expands it",
             )
         else:
             report.consume(variable.at)
             # In a variable's value the kubelet expands only the variables before it.
-            arguments += shell_arguments(
+            arguments += split_shell_text(
                 report, value, names, [variable.text("name") or "" for variable in kept]
             )
     args = container.get("args")
     if args is not None and args.items:
-        arguments += container_arguments(report, args, names)
+        arguments += split_container_args(report, args, names)
     at = container.at
-    said = [word for word in preset.arguments if word.startswith("/")]
+    model_words = [word for word in preset.model_arguments if word.startswith("/")]
     if not any(str(word.content).startswith(SERVED_NAME) for word in arguments):
-        said = list(preset.arguments)
-    arguments = [synthetic(at, word) for word in said] + arguments
-    container = with_fields(
+        model_words = list(preset.model_arguments)
+    arguments = [make_node(at, word) for word in model_words] + arguments
+    container = set_fields(
         container,
-        command=synthetic(at, ["vllm", "serve"]),
+        command=make_node(at, ["vllm", "serve"]),
         args=Node(args.at if args is not None else at, arguments, args is None)
         if arguments
         else None,
         env=Node(env.at, kept, env.synthetic) if env is not None and variables else env,
     )
     for probe in _PROBES:
-        container = _plain_http(report, container, probe)
+        container = _use_plain_http(report, container, probe)
     return container
 
 
@@ -295,7 +299,7 @@ def _check_rdma(report: ConversionReport, variable: Node) -> None:
         )
 
 
-def _plain_http(report: ConversionReport, container: Node, probe: str) -> Node:
+def _use_plain_http(report: ConversionReport, container: Node, probe: str) -> Node:
     scheme = container.get(probe, "httpGet", "scheme")
     if scheme is None or scheme.content != "HTTPS":
         return container
@@ -303,8 +307,8 @@ def _plain_http(report: ConversionReport, container: Node, probe: str) -> Node:
         scheme.at,
         "changed to HTTP: KServe gives the engine a certificate, the engine here serves plain HTTP",
     )
-    whole, http = container.get(probe), container.get(probe, "httpGet")
-    assert whole is not None
+    probe_node, http = container.get(probe), container.get(probe, "httpGet")
+    assert probe_node is not None
     assert http is not None
-    plain = with_fields(http, scheme=Node(scheme.at, "HTTP"))
-    return with_fields(container, **{probe: with_fields(whole, httpGet=plain)})
+    plain_http = set_fields(http, scheme=Node(scheme.at, "HTTP"))
+    return set_fields(container, **{probe: set_fields(probe_node, httpGet=plain_http)})

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder, of_kind
-from fusioninfer_importers.gang import GANG_MODE, PLACED_ALONE, VOLCANO, convert_queue
+from fusioninfer_importers.conversion import ConversionReport, ServiceBuilder, filter_kind
+from fusioninfer_importers.gang import GANG_MODE, NO_GANG, VOLCANO, convert_queue
 from fusioninfer_importers.kserve._filling import fill_templates
-from fusioninfer_importers.kserve._nodes import Node, copy_node, merge, read_node, with_fields
+from fusioninfer_importers.kserve._nodes import Node, copy_node, merge, read_node, set_fields
 from fusioninfer_importers.kserve.container import MAIN
 from fusioninfer_importers.kserve.credentials import (
     ACCOUNT,
     SECRET,
     convert_credentials,
-    referenced_objects,
+    find_referenced_objects,
 )
 from fusioninfer_importers.kserve.models import (
     LLMInferenceService,
@@ -23,19 +23,24 @@ from fusioninfer_importers.kserve.models import (
 from fusioninfer_importers.kserve.router import (
     Related,
     convert_router,
-    group_members,
-    kserve_backends,
+    group_services,
+    map_kserve_backends,
 )
 from fusioninfer_importers.kserve.scaling import (
     SETTINGS,
     WVA_SETTINGS,
     is_settings,
-    park_roles,
+    scale_roles_to_zero,
 )
-from fusioninfer_importers.kserve.scheduler import PICKER, SYSTEM, Objects, map_namespaces
-from fusioninfer_importers.kserve.served_model import convert_model, move_initializer
+from fusioninfer_importers.kserve.scheduler import (
+    NAMESPACE,
+    PICKER,
+    Objects,
+    list_namespaces,
+)
+from fusioninfer_importers.kserve.served_model import convert_initializer, convert_model
 from fusioninfer_importers.kserve.workload import convert_devices, convert_workload
-from fusioninfer_importers.model import validated
+from fusioninfer_importers.model import validate_kind
 from fusioninfer_importers.objects import check_name, copy_metadata, report_other_metadata
 from fusioninfer_importers.rules import DOCUMENT_UNUSED, REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Conversion, Location, ObjectKey, SourceDocument
@@ -48,25 +53,25 @@ SERVICE, CONFIG = "LLMInferenceService", "LLMInferenceServiceConfig"
 CONFIG_MAP = "ConfigMap"
 #: KServe's own configs, whose settings the importer knows.
 PRESET = "kserve-config-llm-"
-#: What identifies a ConfigMap.
+#: Fields that identify a ConfigMap.
 _IDENTITY = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace"))
 
 
 def named(documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
-    """Return ConfigMaps of endpoint pickers, and objects with credentials of downloads."""
+    """Return ConfigMaps of endpoint pickers and of KServe, and objects with credentials."""
     place = ("spec", "router", "scheduler", "config", "ref", "name")
     values = [document.at(*place).value for document in documents]
     names = {name for name in values if isinstance(name, str)}
-    services = of_kind(documents, SERVICE)
+    services = filter_kind(documents, SERVICE)
     # A config may be in another namespace than the services that are based on it.
     config_maps = {
         ("v1", CONFIG_MAP, namespace, name)
         for name in names
         for service in services
-        for namespace in map_namespaces(service.namespace, name)
+        for namespace in list_namespaces(service.namespace, name)
     }
-    settings = {("v1", CONFIG_MAP, SYSTEM, SETTINGS)} if services else set()
-    return frozenset(config_maps.union(settings, referenced_objects(documents, services)))
+    settings = {("v1", CONFIG_MAP, NAMESPACE, SETTINGS)} if services else set()
+    return frozenset(config_maps.union(settings, find_referenced_objects(documents, services)))
 
 
 def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conversion:
@@ -74,24 +79,26 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     report = ConversionReport(documents, allow_lossy=allow_lossy)
     configs = {
         (document.namespace, document.name): document
-        for document, _ in validated(report, documents, CONFIG, LLMInferenceServiceConfig)
+        for document, _ in validate_kind(report, documents, CONFIG, LLMInferenceServiceConfig)
     }
     maps, accounts, secrets = (
-        {(document.namespace, document.name): document for document in of_kind(documents, kind)}
+        {(document.namespace, document.name): document for document in filter_kind(documents, kind)}
         for kind in (CONFIG_MAP, ACCOUNT, SECRET)
     )
     report.consume(*(document.at() for document in (*accounts.values(), *secrets.values())))
     used: set[SourceDocument] = set()
     specs: list[tuple[SourceDocument, list[SourceDocument], Node]] = []
-    for document, _ in validated(report, documents, SERVICE, LLMInferenceService):
+    for document, _ in validate_kind(report, documents, SERVICE, LLMInferenceService):
         bases = _find_bases(report, document, configs)
         used.update(bases)
         specs.append((document, bases, _merge_bases(report, document, bases)))
     backends: dict[tuple[Any, str, str], Mapping[str, Any]] = {}
     for document, _, spec in specs:
         if spec.get("router") is not None:
-            backends |= kserve_backends(document.namespace, document.name, spec)
-    groups = group_members((document.namespace, document.name, spec) for document, _, spec in specs)
+            backends |= map_kserve_backends(document.namespace, document.name, spec)
+    groups = group_services(
+        (document.namespace, document.name, spec) for document, _, spec in specs
+    )
     for document, bases, spec in specs:
         builder = report.add_service(document)
         for base in bases:
@@ -159,15 +166,12 @@ def _find_bases(
             bases.append(config)
             report.consume(at)
         elif str(name).startswith(PRESET):
-            report.left_out(
-                at,
-                "KServe's own config; the library generates the same settings",
-            )
+            report.left_out(at, "KServe's own config; the library generates the same settings")
         else:
             report.unsupported(
                 at,
                 f"LLMInferenceServiceConfig {name} is in this input neither for namespace "
-                f"{document.namespace} nor for {SYSTEM}; add it as a document",
+                f"{document.namespace} nor for {NAMESPACE}; add it as a document",
                 REFERENCE_MISSING,
             )
         if config is not None and config.raw["spec"].get("baseRefs"):
@@ -186,8 +190,8 @@ def _read_spec(report: ConversionReport, document: SourceDocument) -> Node:
     if model is None or uri is None or uri.content:
         return spec
     report.consume(uri.at)
-    model = with_fields(model, uri=None)
-    return with_fields(spec, model=model if model.content else None)
+    model = set_fields(model, uri=None)
+    return set_fields(spec, model=model if model.content else None)
 
 
 def _merge_bases(
@@ -218,7 +222,7 @@ def _merge_bases(
 
 def _find_config(configs: Objects, namespace: Any, name: Any) -> SourceDocument | None:
     """Return an LLMInferenceServiceConfig from the service's namespace, else from KServe's."""
-    return configs.get((namespace, name)) or configs.get((SYSTEM, name))
+    return configs.get((namespace, name)) or configs.get((NAMESPACE, name))
 
 
 def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> None:
@@ -227,7 +231,7 @@ def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> No
     builder.set_origin(("spec", "roles"), spec.at)
     spec = fill_templates(builder, spec)
     arguments = convert_model(builder, spec)
-    spec = move_initializer(builder, spec)
+    spec = convert_initializer(builder, spec)
     convert_credentials(builder, spec, related.accounts, related.secrets)
     prefill = spec.get("prefill")
     if prefill is not None:
@@ -240,7 +244,7 @@ def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> No
         _convert_gang(builder, spec)
     convert_router(builder, spec, related)
     _convert_tracing(builder, spec)
-    park_roles(builder)
+    scale_roles_to_zero(builder)
     convert_devices(builder)
 
 
@@ -248,17 +252,17 @@ def _convert_gang(builder: ServiceBuilder, spec: Node) -> None:
     """Disable gang scheduling, which is our default, unless the pods use Volcano."""
     workloads = [node for node in (spec, spec.get("prefill")) if node is not None]
     pods = [pod for node in workloads for pod in map(node.get, ("template", "worker")) if pod]
-    several = len(workloads) > 1 or spec.get("worker") is not None
-    if several and all(pod.text("schedulerName") != VOLCANO for pod in pods):
+    needs_gang = len(workloads) > 1 or spec.get("worker") is not None
+    if needs_gang and all(pod.text("schedulerName") != VOLCANO for pod in pods):
         builder.default(GANG_MODE, "Off", spec.at)
-        builder.report.chosen(builder.main.at("spec", "template", "schedulerName"), PLACED_ALONE)
+        builder.report.chosen(builder.main.at("spec", "template", "schedulerName"), NO_GANG)
 
 
 def _add_trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
     """Add the attributes of spans that KServe's controller sets (tracing.go)."""
     namespace, name = builder.main.namespace, builder.main.name
     if not isinstance(namespace, str):
-        return  # an Output; it would have to be a part of a text
+        return  # an Output, which cannot be part of a string
     fields = {"NODE_NAME": "spec.nodeName", "POD_NAME": "metadata.name"}
     variables: list[dict[str, Any]] = [
         {"name": f"{_ATTRIBUTES}_{key}", "valueFrom": {"fieldRef": {"fieldPath": path}}}
@@ -276,24 +280,24 @@ def _add_trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
             picker = (*place, "endpointPicker", "template")
             pods[picker] = PICKER
             containers = builder.get((*picker, "spec", "containers")) or []
-            if PICKER not in map(_name, containers):
-                new = (*picker, "spec", "containers", len(containers), "name")
-                builder.default(new, PICKER, endpoint.at)
+            if PICKER not in map(_get_name, containers):
+                name_location = (*picker, "spec", "containers", len(containers), "name")
+                builder.default(name_location, PICKER, endpoint.at)
         for pod, container_name in pods.items():
-            listed: Location = (*pod, "spec", "containers")
-            for position, container in enumerate(builder.get(listed) or ()):
-                env = _variables(container) if _name(container) == container_name else None
+            entries: Location = (*pod, "spec", "containers")
+            for position, container in enumerate(builder.get(entries) or ()):
+                env = _list_variables(container) if _get_name(container) == container_name else None
                 if env is not None and _ATTRIBUTES not in env:
                     for offset, variable in enumerate(variables, start=len(env)):
-                        at = (*listed, position, "env", offset)
+                        at = (*entries, position, "env", offset)
                         builder.default(at, variable, endpoint.at)
 
 
-def _name(container: Any) -> Any:
+def _get_name(container: Any) -> Any:
     return container.get("name") if isinstance(container, dict) else None
 
 
-def _variables(container: dict[str, Any]) -> list[Any] | None:
+def _list_variables(container: dict[str, Any]) -> list[Any] | None:
     """Return the names of a container's variables, None where its env is ill-formed."""
     env = container.get("env") or []
     if not isinstance(env, list) or not all(isinstance(variable, dict) for variable in env):
@@ -309,7 +313,7 @@ def _convert_tracing(builder: ServiceBuilder, spec: Node) -> None:
     if endpoint is None:
         endpoint = Node(tracing.at, _COLLECTOR, synthetic=True)
         report.consume(tracing.at)
-        report.chosen(tracing.at / "exporterEndpoint", f"not set: KServe's preset has {_COLLECTOR}")
+        report.chosen(tracing.at / "exporterEndpoint", f"not set; KServe's preset has {_COLLECTOR}")
     copy_node(builder, ("spec", "tracing", "endpoint"), endpoint)
     _add_trace_attributes(builder, endpoint)
     exporter, sampler = tracing.get("exporter"), tracing.get("sampler")
@@ -317,25 +321,19 @@ def _convert_tracing(builder: ServiceBuilder, spec: Node) -> None:
         report.unsupported(exporter.at, "is not supported; use otlp")
     elif exporter is not None:
         report.consume(exporter.at)
-    share = tracing.get("samplerArg")
-    ratio = sampler is None or "traceidratio" in str(sampler.content)
-    if sampler is not None and not ratio:
+    ratio = tracing.get("samplerArg")
+    is_ratio = sampler is None or "traceidratio" in str(sampler.content)
+    if sampler is not None and not is_ratio:
         report.unsupported(
             sampler.at,
             "is not supported; use parentbased_traceidratio and set tracing.samplerArg",
         )
     elif sampler is not None:
-        report.translated(
-            sampler.at,
-            "the client's sampling decision takes precedence",
-        )
-    if share is None:
+        report.translated(sampler.at, "the client's sampling decision takes precedence")
+    if ratio is None:
         builder.default(("spec", "tracing", "sampling"), _SAMPLING, tracing.at)
         return
     try:
-        builder.derive(("spec", "tracing", "sampling"), float(str(share.content)), share.at)
+        builder.derive(("spec", "tracing", "sampling"), float(str(ratio.content)), ratio.at)
     except ValueError:
-        report.invalid(
-            share.at,
-            f"must be a number from 0 to 1, got {share.content}",
-        )
+        report.invalid(ratio.at, f"must be a number from 0 to 1, got {ratio.content}")

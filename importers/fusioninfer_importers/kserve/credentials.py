@@ -1,7 +1,7 @@
-"""Credentials of model downloads, which KServe's controller takes from a ServiceAccount's Secrets.
+"""Converts credentials of downloads, which KServe reads from a ServiceAccount's Secrets.
 
-It adds them to the storage-initializer (pkg/credentials in KServe's sources, with the settings that
-its manifests install).
+Its controller adds them to the storage-initializer (pkg/credentials in KServe's sources, with the
+settings that its manifests install).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_importers.conversion import ServiceBuilder, of_kind
+from fusioninfer_importers.conversion import ServiceBuilder, filter_kind
 from fusioninfer_importers.kserve._nodes import Node
 from fusioninfer_importers.kserve.scheduler import Objects
 from fusioninfer_importers.rules import REFERENCE_MISSING
@@ -40,10 +40,10 @@ _CA_BUNDLE = "AWS_CA_BUNDLE_CONFIGMAP"
 _MODEL: Location = ("spec", "model")
 
 
-def referenced_objects(
+def find_referenced_objects(
     documents: Sequence[SourceDocument], services: Sequence[SourceDocument]
 ) -> Iterator[ObjectKey]:
-    """Yield the ServiceAccounts that services may have, and the Secrets of those in the input."""
+    """Yield ServiceAccounts that services may use, and the Secrets of those in the input."""
     workloads = [("spec",), ("spec", "prefill")]
     values = [doc.at(*at, *_ACCOUNT_NAME).value for doc in documents for at in workloads]
     names = {_DEFAULT, *(name for name in values if isinstance(name, str))}
@@ -52,8 +52,8 @@ def referenced_objects(
         secret = service.at("metadata", "annotations", _SECRET_NAME).value
         if isinstance(secret, str):
             yield "v1", SECRET, service.namespace, secret
-    for account in of_kind(documents, ACCOUNT):
-        for name, _ in _secrets_of(account):
+    for account in filter_kind(documents, ACCOUNT):
+        for name, _ in _find_secrets(account):
             yield "v1", SECRET, account.namespace, name
 
 
@@ -67,9 +67,9 @@ def convert_credentials(
     enabled = spec.get("storageInitializer", "enabled")
     if not schemes or (enabled is not None and enabled.content is False):
         return
-    named = builder.main.at("metadata", "annotations", _SECRET_NAME)
-    if named.value is not None:
-        _use_secret(builder, schemes, secrets, named.value, named)
+    secret_annotation = builder.main.at("metadata", "annotations", _SECRET_NAME)
+    if secret_annotation.value is not None:
+        _use_secret(builder, schemes, secrets, secret_annotation.value, secret_annotation)
         return
     workloads = [workload for workload in (spec, spec.get("prefill")) if workload is not None]
     fields = [workload.get(*_ACCOUNT_NAME) for workload in workloads]
@@ -101,10 +101,10 @@ def _use_account(
         else:
             report.warning(REFERENCE_MISSING, at, message)
         return
-    _note_use(builder, account)
+    _record_use(builder, account)
     if _IAM_ROLE in (account.metadata.get("annotations") or {}) and "s3" in schemes:
         _use_s3_settings(builder, account)
-    for secret, field in _secrets_of(account):
+    for secret, field in _find_secrets(account):
         _use_secret(builder, schemes, secrets, secret, field)
 
 
@@ -123,7 +123,7 @@ def _use_secret(
         )
         return
     keys = {*(secret.raw.get("data") or {}), *(secret.raw.get("stringData") or {})}
-    _note_use(builder, secret)
+    _record_use(builder, secret)
     if _ACCESS_KEY in keys and "s3" in schemes:
         builder.default((*_MODEL, "s3", "secretName"), name, secret.at("metadata", "name"))
         _use_s3_settings(builder, secret)
@@ -140,14 +140,12 @@ def _use_s3_settings(builder: ServiceBuilder, source: SourceDocument) -> None:
         annotated = source.at("metadata", "annotations", annotation)
         value, at = annotated.value, annotated
         if value is None:
-            value, at = _secret_value(source, key)
+            value, at = _read_secret_value(source, key)
         if value:
             settings[key] = (str(value).strip(), at)
     if _CA_BUNDLE in settings:
         _, at = settings.pop(_CA_BUNDLE)
-        builder.report.unsupported(
-            at, "is not supported; mount the certificates with an image of your own"
-        )
+        builder.report.unsupported(at, "is not supported; mount the certificates in a custom image")
     region = settings.pop(_REGION, None)
     if region is not None:
         builder.derive((*_MODEL, "s3", "region"), *region)
@@ -170,7 +168,7 @@ def _use_s3_settings(builder: ServiceBuilder, source: SourceDocument) -> None:
         builder.derive((*variables, position), {"name": key, "value": value}, at)
 
 
-def _secret_value(secret: SourceDocument, key: str) -> tuple[str | None, SourceField]:
+def _read_secret_value(secret: SourceDocument, key: str) -> tuple[str | None, SourceField]:
     plain, encoded = secret.at("stringData", key), secret.at("data", key)
     if plain.value is not None:
         return str(plain.value), plain
@@ -180,17 +178,17 @@ def _secret_value(secret: SourceDocument, key: str) -> tuple[str | None, SourceF
         return None, encoded
 
 
-def _note_use(builder: ServiceBuilder, document: SourceDocument) -> None:
+def _record_use(builder: ServiceBuilder, document: SourceDocument) -> None:
     builder.add_source(document)
     builder.report.left_out(
         document.at("kind"), "is read for the download's credentials; apply it separately"
     )
 
 
-def _secrets_of(account: SourceDocument) -> Iterator[tuple[str, SourceField]]:
+def _find_secrets(account: SourceDocument) -> Iterator[tuple[str, SourceField]]:
     """Yield the names of a ServiceAccount's Secrets, with their fields."""
-    listed = account.at("secrets")
-    for index, entry in enumerate(listed.value if isinstance(listed.value, list) else ()):
+    entries = account.at("secrets")
+    for index, entry in enumerate(entries.value if isinstance(entries.value, list) else ()):
         name = entry.get("name") if isinstance(entry, Mapping) else None
         if isinstance(name, str):
-            yield name, listed / index / "name"
+            yield name, entries / index / "name"

@@ -19,7 +19,7 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 #: Kubernetes' IntOrString.
 CountOrPercentage = CountOrAnyPercentage
 Raw = dict[str, Any]
-#: Of v1alpha1 only.
+#: Only in v1alpha1.
 Criticality = Literal["Critical", "Standard", "Sheddable"]
 
 
@@ -36,7 +36,7 @@ class GatewayReference(ImportedModel):
 
 
 class Adapter(ImportedModel):
-    """A LoRA adapter; the CRD's type is that of a model, which holds adapters in turn."""
+    """A LoRA adapter; in the CRD its type is a model, which has adapters in turn."""
 
     uri: Text
     name: str | None = None
@@ -53,7 +53,7 @@ class Lora(ImportedModel):
 
 
 class Model(ImportedModel):
-    # Empty where a config has it, as the API server shows the service.
+    # Empty if a config sets it, because the API server adds the field.
     uri: str
     name: str | None = None
     criticality: Criticality | None = None
@@ -100,7 +100,7 @@ class FileSystemTier(ImportedModel):
 
 
 class SecondaryTier(ImportedModel):
-    """What comes behind the host memory."""
+    """Storage behind the host memory."""
 
     file_system: FileSystemTier | None = None
 
@@ -119,7 +119,7 @@ class Rollout(ImportedModel):
 
 
 class Workload(ImportedModel):
-    """Pods that serve: the main ones (decode, where there is a prefill block) or the prefill."""
+    """Serving pods: the main ones (decode, if there is a prefill block) or the prefill pods."""
 
     replicas: Count | None = None
     scaling: Raw | None = None
@@ -198,6 +198,6 @@ class LLMInferenceService(ImportedObject):
 
 
 class LLMInferenceServiceConfig(ImportedObject):
-    """What several services share; merged below the service's own fields."""
+    """Fields that several services share; the service's own fields take precedence."""
 
     spec: ConfigSpec

@@ -1,7 +1,7 @@
-"""Configurations of older endpoint pickers, as KServe's controller migrates them.
+"""Migrates configurations of older endpoint pickers, as KServe's controller does.
 
-KServe keeps the configuration that a user wrote for llm-d 0.6 to 0.8, and rewrites it for the image
-that runs (schedulerTransform in its scheduler.go).
+KServe keeps a configuration for llm-d 0.6 to 0.8, and rewrites it for the image that runs
+ (schedulerTransform in its scheduler.go).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _HANDLER, _SCORER = "disagg-profile-handler", "prefix-cache-scorer"
 TOKEN_PRODUCER, PRECISE_SCORER = "token-producer", "precise-prefix-cache-scorer"
 _PRECISE_PRODUCER = "precise-prefix-cache-producer"
 _ALWAYS, _BY_PREFIX = "always-disagg-pd-decider", "prefix-based-pd-decider"
-#: Characters of a token, by which KServe converts thresholds.
-_CHARACTERS = 4
+#: Factor by which KServe converts thresholds.
+_CHARACTERS_PER_TOKEN = 4
 
 
 def migrate(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def migrate(config: Mapping[str, Any]) -> dict[str, Any]:
     if "apiVersion" in migrated:
         migrated["apiVersion"] = _VERSIONS.get(migrated["apiVersion"], migrated["apiVersion"])
     plugins: list[Any] = []
-    for plugin in _mappings(migrated, "plugins"):
+    for plugin in _list_mappings(migrated, "plugins"):
         for key in ("type", "name"):
             if plugin.get(key) in _PLUGINS:
                 plugin[key] = _PLUGINS[plugin[key]]
@@ -43,26 +43,27 @@ def migrate(config: Mapping[str, Any]) -> dict[str, Any]:
                 kept = {"prefixMatchInfoProducerName"} & set(parameters)
                 plugin["parameters"] = parameters = {key: parameters[key] for key in kept}
             if plugin.get("type") == _HANDLER:
-                plugins += _decider(parameters, _mappings(migrated, "plugins"))
+                plugins += _add_decider(parameters, _list_mappings(migrated, "plugins"))
             if not parameters:
                 del plugin["parameters"]
         plugins.append(plugin)
     if isinstance(migrated.get("plugins"), list) and plugins:
         migrated["plugins"] = plugins
-    for profile in _mappings(migrated, "schedulingProfiles"):
-        for reference in _mappings(profile, "plugins"):
+    for profile in _list_mappings(migrated, "schedulingProfiles"):
+        for reference in _list_mappings(profile, "plugins"):
             if reference.get("pluginRef") in _PLUGINS:
                 reference["pluginRef"] = _PLUGINS[reference["pluginRef"]]
     return migrated
 
 
-def _decider(parameters: dict[str, Any], plugins: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Name the handler's decider in place of its threshold; return the plugin if it is missing."""
+def _add_decider(parameters: dict[str, Any], plugins: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Replace the handler's threshold with a decider; return its plugin if it is missing."""
     if "deciders" in parameters:
         return []
-    threshold, named = parameters.pop("threshold", None), parameters.pop("deciderPluginName", None)
-    if named is not None:
-        parameters["deciders"] = {"prefill": named}
+    threshold = parameters.pop("threshold", None)
+    decider = parameters.pop("deciderPluginName", None)
+    if decider is not None:
+        parameters["deciders"] = {"prefill": decider}
         return []
     if not isinstance(threshold, (int, float)):
         return []
@@ -70,41 +71,46 @@ def _decider(parameters: dict[str, Any], plugins: list[dict[str, Any]]) -> list[
     parameters["deciders"] = {"prefill": name}
     if any(plugin.get("type") == name for plugin in plugins):
         return []
-    tokens = {"nonCachedTokens": max(math.ceil(threshold / _CHARACTERS), 1)}
+    tokens = {"nonCachedTokens": max(math.ceil(threshold / _CHARACTERS_PER_TOKEN), 1)}
     return [{"type": name, **({"parameters": tokens} if threshold else {})}]
 
 
-def _mappings(holder: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+def _list_mappings(mapping: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     """Return the mappings of a list; other values are left to the configuration's own checks."""
-    listed = holder.get(key)
-    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    items = mapping.get(key)
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def connect_tokenizer(config: dict[str, Any], parameters: Mapping[str, Any]) -> None:
-    """Give `token-producer` the tokenizer, and replace the scorer that had one of its own.
+    """Connect `token-producer` to the tokenizer, and replace the scorer that contained one.
 
     As withDecomposePrecisePrefixCacheScorer and withInjectTokenProducerConfig of KServe do.
     """
-    plugins = _mappings(config, "plugins")
-    old = next((plugin for plugin in plugins if plugin.get("type") == PRECISE_SCORER), None)
-    if old is not None:
-        index = plugins.index(old)
-        others = [item for item in plugins if item.get("type") not in (PRECISE_SCORER, _SCORER)]
-        kept = _producer_parameters(old)
-        others[index:index] = [
+    plugins = _list_mappings(config, "plugins")
+    scorer = next((plugin for plugin in plugins if plugin.get("type") == PRECISE_SCORER), None)
+    if scorer is not None:
+        index = plugins.index(scorer)
+        current = [item for item in plugins if item.get("type") not in (PRECISE_SCORER, _SCORER)]
+        options = _migrate_scorer_parameters(scorer)
+        current[index:index] = [
             {"type": TOKEN_PRODUCER},
-            {"type": _PRECISE_PRODUCER, **({"parameters": kept} if kept else {})},
+            {
+                "type": _PRECISE_PRODUCER,
+                **({"parameters": options} if options else {}),
+            },
             {"type": _SCORER, "parameters": {"prefixMatchInfoProducerName": _PRECISE_PRODUCER}},
         ]
-        config["plugins"] = plugins = others
-        for profile in _mappings(config, "schedulingProfiles"):
-            references = _mappings(profile, "plugins")
+        config["plugins"] = plugins = current
+        for profile in _list_mappings(config, "schedulingProfiles"):
+            references = _list_mappings(profile, "plugins")
             for reference in references:
                 if reference.get("pluginRef") == PRECISE_SCORER:
                     reference["pluginRef"] = _SCORER
-            first = [item for item in references if item.get("pluginRef") == _SCORER][:1]
+            scorers = [item for item in references if item.get("pluginRef") == _SCORER][:1]
             profile["plugins"] = [
-                item for item in references if item.get("pluginRef") != _SCORER or item is first[0]
+                item
+                for item in references
+                if item.get("pluginRef") != _SCORER or item is scorers[0]
             ]
     for plugin in plugins:
         if plugin.get("type") == TOKEN_PRODUCER:
@@ -113,12 +119,12 @@ def connect_tokenizer(config: dict[str, Any], parameters: Mapping[str, Any]) -> 
             settings["vllm"] = {**parameters["vllm"], **(settings.get("vllm") or {})}
 
 
-def _producer_parameters(scorer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the older scorer that its producer has now."""
-    made = dict(scorer.get("parameters") or {})
-    indexer = dict(made.pop("indexerConfig", None) or {})
+def _migrate_scorer_parameters(scorer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the older scorer for its producer."""
+    parameters = dict(scorer.get("parameters") or {})
+    indexer = dict(parameters.pop("indexerConfig", None) or {})
     indexer.pop("tokenizersPoolConfig", None)
     processor = indexer.pop("tokenProcessorConfig", None)
     if processor is not None:
-        made.setdefault("tokenProcessorConfig", processor)
-    return {**made, **({"indexerConfig": indexer} if indexer else {})}
+        parameters.setdefault("tokenProcessorConfig", processor)
+    return {**parameters, **({"indexerConfig": indexer} if indexer else {})}

@@ -1,4 +1,4 @@
-"""Programs that KServe deploys for plugins of an endpoint picker: tokenizer, latency predictors.
+"""Adds the containers that plugins of an endpoint picker need: tokenizer, latency predictors.
 
 The tokenizer is a sidecar of the endpoint picker, as in llm-d's guides. KServe gives it a
 Deployment and a Service.
@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from fusioninfer_importers.conversion import ServiceBuilder
-from fusioninfer_importers.kserve._nodes import Node, merge, synthetic, with_fields
+from fusioninfer_importers.kserve._nodes import Node, make_node, merge, set_fields
 from fusioninfer_importers.kserve.container import MAIN
 from fusioninfer_importers.kserve.picker_migration import PRECISE_SCORER, TOKEN_PRODUCER
 from fusioninfer_pulumi.plugins.importers import SourceField
@@ -34,32 +34,32 @@ def add_sidecars(
         The scheduler, and the parameters by which `token-producer` finds the tokenizer.
     """
     scheduler = spec.get("router", "scheduler")
-    assert scheduler is not None, "the caller has looked"
+    assert scheduler is not None, "checked by the caller"
     types = {plugin.get("type") for plugin in plugins}
     pod, parameters = scheduler.get("template"), None
     if _LATENCY_PRODUCER in types:
-        pod = _merge_below(pod, synthetic(scheduler.at / "config", _PRESETS["latencyPredictor"]))
+        pod = _merge_pods(pod, make_node(scheduler.at / "config", _PRESETS["latencyPredictor"]))
     tokenizer = scheduler.get(_TOKENIZER)
-    needs_tokenizer = PRECISE_SCORER in types or any(map(_lacks_address, plugins))
+    needs_tokenizer = PRECISE_SCORER in types or any(map(_needs_tokenizer_address, plugins))
     if tokenizer is not None or needs_tokenizer:
         at = scheduler.at / "config" if tokenizer is None else tokenizer.at
-        parameters, preset = _render_server(builder, spec, at)
+        parameters, preset = _build_tokenizer(builder, spec, at)
         if parameters is not None:
-            user_pod = _named_as_sidecar(builder, tokenizer)
-            pod = _merge_below(pod, merge(synthetic(at, preset), user_pod))
-    return with_fields(scheduler, template=pod), parameters
+            user_pod = _read_tokenizer_pod(builder, tokenizer)
+            pod = _merge_pods(pod, merge(make_node(at, preset), user_pod))
+    return set_fields(scheduler, template=pod), parameters
 
 
-def _lacks_address(plugin: Mapping[str, Any]) -> bool:
+def _needs_tokenizer_address(plugin: Mapping[str, Any]) -> bool:
     parameters = plugin.get("parameters")
     return plugin.get("type") == TOKEN_PRODUCER and "url" not in str(parameters)
 
 
-def _merge_below(pod: Node | None, preset: Node) -> Node:
+def _merge_pods(pod: Node | None, preset: Node) -> Node:
     return preset if pod is None else merge(preset, pod)
 
 
-def _render_server(
+def _build_tokenizer(
     builder: ServiceBuilder, spec: Node, at: SourceField
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Return the parameters of `token-producer`, and the pod with the tokenizer for the model."""
@@ -93,7 +93,7 @@ def _render_server(
     return {"modelName": name, "vllm": {"url": f"http://localhost:{_PORT}"}}, preset
 
 
-def _named_as_sidecar(builder: ServiceBuilder, tokenizer: Node | None) -> Node:
+def _read_tokenizer_pod(builder: ServiceBuilder, tokenizer: Node | None) -> Node:
     """Return the containers and volumes of the tokenizer's template; other fields are reported."""
     if tokenizer is None:
         return Node(builder.main.at(), {})
@@ -101,7 +101,7 @@ def _named_as_sidecar(builder: ServiceBuilder, tokenizer: Node | None) -> Node:
     pod = tokenizer.get("template") or Node(tokenizer.at, {})
     items = [_rename_main(builder, item) for item in pod.list_at("containers")]
     fields = {"volumes": pod.get("volumes"), "containers": Node(pod.at, items)}
-    return with_fields(Node(pod.at, {}), **fields)
+    return set_fields(Node(pod.at, {}), **fields)
 
 
 def _rename_main(builder: ServiceBuilder, container: Node) -> Node:
@@ -109,6 +109,6 @@ def _rename_main(builder: ServiceBuilder, container: Node) -> Node:
     if name is None or name.content != MAIN:
         return container
     builder.report.consume(name.at)
-    return with_fields(
+    return set_fields(
         container, name=Node(name.at, _TOKENIZER), command=None, args=None, ports=None
     )

@@ -1,4 +1,4 @@
-"""KServe's router block as a router role."""
+"""Converts KServe's router block to a router role."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_importers.conversion import ServiceBuilder
-from fusioninfer_importers.kserve._child_names import POOL, SERVICE, child_name
-from fusioninfer_importers.kserve._nodes import Node, copy_node, with_fields
+from fusioninfer_importers.kserve._child_names import POOL, SERVICE, name_child
+from fusioninfer_importers.kserve._nodes import Node, copy_node, set_fields
 from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler
-from fusioninfer_importers.kserve.served_model import adapter_names, qualified_name
-from fusioninfer_importers.objects import MODEL_HEADER, pool_backend
+from fusioninfer_importers.kserve.served_model import list_adapters, qualify_name
+from fusioninfer_importers.objects import MODEL_HEADER, make_pool_ref
 from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Location, Rule, labels, object_names
 
@@ -24,13 +24,13 @@ _SUFFIXES = {object_names.POOL_KIND: POOL, "Service": SERVICE}
 Backends = Mapping[tuple[Any, str, str], Mapping[str, Any]]
 #: Port of KServe's Service, and of its presets' engines.
 _PORT = 8000
-#: Where KServe attaches its routes.
+#: Gateway that KServe attaches its routes to.
 GATEWAY = {"name": "kserve-ingress-gateway", "namespace": "kserve"}
-#: Endpoints with a rule of their own in KServe's preset (config-llm-router-route.yaml).
+#: Endpoints with separate rules in KServe's preset (config-llm-router-route.yaml).
 _ENDPOINTS = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages")
-#: Streams have no time limit.
+#: Streams have no timeout.
 _NO_TIMEOUT = {"request": "0s", "backendRequest": "0s"}
-#: Annotation of a workload whose engine serves its model by the qualified name, too.
+#: Annotation of a workload whose engine also serves its model under the qualified name.
 MODEL_ROUTING = "serving.kserve.io/model-based-routing-enabled"
 
 
@@ -56,7 +56,7 @@ class Member:
 Groups = Mapping[tuple[Any, str], Sequence[Member]]
 
 
-def group_members(specs: Iterable[tuple[Any, Any, Node]]) -> Groups:
+def group_services(specs: Iterable[tuple[Any, Any, Node]]) -> Groups:
     """Return the routing groups of services, given by namespace, name and merged spec."""
     groups: dict[tuple[Any, str], list[Member]] = {}
     for namespace, name, spec in specs:
@@ -65,14 +65,14 @@ def group_members(specs: Iterable[tuple[Any, Any, Node]]) -> Groups:
             continue
         weight = spec.get("router", "route", "weight")
         number = 0 if weight is None else weight.content
-        stated = spec.get("model", "name")
-        model = str(name if stated is None else stated.content)
+        model_name = spec.get("model", "name")
+        model = str(name if model_name is None else model_name.content)
         member = Member(
             str(name),
             number if isinstance(number, int) else 0,
             model,
-            frozenset([model, *adapter_names(spec)]),
-            service_backend(name, spec),
+            frozenset([model, *list_adapters(spec)]),
+            choose_backend(name, spec),
         )
         groups.setdefault((namespace, str(group.content)), []).append(member)
     return {
@@ -99,7 +99,7 @@ class Related:
     groups: Groups
 
 
-def pool_reference(spec: Node) -> Node | None:
+def get_pool_ref(spec: Node) -> Node | None:
     """Return the name of an existing pool, which comes with its own endpoint picker."""
     return spec.get("router", "scheduler", "pool", "ref", "name")
 
@@ -109,14 +109,14 @@ def has_picker(spec: Node) -> bool:
 
     KServe has no picker without a scheduler. We add one for prefill and decode, which need pairing.
     """
-    if pool_reference(spec) is not None:
+    if get_pool_ref(spec) is not None:
         return False
     return spec.get("router", "scheduler") is not None or spec.get("prefill") is not None
 
 
-def service_backend(service: Any, spec: Node) -> dict[str, Any]:
+def choose_backend(service: Any, spec: Node) -> dict[str, Any]:
     """Return the backendRef to a service's pool or Service, without a weight."""
-    reference = pool_reference(spec)
+    reference = get_pool_ref(spec)
     if reference is not None:
         return {
             "group": object_names.POOL_GROUP,
@@ -124,59 +124,60 @@ def service_backend(service: Any, spec: Node) -> dict[str, Any]:
             "name": reference.content,
         }
     if has_picker(spec):
-        return pool_backend(service)
-    return serving_backend(service)
+        return make_pool_ref(service)
+    return make_service_ref(service)
 
 
-def serving_backend(service: Any) -> dict[str, Any]:
+def make_service_ref(service: Any) -> dict[str, Any]:
     """Return the backendRef to a service's Service."""
     return {"kind": "Service", "name": object_names.serving_service(str(service)), "port": _PORT}
 
 
-def kserve_backends(
+def map_kserve_backends(
     namespace: Any, service: Any, spec: Node
 ) -> dict[tuple[Any, str, str], Mapping[str, Any]]:
     """Return our backend for each backend that KServe creates for a service with a router."""
-    ours = service_backend(service, spec)
+    backend = choose_backend(service, spec)
     return {
-        (namespace, kind, child_name(str(service), end)): ours for kind, end in _SUFFIXES.items()
+        (namespace, kind, name_child(str(service), suffix)): backend
+        for kind, suffix in _SUFFIXES.items()
     }
 
 
-def replace_backends(builder: ServiceBuilder, rules: Node, known: Backends) -> Node:
+def replace_backends(builder: ServiceBuilder, rules: Node, backends: Backends) -> Node:
     """Return the rules of a route with our pools instead of the backends that KServe creates."""
-    return _map_items(rules, lambda rule: _replace_in_rule(builder, rule, known))
+    return _map_items(rules, lambda rule: _replace_in_rule(builder, rule, backends))
 
 
-def _replace_in_rule(builder: ServiceBuilder, rule: Node, known: Backends) -> Node:
-    changed: dict[str, Node] = {}
+def _replace_in_rule(builder: ServiceBuilder, rule: Node, backends: Backends) -> Node:
+    changes: dict[str, Node] = {}
     for key, change in (("backendRefs", _replace_backend), ("filters", _replace_in_mirror)):
-        listed = rule.get(key)
-        if listed is not None:
-            changed[key] = _map_items(listed, lambda item, to=change: to(builder, item, known))
-    return with_fields(rule, **changed) if changed else rule
+        items = rule.get(key)
+        if items is not None:
+            changes[key] = _map_items(items, lambda item, to=change: to(builder, item, backends))
+    return set_fields(rule, **changes) if changes else rule
 
 
-def _replace_in_mirror(builder: ServiceBuilder, item: Node, known: Backends) -> Node:
+def _replace_in_mirror(builder: ServiceBuilder, item: Node, backends: Backends) -> Node:
     mirror, backend = item.get("requestMirror"), item.get("requestMirror", "backendRef")
     if mirror is None or backend is None:
         return item
-    return with_fields(
+    return set_fields(
         item,
-        requestMirror=with_fields(mirror, backendRef=_replace_backend(builder, backend, known)),
+        requestMirror=set_fields(mirror, backendRef=_replace_backend(builder, backend, backends)),
     )
 
 
-def _replace_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> Node:
+def _replace_backend(builder: ServiceBuilder, ref: Node, backends: Backends) -> Node:
     kind, name = ref.text("kind") or "Service", ref.text("name")
     if name is None or kind not in _SUFFIXES:
         return ref  # not created by KServe, or rejected by our rules
     if kind == "Service" and ref.text("group"):
         return ref
     namespace = ref.text("namespace") or builder.main.namespace
-    ours = known.get((namespace, kind, name))
-    if ours is None:
-        if name not in {backend["name"] for backend in known.values()}:
+    backend = backends.get((namespace, kind, name))
+    if backend is None:
+        if name not in {other_backend["name"] for other_backend in backends.values()}:
             builder.report.warning(
                 REFERENCE_MISSING,
                 ref.at / "name",
@@ -184,19 +185,19 @@ def _replace_backend(builder: ServiceBuilder, ref: Node, known: Backends) -> Nod
             )
         return ref
     builder.report.translated(
-        ref.at, f"KServe's {kind} {name} is the {ours['kind']} {ours['name']} here"
+        ref.at, f"KServe's {kind} {name} is the {backend['kind']} {backend['name']} here"
     )
-    made = {key: Node(ref.at / key, value) for key, value in ours.items()}
+    fields = {key: Node(ref.at / key, value) for key, value in backend.items()}
     # A backendRef to an InferencePool has no port: the pool has its pods' ports.
-    return with_fields(ref, **{"group": None, "port": None, **made})
+    return set_fields(ref, **{"group": None, "port": None, **fields})
 
 
-def _map_items(node: Node, change: Any) -> Node:
+def _map_items(node: Node, convert: Any) -> Node:
     """Return a list with `change` applied to each mapping; our rules reject other values."""
     if not isinstance(node.content, list):
         return node
-    made = [change(item) if isinstance(item.content, dict) else item for item in node.content]
-    return Node(node.at, made)
+    items = [convert(item) if isinstance(item.content, dict) else item for item in node.content]
+    return Node(node.at, items)
 
 
 def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> None:
@@ -210,7 +211,7 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
         builder.report.unsupported(ingress.at, "is not supported; set router.gateway.refs")
     _convert_route(builder, target, spec, related)
     _convert_gateway(builder, target, router)
-    if pool_reference(spec) is not None:
+    if get_pool_ref(spec) is not None:
         _use_existing_pool(builder, target, spec)
         return
     if router.get("scheduler") is not None:
@@ -228,9 +229,9 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
 
 def _use_existing_pool(builder: ServiceBuilder, target: Location, spec: Node) -> None:
     """Report what an existing pool changes: KServe creates no endpoint picker next to it."""
-    scheduler, reference = spec.get("router", "scheduler"), pool_reference(spec)
-    assert scheduler is not None, "the reference is in it"
-    assert reference is not None, "the caller has looked"
+    scheduler, reference = spec.get("router", "scheduler"), get_pool_ref(spec)
+    assert scheduler is not None, "it contains the reference"
+    assert reference is not None, "checked by the caller"
     builder.default((*target, "endpointPicker"), {"enabled": False}, scheduler.at)
     builder.report.warning(
         EXTERNAL_ROUTE_BACKEND,
@@ -251,26 +252,26 @@ def _convert_route(builder: ServiceBuilder, target: Location, spec: Node, relate
     group, weight = route.get("group"), route.get("weight")
     if group is None and weight is not None:
         report.left_out(weight.at, "has no effect without a group")
-    shares = [field for field in (group, weight) if field is not None and group is not None]
-    report.consume(*(field.at for field in shares))
+    fields = [field for field in (group, weight) if field is not None and group is not None]
+    report.consume(*(field.at for field in fields))
     refs = route.get("http", "refs")
     if refs is not None:
         copy_node(builder, (*target, "httproute", "refs"), refs)
-        ours = service_backend(builder.main.name, spec)
+        backend = choose_backend(builder.main.name, spec)
         report.warning(
             EXTERNAL_ROUTE_BACKEND,
             refs.at,
-            f"the backend has another name here; set the route's backendRefs to {ours['kind']} "
-            f"{ours['name']}, or no request arrives",
+            f"the backend has another name here; set the route's backendRefs to {backend['kind']} "
+            f"{backend['name']}, or no request arrives",
         )
     route_spec = route.get("http", "spec")
     if route_spec is not None:
         for key, field in route_spec.content.items():
-            replaced = key == "rules"
-            made = replace_backends(builder, field, related.backends) if replaced else field
-            copy_node(builder, (*target, "httproute", key), made)
+            is_rules = key == "rules"
+            converted = replace_backends(builder, field, related.backends) if is_rules else field
+            copy_node(builder, (*target, "httproute", key), converted)
     if refs is not None or route_spec is not None:
-        for field in shares:
+        for field in fields:
             report.unsupported(
                 field.at,
                 "group and weight apply only to the preset's route; remove them, and list the "
@@ -278,24 +279,24 @@ def _convert_route(builder: ServiceBuilder, target: Location, spec: Node, relate
             )
         return
     namespace, name = builder.main.namespace, builder.main.name
-    service = serving_backend(name)
-    backends = [] if pool_reference(spec) is None else [service_backend(name, spec)]
-    rules = _default_rules(f"/{namespace}/{name}", [service], backends)
+    service = make_service_ref(name)
+    backends = [] if get_pool_ref(spec) is None else [choose_backend(name, spec)]
+    rules = _make_path_rules(f"/{namespace}/{name}", [service], backends)
     if group is not None:
-        rules += _shared_rules(builder, group, related.groups)
+        rules += _make_group_rules(builder, group, related.groups)
     elif isinstance(namespace, str):
-        stated = spec.get("model", "name")
-        model = str(name if stated is None else stated.content)
-        rules += _default_rules(f"/{qualified_name(namespace, model)}", [service], backends)
+        model_name = spec.get("model", "name")
+        model = str(name if model_name is None else model_name.content)
+        rules += _make_path_rules(f"/{qualify_name(namespace, model)}", [service], backends)
         enabled = spec.get("annotations", MODEL_ROUTING)
         if enabled is None or enabled.content == "true":
-            names = [model, *sorted(adapter_names(spec))]
-            models = [qualified_name(namespace, name) for name in names]
-            rules += _model_rules(models, service, backends)
+            names = [model, *sorted(list_adapters(spec))]
+            models = [qualify_name(namespace, name) for name in names]
+            rules += _make_model_rules(models, service, backends)
     builder.default((*target, "httproute", "rules"), rules, route.at)
 
 
-def _shared_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> list[dict[str, Any]]:
+def _make_group_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> list[dict[str, Any]]:
     """Return the rules for a group's address, for the member with the largest weight.
 
     KServe writes them into the route of every member (router_group_routing.go); of equal rules
@@ -303,40 +304,40 @@ def _shared_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> list[
     """
     namespace, name = builder.main.namespace, str(builder.main.name)
     members = groups.get((namespace, str(group.content)), ())
-    (this,) = [member for member in members if member.service == name]
-    same = [member for member in members if member.models == this.models]
-    others = [member.service for member in members if member not in same]
-    if others:
+    (own_member,) = [member for member in members if member.service == name]
+    peers = [member for member in members if member.models == own_member.models]
+    other_services = [member.service for member in members if member not in peers]
+    if other_services:
         builder.report.left_out(
             group.at,
-            f"{', '.join(others)} of group {group.content} serves other model names than "
-            f"{', '.join(sorted(this.models))}; KServe does not split requests between them",
+            f"{', '.join(other_services)} of group {group.content} serves other model names than "
+            f"{', '.join(sorted(own_member.models))}; KServe does not split requests between them",
         )
-    main = max(same, key=lambda member: member.weight)
-    prefix = f"/{qualified_name(namespace, this.model)}"
-    if main is not this:
+    main = max(peers, key=lambda member: member.weight)
+    prefix = f"/{qualify_name(namespace, own_member.model)}"
+    if main is not own_member:
         builder.report.translated(
             group.at, f"the route of {main.service} splits requests to {prefix}"
         )
         return []
-    if not any(member.weight for member in same):
+    if not any(member.weight for member in peers):
         builder.report.invalid(
             group.at,
             f"at least one member needs a weight above 0, otherwise requests to {prefix} fail",
         )
         return []
-    shares = ", ".join(f"{member.service} {member.weight}" for member in same)
+    shares = ", ".join(f"{member.service} {member.weight}" for member in peers)
     builder.report.translated(
         group.at,
         f"this route splits requests to {prefix}: {shares}; requests routed by the model header "
         "are not split, because KServe's gateway settings are not read",
     )
-    backends = [{**member.backend, "weight": member.weight} for member in same]
-    services = [{**serving_backend(member.service), "weight": member.weight} for member in same]
-    return _default_rules(prefix, services, backends)
+    backends = [{**member.backend, "weight": member.weight} for member in peers]
+    services = [{**make_service_ref(member.service), "weight": member.weight} for member in peers]
+    return _make_path_rules(prefix, services, backends)
 
 
-def _default_rules(
+def _make_path_rules(
     prefix: str, services: Sequence[Any], backends: Sequence[Any] = ()
 ) -> list[dict[str, Any]]:
     """Return the rules below a path.
@@ -357,17 +358,17 @@ def _default_rules(
     return rules
 
 
-def _model_rules(
+def _make_model_rules(
     models: Iterable[str], service: Mapping[str, Any], backends: Sequence[Any]
 ) -> list[dict[str, Any]]:
     """Return the rules for requests whose header names the model or one of its adapters."""
     header = {"type": "Exact", "name": MODEL_HEADER}
     headers = [{"headers": [{**header, "value": model}]} for model in models]
     endpoints = [
-        {"path": {"type": "Exact", "value": f"{endpoint}{end}"}, **match}
+        {"path": {"type": "Exact", "value": f"{endpoint}{slash}"}, **match}
         for match in headers
         for endpoint in _ENDPOINTS
-        for end in ("", "/")
+        for slash in ("", "/")
     ]
     return [
         {
@@ -380,7 +381,7 @@ def _model_rules(
 
 
 def _convert_gateway(builder: ServiceBuilder, target: Location, router: Node) -> None:
-    """Attach the route to the Gateways that are named, else to KServe's default Gateway.
+    """Attach the route to the Gateways in the spec, else to KServe's default Gateway.
 
     Neither KServe nor the result creates that Gateway.
     """
@@ -393,12 +394,12 @@ def _convert_gateway(builder: ServiceBuilder, target: Location, router: Node) ->
             builder.remove((*target, "httproute", "parentRefs"))
             builder.report.left_out(parents.at, "overridden by gateway.refs, as in KServe; ignored")
         return
-    own_route = router.get("route") is None or route_refs is not None
-    if parents is not None or (gateway is None and own_route):
+    is_detached = router.get("route") is None or route_refs is not None
+    if parents is not None or (gateway is None and is_detached):
         builder.report.consume(*(() if gateway is None else (gateway.at,)))
         return
     at = router.at / "gateway" if gateway is None else gateway.at
     builder.default((*target, "gateway", "refs"), [GATEWAY], at)
     builder.report.consume(at)
-    cause = "not set" if gateway is None else "names no refs"
-    builder.report.chosen(at, f"{cause}; the route attaches to kserve/kserve-ingress-gateway")
+    reason = "not set" if gateway is None else "has no refs"
+    builder.report.chosen(at, f"{reason}; the route attaches to kserve/kserve-ingress-gateway")

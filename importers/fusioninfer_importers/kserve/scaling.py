@@ -1,4 +1,4 @@
-"""Replicas of a workload: its `scaling` block as autoscaling, and the annotation that stops all."""
+"""Converts the `scaling` block of a workload, and the annotation that stops a service."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_importers.conversion import ServiceBuilder, of_kind
+from fusioninfer_importers.conversion import ServiceBuilder, filter_kind
 from fusioninfer_importers.gang import GANG_MODE
-from fusioninfer_importers.kserve._child_names import WORKLOADS, child_name
+from fusioninfer_importers.kserve._child_names import WORKLOADS, name_child
 from fusioninfer_importers.kserve._nodes import (
     Node,
     copy_fields,
     copy_node,
-    with_fields,
+    set_fields,
 )
 from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField, object_names
 
-#: Scales everything to nothing (GetForceStopRuntime of KServe's pkg/utils, any letter case).
+#: Annotation that scales a service to zero (GetForceStopRuntime of KServe, any letter case).
 STOP = "serving.kserve.io/stop"
 #: The ConfigMap with the settings of KServe's controller, and its key for WVA.
 SETTINGS, WVA_SETTINGS = "inferenceservice-config", "autoscaling-wva-controller-config"
@@ -27,30 +27,30 @@ SETTINGS, WVA_SETTINGS = "inferenceservice-config", "autoscaling-wva-controller-
 _ACCELERATOR = "inference.optimization/acceleratorName"
 #: Pattern of the end of a Deployment's pod names: hash of the ReplicaSet and of the pod.
 _REPLICA_SET_POD = re.escape("-[a-z0-9]+-[a-z0-9]+")
-#: WVA's decision, a metric.
+#: Metric with WVA's decision.
 _DESIRED = "wva_desired_replicas"
-#: Fields of a ScaledObject that are passed on.
-_KEDA = (
+#: Supported fields of a ScaledObject.
+_KEDA_FIELDS = (
     "pollingInterval",
     "cooldownPeriod",
     "initialCooldownPeriod",
     "idleReplicaCount",
     "fallback",
 )
-#: How fast replicas change.
-_BEHAVIOR = ("advanced", "horizontalPodAutoscalerConfig", "behavior")
+#: Field of a ScaledObject with the behavior.
+_BEHAVIOR_PATH = ("advanced", "horizontalPodAutoscalerConfig", "behavior")
 
 
-def stop_annotation(document: SourceDocument) -> SourceField | None:
+def find_stop_annotation(document: SourceDocument) -> SourceField | None:
     """Return the annotation that stops a service, None if the service runs."""
     value = (document.metadata.get("annotations") or {}).get(STOP)
-    stops = isinstance(value, str) and value.lower() == "true"
-    return document.at("metadata", "annotations", STOP) if stops else None
+    is_stopped = isinstance(value, str) and value.lower() == "true"
+    return document.at("metadata", "annotations", STOP) if is_stopped else None
 
 
-def park_roles(builder: ServiceBuilder) -> None:
+def scale_roles_to_zero(builder: ServiceBuilder) -> None:
     """Set the replicas of every serving role to 0 when the service is stopped."""
-    stop = stop_annotation(builder.main)
+    stop = find_stop_annotation(builder.main)
     if stop is None:
         return
     for index, role in enumerate(builder.roles):
@@ -70,12 +70,9 @@ def convert_scaling(builder: ServiceBuilder, target: Location, workload: Node) -
             "or replicas for static deployments",
         )
         return
-    if stop_annotation(builder.main) is not None:
-        report.left_out(
-            scaling.at,
-            "ignored while the service is stopped",
-        )
-        # So that the LeaderWorkerSets keep their names when the service starts again.
+    if find_stop_annotation(builder.main) is not None:
+        report.left_out(scaling.at, "ignored while the service is stopped")
+        # With this layout the LeaderWorkerSets keep their names when the service starts again.
         builder.default(("spec", "layout"), "PerRole", scaling.at)
         return
     wva = scaling.get("wva")
@@ -93,30 +90,30 @@ def _convert_wva(
     WVA finds the autoscaler by its annotations, which are the service's here, and publishes its
     decision under the autoscaler's name.
     """
-    ours = (*target, "autoscaling")
+    autoscaling = (*target, "autoscaling")
     builder.report.consume(wva.at)
     name = object_names.role_lws(str(builder.main.name), builder.get((*target, "name")))
     keda, behavior = wva.get("keda"), wva.get("hpa", "behavior")
     if keda is None:
         selector = {"variant_name": name}
         metric = {"name": _DESIRED, "source": "External", "selector": selector, "target": "1"}
-        builder.derive((*ours, "metrics"), [metric], wva.at)
+        builder.derive((*autoscaling, "metrics"), [metric], wva.at)
         builder.report.translated(
             wva.at,
             f"the HorizontalPodAutoscaler takes {_DESIRED} as the number of replicas "
             "(AverageValue); KServe's target of type Value multiplies the replicas by it",
         )
     else:
-        trigger = _variant_trigger(builder, name, keda.at)
+        trigger = _build_trigger(builder, name, keda.at)
         if trigger is None:
             builder.report.consume(scaling.at)
             return
-        builder.default((*ours, "engine"), "KEDA", keda.at)
-        builder.default((*ours, "keda", "triggers"), [trigger], keda.at)
-        _convert_keda_fields(builder, ours, keda)
+        builder.default((*autoscaling, "engine"), "KEDA", keda.at)
+        builder.default((*autoscaling, "keda", "triggers"), [trigger], keda.at)
+        _convert_keda_fields(builder, autoscaling, keda)
     if behavior is not None:
-        copy_node(builder, (*ours, "behavior"), behavior)
-    copy_fields(builder, ours, scaling, "minReplicas", "maxReplicas")
+        copy_node(builder, (*autoscaling, "behavior"), behavior)
+    copy_fields(builder, autoscaling, scaling, "minReplicas", "maxReplicas")
     _set_minimum(builder, target, scaling)
     model, cost = builder.get(("spec", "model")) or {}, wva.get("variantCost")
     annotations = {
@@ -124,8 +121,9 @@ def _convert_wva(
         "llm-d.ai/model-id": model.get("name") or str(builder.main.name),
         "llm-d.ai/variant-cost": "10.0" if cost is None else str(cost.content),
     }
-    builder.derive((*ours, "annotations"), annotations, wva.at)
-    label, accelerator = ("metadata", "labels", _ACCELERATOR), workload.get("labels", _ACCELERATOR)
+    builder.derive((*autoscaling, "annotations"), annotations, wva.at)
+    label = ("metadata", "labels", _ACCELERATOR)
+    accelerator = workload.get("labels", _ACCELERATOR)
     present = builder.get(label) or "unknown"
     if accelerator is None:
         builder.default(label, present, wva.at)
@@ -134,15 +132,15 @@ def _convert_wva(
     if present not in ("unknown", value):
         builder.report.unsupported(
             wva.at,
-            f"{_ACCELERATOR} is the same for all autoscalers of a service, {present} and {value} "
-            "conflict; use one value for prefill and decode",
+            f"{_ACCELERATOR} applies to all autoscalers of a service, but the values {present} "
+            f"and {value} conflict; use one value for prefill and decode",
         )
     builder.default(label, value, wva.at)
 
 
-def _variant_trigger(builder: ServiceBuilder, name: str, at: SourceField) -> dict[str, Any] | None:
+def _build_trigger(builder: ServiceBuilder, name: str, at: SourceField) -> dict[str, Any] | None:
     """Return KEDA's trigger for WVA's decision, None without the address of Prometheus."""
-    documents = of_kind(builder.report.documents, "ConfigMap")
+    documents = filter_kind(builder.report.documents, "ConfigMap")
     texts = [document.at("data", WVA_SETTINGS) for document in documents if is_settings(document)]
     settings: Any = {}
     for text in texts:
@@ -187,62 +185,62 @@ def _set_minimum(builder: ServiceBuilder, target: Location, scaling: Node) -> No
     lowest = scaling.get("minReplicas")
     if lowest is not None:
         builder.default((*target, "replicas"), lowest.content, lowest.at)
-    paired = any(role["componentType"] == "prefiller" for role in builder.roles)
-    if paired and builder.get(GANG_MODE) is None:
+    is_pd = any(role["componentType"] == "prefiller" for role in builder.roles)
+    if is_pd and builder.get(GANG_MODE) is None:
         # The gang must be complete at the minimum, too.
-        least = lowest.content if lowest is not None else 1
+        minimum = lowest.content if lowest is not None else 1
         minima = ("spec", "schedulingStrategy", "gangPolicy", "minRoleReplicas")
         name = builder.get((*target, "name"))
-        builder.default((*minima, name), least, lowest.at if lowest is not None else scaling.at)
+        builder.default((*minima, name), minimum, lowest.at if lowest is not None else scaling.at)
     # LeaderWorkerSets of one replica cannot be scaled as a role.
     builder.default(("spec", "layout"), "PerRole", scaling.at)
 
 
 def _convert_triggers(builder: ServiceBuilder, target: Location, scaling: Node) -> None:
-    """Pass on the triggers, whose queries may name pods of KServe's Deployments."""
-    report, ours = builder.report, (*target, "autoscaling")
+    """Copy the triggers, whose queries may name pods of KServe's Deployments."""
+    report, autoscaling = builder.report, (*target, "autoscaling")
     keda, triggers = scaling.get("keda"), scaling.get("keda", "triggers")
     if keda is None or triggers is None or not triggers.items:
         report.unsupported(scaling.at, "has no metrics; set scaling.keda.triggers")
         return
-    copy_fields(builder, ours, scaling, "minReplicas", "maxReplicas")
-    builder.default((*ours, "engine"), "KEDA", keda.at)
+    copy_fields(builder, autoscaling, scaling, "minReplicas", "maxReplicas")
+    builder.default((*autoscaling, "engine"), "KEDA", keda.at)
     _set_minimum(builder, target, scaling)
-    items = [_with_our_pods(builder, trigger) for trigger in triggers.items]
-    copy_node(builder, (*ours, "keda", "triggers"), Node(triggers.at, items))
-    _convert_keda_fields(builder, ours, with_fields(keda, triggers=None))
+    items = [_replace_pod_names(builder, trigger) for trigger in triggers.items]
+    copy_node(builder, (*autoscaling, "keda", "triggers"), Node(triggers.at, items))
+    _convert_keda_fields(builder, autoscaling, set_fields(keda, triggers=None))
 
 
-def _convert_keda_fields(builder: ServiceBuilder, ours: Location, keda: Node) -> None:
+def _convert_keda_fields(builder: ServiceBuilder, autoscaling: Location, keda: Node) -> None:
     """Convert the fields of a ScaledObject other than its triggers."""
-    copy_fields(builder, (*ours, "keda"), keda, *_KEDA)
-    behavior = keda.get(*_BEHAVIOR)
+    copy_fields(builder, (*autoscaling, "keda"), keda, *_KEDA_FIELDS)
+    behavior = keda.get(*_BEHAVIOR_PATH)
     if behavior is not None:
-        copy_node(builder, (*ours, "behavior"), behavior)
+        copy_node(builder, (*autoscaling, "behavior"), behavior)
     for path, field in keda.leaves():
-        if path and path[0] not in _KEDA and path[:3] != _BEHAVIOR:
+        if path and path[0] not in _KEDA_FIELDS and path[:3] != _BEHAVIOR_PATH:
             builder.report.unsupported(
                 field.at,
-                f"is not supported; scaling.keda has triggers, {', '.join(_KEDA)} and "
-                f"{'.'.join(_BEHAVIOR)}",
+                f"is not supported; scaling.keda has triggers, {', '.join(_KEDA_FIELDS)} and "
+                f"{'.'.join(_BEHAVIOR_PATH)}",
             )
 
 
-def _with_our_pods(builder: ServiceBuilder, trigger: Node) -> Node:
+def _replace_pod_names(builder: ServiceBuilder, trigger: Node) -> Node:
     """Return a trigger whose query names the pods of our LeaderWorkerSets."""
     metadata, node = trigger.get("metadata"), trigger.get("metadata", "query")
     if metadata is None or node is None:
         return trigger
     service = str(builder.main.name)
-    main = "decode" if builder.roles[0]["name"] == "prefill" else "main"
-    changed = str(node.content)
+    main_role = "decode" if builder.roles[0]["name"] == "prefill" else "main"
+    query = str(node.content)
     for suffix in WORKLOADS:
-        role = "prefill" if suffix.endswith("prefill") else main
+        role = "prefill" if suffix.endswith("prefill") else main_role
         pods = object_names.role_lws(service, role)
-        theirs = re.escape(child_name(service, suffix))
-        changed = re.sub(rf"\b{theirs}(?:{_REPLICA_SET_POD})", f"{pods}-[0-9]+", changed)
-        changed = re.sub(rf"\b{theirs}(?=-[.\[]|[\"|)$])", pods, changed)
-    if changed == node.content:
+        kserve_name = re.escape(name_child(service, suffix))
+        query = re.sub(rf"\b{kserve_name}(?:{_REPLICA_SET_POD})", f"{pods}-[0-9]+", query)
+        query = re.sub(rf"\b{kserve_name}(?=-[.\[]|[\"|)$])", pods, query)
+    if query == node.content:
         return trigger
-    builder.report.translated(node.at, f"names the pods of the LeaderWorkerSet here: {changed}")
-    return with_fields(trigger, metadata=with_fields(metadata, query=Node(node.at, changed)))
+    builder.report.translated(node.at, f"names the pods of the LeaderWorkerSet here: {query}")
+    return set_fields(trigger, metadata=set_fields(metadata, query=Node(node.at, query)))

@@ -1,4 +1,4 @@
-"""KServe's scheduler block as an endpoint picker: its configuration, flags and pods."""
+"""Converts KServe's scheduler block to an endpoint picker: configuration, flags and pods."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import yaml
 
 from fusioninfer_importers.conversion import ServiceBuilder
-from fusioninfer_importers.kserve._child_names import POOL, child_name
+from fusioninfer_importers.kserve._child_names import POOL, name_child
 from fusioninfer_importers.kserve._nodes import (
     Node,
     copy_fields,
     copy_node,
+    make_node,
     merge,
-    synthetic,
-    with_fields,
+    set_fields,
 )
 from fusioninfer_importers.kserve.container import MAIN
 from fusioninfer_importers.kserve.picker_migration import connect_tokenizer, migrate
@@ -34,14 +34,14 @@ from fusioninfer_pulumi.plugins.importers import (
     object_names,
 )
 
-#: KServe's own namespace (POD_NAMESPACE of its controller, as its manifests install it).
-SYSTEM = "kserve"
+#: KServe's namespace (POD_NAMESPACE of its controller, as its manifests install it).
+NAMESPACE = "kserve"
 #: Prefix of ConfigMaps that schedulers of all namespaces share.
-SHARED = "config-scheduler-"
+SHARED_MAP_PREFIX = "config-scheduler-"
 Objects = Mapping[tuple[Any, Any], SourceDocument]
-#: The picker of KServe's presets.
+#: Endpoint picker image of KServe's presets.
 IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
-#: Container of ours that runs it.
+#: Our container that runs the endpoint picker.
 PICKER = "epp"
 _PROGRAM = "/app/epp"
 _PICKER_FIELDS = ("image", "resources", "args")
@@ -49,24 +49,24 @@ _RESOURCES = {"limits": {"cpu": 6, "memory": "16Gi"}, "requests": {"cpu": 1, "me
 
 _Weights = Mapping[str, int]
 #: Scorers of KServe's controller and their weights (schedulerConfigText, v0.20).
-_ALONE: _Weights = {
+_WEIGHTS: _Weights = {
     "queue-scorer": 2,
     "kv-cache-utilization-scorer": 2,
     "prefix-cache-scorer": 3,
     "no-hit-lru-scorer": 2,
 }
-_PREFILL: _Weights = {
+_PREFILL_WEIGHTS: _Weights = {
     "prefix-cache-scorer": 3,
     "queue-scorer": 2,
     "kv-cache-utilization-scorer": 2,
 }
-_DECODE: _Weights = {"active-request-scorer": 2, "prefix-cache-scorer": 3}
-#: Added to every profile where the model has LoRA adapters.
-_LORA: _Weights = {"lora-affinity-scorer": 4}
+_DECODE_WEIGHTS: _Weights = {"active-request-scorer": 2, "prefix-cache-scorer": 3}
+#: Added to every profile if the model has LoRA adapters.
+_LORA_WEIGHTS: _Weights = {"lora-affinity-scorer": 4}
 _PICK = "max-score-picker"
 _DECIDER = "always-disagg-pd-decider"
 
-#: Flags that hold the picker's configuration.
+#: Flags that contain the configuration.
 _CONFIG_FLAGS = ("config-text", "configText")
 
 
@@ -78,45 +78,45 @@ _PORTS = [
 ]
 
 
-def map_namespaces(namespace: Any, name: str) -> tuple[Any, ...]:
-    """Namespaces in which KServe looks for a scheduler's ConfigMap, in this order."""
-    return (namespace, SYSTEM) if name.startswith(SHARED) else (namespace,)
+def list_namespaces(namespace: Any, name: str) -> tuple[Any, ...]:
+    """Return the namespaces that KServe searches for a scheduler's ConfigMap, in order."""
+    return (namespace, NAMESPACE) if name.startswith(SHARED_MAP_PREFIX) else (namespace,)
 
 
 def _find_config_map(maps: Objects, namespace: Any, name: Any) -> SourceDocument | None:
-    places = map_namespaces(namespace, str(name))
+    places = list_namespaces(namespace, str(name))
     return next((maps[place, name] for place in places if (place, name) in maps), None)
 
 
-def default_config(family: EppFamily, *, paired: bool, adapters: bool) -> dict[str, Any]:
+def build_default_config(family: EppFamily, *, is_pd: bool, adapters: bool) -> dict[str, Any]:
     """Return the configuration that KServe's controller writes for a scheduler without one.
 
     Args:
         family: The endpoint picker that reads it.
-        paired: Whether the service has prefill and decode.
+        is_pd: Whether the service has prefill and decode.
         adapters: Whether the model has LoRA adapters.
     """
-    more = _LORA if adapters else {}
+    lora = _LORA_WEIGHTS if adapters else {}
     header = {"apiVersion": family.api_versions[0], "kind": KIND}
-    if not paired:
+    if not is_pd:
         return {
             **header,
-            "plugins": _make_plugins("single-profile-handler", *_ALONE, _PICK, *more),
-            "schedulingProfiles": [_make_profile("default", {**more, **_ALONE})],
+            "plugins": _make_plugins("single-profile-handler", *_WEIGHTS, _PICK, *lora),
+            "schedulingProfiles": [_make_profile("default", {**lora, **_WEIGHTS})],
         }
     handler = {"type": "disagg-profile-handler", "parameters": {"deciders": {"prefill": _DECIDER}}}
-    scorers = dict.fromkeys([*_PREFILL, *_DECODE])
+    scorers = dict.fromkeys([*_PREFILL_WEIGHTS, *_DECODE_WEIGHTS])
     return {
         **header,
         "plugins": [
             *_make_plugins("disagg-headers-handler", "prefill-filter", "decode-filter"),
             *_make_plugins(*scorers, _PICK, _DECIDER),
             handler,
-            *_make_plugins(*more),
+            *_make_plugins(*lora),
         ],
         "schedulingProfiles": [
-            _make_profile("prefill", {**more, **_PREFILL}, "prefill-filter"),
-            _make_profile("decode", {**more, **_DECODE}, "decode-filter"),
+            _make_profile("prefill", {**lora, **_PREFILL_WEIGHTS}, "prefill-filter"),
+            _make_profile("decode", {**lora, **_DECODE_WEIGHTS}, "decode-filter"),
         ],
     }
 
@@ -134,7 +134,7 @@ def _make_profile(name: str, weights: _Weights, *filters: str) -> dict[str, Any]
 def convert_scheduler(builder: ServiceBuilder, target: Location, spec: Node, maps: Objects) -> None:
     """Convert the scheduler of a router that has one to the picker of a router role."""
     scheduler = spec.get("router", "scheduler")
-    assert scheduler is not None, "the caller has looked"
+    assert scheduler is not None, "checked by the caller"
     report, picker = builder.report, (*target, "endpointPicker")
     report.consume(*() if scheduler.content else (scheduler.at,))
     builder.default((*picker, "image"), IMAGE, scheduler.at)
@@ -143,28 +143,28 @@ def convert_scheduler(builder: ServiceBuilder, target: Location, spec: Node, map
     pool = scheduler.get("pool")
     if pool is not None:
         _report_pool(builder, pool)
-    scheduler, tokenizer = add_sidecars(builder, spec, _inline_plugins(scheduler))
+    scheduler, tokenizer = add_sidecars(builder, spec, _read_plugins(scheduler))
     config = _convert_picker_pods(builder, picker, scheduler)
     _convert_config(builder, target, scheduler, config, spec, maps)
-    _review_config(builder, target, scheduler.at / "config", tokenizer)
+    _migrate_config(builder, target, scheduler.at / "config", tokenizer)
 
 
-def _inline_plugins(scheduler: Node) -> list[dict[str, Any]]:
-    """Return the plugins for which KServe deploys programs, which are not those of a ConfigMap."""
+def _read_plugins(scheduler: Node) -> list[dict[str, Any]]:
+    """Return the plugins for which KServe deploys sidecars; it ignores plugins of a ConfigMap."""
     text = scheduler.get("config", "inline")
     containers = [] if text is not None else scheduler.list_at("template", "containers")
     for container in containers:
         args = container.get("args")
-        for flag, value, _ in pairs(args) if args is not None else ():
+        for flag, value, _ in split_flags(args) if args is not None else ():
             text = value if flag in _CONFIG_FLAGS else text
     config = _parse_config(None if text is None else text.value)
     plugins = config.get("plugins")
-    listed = plugins if isinstance(plugins, list) else []
-    return [plugin for plugin in listed if isinstance(plugin, dict)]
+    items = plugins if isinstance(plugins, list) else []
+    return [plugin for plugin in items if isinstance(plugin, dict)]
 
 
 def _parse_config(value: Any) -> dict[str, Any]:
-    """Return a configuration, empty if it is none: the picker's own checks report it."""
+    """Return a configuration, empty if it is invalid, which other checks report."""
     try:
         config = yaml.safe_load(value) if isinstance(value, str) else value
     except yaml.YAMLError:
@@ -180,8 +180,8 @@ def _convert_config(
     spec: Node,
     maps: Objects,
 ) -> None:
-    """Set the picker's configuration; `flag` is that of its command line."""
-    report, ours = builder.report, (*target, "endpointPickerConfig")
+    """Set the picker's configuration; `flag` is the configuration in its arguments."""
+    report, target_config = builder.report, (*target, "endpointPickerConfig")
     image = builder.get((*target, "endpointPicker", "image"))
     family = find_family(image) if isinstance(image, str) else None
     inline, reference = scheduler.get("config", "inline"), scheduler.get("config", "ref")
@@ -193,27 +193,27 @@ def _convert_config(
     if inline is not None:
         value = inline.value
         text = value if isinstance(value, str) else yaml.safe_dump(value, sort_keys=False)
-        builder.derive(ours, text, inline.at)
+        builder.derive(target_config, text, inline.at)
     elif reference is not None:
         _use_config_map(builder, target, reference, maps)
     elif flag is not None:
-        copy_node(builder, ours, flag)
+        copy_node(builder, target_config, flag)
     else:
         adapters = spec.get("model", "lora", "adapters")
-        made = default_config(
+        default = build_default_config(
             family or FAMILIES[Family.LLM_D_0_10],
-            paired=spec.get("prefill") is not None,
+            is_pd=spec.get("prefill") is not None,
             adapters=adapters is not None and bool(adapters.items),
         )
-        builder.default(ours, dump_epp_config(made), scheduler.at)
+        builder.default(target_config, dump_epp_config(default), scheduler.at)
 
 
-def _review_config(
+def _migrate_config(
     builder: ServiceBuilder, target: Location, at: SourceField, tokenizer: dict[str, Any] | None
 ) -> None:
     """Migrate the configuration for a current picker, as KServe's controller does."""
-    ours = (*target, "endpointPickerConfig")
-    config = _parse_config(builder.get(ours))
+    target_config = (*target, "endpointPickerConfig")
+    config = _parse_config(builder.get(target_config))
     image = builder.get((*target, "endpointPicker", "image"))
     family = find_family(image) if isinstance(image, str) else None
     if family is None or family.family not in (Family.LLM_D_0_9, Family.LLM_D_0_10):
@@ -227,8 +227,8 @@ def _review_config(
     if tokenizer is not None:
         connect_tokenizer(migrated, tokenizer)
     if migrated != config:
-        origin = builder.remove(ours)
-        builder.default(ours, yaml.safe_dump(migrated, sort_keys=False), origin)
+        origin = builder.remove(target_config)
+        builder.default(target_config, yaml.safe_dump(migrated, sort_keys=False), origin)
         builder.report.translated(
             origin, "rewritten for the current release of the endpoint picker, as KServe does"
         )
@@ -250,15 +250,15 @@ def _report_pool(builder: ServiceBuilder, pool: Node) -> None:
         ("port", "number"): 9002,
         ("portNumber",): 9002,
     }
-    same: dict[Location, Any] = {("targetPorts", 0, "number"): 8000, ("targetPortNumber",): 8000}
+    preset: dict[Location, Any] = {("targetPorts", 0, "number"): 8000, ("targetPortNumber",): 8000}
     # v1alpha2 has the fields of the pool's v1, v1alpha1 those of its v1alpha2.
     for field in ("endpointPickerRef", "extensionRef"):
-        same |= {(field, *path): value for path, value in reference.items()}
+        preset |= {(field, *path): value for path, value in reference.items()}
     selectors: tuple[Location, ...] = (("selector", "matchLabels"), ("selector",))
     for place in selectors:
-        same |= {place: {}, **{(*place, key): value for key, value in selector.items()}}
+        preset |= {place: {}, **{(*place, key): value for key, value in selector.items()}}
     for path, leaf in pool.leaves():
-        if path[:1] == ("spec",) and same.get(path[1:]) == leaf.content:
+        if path[:1] == ("spec",) and preset.get(path[1:]) == leaf.content:
             builder.report.consume(leaf.at)
         else:
             builder.report.unsupported(
@@ -284,11 +284,7 @@ def _use_config_map(
         return
     text = config_map.at("data", key)
     if not isinstance(text.value, str):
-        builder.report.error(
-            REFERENCE_MISSING,
-            reference.at,
-            f"ConfigMap {name} has no key {key}",
-        )
+        builder.report.error(REFERENCE_MISSING, reference.at, f"ConfigMap {name} has no key {key}")
         return
     places = [leaf.at for _, leaf in reference.leaves()]
     builder.derive((*target, "endpointPickerConfig"), text.value, text, *places)
@@ -301,39 +297,39 @@ def _convert_picker_pods(builder: ServiceBuilder, picker: Location, scheduler: N
     pod = scheduler.get("template")
     if pod is None:
         return None
-    listed = pod.get("containers")
-    others: list[Node] = []
+    entries = pod.get("containers")
+    sidecars: list[Node] = []
     config: Node | None = None
-    for container in listed.items if listed is not None else ():
+    for container in entries.items if entries is not None else ():
         if container.text("name") != MAIN:
-            others.append(container)
+            sidecars.append(container)
             continue
         name = container.content["name"]
         builder.report.consume(name.at)
         ports = container.get("ports")
-        own_fields: dict[str, Node | None] = {}
+        new_fields: dict[str, Node | None] = {}
         if ports is not None and all(port.value in _PORTS for port in ports.items):
             builder.report.consume(ports.at)
-            own_fields["ports"] = None
+            new_fields["ports"] = None
         command, args = container.get("command"), container.get("args")
         words = args.items if args is not None else []
         if command is not None and command.items and command.items[0].content == _PROGRAM:
             builder.report.consume(command.at)
-            own_fields["command"] = None
+            new_fields["command"] = None
             words = [*command.items[1:], *words]
         elif command is not None:
             builder.report.unsupported(
                 command.at, f"is not supported; use {_PROGRAM}, and put further flags into args"
             )
-            own_fields["command"] = None
+            new_fields["command"] = None
         if words and (args is None or isinstance(args.content, list)):
             at = container.at if args is None else args.at
             kept, config = _drop_generated_flags(builder, Node(at, words))
-            own_fields["args"] = Node(at, kept, synthetic=args is None) if kept else None
-        others += _convert_picker_container(
-            builder, picker, with_fields(container, **own_fields), name
+            new_fields["args"] = Node(at, kept, synthetic=args is None) if kept else None
+        sidecars += _convert_picker_container(
+            builder, picker, set_fields(container, **new_fields), name
         )
-    kept_pod = with_fields(pod, containers=Node(pod.at, others) if others else None)
+    kept_pod = set_fields(pod, containers=Node(pod.at, sidecars) if sidecars else None)
     if kept_pod.content:
         copy_node(builder, (*picker, "template", "spec"), kept_pod)
     return config
@@ -343,28 +339,28 @@ def _drop_generated_flags(builder: ServiceBuilder, args: Node) -> tuple[list[Nod
     """Return the arguments without redundant ones, and the configuration among them."""
     name, namespace = builder.main.name, builder.main.namespace
     #: Flags of KServe's presets, and their meaning here.
-    same = {
-        "pool-name": (child_name(str(name), POOL),),
+    preset_flags = {
+        "pool-name": (name_child(str(name), POOL),),
         "pool-namespace": (str(namespace),),
         "pool-group": ("inference.networking.k8s.io", "inference.networking.x-k8s.io"),
         "grpc-port": ("9002",),
         "grpc-health-port": ("9003",),
         "metrics-port": ("9090",),
         "zap-encoder": ("json",),
-        # Certificates of KServe's controller; engines of ours serve plain HTTP.
+        # Certificates of KServe's controller; engines serve plain HTTP here.
         "cert-path": ("/var/run/kserve/tls",),
         "model-server-metrics-scheme": ("http", "https"),
-        # Defaults of the picker, which removed the flag.
+        # Defaults of the endpoint picker, which removed these flags.
         "kv-cache-usage-percentage-metric": ("vllm:kv_cache_usage_perc",),
         "total-queued-requests-metric": ("vllm:num_requests_waiting",),
     }
     kept: list[Node] = []
     config: Node | None = None
-    for flag, value, nodes in pairs(args):
+    for flag, value, nodes in split_flags(args):
         if flag in _CONFIG_FLAGS and value is not None:
             builder.report.consume(*(node.at for node in nodes))
             config = value
-        elif value is not None and value.content in same.get(flag, ()):
+        elif value is not None and value.content in preset_flags.get(flag, ()):
             builder.report.left_out(
                 nodes[0].at,
                 f"--{flag} {value.content} is generated from the service; ignored",
@@ -375,7 +371,7 @@ def _drop_generated_flags(builder: ServiceBuilder, args: Node) -> tuple[list[Nod
     return kept, config
 
 
-def pairs(args: Node) -> Iterator[tuple[str, Node | None, list[Node]]]:
+def split_flags(args: Node) -> Iterator[tuple[str, Node | None, list[Node]]]:
     """Yield each flag with its value (`--flag value` or `--flag=value`), and other arguments."""
     items = args.items
     index = 0
@@ -402,9 +398,9 @@ def _convert_picker_container(
     # KServe's presets start the picker in `command`, so its args are further flags.
     resources = container.get("resources")
     if resources is not None:
-        merged = merge(synthetic(resources.at, _RESOURCES), resources)
-        container = with_fields(container, resources=merged)
+        merged = merge(make_node(resources.at, _RESOURCES), resources)
+        container = set_fields(container, resources=merged)
     copy_fields(builder, picker, container, *_PICKER_FIELDS)
-    taken = dict.fromkeys(_PICKER_FIELDS)
-    rest = with_fields(container, name=Node(name.at, PICKER), **taken)
+    removed_fields = dict.fromkeys(_PICKER_FIELDS)
+    rest = set_fields(container, name=Node(name.at, PICKER), **removed_fields)
     return [rest] if len(rest.content) > 1 else []

@@ -1,7 +1,7 @@
-"""The model of an LLMInferenceService, and the init container that downloads it.
+"""Converts the model of an LLMInferenceService, and the init container that downloads it.
 
 KServe's controller adds the init container `storage-initializer`; a user may set fields of it in
-the pod templates. These become settings of our own download container.
+the pod templates. These become settings of our download container.
 """
 
 from __future__ import annotations
@@ -11,53 +11,50 @@ from fusioninfer_importers.kserve._nodes import (
     Node,
     copy_fields,
     copy_node,
+    make_node,
     merge,
-    synthetic,
-    with_fields,
+    set_fields,
 )
 from fusioninfer_importers.kserve.container import SERVED_NAME
 from fusioninfer_pulumi.plugins.importers import Location
 
 NAME = "storage-initializer"
-#: Where the presets' command looks for the model.
+#: Model path in the presets' command.
 WEIGHTS = "/mnt/models"
 _FETCHER: Location = ("spec", "model", "fetcher")
 #: Fields that our container has too.
-_KNOWN = ("image", "env", "resources", "securityContext")
+_SUPPORTED_FIELDS = ("image", "env", "resources", "securityContext")
 #: Default resources of the container (KServe's inferenceservice-config).
 _REQUESTS = {"cpu": "100m", "memory": "100Mi"}
 #: Fields that KServe's controller overwrites (its event StorageInitializerOverride).
-_CONTROLLED = ("name", "args", "command")
+_CONTROLLED_FIELDS = ("name", "args", "command")
 
 
-def qualified_name(namespace: str, model: str) -> str:
+def qualify_name(namespace: str, model: str) -> str:
     """Return the name by which a shared gateway knows a model (fullyQualifiedModelName)."""
     return f"publishers/{namespace}/models/{model}"
 
 
-def adapter_names(spec: Node) -> list[str]:
+def list_adapters(spec: Node) -> list[str]:
     """Return the names of the LoRA adapters of a service."""
     names = [adapter.text("name") for adapter in spec.list_at("model", "lora", "adapters")]
     return [name for name in names if name is not None]
 
 
 def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
-    """Convert the model: what is served, who downloads it, LoRA adapters.
+    """Convert the model, its download and its LoRA adapters.
 
     Returns:
         Arguments of the presets' command that name the model.
     """
     model, report = spec.get("model"), builder.report
     if model is None or model.get("uri") is None:
-        report.invalid(
-            spec.at / "model",
-            "model.uri is required, here or in a config",
-        )
+        report.invalid(spec.at / "model", "model.uri is required, here or in a config")
         return ()
     name, namespace = model.text("name") or builder.main.name, builder.main.namespace
     names = [str(name)]
     if isinstance(namespace, str):  # else an Output
-        names.append(qualified_name(namespace, str(name)))
+        names.append(qualify_name(namespace, str(name)))
     if _has_mounted_model(spec):
         _convert_mounted_model(builder, spec, model)
         return (WEIGHTS, SERVED_NAME, *names)
@@ -106,10 +103,7 @@ def _report_criticality(builder: ServiceBuilder, model: Node) -> None:
     if field is None:
         return
     if str(field.at.document.raw.get("apiVersion")).endswith("/v1alpha1"):
-        builder.report.left_out(
-            field.at,
-            "has no effect in KServe's scheduler; ignored",
-        )
+        builder.report.left_out(field.at, "has no effect in KServe's scheduler; ignored")
     else:
         builder.report.invalid(field.at, "is a field of v1alpha1 only; remove it")
 
@@ -131,15 +125,15 @@ def _report_confidential(builder: ServiceBuilder, model: Node) -> None:
 
 
 def _convert_download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
-    """Set who downloads the model: an init container, unless the service disables it."""
+    """Set how the model is downloaded: by an init container, unless the service disables it."""
     uri, target = model.value["uri"], ("spec", "model", "fetch")
     enabled = spec.get("storageInitializer", "enabled")
-    without = enabled is not None and enabled.content is False
+    is_disabled = enabled is not None and enabled.content is False
     if enabled is not None and uri.startswith("hf://"):
-        builder.derive(target, "Engine" if without else "InitContainer", enabled.at)
+        builder.derive(target, "Engine" if is_disabled else "InitContainer", enabled.at)
     elif uri.startswith("hf://"):
         builder.default(target, "InitContainer", model.at)
-    elif without and enabled is not None and uri.startswith("s3://"):
+    elif is_disabled and enabled is not None and uri.startswith("s3://"):
         builder.report.unsupported(
             enabled.at,
             "s3:// needs the storage-initializer; remove enabled: false",
@@ -168,7 +162,7 @@ def _convert_lora(builder: ServiceBuilder, model: Node) -> None:
         # Each adapter is served by its qualified name, too (attachLoRAAdapters).
         for index, adapter in enumerate(items, start=len(items)):
             target = ("spec", "model", "lora", "adapters", index)
-            qualified = qualified_name(builder.main.namespace, str(adapter.text("name")))
+            qualified = qualify_name(builder.main.namespace, str(adapter.text("name")))
             builder.default((*target, "name"), qualified, adapter.at)
             builder.default((*target, "uri"), adapter.value["uri"], adapter.at)
     limits = ("maxRank", "maxAdapters", "maxCpuAdapters")
@@ -179,79 +173,75 @@ def _needs_download(uri: Node | None) -> bool:
     return uri is not None and str(uri.content).startswith(("hf://", "s3://"))
 
 
-def move_initializer(builder: ServiceBuilder, spec: Node) -> Node:
+def convert_initializer(builder: ServiceBuilder, spec: Node) -> Node:
     """Return the spec without the init container, whose fields become `model.fetcher`.
 
-    KServe's controller takes it out of the pods where it has nothing to download, too. Where the
-    service disables it, a container of that name is the user's own and stays.
+    KServe's controller removes it as well if there is nothing to download. If the service disables
+    it, a container of that name is the user's and stays.
     """
     enabled = spec.get("storageInitializer", "enabled")
     if enabled is not None and enabled.content is False:
         return spec
     adapters = spec.list_at("model", "lora", "adapters")
     uris = [spec.get("model", "uri"), *(adapter.get("uri") for adapter in adapters)]
-    used = any(_needs_download(uri) for uri in uris)
+    downloads = any(_needs_download(uri) for uri in uris)
     prefill = spec.get("prefill")
-    spec = _without_initializer(builder, spec, used=used)
+    spec = _remove_initializer(builder, spec, downloads=downloads)
     if prefill is None:
         return spec
-    return with_fields(spec, prefill=_without_initializer(builder, prefill, used=used))
+    return set_fields(spec, prefill=_remove_initializer(builder, prefill, downloads=downloads))
 
 
-def _without_initializer(builder: ServiceBuilder, workload: Node, *, used: bool) -> Node:
+def _remove_initializer(builder: ServiceBuilder, workload: Node, *, downloads: bool) -> Node:
     pods = {
-        field: _pod_without_initializer(builder, pod, used=used)
+        field: _remove_from_pod(builder, pod, downloads=downloads)
         for field in ("template", "worker")
         if (pod := workload.get(field)) is not None
     }
-    return with_fields(workload, **pods) if pods else workload
+    return set_fields(workload, **pods) if pods else workload
 
 
-def _pod_without_initializer(builder: ServiceBuilder, pod: Node, *, used: bool) -> Node:
-    listed = pod.get("initContainers")
-    items = listed.items if listed is not None else []
+def _remove_from_pod(builder: ServiceBuilder, pod: Node, *, downloads: bool) -> Node:
+    entries = pod.get("initContainers")
+    items = entries.items if entries is not None else []
     kept = [item for item in items if item.text("name") != NAME]
-    if listed is None or len(kept) == len(items):
+    if entries is None or len(kept) == len(items):
         return pod
     for container in items:
         if container.text("name") != NAME:
             continue
-        if used:
+        if downloads:
             _convert_fetcher(builder, container)
         else:
             builder.report.left_out(
                 container.at,
                 "ignored, as in KServe: models in volumes and images are not downloaded",
             )
-    return with_fields(pod, initContainers=Node(listed.at, kept) if kept else None)
+    return set_fields(pod, initContainers=Node(entries.at, kept) if kept else None)
 
 
 def _convert_fetcher(builder: ServiceBuilder, container: Node) -> None:
     report = builder.report
     for key, source in container.content.items():
         target = (*_FETCHER, key)
-        # Otherwise limits alone would be requests, too.
-        asked = key == "resources" and isinstance(source.content, dict)
-        field = merge(synthetic(source.at, {"requests": _REQUESTS}), source) if asked else source
+        # Otherwise Kubernetes would use the limits as requests, too.
+        is_partial = key == "resources" and isinstance(source.content, dict)
+        field = (
+            merge(make_node(source.at, {"requests": _REQUESTS}), source) if is_partial else source
+        )
         present = builder.get(target)
         if key == "name":
             report.consume(field.at)
-        elif key in _CONTROLLED:
-            report.left_out(
-                field.at,
-                "KServe's controller overwrites it; ignored",
-            )
-        elif key not in _KNOWN:
+        elif key in _CONTROLLED_FIELDS:
+            report.left_out(field.at, "KServe's controller overwrites it; ignored")
+        elif key not in _SUPPORTED_FIELDS:
             report.unsupported(
                 field.at,
-                f"is not supported; the storage-initializer has {', '.join(_KNOWN)}",
+                f"is not supported; the storage-initializer has {', '.join(_SUPPORTED_FIELDS)}",
             )
         elif present is None:
             copy_node(builder, target, field)
         elif present == field.value:
             report.consume(*(leaf.at for _, leaf in source.leaves()))
         else:
-            report.unsupported(
-                field.at,
-                "must be the same in all pods of a service",
-            )
+            report.unsupported(field.at, "must be the same in all pods of a service")

@@ -1,4 +1,4 @@
-"""The sidecar of decode pods, which KServe's presets run as an init container.
+"""Converts the sidecar of decode pods, which KServe's presets run as an init container.
 
 A user overrides it by an init container of its name; its fields are those of `kvTransfer.sidecar`.
 """
@@ -6,13 +6,13 @@ A user overrides it by an init container of its name; its fields are those of `k
 from __future__ import annotations
 
 from fusioninfer_importers.conversion import ServiceBuilder
-from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, with_fields
-from fusioninfer_importers.kserve.scheduler import pairs
+from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, set_fields
+from fusioninfer_importers.kserve.scheduler import split_flags
 from fusioninfer_pulumi.plugins.importers import Location
 
 NAME = "llm-d-routing-sidecar"
-#: Flags of the presets that follow from the service here, with their values there.
-_SAME = {
+#: Flags that are generated here, with their values in the presets.
+_PRESET_FLAGS = {
     "port": ("8000",),
     "vllm-port": ("8001",),
     "kv-connector": ("nixlv2",),
@@ -21,8 +21,8 @@ _SAME = {
     "enable-ssrf-protection": ("true",),
     "pool-group": ("inference.networking.k8s.io", "inference.networking.x-k8s.io"),
 }
-#: Fields of the presets' container that ours has as well.
-_PRESET = {"name": NAME, "restartPolicy": "Always", "imagePullPolicy": "IfNotPresent"}
+#: Fields of the presets' container that our container has as well.
+_PRESET_FIELDS = {"name": NAME, "restartPolicy": "Always", "imagePullPolicy": "IfNotPresent"}
 
 
 def convert_sidecar(builder: ServiceBuilder, role: Location, decode: Node) -> Node:
@@ -32,16 +32,16 @@ def convert_sidecar(builder: ServiceBuilder, role: Location, decode: Node) -> No
     """
     target = (*role, "kvTransfer", "sidecar")
     template = decode.get("template")
-    listed = template.get("initContainers") if template is not None else None
-    items = listed.items if listed is not None else []
+    entries = template.get("initContainers") if template is not None else None
+    items = entries.items if entries is not None else []
     kept = [container for container in items if container.text("name") != NAME]
-    if template is None or listed is None or len(kept) == len(items):
+    if template is None or entries is None or len(kept) == len(items):
         return decode
     for container in items:
         if container.text("name") == NAME:
             _convert_override(builder, target, container)
-    others = Node(listed.at, kept) if kept else None
-    return with_fields(decode, template=with_fields(template, initContainers=others))
+    init_containers = Node(entries.at, kept) if kept else None
+    return set_fields(decode, template=set_fields(template, initContainers=init_containers))
 
 
 def _convert_override(builder: ServiceBuilder, target: Location, container: Node) -> None:
@@ -55,13 +55,13 @@ def _convert_override(builder: ServiceBuilder, target: Location, container: Node
         # The first word of the command is the program.
         arguments = Node(words.at, words.items[1:] if field == "command" else words.items)
         report.consume(words.at)
-        for flag, value, nodes in pairs(arguments):
-            if value is None or str(value.content) not in _SAME.get(flag, ()):
+        for flag, value, nodes in split_flags(arguments):
+            if value is None or str(value.content) not in _PRESET_FLAGS.get(flag, ()):
                 flags += nodes
     if flags:
         copy_node(builder, (*target, "args"), Node(container.at, flags, synthetic=True))
     for key, field in container.content.items():
-        if field.content == _PRESET.get(key, field):
+        if field.content == _PRESET_FIELDS.get(key, field):
             report.consume(field.at)
         elif key not in ("image", "resources", "command", "args"):
             report.unsupported(

@@ -1,4 +1,4 @@
-"""The main and the prefill workload as roles: replicas, pods, rollout, KV cache, devices."""
+"""Converts the main and the prefill workload to roles."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from fusioninfer_importers.conversion import ServiceBuilder
-from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, synthetic
+from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, make_node
 from fusioninfer_importers.kserve.container import (
     MAIN,
     PORT,
     Preset,
     is_other_program,
-    with_engine,
+    merge_preset,
 )
 from fusioninfer_importers.kserve.router import MODEL_ROUTING
-from fusioninfer_importers.kserve.scaling import convert_scaling, stop_annotation
+from fusioninfer_importers.kserve.scaling import convert_scaling, find_stop_annotation
 from fusioninfer_importers.kserve.sidecar import convert_sidecar
 from fusioninfer_importers.rules import FIELD_INVALID
 from fusioninfer_pulumi.plugins.importers import (
@@ -32,20 +32,20 @@ from fusioninfer_pulumi.plugins.importers import (
 )
 
 #: The startup probe of KServe's presets: 60 times, every 10 seconds.
-STARTUP = "10m"
-_SIZES = ("tensor", "pipeline", "data", "dataLocal", "dataRPCPort", "expert")
+STARTUP_TIMEOUT = "10m"
+_PARALLELISM_FIELDS = ("tensor", "pipeline", "data", "dataLocal", "dataRPCPort", "expert")
 #: pkg/controller/v1alpha2/llmisvc/managed_dra.go of KServe's sources, as are the names below.
-PREFIX = "serving.kserve.io/exp-dra-"
+DEVICE_PREFIX = "serving.kserve.io/exp-dra-"
 CLAIM = "managed-device"
 _KUEUE, _LOCAL_MODEL = "kueue.x-k8s.io", "internal.serving.kserve.io/localmodel"
-#: Beginnings of the keys of the service's metadata that KServe hands on to its pods
+#: Prefixes of the keys in the service's metadata that KServe copies to its pods
 #: (propagateDeploymentMetadata, propagateTopLevelLeaderWorkerSetMetadata of its controller).
-_HANDED_ON = {
+_PROPAGATED_PREFIXES = {
     "labels": (_KUEUE, _LOCAL_MODEL),
     "annotations": ("k8s.v1.cni.cncf.io", _KUEUE, "prometheus.io", _LOCAL_MODEL),
 }
-#: Further annotations that it hands on where a replica has several pods.
-_LWS = "leaderworkerset.sigs.k8s.io"
+#: Prefix of further annotations that it copies if a replica has several pods.
+_LWS_PREFIX = "leaderworkerset.sigs.k8s.io"
 
 
 def convert_workload(
@@ -58,12 +58,12 @@ def convert_workload(
     """Convert a workload to a role; `arguments` are those of the presets' command."""
     target = builder.add_role(workload.at, name, component_type)
     replicas = workload.get("replicas")
-    if replicas is not None and stop_annotation(builder.main) is not None:
+    if replicas is not None and find_stop_annotation(builder.main) is not None:
         builder.report.left_out(replicas.at, "is 0 because the service is stopped")
     elif replicas is not None:
         copy_node(builder, (*target, "replicas"), replicas)
-    if component_type != "worker" and not _configures_kv_transfer(workload):
-        # Its sidecar asks the prefill pods all the same, whose answer the engines do not use.
+    if component_type != "worker" and not _has_kv_transfer(workload):
+        # Its sidecar sends prompts to prefill pods anyway, but the engines ignore the results.
         builder.default((*target, "kvTransfer"), {"enabled": False}, workload.at)
     if component_type == "decoder":
         _set_decode_port(builder, target, workload)
@@ -76,7 +76,7 @@ def convert_workload(
 
 
 def _set_decode_port(builder: ServiceBuilder, target: Location, workload: Node) -> None:
-    """Set the port of a decode engine behind the sidecar that is not vLLM, from its `--port`."""
+    """Set the port of a decode program other than vLLM behind the sidecar, from its `--port`."""
     command = _find_other_program(workload.get("template"))
     port = None if command is None else integer(get_flag_value(command.argv.texts(), PORT_FLAG))
     if port not in (None, PORT):
@@ -93,12 +93,12 @@ def _find_other_program(pod: Node | None) -> EngineCommand | None:
     return None
 
 
-def _configures_kv_transfer(workload: Node) -> bool:
+def _has_kv_transfer(workload: Node) -> bool:
     """Return whether the pods may configure KV cache transfer."""
     pods = (workload.get("template"), workload.get("worker"))
     texts = [str(leaf.content) for pod in pods if pod is not None for _, leaf in pod.leaves()]
-    program = any(pod is not None and _main_has(pod, "command") for pod in pods)
-    return program or any(re.search("kv[-_]transfer", text) for text in texts)
+    has_command = any(pod is not None and _has_main_field(pod, "command") for pod in pods)
+    return has_command or any(re.search("kv[-_]transfer", text) for text in texts)
 
 
 def _convert_parallelism(builder: ServiceBuilder, target: Location, workload: Node) -> int:
@@ -125,14 +125,14 @@ def _convert_parallelism(builder: ServiceBuilder, target: Location, workload: No
             "when worker is specified, parallelism must be configured for either data "
             "parallelism or pipeline parallelism",
         )
-    if block is not None and _main_has(workload.get("template"), "command"):
+    if block is not None and _has_main_field(workload.get("template"), "command"):
         builder.report.translated(
             block.at,
             "sets only the number of pods of a replica; the container's command connects them",
         )
         builder.report.consume(*(leaf.at for _, leaf in block.leaves()))
     elif block is not None:
-        copy_fields(builder, (*target, "parallelism"), block, *_SIZES)
+        copy_fields(builder, (*target, "parallelism"), block, *_PARALLELISM_FIELDS)
     pods = max(data // local, 1) if data and local else pipeline or 1
     if worker is None and pods > 1:
         error(
@@ -152,46 +152,47 @@ def _convert_templates(
 ) -> None:
     report = builder.report
     template, block = workload.get("template"), workload.get("parallelism")
-    ranks = block is not None and block.get("data") is not None
+    has_ranks = block is not None and block.get("data") is not None
     preset = Preset(
-        several=pods > 1,
-        ranks=ranks and pods > 1,
-        leads=True,
-        decodes=builder.get((*target, "componentType")) == "decoder",
+        is_multi_pod=pods > 1,
+        has_ranks=has_ranks and pods > 1,
+        is_leader=True,
+        has_sidecar=builder.get((*target, "componentType")) == "decoder",
         offloads=workload.get("kvCacheOffloading") is not None,
-        arguments=arguments,
+        model_arguments=arguments,
     )
-    leader = with_engine(
-        report, template if template is not None else synthetic(workload.at, {}), preset
+    leader_pod = merge_preset(
+        report, template if template is not None else make_node(workload.at, {}), preset
     )
     if not any(
-        main.get("startupProbe") is not None or is_other_program(main) for main in _mains(template)
+        main.get("startupProbe") is not None or is_other_program(main)
+        for main in _find_main(template)
     ):
-        builder.default((*target, "startup", "timeout"), STARTUP, workload.at)
+        builder.default((*target, "startup", "timeout"), STARTUP_TIMEOUT, workload.at)
     worker = workload.get("worker")
     if worker is not None and pods == 1:
         report.left_out(worker.at, "has no effect, because a replica is one pod; ignored")
         worker = None
     if worker is None:
-        _convert_template(builder, (*target, "template"), leader, workload)
+        _convert_template(builder, (*target, "template"), leader_pod, workload)
         return
     at = block.at if block is not None else workload.at
     builder.derive((*target, "multinode", "nodeCount"), pods, at)
-    launcher = "data-parallel" if ranks else "multiprocessing"
-    if _main_has(template, "command"):
+    launcher = "data-parallel" if has_ranks else "multiprocessing"
+    if _has_main_field(template, "command"):
         launcher = "none"
     builder.derive((*target, "multinode", "launcher"), launcher, at)
-    _convert_template(builder, (*target, "leaderTemplate"), leader, workload)
-    follower = with_engine(report, worker, replace(preset, leads=False))
-    _convert_template(builder, (*target, "workerTemplate"), follower, workload)
+    _convert_template(builder, (*target, "leaderTemplate"), leader_pod, workload)
+    worker_pod = merge_preset(report, worker, replace(preset, is_leader=False))
+    _convert_template(builder, (*target, "workerTemplate"), worker_pod, workload)
 
 
-def _main_has(pod: Node | None, *fields: str) -> bool:
+def _has_main_field(pod: Node | None, *fields: str) -> bool:
     """Return whether the user set one of some fields of the container `main`."""
-    return any(main.get(field) is not None for main in _mains(pod) for field in fields)
+    return any(main.get(field) is not None for main in _find_main(pod) for field in fields)
 
 
-def _mains(pod: Node | None) -> list[Node]:
+def _find_main(pod: Node | None) -> list[Node]:
     """Return the container `main` of a pod, if it has one."""
     containers = pod.list_at("containers") if pod is not None else []
     return [container for container in containers if container.text("name") == MAIN]
@@ -199,25 +200,25 @@ def _mains(pod: Node | None) -> list[Node]:
 
 def _convert_template(builder: ServiceBuilder, target: Location, pod: Node, workload: Node) -> None:
     copy_node(builder, (*target, "spec"), pod)
-    several = target[-1] != "template"
-    for field, always in _HANDED_ON.items():
-        more = (_LWS,) if several and field == "annotations" else ()
+    is_multi_pod = target[-1] != "template"
+    for field, prefixes in _PROPAGATED_PREFIXES.items():
+        lws_prefixes = (_LWS_PREFIX,) if is_multi_pod and field == "annotations" else ()
         at = builder.main.at("metadata", field)
         for key, value in (builder.main.metadata.get(field) or {}).items():
-            known = isinstance(value, str) or is_output(
+            is_text = isinstance(value, str) or is_output(
                 value
             )  # other values are rejected on the objects
             if field == "labels" and key == labels.KUEUE_QUEUE:
                 continue  # the service's queue
-            if known and str(key).startswith((*always, *more)):
+            if is_text and str(key).startswith((*prefixes, *lws_prefixes)):
                 builder.default((*target, "metadata", field, key), value, at / key)
         metadata = workload.get(field)
         if metadata is not None:
-            _workload_metadata(builder, (*target, "metadata", field), metadata)
+            _copy_metadata(builder, (*target, "metadata", field), metadata)
 
 
-def _workload_metadata(builder: ServiceBuilder, target: Location, metadata: Node) -> None:
-    """Copy a workload's labels or annotations, which win over those of the service."""
+def _copy_metadata(builder: ServiceBuilder, target: Location, metadata: Node) -> None:
+    """Copy a workload's labels or annotations, which take precedence over the service's."""
     if not isinstance(metadata.content, dict) or not metadata.content:
         builder.report.consume(metadata.at)
         return
@@ -254,24 +255,24 @@ def convert_offloading(builder: ServiceBuilder, target: Location, workload: Node
     offloading = workload.get("kvCacheOffloading")
     if offloading is None:
         return
-    ours = (*target, "kvCacheOffloading")
-    builder.set_origin(ours, offloading.at)
+    offloading_target = (*target, "kvCacheOffloading")
+    builder.set_origin(offloading_target, offloading.at)
     for key in ("cpu", "evictionPolicy"):
         field = offloading.get(key)
         if field is not None:
-            _copy_quantity(builder, (*ours, key), field)
+            _copy_quantity(builder, (*offloading_target, key), field)
     for index, tier in enumerate(offloading.list_at("secondary")):
-        here: Location = (*ours, "secondary", index, "fileSystem")
-        builder.set_origin(here, tier.at / "fileSystem")
+        tier_target: Location = (*offloading_target, "secondary", index, "fileSystem")
+        builder.set_origin(tier_target, tier.at / "fileSystem")
         size = tier.get("fileSystem", "emptyDir", "size")
         claim = tier.get("fileSystem", "pvc")
         if size is not None:
-            _copy_quantity(builder, (*here, "emptyDir", "size"), size)
+            _copy_quantity(builder, (*tier_target, "emptyDir", "size"), size)
         if claim is not None:
-            copy_node(builder, (*here, "pvc"), claim)
+            copy_node(builder, (*tier_target, "pvc"), claim)
         if size is None and claim is None:
-            copy_node(builder, here, tier.get("fileSystem") or Node(tier.at, {}))
-    if _main_has(workload.get("template"), "command"):
+            copy_node(builder, tier_target, tier.get("fileSystem") or Node(tier.at, {}))
+    if _has_main_field(workload.get("template"), "command"):
         builder.report.translated(
             offloading.at,
             "KServe applies it only to the preset's command; here it applies to the container's "
@@ -290,35 +291,35 @@ def _copy_quantity(builder: ServiceBuilder, target: Location, field: Node) -> No
 def convert_devices(builder: ServiceBuilder) -> None:
     """Convert the annotations for dynamic resource allocation to a claim of every serving role."""
     annotations = builder.main.metadata.get("annotations") or {}
-    settings = {key: value for key, value in annotations.items() if key.startswith(PREFIX)}
+    settings = {key: value for key, value in annotations.items() if key.startswith(DEVICE_PREFIX)}
     if not settings:
         return
 
-    def at(name: str) -> SourceField:
-        return builder.main.at("metadata", "annotations", f"{PREFIX}{name}")
+    def find(name: str) -> SourceField:
+        return builder.main.at("metadata", "annotations", f"{DEVICE_PREFIX}{name}")
 
-    device_class = settings.pop(f"{PREFIX}device-class", None)
+    device_class = settings.pop(f"{DEVICE_PREFIX}device-class", None)
     if device_class is None:
         for key in settings:
             place = builder.main.at("metadata", "annotations", key)
-            builder.report.invalid(place, f"has no effect without {PREFIX}device-class")
+            builder.report.invalid(place, f"has no effect without {DEVICE_PREFIX}device-class")
         return
     claim: dict[str, tuple[Any, SourceField]] = {
-        "deviceClassName": (device_class, at("device-class"))
+        "deviceClassName": (device_class, find("device-class"))
     }
-    count = settings.pop(f"{PREFIX}device-count", None)
+    count = settings.pop(f"{DEVICE_PREFIX}device-count", None)
     if count is not None and not str(count).isdecimal():
-        builder.report.invalid(at("device-count"), f"must be a number of devices, got {count}")
+        builder.report.invalid(find("device-count"), f"must be a number of devices, got {count}")
     elif count is not None:
-        claim["count"] = (int(count), at("device-count"))
-    selectors = settings.pop(f"{PREFIX}cel-selector", None)
+        claim["count"] = (int(count), find("device-count"))
+    selectors = settings.pop(f"{DEVICE_PREFIX}cel-selector", None)
     if selectors is not None:
         lines = [line.strip() for line in str(selectors).splitlines() if line.strip()]
-        claim["selectors"] = (lines, at("cel-selector"))
-    container = settings.pop(f"{PREFIX}container-name", None)
+        claim["selectors"] = (lines, find("cel-selector"))
+    container = settings.pop(f"{DEVICE_PREFIX}container-name", None)
     if container not in (None, MAIN):
         builder.report.unsupported(
-            at("container-name"),
+            find("container-name"),
             "is not supported; only the container main gets devices",
         )
     for key in settings:
@@ -331,6 +332,6 @@ def convert_devices(builder: ServiceBuilder) -> None:
         if role["componentType"] == "router":
             continue
         target = ("spec", "roles", index, "resourceClaims", 0)
-        builder.default((*target, "name"), CLAIM, at("device-class"))
+        builder.default((*target, "name"), CLAIM, find("device-class"))
         for field, (value, place) in claim.items():
             builder.derive((*target, field), value, place)

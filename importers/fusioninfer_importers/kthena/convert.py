@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fusioninfer_importers.conversion import ConversionReport, of_kind
+from fusioninfer_importers.conversion import ConversionReport, filter_kind
 from fusioninfer_importers.kthena.deployments import KIND as DEPLOYMENT
 from fusioninfer_importers.kthena.deployments import convert_deployment, is_selected
 from fusioninfer_importers.kthena.models import (
@@ -21,13 +21,13 @@ from fusioninfer_importers.kthena.routes import Shared, convert_route, convert_s
 from fusioninfer_importers.kthena.scaling import Policy, convert_policies
 from fusioninfer_importers.kthena.servers import Server, check_traffic_policy, convert_server
 from fusioninfer_importers.kthena.serving import Serving, convert_gang, convert_serving
-from fusioninfer_importers.model import validated
+from fusioninfer_importers.model import validate_kind
 from fusioninfer_importers.objects import consume_envelope
 from fusioninfer_pulumi.plugins.importers import Conversion, SourceDocument
 
-#: Labels of what Kthena's controllers make of a ModelBooster (pkg/model-booster-controller/utils).
-_OWN = "workload.serving.volcano.sh/"
-_BOOSTER = (
+#: Prefix of labels that Kthena's controllers set (pkg/model-booster-controller/utils).
+_LABELS = "workload.serving.volcano.sh/"
+_BOOSTER_UNSUPPORTED = (
     "Kthena's controller creates a ModelServing, a ModelServer and a ModelRoute from a "
     "ModelBooster, with Kthena's own programs in the pods; import these from the cluster: "
     "kubectl get "
@@ -49,39 +49,41 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     """
     report = ConversionReport(documents, allow_lossy=allow_lossy)
     servings: list[Serving] = []
-    for document, serving in validated(report, documents, "ModelServing", ModelServing):
+    for document, serving in validate_kind(report, documents, "ModelServing", ModelServing):
         builder = report.add_service(document)
         convert_serving(builder, serving)
         servings.append(Serving(serving, builder))
     workloads = list(servings)
-    for document, deployment in validated(report, documents, DEPLOYMENT, Deployment):
+    for document, deployment in validate_kind(report, documents, DEPLOYMENT, Deployment):
         workloads.append(convert_deployment(report, document, deployment))
     servers: dict[tuple[Any, Any], Server] = {}
-    for document, model_server in validated(report, documents, "ModelServer", ModelServer):
-        consume_envelope(report, document, _OWN)
+    for document, model_server in validate_kind(report, documents, "ModelServer", ModelServer):
+        consume_envelope(report, document, _LABELS)
         server = convert_server(report, document, model_server.spec, workloads)
         if server is not None:
             servers[document.namespace, document.name] = server
     shared: list[Shared] = []
-    for document, route in validated(report, documents, "ModelRoute", ModelRoute):
-        consume_envelope(report, document, _OWN)
+    for document, route in validate_kind(report, documents, "ModelRoute", ModelRoute):
+        consume_envelope(report, document, _LABELS)
         shared += convert_route(report, document, route.spec, servers)
     convert_shared(shared)
     for server in servers.values():
         check_traffic_policy(server)
     policies: list[Policy] = []
-    for document, policy in validated(report, documents, "AutoscalingPolicy", AutoscalingPolicy):
-        consume_envelope(report, document, _OWN)
+    for document, policy in validate_kind(
+        report, documents, "AutoscalingPolicy", AutoscalingPolicy
+    ):
+        consume_envelope(report, document, _LABELS)
         policies.append(Policy(document, policy.spec))
     bindings: list[tuple[SourceDocument, BindingSpec]] = []
     kind = "AutoscalingPolicyBinding"
-    for document, binding in validated(report, documents, kind, AutoscalingPolicyBinding):
-        consume_envelope(report, document, _OWN)
+    for document, binding in validate_kind(report, documents, kind, AutoscalingPolicyBinding):
+        consume_envelope(report, document, _LABELS)
         bindings.append((document, binding.spec))
     convert_policies(report, policies, bindings, servings)
     for converted in servings:
         convert_gang(converted)
-    for document in of_kind(documents, "ExternalModelProvider"):
+    for document in filter_kind(documents, "ExternalModelProvider"):
         consume_envelope(report, document)
         report.unsupported(
             document.at("spec"),
@@ -89,6 +91,6 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
             "which is not supported; register it as a backend of an AI gateway, such as Envoy AI "
             "Gateway's AIServiceBackend",
         )
-    for document in of_kind(documents, "ModelBooster"):
-        report.unsupported(document.at(), _BOOSTER.format(name=document.name))
+    for document in filter_kind(documents, "ModelBooster"):
+        report.unsupported(document.at(), _BOOSTER_UNSUPPORTED.format(name=document.name))
     return report.finish()

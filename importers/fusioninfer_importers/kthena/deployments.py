@@ -1,7 +1,7 @@
-"""A Deployment whose pods a ModelServer selects, as a service of one role.
+"""Converts a Deployment whose pods a ModelServer selects to a service of one role.
 
-Kthena's router finds pods by their labels alone. A pool of ours holds pods of a service, so the
-Deployment becomes a service: each of its pods is a replica.
+Kthena's router finds pods by their labels alone. Our pools contain the pods of one service, so
+the Deployment becomes a service, and each of its pods a replica.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fusioninfer_importers.conversion import ConversionReport, of_kind
+from fusioninfer_importers.conversion import ConversionReport, filter_kind
 from fusioninfer_importers.gang import convert_queue
 from fusioninfer_importers.kthena.models import Deployment, ModelServing
 from fusioninfer_importers.kthena.serving import WORKER, Serving
@@ -29,11 +29,11 @@ def is_selected(raw: Mapping[str, Any], documents: Sequence[SourceDocument]) -> 
     labels = deployment.at("spec", "template", "metadata", "labels").value
     if not isinstance(labels, Mapping):
         return False
-    for server in of_kind(documents, _SERVER):
-        wanted = server.at("spec", "workloadSelector", "matchLabels").value
-        if not isinstance(wanted, Mapping) or server.namespace != deployment.namespace:
+    for server in filter_kind(documents, _SERVER):
+        selector = server.at("spec", "workloadSelector", "matchLabels").value
+        if not isinstance(selector, Mapping) or server.namespace != deployment.namespace:
             continue
-        if wanted and all(labels.get(key) == value for key, value in wanted.items()):
+        if selector and all(labels.get(key) == value for key, value in selector.items()):
             return True
     return False
 

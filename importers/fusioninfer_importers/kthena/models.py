@@ -35,7 +35,7 @@ class Role(ImportedModel):
     name: Annotated[str, StringConstraints(min_length=1, max_length=12)]
     replicas: Count | None = None
     entry_template: PodTemplate
-    # The CRD requires it; the document's sample leaves it out.
+    # Required by the CRD, but missing in Kthena's sample.
     worker_replicas: Count = 0
     worker_template: PodTemplate | None = None
     max_unavailable: CountOrPercentage | None = None
@@ -62,7 +62,7 @@ class NetworkTopology(ImportedModel):
 class ServingGroup(ImportedModel):
     restart_grace_period_seconds: Count | None = None
     gang_policy: GangPolicy | None = None
-    # The sample of Kthena's article spells it so.
+    # The spelling in the sample of Kthena's article.
     gangpolicy: Annotated[GangPolicy | None, Field(alias="gangpolicy")] = None
     network_topology: NetworkTopology | None = None
     roles: Annotated[list[Role], Field(min_length=1, max_length=4)]
@@ -92,7 +92,7 @@ class ModelServing(ImportedObject):
 
 
 class DeploymentSpec(ImportedModel):
-    """What is read of a Deployment; further fields are reported one by one."""
+    """Supported fields of a Deployment; others are reported one by one."""
 
     replicas: Count | None = None
     selector: dict[str, Any] | None = None
@@ -107,7 +107,7 @@ class Deployment(ImportedObject):
 
 
 class PDGroup(ImportedModel):
-    """Which pods prefill and decode, and which of them belong together."""
+    """Labels of prefill and decode pods, and the label key that groups them."""
 
     group_key: str
     prefill_labels: dict[str, str]
@@ -209,16 +209,16 @@ class ModelRoute(ImportedObject):
 
 
 class Metric(ImportedModel):
-    """A metric and what an instance may have of it."""
+    """A metric and its target value."""
 
     name: str | None = None
-    # To 0.4.
+    # Until 0.4.
     metric_name: str | None = None
     target_value: Quantity
 
     @property
     def key(self) -> str:
-        """Its name, which is the key of its source."""
+        """The name, which is the key of the metric's source."""
         return self.name or self.metric_name or ""
 
 
@@ -231,7 +231,7 @@ class StablePolicy(ImportedModel):
 
 
 class PanicPolicy(ImportedModel):
-    """How fast it grows in a rush."""
+    """How fast it scales up under sudden load."""
 
     percent: Count | None = None
     period: str | None = None
@@ -264,7 +264,7 @@ class PodSource(ImportedModel):
 
 
 class PrometheusSource(ImportedModel):
-    """A metric that a Prometheus answers."""
+    """A Prometheus query."""
 
     server_url: Annotated[str, Field(alias="serverURL", min_length=1)]
     query: Annotated[str, Field(min_length=1)]
@@ -295,7 +295,7 @@ class Target(ImportedModel):
     target_ref: TargetRef
     sub_targets: SubTarget | None = None
     metric_sources: dict[str, MetricSource] | None = None
-    # To 0.4.
+    # Until 0.4.
     metric_endpoint: PodSource | None = None
 
 

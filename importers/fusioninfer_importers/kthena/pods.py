@@ -1,4 +1,4 @@
-"""Pod templates of a ModelServing, with variables and labels of Kthena's pods.
+"""Converts pod templates of a ModelServing, with variables and labels of Kthena's pods.
 
 Kthena's controller sets three variables in every container (`environment: Kthena` of a role), and
 labels that selectors refer to (pkg/model-serving-controller/utils/utils.go).
@@ -18,10 +18,10 @@ from fusioninfer_pulumi.plugins.importers import Location, SourceField, labels
 PREFIX = "modelserving.volcano.sh/"
 NAME, ROLE = f"{PREFIX}name", f"{PREFIX}role"
 #: Labels that our pods have under another key, with the same values.
-_SAME = {NAME: labels.SERVICE, ROLE: labels.ROLE_NAME}
+_EQUIVALENT_LABELS = {NAME: labels.SERVICE, ROLE: labels.ROLE_NAME}
 #: Labels that our pods have under another key, with values that differ between the same pods.
-_KEYS = {
-    **_SAME,
+_LABEL_KEYS = {
+    **_EQUIVALENT_LABELS,
     f"{PREFIX}group-name": labels.GROUP_INDEX,
     f"{PREFIX}role-id": labels.REPLICA_INDEX,
     f"{PREFIX}revision": labels.REVISION,
@@ -31,17 +31,17 @@ _KEY_LISTS = ("matchLabelKeys", "mismatchLabelKeys")
 _LABEL = re.compile(r"metadata\.labels\['([^']+)'\]")
 
 
-def _variable(name: str, label: str) -> dict[str, Any]:
+def _make_variable(name: str, label: str) -> dict[str, Any]:
     return {
         "name": name,
         "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}},
     }
 
 
-_GROUP = _variable("FUSIONINFER_GROUP_INDEX", labels.GROUP_INDEX)
-_REPLICA = _variable("FUSIONINFER_REPLICA_INDEX", labels.REPLICA_INDEX)
-#: Labels whose values are those of another one behind a name: the variable that has the number, and
-#: the label that has the name.
+_GROUP = _make_variable("FUSIONINFER_GROUP_INDEX", labels.GROUP_INDEX)
+_REPLICA = _make_variable("FUSIONINFER_REPLICA_INDEX", labels.REPLICA_INDEX)
+#: Labels whose values are a name, a hyphen and a number: the variable that has the number, and the
+#: label that has the name.
 _COMPOSED = {f"{PREFIX}group-name": (_GROUP, NAME), f"{PREFIX}role-id": (_REPLICA, ROLE)}
 
 
@@ -49,11 +49,11 @@ def convert_template(
     builder: ServiceBuilder, target: Location, template: PodTemplate, role: str, at: SourceField
 ) -> None:
     """Convert a pod template: selectors and variables use labels of our pods."""
-    spec_of_pod, moved = _with_variables(template.spec, builder.main.name, role)
-    spec = _relabelled(builder.report, spec_of_pod, at / "spec")
+    pod_spec, new_positions = _replace_variables(template.spec, builder.main.name, role)
+    spec = _replace_labels(builder.report, pod_spec, at / "spec")
     built = {"metadata": template.metadata, "spec": spec}
     builder.copy(target, {key: value for key, value in built.items() if value is not None}, at)
-    for (key, index), positions in moved.items():
+    for (key, index), positions in new_positions.items():
         env = at / "spec" / key / index / "env"
         for number, _ in enumerate(env.value):
             if number in positions:
@@ -69,13 +69,13 @@ def convert_template(
 def use_group_of_lws(builder: ServiceBuilder, role: Location) -> None:
     """Make variables count replicas by the group index of the role's one LeaderWorkerSet."""
     for key in ("template", "leaderTemplate", "workerTemplate"):
-        for _, container in _containers(builder.get((*role, key, "spec"))):
+        for _, container in _find_containers_with_env(builder.get((*role, key, "spec"))):
             for variable in container.get("env") or ():
                 if variable == _REPLICA:
-                    variable.update(_variable(_REPLICA["name"], labels.LWS_GROUP_INDEX))
+                    variable.update(_make_variable(_REPLICA["name"], labels.LWS_GROUP_INDEX))
 
 
-def _containers(spec: Any) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
+def _find_containers_with_env(spec: Any) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
     for key in ("initContainers", "containers"):
         containers = spec.get(key) if isinstance(spec, Mapping) else None
         for index, container in enumerate(containers if isinstance(containers, list) else ()):
@@ -83,23 +83,23 @@ def _containers(spec: Any) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
                 yield (key, index), container
 
 
-def _with_variables(
+def _replace_variables(
     template_spec: dict[str, Any] | None, service: Any, role: str
 ) -> tuple[dict[str, Any] | None, dict[tuple[str, int], dict[int, int]]]:
-    """Replace variables that are read from Kthena's labels by the labels' values.
+    """Replace variables that are read from Kthena's labels with the labels' values.
 
     Return the pod spec and, for each container, the new index of each of its variables by the old
     index. Variables that Kthena overwrites are dropped.
     """
     spec = copy.deepcopy(template_spec)
-    moved: dict[tuple[str, int], dict[int, int]] = {}
+    new_positions: dict[tuple[str, int], dict[int, int]] = {}
     values: dict[str | None, Any] = {NAME: str(service), ROLE: role}
     values.update(_COMPOSED)
-    for place, container in _containers(spec):
+    for place, container in _find_containers_with_env(spec):
         helpers: list[dict[str, Any]] = []
         env = container["env"]
         for position, variable in enumerate(env):
-            label = _label_of(variable)
+            label = _find_label(variable)
             if label not in values:
                 continue
             value = values[label]
@@ -113,8 +113,8 @@ def _with_variables(
             env[position] = {**rest, "value": value}
         kept = [number for number, variable in enumerate(env) if not _is_overwritten(variable)]
         container["env"] = [*helpers, *(env[number] for number in kept)]
-        moved[place] = {number: at + len(helpers) for at, number in enumerate(kept)}
-    return spec, moved
+        new_positions[place] = {number: at + len(helpers) for at, number in enumerate(kept)}
+    return spec, new_positions
 
 
 def _is_overwritten(variable: Any) -> bool:
@@ -122,12 +122,12 @@ def _is_overwritten(variable: Any) -> bool:
     return isinstance(name, str) and name in labels.KTHENA_ENVIRONMENT
 
 
-def _label_of(variable: Any) -> str | None:
+def _find_label(variable: Any) -> str | None:
     """Return the pod label that a variable is read from."""
-    read: Any = variable
+    value: Any = variable
     for key in ("valueFrom", "fieldRef", "fieldPath"):
-        read = read.get(key) if isinstance(read, Mapping) else None
-    match = _LABEL.fullmatch(read) if isinstance(read, str) else None
+        value = value.get(key) if isinstance(value, Mapping) else None
+    match = _LABEL.fullmatch(value) if isinstance(value, str) else None
     return match[1] if match is not None else None
 
 
@@ -150,53 +150,55 @@ def _mentions(value: Any) -> bool:
     return isinstance(value, str) and any(name in value for name in labels.KTHENA_ENVIRONMENT)
 
 
-def _relabelled(report: ConversionReport, value: Any, at: SourceField) -> Any:
-    """Replace Kthena's labels in selectors by ours."""
+def _replace_labels(report: ConversionReport, value: Any, at: SourceField) -> Any:
+    """Replace Kthena's labels in selectors with ours."""
     if isinstance(value, list):
-        return [_relabelled(report, item, at / index) for index, item in enumerate(value)]
+        return [_replace_labels(report, item, at / index) for index, item in enumerate(value)]
     if not isinstance(value, Mapping):
         if isinstance(value, str) and PREFIX in value:
             report.unsupported(
                 at,
-                f"pods have no labels of {PREFIX}; available: {_ours()}",
+                f"pods have no labels of {PREFIX}; available: {_list_available_labels()}",
             )
         return value
     built: dict[Any, Any] = {}
     for key, item in value.items():
         place = at / key
         if key in _KEY_LISTS and isinstance(item, list):
-            built[key] = [_key(report, entry, place / index) for index, entry in enumerate(item)]
+            built[key] = [
+                _convert_key(report, entry, place / index) for index, entry in enumerate(item)
+            ]
         elif key == "matchLabels" and isinstance(item, Mapping):
             built[key] = {
-                _same(report, label, place / label): value for label, value in item.items()
+                _convert_label(report, label, place / label): value for label, value in item.items()
             }
         elif key == "key" and "operator" in value:
-            built[key] = _same(report, item, place)
+            built[key] = _convert_label(report, item, place)
         else:
-            built[key] = _relabelled(report, item, place)
+            built[key] = _replace_labels(report, item, place)
     return built
 
 
-def _key(report: ConversionReport, key: Any, at: SourceField) -> Any:
+def _convert_key(report: ConversionReport, key: Any, at: SourceField) -> Any:
     """Return our label for one that distinguishes pods."""
-    if isinstance(key, str) and key in _KEYS:
-        report.translated(at, f"{key} becomes {_KEYS[key]}")
-        return _KEYS[key]
-    return _same(report, key, at)
+    if isinstance(key, str) and key in _LABEL_KEYS:
+        report.translated(at, f"{key} becomes {_LABEL_KEYS[key]}")
+        return _LABEL_KEYS[key]
+    return _convert_label(report, key, at)
 
 
-def _same(report: ConversionReport, key: Any, at: SourceField) -> Any:
+def _convert_label(report: ConversionReport, key: Any, at: SourceField) -> Any:
     """Return our label with the same values as one of Kthena's."""
-    if isinstance(key, str) and key in _SAME:
-        report.translated(at, f"{key} becomes {_SAME[key]}")
-        return _SAME[key]
+    if isinstance(key, str) and key in _EQUIVALENT_LABELS:
+        report.translated(at, f"{key} becomes {_EQUIVALENT_LABELS[key]}")
+        return _EQUIVALENT_LABELS[key]
     if isinstance(key, str) and key.startswith(PREFIX):
         report.unsupported(
             at,
-            f"pods have no label {key} with these values; available: {_ours()}",
+            f"pods have no label {key} with these values; available: {_list_available_labels()}",
         )
     return key
 
 
-def _ours() -> str:
-    return ", ".join(dict.fromkeys(_KEYS.values()))
+def _list_available_labels() -> str:
+    return ", ".join(dict.fromkeys(_LABEL_KEYS.values()))

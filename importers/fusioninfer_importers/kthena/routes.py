@@ -1,4 +1,4 @@
-"""A ModelRoute as rules of the HTTPRoutes of the services that it leads to."""
+"""Converts a ModelRoute to rules of the HTTPRoutes of the services that it leads to."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from fusioninfer_importers.kthena.models import (
     StringMatch,
     TargetModel,
 )
-from fusioninfer_importers.kthena.servers import SCORERS, Server, commands
+from fusioninfer_importers.kthena.servers import SCORERS, Server, read_engine_commands
 from fusioninfer_importers.kthena.serving import DECODER, PREFILLER
-from fusioninfer_importers.objects import MODEL_HEADER, pool_backend
+from fusioninfer_importers.objects import MODEL_HEADER, make_pool_ref
 from fusioninfer_importers.rules import DOCUMENT_UNUSED, REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Rule, SourceDocument, SourceField
 
@@ -29,78 +29,78 @@ _ENDS = re.compile(r"(?<!\\)(?:\\\\)*(?:\$|\.\*)\Z")
 Target = tuple[TargetModel, Server, SourceField]
 
 
-def route_matches(
+def build_matches(
     report: ConversionReport, spec: ModelRouteSpec, match: ModelMatch, at: SourceField
 ) -> Iterator[dict[str, Any]]:
     """Yield an HTTPRoute match for each model that a rule matches."""
-    names = models_of(spec)
-    asked = match.body.model if match.body is not None else None
-    if asked is not None:
+    names = list_models(spec)
+    model = match.body.model if match.body is not None else None
+    if model is not None:
         report.consume(at / "body" / "model")
-        if asked not in names:
+        if model not in names:
             report.invalid(
                 at / "body" / "model",
                 f"must be one of the route's models ({', '.join(names)})",
             )
-        names = [asked]
+        names = [model]
     headers = []
     for name, condition in (match.headers or {}).items():
-        header = _header_match(report, condition, at / "headers" / name)
+        header = _build_header_match(report, condition, at / "headers" / name)
         if header is not None:
             kind, value = header
             headers.append({"name": name, "type": kind, "value": value})
-    path = _path_match(report, match.uri, at / "uri") if match.uri is not None else None
+    path = _build_path_match(report, match.uri, at / "uri") if match.uri is not None else None
     for name in names:
         model_header = {"name": MODEL_HEADER, "value": name}
         yield {"path": path, "headers": [model_header, *headers]}
 
 
-def _header_match(
+def _build_header_match(
     report: ConversionReport, match: StringMatch, at: SourceField
 ) -> tuple[str, str] | None:
     """Return type and value of a header match."""
-    condition = _only_condition(report, match, at)
+    condition = _read_condition(report, match, at)
     if condition is None:
         return None
     kind, value = condition
     if kind == "exact":
         return "Exact", value
-    return "RegularExpression", full_match(value) if kind == "regex" else f"{re.escape(value)}.*"
+    return "RegularExpression", anchor(value) if kind == "regex" else f"{re.escape(value)}.*"
 
 
-def _path_match(
+def _build_path_match(
     report: ConversionReport, match: StringMatch, at: SourceField
 ) -> dict[str, str] | None:
-    condition = _only_condition(report, match, at)
+    condition = _read_condition(report, match, at)
     if condition is None:
         return None
     kind, value = condition
     if kind == "exact":
         return {"type": "Exact", "value": value}
     if kind == "regex":
-        return {"type": "RegularExpression", "value": full_match(value)}
+        return {"type": "RegularExpression", "value": anchor(value)}
     if value.endswith("/"):
         return {"type": "PathPrefix", "value": value}
     # PathPrefix matches whole segments: /v1 would not match /v1beta, as it does in Kthena.
     return {"type": "RegularExpression", "value": f"{re.escape(value)}.*"}
 
 
-def full_match(pattern: str) -> str:
+def anchor(pattern: str) -> str:
     """Return a regular expression that matches the whole text if another one matches a part.
 
     Kthena searches (kthena-router/datastore, matchString); Envoy and gateways built on it match
-    the whole text. A side that the pattern anchors itself gets no `.*`.
+    the whole text. An end that the pattern anchors already gets no `.*`.
     """
     # An anchor in one alternative does not hold for the others.
-    several = "|" in pattern
-    begins = not several and pattern.startswith(("^", ".*"))
-    ends = not several and _ENDS.search(pattern) is not None
-    if begins and ends:
+    has_alternatives = "|" in pattern
+    is_start_anchored = not has_alternatives and pattern.startswith(("^", ".*"))
+    is_end_anchored = not has_alternatives and _ENDS.search(pattern) is not None
+    if is_start_anchored and is_end_anchored:
         return pattern
-    return f"{'' if begins else '.*'}(?:{pattern}){'' if ends else '.*'}"
+    return f"{'' if is_start_anchored else '.*'}(?:{pattern}){'' if is_end_anchored else '.*'}"
 
 
-def _only_condition(
+def _read_condition(
     report: ConversionReport, match: StringMatch, at: SourceField
 ) -> tuple[str, str] | None:
     conditions = [(kind, value) for kind, value in match if value is not None]
@@ -114,21 +114,21 @@ def _only_condition(
     elif kind == "regex":
         report.translated(
             at,
-            f"converted to {full_match(str(value))}, because gateways match the whole text and "
+            f"converted to {anchor(str(value))}, because gateways match the whole text and "
             "Kthena any part of it; the dialect depends on the gateway",
         )
     return kind, str(value)
 
 
-def models_of(spec: ModelRouteSpec) -> list[str]:
+def list_models(spec: ModelRouteSpec) -> list[str]:
     """Return the model names that requests of a route have."""
     return [name for name in (spec.model_name, *(spec.lora_adapters or ())) if name]
 
 
-def asked_models(spec: ModelRouteSpec, match: ModelMatch) -> list[str]:
+def match_models(spec: ModelRouteSpec, match: ModelMatch) -> list[str]:
     """Return the models of a route that a rule matches."""
-    asked = match.body.model if match.body is not None else None
-    return models_of(spec) if asked is None else [asked]
+    model = match.body.model if match.body is not None else None
+    return list_models(spec) if model is None else [model]
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Shared:
     """
 
     server: Server
-    by: Server
+    main_server: Server
     at: SourceField
 
 
@@ -150,8 +150,9 @@ def convert_shared(shared: Sequence[Shared]) -> None:
     """Set `routedBy` in services without a rule of their own."""
     for share in shared:
         if not _has_rules(share.server):
-            builder, by = share.server.serving.builder, share.by.serving.builder.main.name
-            builder.derive((*share.server.router, "httproute", "routedBy"), by, share.at)
+            builder = share.server.serving.builder
+            name = share.main_server.serving.builder.main.name
+            builder.derive((*share.server.router, "httproute", "routedBy"), name, share.at)
 
 
 def convert_route(
@@ -178,16 +179,16 @@ def convert_route(
             "is not supported by HTTPRoute; use a rate limit policy of your gateway",
         )
     used: list[Server] = []
-    asked: set[str] = set()
+    matched: set[str] = set()
     shared: list[Shared] = []
     for index, rule in enumerate(spec.rules):
         built = _convert_rule(report, document, spec, rule, at / "rules" / index, servers)
         used += [server for _, server, _ in built]
-        shared += _shared_targets(report, built)
-        asked |= set(asked_models(spec, rule.model_match or ModelMatch()) if built else ())
-    idle = [adapter for adapter in spec.lora_adapters or () if adapter not in asked]
-    if idle:
-        message = f"no rule that leads to a service asks for {', '.join(idle)}; ignored"
+        shared += _find_shared_targets(report, built)
+        matched |= set(match_models(spec, rule.model_match or ModelMatch()) if built else ())
+    unused = [adapter for adapter in spec.lora_adapters or () if adapter not in matched]
+    if unused:
+        message = f"no rule that leads to a service asks for {', '.join(unused)}; ignored"
         report.left_out(at / "loraAdapters", message)
     unique = {id(server): server for server in used}.values()
     for server in unique:
@@ -220,31 +221,28 @@ def _convert_rule(
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[Target]:
     conditions = list(
-        route_matches(report, spec, rule.model_match or ModelMatch(), at / "modelMatch")
+        build_matches(report, spec, rule.model_match or ModelMatch(), at / "modelMatch")
     )
     targets = _find_targets(report, document, rule, at / "targetModels", servers)
     report.consume(at / "name")
     if not targets:
         report.left_out(at, "refers to no service of this input; ignored")
     if targets:
-        _add_rule(_main_server(targets), rule, conditions, at, targets)
+        _add_rule(_find_main_server(targets), rule, conditions, at, targets)
     if len(targets) == 1 and any(target.weight is not None for target in rule.target_models):
-        report.left_out(
-            at / "targetModels",
-            "has no effect with a single target; ignored",
-        )
+        report.left_out(at / "targetModels", "has no effect with a single target; ignored")
     return targets
 
 
-def _main_server(targets: Sequence[Target]) -> Server:
+def _find_main_server(targets: Sequence[Target]) -> Server:
     """Return the target whose service has the rule: the first with the largest weight."""
-    return max(targets, key=lambda share: _weight(share[0]))[1]
+    return max(targets, key=lambda share: _get_weight(share[0]))[1]
 
 
-def _shared_targets(report: ConversionReport, targets: Sequence[Target]) -> Iterator[Shared]:
+def _find_shared_targets(report: ConversionReport, targets: Sequence[Target]) -> Iterator[Shared]:
     """Return the other targets of a rule, which has the retries of the main one."""
     for _, server, place in targets:
-        main = _main_server(targets)
+        main = _find_main_server(targets)
         if server is main:
             continue
         policy = server.spec.traffic_policy
@@ -262,7 +260,7 @@ def _has_rules(server: Server) -> bool:
     return bool(server.serving.builder.get((*server.router, "httproute", "rules")))
 
 
-def _weight(target: TargetModel) -> int:
+def _get_weight(target: TargetModel) -> int:
     return 100 if target.weight is None else target.weight
 
 
@@ -274,8 +272,8 @@ def _find_targets(
     servers: Mapping[tuple[Any, Any], Server],
 ) -> list[Target]:
     targets: list[Target] = []
-    nowhere = not any(map(_weight, rule.target_models))
-    if nowhere:
+    has_no_weight = not any(map(_get_weight, rule.target_models))
+    if has_no_weight:
         # Kthena's webhook rejects it, too (kthena-router/webhook/validator.go).
         report.invalid(at, "needs at least one weight above 0")
     for index, target in enumerate(rule.target_models):
@@ -283,10 +281,7 @@ def _find_targets(
         names = (target.model_server_name, target.external_model_provider_name)
         report.consume(place / "modelServerName", place / "weight")
         if bool(names[0]) == bool(names[1]):
-            report.invalid(
-                place,
-                "needs either modelServerName or externalModelProviderName",
-            )
+            report.invalid(place, "needs either modelServerName or externalModelProviderName")
         elif names[1]:
             report.unsupported(
                 place / "externalModelProviderName",
@@ -300,11 +295,8 @@ def _find_targets(
                 REFERENCE_MISSING,
             )
         elif any(servers[document.namespace, names[0]] is server for _, server, _ in targets):
-            report.left_out(
-                place,
-                f"repeats the target {names[0]}; ignored",
-            )
-        elif nowhere:
+            report.left_out(place, f"repeats the target {names[0]}; ignored")
+        elif has_no_weight:
             continue
         elif target.weight == 0:
             report.left_out(place / "weight", "is 0; the target is ignored")
@@ -328,7 +320,7 @@ def _add_rule(
     built["matches"] = [{key: item for key, item in match.items() if item} for match in matches]
     if len(targets) > 1:
         built["backendRefs"] = [
-            {**pool_backend(server.serving.builder.main.name), "weight": _weight(target)}
+            {**make_pool_ref(server.serving.builder.main.name), "weight": _get_weight(target)}
             for target, server, _ in targets
         ]
     place = server.document.at("spec", "trafficPolicy")
@@ -364,13 +356,13 @@ def _rewrite_model_name(
 ) -> None:
     """Rewrite a model name that the engine does not serve, as Kthena's router does.
 
-    It puts the server's model in place of the name of every request that is for no adapter
+    Unless a request names an adapter, the router replaces its model name with the server's model
     (kthena-router/router/router.go).
     """
     model, name = server.spec.model, spec.model_name
     if not name or model is None or name == model:
         return
-    engines = [command for role in server.serving.roles for command in commands(role)]
+    engines = [command for role in server.serving.roles for command in read_engine_commands(role)]
     if any(name in (command.served_names or ()) for command in engines):
         return
     builder, target = server.serving.builder, (*server.router, "modelRewrites")
@@ -390,9 +382,9 @@ def _check_order(report: ConversionReport, rules: Sequence[RouteRule], at: Sourc
     """Warn where Kthena (first match) and HTTPRoutes (most specific match) differ."""
     for later, rule in enumerate(rules):
         earlier = [
-            i
-            for i, candidate in enumerate(rules[:later])
-            if _specificity(candidate) < _specificity(rule)
+            index
+            for index, candidate in enumerate(rules[:later])
+            if _compute_specificity(candidate) < _compute_specificity(rule)
         ]
         if earlier:
             report.warning(
@@ -403,7 +395,7 @@ def _check_order(report: ConversionReport, rules: Sequence[RouteRule], at: Sourc
             )
 
 
-def _specificity(rule: RouteRule) -> tuple[int, int, int]:
+def _compute_specificity(rule: RouteRule) -> tuple[int, int, int]:
     """Sort key of the Gateway API: exact path, length of the path, number of headers."""
     match = rule.model_match or ModelMatch()
     uri = match.uri or StringMatch()

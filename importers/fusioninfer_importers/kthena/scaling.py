@@ -1,4 +1,4 @@
-"""Kthena's autoscaling policies as `autoscaling` of the roles that they scale."""
+"""Converts Kthena's autoscaling policies to `autoscaling` of the roles that they scale."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ REPLICA_RATIO_NOT_ENFORCED = Rule("replica-ratio-not-enforced")
 CUSTOM_METRICS_NEEDED = Rule("custom-metrics-needed")
 SCALING_TOLERANCE_VERSION = Rule("scaling-tolerance-version")
 
-_GROUPS = (
+_GROUPS_UNSUPPORTED = (
     "scales whole serving groups, which have no scale subresource that an autoscaler could use; "
-    "scale roles (disaggregatedTarget, to 0.4 subTargets of kind Role), and write groups of one "
+    "scale roles (disaggregatedTarget, until 0.4 subTargets of kind Role), and write groups of one "
     "replica as replicas of their role"
 )
-_SEVERAL = (
-    "shares instances out over several ModelServings by their cost, which no autoscaler of "
-    "Kubernetes does; give each its own policy"
+_SHARING_UNSUPPORTED = (
+    "distributes instances across several ModelServings by cost, which no Kubernetes autoscaler "
+    "does; create a policy for each"
 )
 _SCRAPED = (
-    "Kthena asks the pods itself; a HorizontalPodAutoscaler asks custom.metrics.k8s.io for {name}: "
-    "have it scraped (monitoring) and served by an adapter"
+    "Kthena reads it from the pods; a HorizontalPodAutoscaler reads {name} from "
+    "custom.metrics.k8s.io: set monitoring, and install a metrics adapter"
 )
 #: Default of Kubernetes and of Kthena's CRD.
-_TOLERANCE = 10
+_DEFAULT_TOLERANCE = 10
 # Bounds of autoscaling/v2.
-_LONGEST_WINDOW = 3600
-_LONGEST_PERIOD = 1800
+_MAX_WINDOW_SECONDS = 3600
+_MAX_PERIOD_SECONDS = 1800
 # Defaults of whole policies (pkg/autoscaler/webhook/autoscalingpolicy_mutator.go), and the CRD's
 # defaults for single fields.
 _UP = StablePolicy.model_construct(instances=4, percent=100, period="1m", stabilization_window="0s")
@@ -92,11 +92,11 @@ def convert_policies(
     for document, spec in bindings:
         at, name = document.at("spec"), spec.policy_ref.name
         report.consume(at / "policyRef")
-        wanted = (document.namespace, name)
+        key = (document.namespace, name)
         matching = [
             candidate
             for candidate in policies
-            if (candidate.document.namespace, candidate.document.name) == wanted
+            if (candidate.document.namespace, candidate.document.name) == key
         ]
         if not matching:
             report.unsupported(
@@ -143,36 +143,39 @@ def _convert_targets(
     report: ConversionReport,
     policy: Policy,
     at: SourceField,
-    one: HomogeneousTarget | None,
-    several: Mapping[str, Any] | None,
+    homogeneous: HomogeneousTarget | None,
+    heterogeneous: Mapping[str, Any] | None,
     servings: Sequence[Serving],
 ) -> None:
-    if several is not None:
-        report.unsupported(at / "heterogeneousTarget", _SEVERAL)
-    if one is None:
+    if heterogeneous is not None:
+        report.unsupported(at / "heterogeneousTarget", _SHARING_UNSUPPORTED)
+    if homogeneous is None:
         _report_unused(report, policy)
         return
-    here = at / "homogeneousTarget"
-    target, sub = one.target, one.target.sub_targets
-    serving = _find_serving(report, target.target_ref, here / "target" / "targetRef", servings)
+    block = at / "homogeneousTarget"
+    target, sub = homogeneous.target, homogeneous.target.sub_targets
+    serving = _find_serving(report, target.target_ref, block / "target" / "targetRef", servings)
     if serving is None or sub is None or sub.kind != "Role":
         if serving is not None:
-            report.unsupported(here, _GROUPS)
-        _report_unused(report, policy, here)
+            report.unsupported(block, _GROUPS_UNSUPPORTED)
+        _report_unused(report, policy, block)
         return
-    report.consume(here / "target" / "subTargets")
+    report.consume(block / "target" / "subTargets")
     sources = {
-        key: (source, here / "target" / "metricSources" / key)
+        key: (source, block / "target" / "metricSources" / key)
         for key, source in (target.metric_sources or {}).items()
     }
-    metrics = _metrics(policy.spec.metrics, policy.document.at("spec", "metrics"))
+    metrics = _locate(policy.spec.metrics, policy.document.at("spec", "metrics"))
     if target.metric_endpoint is not None:
-        place = here / "target" / "metricEndpoint"
+        place = block / "target" / "metricEndpoint"
         endpoint = MetricSource(pod=target.metric_endpoint)
         sources = {**{metric.key: (endpoint, place) for metric, _ in metrics}, **sources}
-    bounds = (one.min_replicas, one.max_replicas)
+    bounds = (homogeneous.min_replicas, homogeneous.max_replicas)
     _add_autoscalers(
-        report, policy, serving, [_Scaled(sub.name or "", bounds, metrics, sources, here)]
+        report,
+        policy,
+        serving,
+        [_Scaled(sub.name or "", bounds, metrics, sources, block)],
     )
 
 
@@ -187,24 +190,24 @@ def _convert_disaggregated(
     if serving is None:
         _report_unused(report, policy, at)
         return
-    shared = _metrics(policy.spec.metrics, policy.document.at("spec", "metrics"))
+    defaults = _locate(policy.spec.metrics, policy.document.at("spec", "metrics"))
     scaled = []
     for name, role in scaling_target.roles.items():
-        here = at / "roles" / name
+        block = at / "roles" / name
         sources = {
-            key: (source, here / "metricSources" / key)
+            key: (source, block / "metricSources" / key)
             for key, source in (role.metric_sources or {}).items()
         }
-        metrics = shared if role.metrics is None else _metrics(role.metrics, here / "metrics")
+        metrics = defaults if role.metrics is None else _locate(role.metrics, block / "metrics")
         bounds = (role.min_replicas, role.max_replicas)
-        scaled.append(_Scaled(name, bounds, metrics, sources, here))
+        scaled.append(_Scaled(name, bounds, metrics, sources, block))
     _add_autoscalers(report, policy, serving, scaled)
     if scaling_target.ratio_constraint is not None:
         _convert_ratio(report, serving, scaling_target.ratio_constraint, at / "ratioConstraint")
 
 
-def _report_unused(report: ConversionReport, policy: Policy, *more: SourceField) -> None:
-    for at in (policy.document.at("spec"), *more):
+def _report_unused(report: ConversionReport, policy: Policy, *other_fields: SourceField) -> None:
+    for at in (policy.document.at("spec"), *other_fields):
         report.left_out(at, "scales no role; ignored")
 
 
@@ -216,11 +219,11 @@ def _find_serving(
         report.invalid(at / "kind", f"must be ModelServing, got {ref.kind}")
         return None
     namespace = at.document.namespace
-    wanted = (ref.namespace or namespace, ref.name)
+    key = (ref.namespace or namespace, ref.name)
     matching = [
         serving
         for serving in servings
-        if (serving.builder.main.namespace, serving.builder.main.name) == wanted
+        if (serving.builder.main.namespace, serving.builder.main.name) == key
     ]
     if not matching:
         report.unsupported(
@@ -232,70 +235,73 @@ def _find_serving(
     return matching[0]
 
 
-def _metrics(listed: Sequence[Metric] | None, at: SourceField) -> list[tuple[Metric, SourceField]]:
-    return [(metric, at / index) for index, metric in enumerate(listed or ())]
+def _locate(metrics: Sequence[Metric] | None, at: SourceField) -> list[tuple[Metric, SourceField]]:
+    return [(metric, at / index) for index, metric in enumerate(metrics or ())]
 
 
 def _add_autoscalers(
     report: ConversionReport, policy: Policy, serving: Serving, scaled: Sequence[_Scaled]
 ) -> None:
     """Add autoscalers to roles."""
-    behavior = behavior_of(report, policy.spec, policy.document.at("spec"))
-    builder, done = serving.builder, False
-    for scaled_role in scaled:
-        indexes = [at for at, role in enumerate(serving.roles) if role.name == scaled_role.name]
+    behavior = convert_behavior(report, policy.spec, policy.document.at("spec"))
+    builder, has_autoscaler = serving.builder, False
+    for role_scaling in scaled:
+        indexes = [at for at, role in enumerate(serving.roles) if role.name == role_scaling.name]
         if not indexes:
             report.unsupported(
-                scaled_role.at,
-                f'the ModelServing has no role "{scaled_role.name}"',
+                role_scaling.at,
+                f'the ModelServing has no role "{role_scaling.name}"',
                 REFERENCE_MISSING,
             )
             continue
         target = ("spec", "roles", indexes[0])
         if builder.get((*target, "autoscaling")) is not None:
-            report.unsupported(scaled_role.at, f"{scaled_role.name} has another policy already")
+            report.unsupported(
+                role_scaling.at,
+                f"{role_scaling.name} is scaled by another policy; remove one of them",
+            )
             continue
-        report.consume(scaled_role.at)
-        for document in (policy.document, scaled_role.at.document):
+        report.consume(role_scaling.at)
+        for document in (policy.document, role_scaling.at.document):
             builder.add_source(document)
-        least, most = scaled_role.bounds
-        if least > most:
+        minimum, maximum = role_scaling.bounds
+        if minimum > maximum:
             report.invalid(
-                scaled_role.at / "minReplicas",
-                f"must be at most maxReplicas ({most}), got {least}",
+                role_scaling.at / "minReplicas",
+                f"must be at most maxReplicas ({maximum}), got {minimum}",
             )
-            least = most  # to check the rest as well
-        _set_initial_replicas(report, serving, indexes[0], scaled_role)
-        if least == most and not scaled_role.metrics:
+            minimum = maximum  # to check the rest as well
+        _set_initial_replicas(report, serving, indexes[0], role_scaling)
+        if minimum == maximum and not role_scaling.metrics:
             report.left_out(
-                scaled_role.at,
-                f"{scaled_role.name} has {most} replicas; nothing scales it",
+                role_scaling.at,
+                f"{role_scaling.name} has {maximum} replicas; without metrics nothing scales it",
             )
             continue
-        built = metrics_of(
+        built = convert_metrics(
             report,
-            scaled_role.name,
+            role_scaling.name,
             serving,
-            scaled_role.metrics,
-            scaled_role.sources,
-            scaled_role.at,
+            role_scaling.metrics,
+            role_scaling.sources,
+            role_scaling.at,
         )
         if not built["metrics"]:
-            report.unsupported(scaled_role.at, "no supported metric is left")
+            report.unsupported(role_scaling.at, "has no supported metric")
             continue
-        bounds = {"minReplicas": least, "maxReplicas": most}
+        bounds = {"minReplicas": minimum, "maxReplicas": maximum}
         builder.derive(
-            (*target, "autoscaling"), {**built, **bounds, "behavior": behavior}, scaled_role.at
+            (*target, "autoscaling"), {**built, **bounds, "behavior": behavior}, role_scaling.at
         )
         builder.set_origin(
             (*target, "autoscaling", "behavior"), policy.document.at("spec", "behavior")
         )
-        builder.default(("spec", "layout"), "PerRole", scaled_role.at)
+        builder.default(("spec", "layout"), "PerRole", role_scaling.at)
         for index, _ in enumerate(serving.roles):
             use_group_of_lws(builder, ("spec", "roles", index))
-        serving.minimum_replicas[scaled_role.name] = (least, scaled_role.at)
-        done = True
-    if not done:
+        serving.minimum_replicas[role_scaling.name] = (minimum, role_scaling.at)
+        has_autoscaler = True
+    if not has_autoscaler:
         _report_unused(report, policy)
     elif policy.spec.metrics:
         place = policy.document.at("spec", "metrics")
@@ -303,18 +309,18 @@ def _add_autoscalers(
 
 
 def _set_initial_replicas(
-    report: ConversionReport, serving: Serving, index: int, scaled: _Scaled
+    report: ConversionReport, serving: Serving, index: int, role_scaling: _Scaled
 ) -> None:
     """Set initial replicas within the bounds; Kthena scales to them at once."""
     replicas = serving.roles[index].replicas
-    least, most = scaled.bounds
-    start = min(max(1 if replicas is None else replicas, least), most)
+    minimum, maximum = role_scaling.bounds
+    start = min(max(1 if replicas is None else replicas, minimum), maximum)
     if start != (1 if replicas is None else replicas):
         place = serving.builder.main.at("spec", "template", "roles", index, "replicas")
         serving.builder.derive(("spec", "roles", index, "replicas"), start, place)
         report.translated(
-            scaled.at,
-            f"{scaled.name} starts with {start} replicas, within its bounds",
+            role_scaling.at,
+            f"{role_scaling.name} starts with {start} replicas, within its bounds",
         )
 
 
@@ -324,22 +330,18 @@ def _convert_ratio(
     types = {role["name"]: role["componentType"] for role in serving.builder.roles}
     pair = (types.get(ratio.numerator_role), types.get(ratio.denominator_role))
     try:
-        least, most = (float(quantity.parse(bound)) for bound in (ratio.min_ratio, ratio.max_ratio))
+        minimum, maximum = (
+            float(quantity.parse(bound)) for bound in (ratio.min_ratio, ratio.max_ratio)
+        )
     except ValueError:
-        report.invalid(
-            at,
-            f"needs two numbers, got {ratio.min_ratio} and {ratio.max_ratio}",
-        )
+        report.invalid(at, f"needs two numbers, got {ratio.min_ratio} and {ratio.max_ratio}")
         return
-    if pair == (DECODER, PREFILLER) and least > 0 and most > 0:
-        least, most = 1 / most, 1 / least
+    if pair == (DECODER, PREFILLER) and minimum > 0 and maximum > 0:
+        minimum, maximum = 1 / maximum, 1 / minimum
     elif pair != (PREFILLER, DECODER):
-        report.unsupported(
-            at,
-            "applies only to a pair of prefill and decode roles",
-        )
+        report.unsupported(at, "applies only to a pair of prefill and decode roles")
         return
-    bounds = {name: value for name, value in (("min", least), ("max", most)) if value > 0}
+    bounds = {name: value for name, value in (("min", minimum), ("max", maximum)) if value > 0}
     serving.builder.derive(("spec", "prefillDecodeRatio"), bounds, at)
     report.warning(
         REPLICA_RATIO_NOT_ENFORCED,
@@ -348,7 +350,7 @@ def _convert_ratio(
     )
 
 
-def metrics_of(
+def convert_metrics(
     report: ConversionReport,
     role: str,
     serving: Serving,
@@ -358,18 +360,18 @@ def metrics_of(
 ) -> dict[str, Any]:
     """Build `engine`, `metrics` and `prometheus` of a role's autoscaling.
 
-    Both systems have a target per pod for metrics of pods and a total target for queries, and use
-    the metric that asks for most instances (pkg/autoscaler/algorithm/recommendation.go).
+    In both systems targets of pod metrics are per pod and targets of queries are totals, and the
+    metric that requires the most instances wins (pkg/autoscaler/algorithm/recommendation.go).
     """
-    of_pods: list[dict[str, Any]] = []
+    pod_metrics: list[dict[str, Any]] = []
     queries: list[dict[str, Any]] = []
     servers: dict[str, None] = {}
     for metric, place in metrics:
         report.consume(place)
-        source, where = sources.get(metric.key, (MetricSource(), place))
+        source, source_field = sources.get(metric.key, (MetricSource(), place))
         target = str(metric.target_value)
         if source.prometheus is not None:
-            prometheus = where / "prometheus"
+            prometheus = source_field / "prometheus"
             servers[source.prometheus.server_url] = None
             if len(servers) > 1:
                 servers.popitem()
@@ -378,19 +380,19 @@ def metrics_of(
                     "must be the same address for all metrics of a role",
                 )
                 continue
-            report.consume(where)
+            report.consume(source_field)
             queries.append({"query": source.prometheus.query, "target": target})
             continue
-        report.consume(where)
+        report.consume(source_field)
         pod = source.pod or PodSource()
         name = pod.name or metric.key
-        report.warning(CUSTOM_METRICS_NEEDED, where, _SCRAPED.format(name=name))
-        _check_selector(report, role, serving, pod, where / "pod")
-        of_pods.append({"name": name, "target": target})
-    for key, (_, where) in sources.items():
+        report.warning(CUSTOM_METRICS_NEEDED, source_field, _SCRAPED.format(name=name))
+        _check_selector(report, role, serving, pod, source_field / "pod")
+        pod_metrics.append({"name": name, "target": target})
+    for key, (_, source_field) in sources.items():
         if all(metric.key != key for metric, _ in metrics):
-            report.left_out(where, "no metric has this name; ignored")
-    if queries and of_pods:
+            report.left_out(source_field, "no metric has this name; ignored")
+    if queries and pod_metrics:
         report.unsupported(
             at,
             "mixes pod metrics and Prometheus queries; an autoscaler has one source; express pod "
@@ -398,7 +400,7 @@ def metrics_of(
         )
     if queries:
         return {"engine": "KEDA", "prometheus": next(iter(servers)), "metrics": queries}
-    return {"metrics": of_pods}
+    return {"metrics": pod_metrics}
 
 
 def _check_selector(
@@ -409,85 +411,85 @@ def _check_selector(
     if selector is None:
         return
     known = {NAME: str(serving.builder.main.name), ROLE: role, f"{PREFIX}entry": "true"}
-    same = all(known.get(key) == value for key, value in (selector.match_labels or {}).items())
-    if selector.match_expressions or not same:
+    is_equal = all(known.get(key) == value for key, value in (selector.match_labels or {}).items())
+    if selector.match_expressions or not is_equal:
         report.unsupported(
             at / "labelSelector",
             f"the metric covers all entry pods of {role}; remove the selector",
         )
 
 
-def behavior_of(report: ConversionReport, spec: PolicySpec, at: SourceField) -> dict[str, Any]:
+def convert_behavior(report: ConversionReport, spec: PolicySpec, at: SourceField) -> dict[str, Any]:
     """Convert the behavior of a policy to that of a HorizontalPodAutoscaler."""
     behavior = spec.behavior or Behavior()
-    up, where = behavior.scale_up, at / "behavior" / "scaleUp"
+    up, place = behavior.scale_up, at / "behavior" / "scaleUp"
     stable = (up.stable_policy if up is not None else None) or _UP
     built = {
-        "scaleUp": _scaling_rules(report, stable, where / "stablePolicy", _UP),
-        "scaleDown": _scaling_rules(
-            report, behavior.scale_down or _DOWN, at / "behavior" / "scaleDown", _DOWN
+        "scaleUp": _convert_rules(report, stable, place / "stablePolicy", _UP),
+        "scaleDown": _convert_rules(
+            report,
+            behavior.scale_down or _DOWN,
+            at / "behavior" / "scaleDown",
+            _DOWN,
         ),
     }
     report.consume(at / "behavior")
     panic = up.panic_policy if up is not None else None
     if panic is not None and panic.percent == 0:
-        report.left_out(
-            where / "panicPolicy",
-            "adds no instance (percent: 0); ignored",
-        )
+        report.left_out(place / "panicPolicy", "adds no instance (percent: 0); ignored")
     elif panic is not None:
         report.unsupported(
-            where / "panicPolicy",
+            place / "panicPolicy",
             "is not supported by HorizontalPodAutoscaler; raise percent and period of "
             "stablePolicy instead",
         )
     report.consume(at / "tolerancePercent")
-    if spec.tolerance_percent not in (None, _TOLERANCE):
+    if spec.tolerance_percent not in (None, _DEFAULT_TOLERANCE):
         report.warning(
             SCALING_TOLERANCE_VERSION,
             at / "tolerancePercent",
             f"{spec.tolerance_percent} needs Kubernetes 1.35, or the feature gate "
-            f"HPAConfigurableTolerance of 1.33; otherwise the tolerance is {_TOLERANCE}",
+            f"HPAConfigurableTolerance of 1.33; otherwise the tolerance is {_DEFAULT_TOLERANCE}",
         )
         for direction in built.values():
             direction["tolerance"] = f"{10 * (spec.tolerance_percent or 0)}m"
     return built
 
 
-def _scaling_rules(
+def _convert_rules(
     report: ConversionReport, policy: StablePolicy, at: SourceField, default: StablePolicy
 ) -> dict[str, Any]:
     window = policy.stabilization_window or default.stabilization_window or ""
-    period = _whole_seconds(report, policy.period or _PERIOD, at / "period", 1, _LONGEST_PERIOD)
+    period = _parse_seconds(report, policy.period or _PERIOD, at / "period", 1, _MAX_PERIOD_SECONDS)
     amounts = (
         ("Pods", _INSTANCES if policy.instances is None else policy.instances),
         ("Percent", _PERCENT if policy.percent is None else policy.percent),
     )
-    both = policy.select_policy == "And"
+    needs_both = policy.select_policy == "And"
     built: dict[str, Any] = {
-        "stabilizationWindowSeconds": _whole_seconds(
-            report, window, at / "stabilizationWindow", 0, _LONGEST_WINDOW
+        "stabilizationWindowSeconds": _parse_seconds(
+            report, window, at / "stabilizationWindow", 0, _MAX_WINDOW_SECONDS
         )
     }
     policies = [
         {"type": kind, "value": value, "periodSeconds": period} for kind, value in amounts if value
     ]
     # Kubernetes allows no limit of 0: with And it forbids every change, with Or it adds nothing.
-    if not policies or (both and len(policies) < len(amounts)):
+    if not policies or (needs_both and len(policies) < len(amounts)):
         report.left_out(at, "allows no change (selectPolicy: Disabled)")
         return {**built, "selectPolicy": "Disabled"}
-    return {**built, "policies": policies, "selectPolicy": "Min" if both else "Max"}
+    return {**built, "policies": policies, "selectPolicy": "Min" if needs_both else "Max"}
 
 
-def _whole_seconds(
-    report: ConversionReport, text: str, at: SourceField, least: int, most: int
+def _parse_seconds(
+    report: ConversionReport, text: str, at: SourceField, minimum: int, maximum: int
 ) -> int:
     """Return a duration in whole seconds within bounds."""
     length = seconds(text)
     if length is None:
         report.invalid(at, f"must be a duration such as 30s, got {text}")
-        return least
-    if length.denominator != 1 or not least <= length <= most:
-        report.unsupported(at, f"must be {least} to {most} whole seconds, got {text}")
-        return min(max(round(length), least), most)
+        return minimum
+    if length.denominator != 1 or not minimum <= length <= maximum:
+        report.unsupported(at, f"must be {minimum} to {maximum} whole seconds, got {text}")
+        return min(max(round(length), minimum), maximum)
     return int(length)

@@ -1,4 +1,4 @@
-"""A ModelServer as the router of the service whose pods it selects, and settings of its pods."""
+"""Converts a ModelServer to the router of the service whose pods it selects, and settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEADER_TIMEOUT_LEFT_OUT = Rule("header-timeout-left-out")
 RETRY_EXPERIMENTAL = Rule("retry-experimental")
 
 ROUTER = "router"
-#: Those of Kthena's default configuration that pickers have. least-latency is none of them.
+#: Scorers of Kthena's default configuration that endpoint pickers have, so without least-latency.
 SCORERS = {"prefix-cache": 1, "kv-cache": 1, "queue": 1}
 _ENGINES = {"vLLM": "vllm", "SGLang": "sglang"}
 _GROUP_KEY = f"{PREFIX}group-name"
@@ -67,7 +67,7 @@ def convert_server(
 ) -> Server | None:
     """Add a router to the selected ModelServing, and settings to its roles; None without one."""
     at = document.at("spec")
-    serving = _selected(report, document, spec, servings)
+    serving = _find_selected(report, document, spec, servings)
     if serving is None:
         report.left_out(at, "refers to no service of this input; ignored")
         return None
@@ -91,7 +91,7 @@ def convert_server(
     _check_engine(serving, spec, at)
     _convert_connector(serving, spec, at / "kvConnector")
     for index, role in enumerate(serving.roles):
-        if builder.roles[index]["componentType"] == DECODER and not commands(role):
+        if builder.roles[index]["componentType"] == DECODER and not read_engine_commands(role):
             _move_engine(serving, index, spec.workload_port.port, at / "inferenceEngine")
     router = builder.add_role(at, ROUTER, ROUTER)
     builder.default((*router, "scorers"), dict(SCORERS), at)
@@ -103,22 +103,25 @@ def convert_server(
     return Server(document, spec, serving, router)
 
 
-def _selected(
+def _find_selected(
     report: ConversionReport,
     document: SourceDocument,
     spec: ModelServerSpec,
     servings: Sequence[Serving],
 ) -> Serving | None:
-    wanted, at = spec.workload_selector.match_labels or {}, document.at("spec", "workloadSelector")
+    selector = spec.workload_selector.match_labels or {}
+    at = document.at("spec", "workloadSelector")
     report.consume(at / "matchLabels")
     matches = []
     for serving in servings:
         main = serving.builder.main
         if main.namespace != document.namespace:
             continue
-        matched = [role.name for role in serving.roles if _matches(wanted, labels(main, role))]
-        if matched:
-            matches.append((serving, matched))
+        selected = [
+            role.name for role in serving.roles if _is_match(selector, get_labels(main, role))
+        ]
+        if selected:
+            matches.append((serving, selected))
     if not matches:
         report.unsupported(
             at / "matchLabels",
@@ -135,18 +138,18 @@ def _selected(
             "create a ModelServer and a rule for each",
         )
         return None
-    serving, matched = matches[0]
-    left = [role.name for role in serving.roles if role.name not in matched]
-    if left:
+    serving, selected = matches[0]
+    other_names = [role.name for role in serving.roles if role.name not in selected]
+    if other_names:
         report.unsupported(
             at / "matchLabels",
-            f"selects {', '.join(matched)} without {', '.join(left)}; a pool has all roles of a "
-            "service; split them into two services",
+            f"selects {', '.join(selected)} without {', '.join(other_names)}; a pool has all roles "
+            "of a service; split them into two services",
         )
     return serving
 
 
-def labels(main: SourceDocument, role: Role) -> dict[str, Any]:
+def get_labels(main: SourceDocument, role: Role) -> dict[str, Any]:
     """Return the labels that all entry pods of a role share."""
     metadata = role.entry_template.metadata or {}
     pod_labels = metadata.get("labels")
@@ -156,8 +159,8 @@ def labels(main: SourceDocument, role: Role) -> dict[str, Any]:
     return {**static, **(pod_labels if isinstance(pod_labels, Mapping) else {})}
 
 
-def _matches(wanted: Mapping[str, str], present: Mapping[str, Any]) -> bool:
-    return all(present.get(key) == value for key, value in wanted.items())
+def _is_match(selector: Mapping[str, str], pod_labels: Mapping[str, Any]) -> bool:
+    return all(pod_labels.get(key) == value for key, value in selector.items())
 
 
 def _convert_phases(serving: Serving, group: PDGroup | None, at: SourceField) -> None:
@@ -167,20 +170,17 @@ def _convert_phases(serving: Serving, group: PDGroup | None, at: SourceField) ->
     builder = serving.builder
     builder.report.consume(at / "groupKey")
     if group.group_key != _GROUP_KEY:
-        builder.report.unsupported(
-            at / "groupKey",
-            f"must be {_GROUP_KEY}, got {group.group_key}",
-        )
-    wanted = {
+        builder.report.unsupported(at / "groupKey", f"must be {_GROUP_KEY}, got {group.group_key}")
+    selector_by_type = {
         PREFILLER: (group.prefill_labels, at / "prefillLabels"),
         DECODER: (group.decode_labels, at / "decodeLabels"),
     }
-    for kind, (selector, place) in wanted.items():
+    for kind, (selector, place) in selector_by_type.items():
         builder.report.consume(place)
         matched = [
             index
             for index, role in enumerate(serving.roles)
-            if _matches(selector, labels(builder.main, role))
+            if _is_match(selector, get_labels(builder.main, role))
         ]
         if not matched:
             builder.report.error(REFERENCE_MISSING, place, "select no role of the ModelServing")
@@ -188,24 +188,24 @@ def _convert_phases(serving: Serving, group: PDGroup | None, at: SourceField) ->
             builder.derive(("spec", "roles", index, "componentType"), kind, place)
 
 
-def commands(role: Role) -> list[EngineCommand]:
-    """Return the commands of containers with a known engine in a role's entry pods."""
+def read_engine_commands(role: Role) -> list[EngineCommand]:
+    """Return the commands of containers with a supported engine in a role's entry pods."""
     containers = (role.entry_template.spec or {}).get("containers")
-    read = [
+    parsed = [
         read_command(container)
         for container in (containers if isinstance(containers, list) else ())
         if isinstance(container, Mapping) and isinstance(container.get("image"), str)
     ]
-    return [command for command in read if command.engine is not None]
+    return [command for command in parsed if command.engine is not None]
 
 
 def _check_engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
     report, place = serving.builder.report, at / "inferenceEngine"
     report.consume(place, at / "model")
-    engines_found = [command for role in serving.roles for command in commands(role)]
-    engines = {command.engine.name for command in engines_found if command.engine is not None}
-    wanted = _ENGINES[spec.inference_engine]
-    if engines and engines != {wanted}:
+    engine_commands = [command for role in serving.roles for command in read_engine_commands(role)]
+    engines = {command.engine.name for command in engine_commands if command.engine is not None}
+    expected_engine = _ENGINES[spec.inference_engine]
+    if engines and engines != {expected_engine}:
         report.invalid(place, f"must match the engine of the pods, {', '.join(sorted(engines))}")
     elif not engines and spec.inference_engine == "SGLang":
         report.unsupported(
@@ -216,7 +216,7 @@ def _check_engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> N
         )
     elif not engines:
         report.info(ENGINE_UNKNOWN, place, "the engine cannot be detected; assuming vLLM")
-    served = {name for command in engines_found for name in command.served_names or ()}
+    served = {name for command in engine_commands for name in command.served_names or ()}
     if spec.model is not None and served and spec.model not in served:
         report.warning(
             SERVED_MODEL_DIFFERS,
@@ -224,10 +224,7 @@ def _check_engine(serving: Serving, spec: ModelServerSpec, at: SourceField) -> N
             f"differs from the model in the engines' arguments, {', '.join(sorted(served))}",
         )
     elif spec.model is not None and not served:
-        report.left_out(
-            at / "model",
-            "the engines' arguments do not name a model",
-        )
+        report.left_out(at / "model", "the engines' arguments do not name a model")
 
 
 def _convert_connector(serving: Serving, spec: ModelServerSpec, at: SourceField) -> None:
@@ -247,8 +244,8 @@ def _convert_connector(serving: Serving, spec: ModelServerSpec, at: SourceField)
     if kind == "http":
         for index in pair:
             role = serving.roles[index]
-            if commands(role) and not _has_kv_transfer(role):
-                # The engines serve all the same there: decode computes prompts again.
+            if read_engine_commands(role) and not _has_kv_transfer(role):
+                # In Kthena the engines serve anyway: decode computes prompts again.
                 target = ("spec", "roles", index, "kvTransfer")
                 builder.default(target, {"enabled": False}, at)
         if connector_spec is not None:
@@ -262,7 +259,7 @@ def _convert_connector(serving: Serving, spec: ModelServerSpec, at: SourceField)
         settings: dict[str, Any] = {}
         if not _has_kv_transfer(serving.roles[index]):
             settings["connector"] = connector
-        elif not commands(serving.roles[index]):
+        elif not read_engine_commands(serving.roles[index]):
             settings["enabled"] = False  # the arguments are complete
         if builder.roles[index]["componentType"] == DECODER:
             settings["sidecar"] = {"connector": protocol}
@@ -270,30 +267,28 @@ def _convert_connector(serving: Serving, spec: ModelServerSpec, at: SourceField)
 
 
 def _has_kv_transfer(role: Role) -> bool:
-    """Return whether the engine's arguments configure a KV connector, right or wrong."""
-    known = commands(role)
-    if not known:
-        containers = [container for container, _ in _entry_containers(role)]
-        return any(
-            _TRANSFER_FLAG in item["args"] for item in containers if _starts_entrypoint(item)
-        )
-    return any(command.connector is not None for command in known)
+    """Return whether the engine's arguments configure a KV connector, valid or not."""
+    engine_commands = read_engine_commands(role)
+    if not engine_commands:
+        containers = [container for container, _ in _list_entry_containers(role)]
+        return any(_TRANSFER_FLAG in item["args"] for item in containers if _is_entrypoint(item))
+    return any(command.connector is not None for command in engine_commands)
 
 
-def _entry_containers(role: Role) -> list[tuple[Mapping[str, Any], list[Any]]]:
+def _list_entry_containers(role: Role) -> list[tuple[Mapping[str, Any], list[Any]]]:
     """Return the containers of a role's entry pods, with their ports."""
     containers = (role.entry_template.spec or {}).get("containers")
-    made = []
+    entries = []
     for container in containers if isinstance(containers, list) else ():
         fields = container if isinstance(container, Mapping) else {}
         ports = fields.get("ports")
-        listed = ports if isinstance(ports, list) else ()
-        numbers = [port.get("containerPort") for port in listed if isinstance(port, Mapping)]
-        made.append((fields, numbers))
-    return made
+        port_list = ports if isinstance(ports, list) else ()
+        numbers = [port.get("containerPort") for port in port_list if isinstance(port, Mapping)]
+        entries.append((fields, numbers))
+    return entries
 
 
-def _starts_entrypoint(container: Mapping[str, Any]) -> bool:
+def _is_entrypoint(container: Mapping[str, Any]) -> bool:
     """Return whether a container starts its image's entrypoint with arguments."""
     words = container.get("args")
     is_text = isinstance(words, list) and all(isinstance(word, str) for word in words)
@@ -309,13 +304,13 @@ def _move_engine(serving: Serving, index: int, port: int, at: SourceField) -> No
     keys = ("leaderTemplate", "template")
     block = next(key for key in keys if builder.get((*place, key)) is not None)
     containers: Location = (*place, block, "spec", "containers")
-    listed = _entry_containers(serving.roles[index])
-    taken = [number for _, numbers in listed for number in numbers]
-    for position, (container, numbers) in enumerate(listed):
-        if port not in numbers or not _starts_entrypoint(container):
+    entries = _list_entry_containers(serving.roles[index])
+    used = [number for _, numbers in entries for number in numbers]
+    for position, (container, numbers) in enumerate(entries):
+        if port not in numbers or not _is_entrypoint(container):
             continue
-        new = next(free for free in itertools.count(port + 1) if free not in taken)
-        args = _with_port(container["args"], port, new)
+        new = next(number for number in itertools.count(port + 1) if number not in used)
+        args = _replace_port(container["args"], port, new)
         builder.default((*containers, position, "args"), args, at)
         settings = {**(builder.get((*place, "kvTransfer")) or {}), "enabled": False}
         builder.default((*place, "kvTransfer"), {**settings, "enginePort": new}, at)
@@ -325,29 +320,29 @@ def _move_engine(serving: Serving, index: int, port: int, at: SourceField) -> No
         return
 
 
-def _with_port(words: Sequence[str], port: int, new: int) -> list[str]:
+def _replace_port(args: Sequence[str], port: int, new: int) -> list[str]:
     """Return arguments with another port, which vLLM and SGLang set by the same flag."""
-    if not any(word.partition("=")[0] == PORT_FLAG for word in words):
-        return [*words, f"{PORT_FLAG}={new}"]
-    changed = [f"{PORT_FLAG}={new}" if word == f"{PORT_FLAG}={port}" else word for word in words]
-    for index, (flag, value) in enumerate(itertools.pairwise(words)):
+    if not any(word.partition("=")[0] == PORT_FLAG for word in args):
+        return [*args, f"{PORT_FLAG}={new}"]
+    arguments = [f"{PORT_FLAG}={new}" if word == f"{PORT_FLAG}={port}" else word for word in args]
+    for index, (flag, value) in enumerate(itertools.pairwise(args)):
         if (flag, value) == (PORT_FLAG, str(port)):
-            changed[index + 1] = str(new)
-    return changed
+            arguments[index + 1] = str(new)
+    return arguments
 
 
 def check_traffic_policy(server: Server) -> None:
-    """Report how timeout and retries differ in an HTTPRoute, and if there is none for them."""
+    """Report how timeout and retries differ in an HTTPRoute, or that there is no route."""
     policy, builder = server.spec.traffic_policy, server.serving.builder
     if policy is None:
         return
     if builder.get((*server.router, "httproute", "routedBy")) is not None:
-        # Another service's rule routes its requests; `routes` has compared the policies.
+        # Another service's rule routes its requests; `convert_route` compared the policies.
         builder.report.consume(server.document.at("spec", "trafficPolicy"))
         return
     report, at = builder.report, server.document.at("spec", "trafficPolicy")
-    routed = builder.get((*server.router, "httproute", "rules")) is not None
-    if policy.retry is not None and not routed:
+    has_rules = builder.get((*server.router, "httproute", "rules")) is not None
+    if policy.retry is not None and not has_rules:
         report.unsupported(
             at / "retry",
             "needs a route; pass its ModelRoute together",
@@ -362,7 +357,7 @@ def check_traffic_policy(server: Server) -> None:
             f"{policy.timeout} is ignored: Kthena's timeout ends at the response headers, and a "
             "timeout of an HTTPRoute would cut streamed responses",
         )
-    if policy.retry is not None and routed:
+    if policy.retry is not None and has_rules:
         report.warning(
             RETRY_EXPERIMENTAL,
             at / "retry",

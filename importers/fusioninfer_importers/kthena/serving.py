@@ -1,4 +1,4 @@
-"""A ModelServing as a service: its serving groups, roles, gang and rollout."""
+"""Converts a ModelServing: its serving groups, roles, gang and rollout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECOVERY_DIFFERS = Rule("recovery-differs")
 
 PREFILLER, DECODER, WORKER = "prefiller", "decoder", "worker"
 _TYPES = {"prefill": PREFILLER, "prefiller": PREFILLER, "decode": DECODER, "decoder": DECODER}
-_MINIMA = (*GANG, "minRoleReplicas")
+_MIN_ROLE_REPLICAS = (*GANG, "minRoleReplicas")
 _QUEUED = "Kueue admits each replica separately; remove it, or the label kueue.x-k8s.io/queue-name"
 
 
@@ -55,20 +55,20 @@ def convert_roles(
 ) -> None:
     """Convert the roles; `by_role` says that updates go role by role (RoleRollingUpdate)."""
     builder.set_origin(("spec", "roles"), at)
-    types = component_types([role.name for role in roles])
+    types = choose_component_types([role.name for role in roles])
     for index, (role, component_type) in enumerate(zip(roles, types, strict=True)):
-        here = at / index
-        target = builder.add_role(here)
-        builder.copy((*target, "name"), role.name, here / "name")
-        builder.derive((*target, "componentType"), component_type, here / "name")
-        builder.copy_fields(target, here, "replicas")
-        _convert_role_templates(builder, target, role, here)
+        block = at / index
+        target = builder.add_role(block)
+        builder.copy((*target, "name"), role.name, block / "name")
+        builder.derive((*target, "componentType"), component_type, block / "name")
+        builder.copy_fields(target, block, "replicas")
+        _convert_role_templates(builder, target, role, block)
         if needs_environment(role):
-            builder.default((*target, "environment"), "Kthena", here)
-        _convert_role_rollout(builder, target, role, here, by_role=by_role)
+            builder.default((*target, "environment"), "Kthena", block)
+        _convert_role_rollout(builder, target, role, block, by_role=by_role)
 
 
-def component_types(names: Sequence[str]) -> list[str]:
+def choose_component_types(names: Sequence[str]) -> list[str]:
     """Return component types of a group's roles by name, because Kthena has no field for them."""
     types = [_TYPES.get(name.lower(), WORKER) for name in names]
     # Prefill without decode, or the reverse, serves whole requests.
@@ -159,7 +159,7 @@ def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
 
 
 def _convert_groups(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
-    # Set for one group too: names are then those of Kthena, and a second group renames nothing.
+    # Set for one group too: object names then match Kthena's, and a second group renames nothing.
     if spec.replicas is None:
         builder.default(("spec", "groups"), 1, at / "replicas")
     else:
@@ -189,8 +189,11 @@ def _convert_recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: Sourc
     if policy == "None":
         for index, _ in enumerate(builder.roles):
             builder.derive(("spec", "roles", index, "restartPolicy"), "None", place)
-    alone = len(spec.template.roles) == 1 and spec.template.roles[0].replicas in (None, 1)
-    if policy == "ServingGroupRecreate" and alone:
+    is_single = len(spec.template.roles) == 1 and spec.template.roles[0].replicas in (
+        None,
+        1,
+    )
+    if policy == "ServingGroupRecreate" and is_single:
         report.translated(
             place,
             "the group is one replica, which LeaderWorkerSet recreates as a whole",
@@ -202,17 +205,14 @@ def _convert_recovery(builder: ServiceBuilder, spec: ModelServingSpec, at: Sourc
             "LeaderWorkerSet recreates only the pods of the failed replica, not the whole group",
         )
     grace = spec.template.restart_grace_period_seconds
-    where = at / "template" / "restartGracePeriodSeconds"
-    report.consume(where)
+    grace_field = at / "template" / "restartGracePeriodSeconds"
+    report.consume(grace_field)
     if policy == "None" and grace is not None:
-        report.left_out(
-            where,
-            "has no effect with recoveryPolicy None; ignored",
-        )
+        report.left_out(grace_field, "has no effect with recoveryPolicy None; ignored")
     elif grace:
         report.warning(
             RECOVERY_DIFFERS,
-            where,
+            grace_field,
             f"LeaderWorkerSet recreates a failed replica at once, not after {grace} seconds",
         )
 
@@ -228,10 +228,7 @@ def _convert_rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: Source
     if strategy.type == "RoleRollingUpdate":
         builder.derive(level, "Role", kind)
         if update is not None:
-            builder.report.invalid(
-                place,
-                "conflicts with RoleRollingUpdate; set it on the roles",
-            )
+            builder.report.invalid(place, "conflicts with RoleRollingUpdate; set it on the roles")
         return
     builder.report.consume(kind)
     update = update or RollingUpdate()
@@ -261,41 +258,37 @@ def _convert_rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: Source
 
 
 def convert_gang(serving: Serving) -> None:
-    """Convert the gang of a ModelServing, after its autoscalers: their minima count."""
+    """Convert the gang of a ModelServing, after its autoscalers, whose minima it uses."""
     builder, group = serving.builder, serving.model.spec.template
     at = builder.main.at("spec")
-    here, scheduler = at / "template", builder.get((*SCHEDULING, "schedulerName"))
+    group_field, scheduler = at / "template", builder.get((*SCHEDULING, "schedulerName"))
     if group.gang_policy is not None and group.gangpolicy is not None:
         builder.report.invalid(
-            here / "gangpolicy",
+            group_field / "gangpolicy",
             "conflicts with gangPolicy; remove one of them",
         )
     if convert_queue(builder):
-        _report_without_gang(serving, here)
+        _report_without_gang(serving, group_field)
         return
     # With Volcano Kthena always creates PodGroups, otherwise never (podgroupmanager,
     # shouldCreatePodGroup).
-    volcano = scheduler == VOLCANO
+    uses_volcano = scheduler == VOLCANO
     for key, policy in (("gangPolicy", group.gang_policy), ("gangpolicy", group.gangpolicy)):
         if policy is None:
             continue
-        place = here / key
+        place = group_field / key
         builder.report.consume(place)
-        if not volcano:
-            builder.report.left_out(
-                place,
-                f"has no effect with schedulerName {scheduler}; ignored",
-            )
+        if not uses_volcano:
+            builder.report.left_out(place, f"has no effect with schedulerName {scheduler}; ignored")
         else:
             builder.copy_fields(GANG, place, "minRoleReplicas")
-    mode = _gang_mode(serving) if volcano else "Off"
+    mode = _choose_gang_mode(serving) if uses_volcano else "Off"
     if mode is not None:
         builder.default((*GANG, "mode"), mode, at / "schedulerName")
     if mode == "On":
-        # Its PodGroups have them, so that Volcano admits a gang only into a queue with room.
-        # True is the value of the field, not a switch of the function.
+        # Kthena's PodGroups set it, so that Volcano admits a gang only if the queue has capacity.
         builder.default((*GANG, "minResources"), True, at / "schedulerName")  # noqa: FBT003  # the value of the field
-    _convert_topologies(builder, group, here / "networkTopology", volcano=volcano)
+    _convert_topologies(builder, group, group_field / "networkTopology", uses_volcano=uses_volcano)
 
 
 def _report_without_gang(serving: Serving, at: SourceField) -> None:
@@ -310,44 +303,35 @@ def _report_without_gang(serving: Serving, at: SourceField) -> None:
         report.unsupported(at / "networkTopology", _QUEUED)
 
 
-def _gang_mode(serving: Serving) -> str | None:
+def _choose_gang_mode(serving: Serving) -> str | None:
     """Set the minima of autoscaled roles; return the mode, None when all minima are 0."""
     builder = serving.builder
-    minima = builder.get(_MINIMA) or {}
+    minima = builder.get(_MIN_ROLE_REPLICAS) or {}
     scaled = {
         name: minimum for name, minimum in serving.minimum_replicas.items() if name not in minima
     }
-    least = {**minima, **{name: count for name, (count, _) in scaled.items()}}
-    none = all(least.get(role.name) == 0 for role in serving.roles)
-    if none and not minima and not any(role.worker_replicas for role in serving.roles):
+    minimum_by_role = {**minima, **{name: count for name, (count, _) in scaled.items()}}
+    are_all_zero = all(minimum_by_role.get(role.name) == 0 for role in serving.roles)
+    if are_all_zero and not minima and not any(role.worker_replicas for role in serving.roles):
         for _, at in scaled.values():
-            builder.report.translated(
-                at,
-                "all roles scale to zero; no PodGroup is created",
-            )
+            builder.report.translated(at, "all roles scale to zero; no PodGroup is created")
         return "Off"
     for name, (count, at) in scaled.items():
-        builder.default((*_MINIMA, name), count, at)
-        builder.report.translated(
-            at,
-            f"the gang needs at least {count} replicas of {name}",
-        )
+        builder.default((*_MIN_ROLE_REPLICAS, name), count, at)
+        builder.report.translated(at, f"the gang needs at least {count} replicas of {name}")
     # Our rules report minima that are all 0.
-    return None if none else "On"
+    return None if are_all_zero else "On"
 
 
 def _convert_topologies(
-    builder: ServiceBuilder, group: ServingGroup, at: SourceField, *, volcano: bool
+    builder: ServiceBuilder, group: ServingGroup, at: SourceField, *, uses_volcano: bool
 ) -> None:
     topology = group.network_topology
     if topology is None:
         return
-    if not volcano:
+    if not uses_volcano:
         scheduler = builder.get((*SCHEDULING, "schedulerName"))
-        builder.report.left_out(
-            at,
-            f"has no effect with schedulerName {scheduler}; ignored",
-        )
+        builder.report.left_out(at, f"has no effect with schedulerName {scheduler}; ignored")
         return
     target = (*GANG, "networkTopology")
     builder.default(target, {}, at)

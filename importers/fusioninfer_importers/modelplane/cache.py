@@ -1,4 +1,4 @@
-"""A ModelCache that a deployment refers to, as the model of a service with a warm-up Job.
+"""Converts a ModelCache that a deployment refers to: a model with a warm-up Job.
 
 Modelplane creates one volume in each cluster (`ReadWriteMany`). A Job downloads the model to its
 root once. The volume is mounted at `/mnt/models` in every pod, for reading and writing. vLLM
@@ -24,8 +24,8 @@ from fusioninfer_pulumi.plugins.importers import SourceDocument, SourceField, re
 
 MOUNT_PATH = "/mnt/models"
 _MODEL = ("spec", "model")
-#: Our warm-up Job has a time limit: the default, or more for a large model. Modelplane's has none.
-_HOURS, _GIB_AN_HOUR = 2, 100
+#: Our warm-up Job has a timeout, unlike Modelplane's: by default 2h, or more for a large model.
+_DEFAULT_HOURS, _GIB_PER_HOUR = 2, 100
 
 
 @dataclass
@@ -33,11 +33,11 @@ class Caches:
     """The ModelCaches of an input.
 
     Attributes:
-        read: By namespace and name; None for a rejected cache.
-        users: How many deployments refer to each document.
+        by_name: Documents and caches by namespace and name; the cache is None if rejected.
+        users: Number of deployments that refer to a document.
     """
 
-    read: Mapping[tuple[Any, Any], tuple[SourceDocument, ModelCache | None]]
+    by_name: Mapping[tuple[Any, Any], tuple[SourceDocument, ModelCache | None]]
     users: dict[SourceDocument, int] = field(default_factory=dict)
 
 
@@ -60,7 +60,7 @@ def convert_cache(
     if reference is None:
         return
     namespace = builder.main.namespace
-    document, cache = caches.read.get((namespace, reference.name), (None, None))
+    document, cache = caches.by_name.get((namespace, reference.name), (None, None))
     if document is None:
         builder.report.unsupported(
             at,
@@ -84,24 +84,24 @@ def convert_cache(
         (*_MODEL, "uri"), f"hf://{hub.repo}{revision}", place / "repo", place / "revision"
     )
     if hub.auth_secret is not None:
-        secret, here = (*_MODEL, "tokenSecret"), place / "authSecret"
-        builder.copy((*secret, "name"), hub.auth_secret.name, here / "name")
-        builder.copy((*secret, "key"), hub.auth_secret.key, here / "key")
+        secret, secret_field = (*_MODEL, "tokenSecret"), place / "authSecret"
+        builder.copy((*secret, "name"), hub.auth_secret.name, secret_field / "name")
+        builder.copy((*secret, "key"), hub.auth_secret.key, secret_field / "key")
     builder.default((*_MODEL, "mountPath"), MOUNT_PATH, at)
-    kept = (*_MODEL, "cache")
-    builder.derive((*kept, "storage", "size"), f"{hub.size_gib}Gi", place / "sizeGiB")
-    hours = math.ceil(hub.size_gib / _GIB_AN_HOUR)
-    if hours > _HOURS:
-        builder.derive((*kept, "job", "timeout"), f"{hours}h", place / "sizeGiB")
+    cache_target = (*_MODEL, "cache")
+    builder.derive((*cache_target, "storage", "size"), f"{hub.size_gib}Gi", place / "sizeGiB")
+    hours = math.ceil(hub.size_gib / _GIB_PER_HOUR)
+    if hours > _DEFAULT_HOURS:
+        builder.derive((*cache_target, "job", "timeout"), f"{hours}h", place / "sizeGiB")
         builder.report.chosen(
             place / "sizeGiB",
-            f"not set; the download may take {hours}h ({_GIB_AN_HOUR} GiB per hour); Modelplane "
+            f"not set; the download may take {hours}h ({_GIB_PER_HOUR} GiB per hour); Modelplane "
             "has no timeout",
         )
     for key, value in (("warmUp", True), ("mountModel", True), ("readOnly", False)):
-        builder.default((*kept, key), value, at)
-    builder.set_origin(kept, document.at("spec"))
-    name = _path_as_name(builder)
+        builder.default((*cache_target, key), value, at)
+    builder.set_origin(cache_target, document.at("spec"))
+    name = _choose_model_name(builder)
     if name is not None:
         builder.default((*_MODEL, "name"), name, at)
         builder.report.chosen(at, f"no engine sets a served model name; requests use {name}")
@@ -110,7 +110,7 @@ def convert_cache(
 
 def check_cache_users(report: ConversionReport, caches: Caches) -> None:
     """Report caches that no deployment, or several deployments, refer to."""
-    for document, cache in caches.read.values():
+    for document, cache in caches.by_name.values():
         users = caches.users.get(document, 0)
         if not users and cache is not None:
             report.unsupported(
@@ -124,7 +124,7 @@ def check_cache_users(report: ConversionReport, caches: Caches) -> None:
             )
 
 
-def _engines(builder: ServiceBuilder) -> Iterator[Mapping[str, Any]]:
+def _find_engines(builder: ServiceBuilder) -> Iterator[Mapping[str, Any]]:
     for role in builder.roles:
         for key in ("template", "leaderTemplate"):
             containers = ((role.get(key) or {}).get("spec") or {}).get("containers")
@@ -132,9 +132,9 @@ def _engines(builder: ServiceBuilder) -> Iterator[Mapping[str, Any]]:
                 yield from (container for container in containers if isinstance(container, Mapping))
 
 
-def _path_as_name(builder: ServiceBuilder) -> str | None:
+def _choose_model_name(builder: ServiceBuilder) -> str | None:
     """Return the path as model name, None if the engines set a name."""
-    commands = [read_command(container) for container in _engines(builder)]
+    commands = [read_command(container) for container in _find_engines(builder)]
     if any(command.has("--served-model-name") for command in commands):
         return None
     paths = {command.model or MOUNT_PATH for command in commands}

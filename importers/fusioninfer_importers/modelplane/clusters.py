@@ -1,4 +1,4 @@
-"""Requirements on the cluster of a service.
+"""Converts requirements on the cluster of a service.
 
 Modelplane's controller chooses a cluster for each replica. Our service is in the cluster of its
 Pulumi provider or kubectl context. The requirements become annotations, to be checked against it.
@@ -25,15 +25,17 @@ def convert_cluster(builder: ServiceBuilder, selector: MatchLabels | None, at: S
     require_labels(builder, selector.match_labels or {}, at / "matchLabels")
     builder.report.translated(
         at,
-        "becomes an annotation; the cluster is that of the Pulumi provider or kubectl context, "
-        "and must be one of these",
+        "becomes an annotation; the Pulumi provider or the kubectl context must point to one of "
+        "these clusters",
     )
 
 
-def require_labels(builder: ServiceBuilder, wanted: Mapping[str, str], at: SourceField) -> None:
+def require_labels(
+    builder: ServiceBuilder, match_labels: Mapping[str, str], at: SourceField
+) -> None:
     """Add labels that a cluster must have; `at` has a field for each of them, by key."""
-    required = _required(builder)
-    for key, value in wanted.items():
+    required = _read_required_labels(builder)
+    for key, value in match_labels.items():
         if required.get(key, value) != value:
             builder.report.invalid(
                 at / key,
@@ -41,17 +43,20 @@ def require_labels(builder: ServiceBuilder, wanted: Mapping[str, str], at: Sourc
             )
             continue
         required[key] = value
-        text = ",".join(f"{name}={chosen}" for name, chosen in sorted(required.items()))
+        text = ",".join(f"{name}={label}" for name, label in sorted(required.items()))
         builder.derive(_SELECTOR, text, at / key)
 
 
-def conflicting_label(one: ServiceBuilder, other: ServiceBuilder) -> str | None:
+def find_conflicting_label(first: ServiceBuilder, second: ServiceBuilder) -> str | None:
     """Return a label for which two services need different clusters; None if there is none."""
-    wanted, also = _required(one), _required(other)
-    return next((key for key in wanted if also.get(key, wanted[key]) != wanted[key]), None)
+    labels_a, labels_b = _read_required_labels(first), _read_required_labels(second)
+    return next(
+        (key for key in labels_a if labels_b.get(key, labels_a[key]) != labels_a[key]),
+        None,
+    )
 
 
-def _required(builder: ServiceBuilder) -> dict[str, str]:
+def _read_required_labels(builder: ServiceBuilder) -> dict[str, str]:
     text = str(builder.get(_SELECTOR) or "")
     return dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
 

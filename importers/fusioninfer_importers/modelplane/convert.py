@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fusioninfer_importers.conversion import ConversionReport, of_kind
-from fusioninfer_importers.model import validate, validated
+from fusioninfer_importers.conversion import ConversionReport, filter_kind
+from fusioninfer_importers.model import validate, validate_kind
 from fusioninfer_importers.modelplane.cache import Caches, check_cache_users, read_caches
 from fusioninfer_importers.modelplane.deployments import (
     convert_early,
@@ -23,7 +23,7 @@ from fusioninfer_importers.modelplane.services import (
     Shared,
     convert_service,
     convert_shared,
-    labels_of,
+    get_labels,
 )
 from fusioninfer_importers.objects import consume_envelope
 from fusioninfer_pulumi.plugins.importers import Conversion, SourceDocument
@@ -34,14 +34,14 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     report = ConversionReport(documents, allow_lossy=allow_lossy)
     caches = read_caches(report, documents)
     converted = [
-        _deployment(report, document, caches) for document in of_kind(documents, "ModelDeployment")
+        _convert(report, document, caches) for document in filter_kind(documents, "ModelDeployment")
     ]
     deployments = [deployment for deployment in converted if deployment is not None]
     shared: list[Shared] = []
-    for document, service in validated(report, documents, "ModelService", ModelService):
+    for document, service in validate_kind(report, documents, "ModelService", ModelService):
         shared += convert_service(report, document, service.spec, deployments)
     convert_shared(shared)
-    for document in of_kind(documents, "ModelEndpoint"):
+    for document in filter_kind(documents, "ModelEndpoint"):
         consume_envelope(report, document)
         report.unsupported(
             document.at("spec"),
@@ -53,7 +53,7 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     return report.finish()
 
 
-def _deployment(
+def _convert(
     report: ConversionReport, document: SourceDocument, caches: Caches
 ) -> Deployment | None:
     spec = document.raw.get("spec")
@@ -64,19 +64,19 @@ def _deployment(
             return None
         builder = report.add_service(document)
         convert_proposed(builder, proposed.spec, caches)
-        return Deployment(builder, labels_of(document, None), proposed.spec.replicas or 1)
+        return Deployment(builder, get_labels(document, None), proposed.spec.replicas or 1)
     if "engines" in keys and "template" not in keys:
         early = validate(report, document, EarlyDeployment)
         if early is None:
             return None
         builder = report.add_service(document)
         convert_early(builder, early.spec, caches)
-        return Deployment(builder, labels_of(document, None), early.spec.replicas)
+        return Deployment(builder, get_labels(document, None), early.spec.replicas)
     released = validate(report, document, ReleasedDeployment)
     if released is None:
         return None
     builder = report.add_service(document)
     convert_released(builder, released.spec, caches)
     metadata = released.spec.template.metadata
-    labels = labels_of(document, metadata.labels if metadata is not None else None)
+    labels = get_labels(document, metadata.labels if metadata is not None else None)
     return Deployment(builder, labels, released.spec.replicas)

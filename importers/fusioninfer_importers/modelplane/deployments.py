@@ -1,4 +1,4 @@
-"""A ModelDeployment as a service: released (0.2 and later), early (0.1), or as proposed."""
+"""Converts a ModelDeployment: released (0.2 and later), early (0.1), or proposed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from fusioninfer_importers.conversion import ServiceBuilder
-from fusioninfer_importers.gang import GANG_MODE, PLACED_ALONE, VOLCANO, convert_queue
+from fusioninfer_importers.gang import GANG_MODE, NO_GANG, VOLCANO, convert_queue
 from fusioninfer_importers.modelplane.cache import Caches, convert_cache
 from fusioninfer_importers.modelplane.clusters import convert_cluster, convert_tolerations
 from fusioninfer_importers.modelplane.models import (
@@ -38,7 +38,7 @@ from fusioninfer_pulumi.plugins.importers import Location, SourceField
 PREFIX = "modelplane.ai/"
 WORKER = "worker"
 _EPP = "epp"
-#: Fields of the picker's container that are fields of `endpointPicker`.
+#: Fields of the endpoint picker's container that are fields of `endpointPicker`.
 _PICKER_FIELDS = ("image", "args", "resources")
 
 
@@ -76,18 +76,21 @@ def _convert_replica(
 ) -> None:
     report = builder.report
     mode = replica.serving.mode if replica.serving is not None else "Unified"
-    pairs = mode == "PrefillDecode"
+    is_pd = mode == "PrefillDecode"
     report.consume(at / "serving" / "mode")
-    _check_phases(builder, replica, at, pairs=pairs)
+    _check_phases(builder, replica, at, is_pd=is_pd)
     builder.set_origin(("spec", "roles"), at / "engines")
     for index, engine in enumerate(replica.engines):
-        convert_engine(builder, engine, at / "engines" / index, pairs=pairs)
+        convert_engine(builder, engine, at / "engines" / index, is_pd=is_pd)
     members = [member.template for engine in replica.engines for member in engine.members]
     _convert_gang(
-        builder, members, at / "engines", several=pairs or len(members) > len(replica.engines)
+        builder,
+        members,
+        at / "engines",
+        is_gang=is_pd or len(members) > len(replica.engines),
     )
-    if pairs:
-        add_router(builder, at / "serving", pairs=True)
+    if is_pd:
+        add_router(builder, at / "serving", is_pd=True)
     report.translated(
         at / "engines",
         "pods are not pinned to a node pool (modelplane.ai/pool); their device claims select "
@@ -100,27 +103,24 @@ def _convert_replica(
 
 
 def _convert_gang(
-    builder: ServiceBuilder, templates: Sequence[Template], at: SourceField, *, several: bool
+    builder: ServiceBuilder, templates: Sequence[Template], at: SourceField, *, is_gang: bool
 ) -> None:
     """Disable gang scheduling, which is our default, unless the pods use Volcano or Kueue."""
     if convert_queue(builder):
         return
-    if several and all(template.spec.get("schedulerName") != VOLCANO for template in templates):
+    if is_gang and all(template.spec.get("schedulerName") != VOLCANO for template in templates):
         builder.default(GANG_MODE, "Off", at)
-        builder.report.chosen(at, PLACED_ALONE)
+        builder.report.chosen(at, NO_GANG)
 
 
 def _check_phases(
-    builder: ServiceBuilder, replica: Replica, at: SourceField, *, pairs: bool
+    builder: ServiceBuilder, replica: Replica, at: SourceField, *, is_pd: bool
 ) -> None:
     report, phases = builder.report, [engine.phase for engine in replica.engines]
-    if not pairs:
+    if not is_pd:
         for index, phase in enumerate(phases):
             if phase is not None:
-                report.invalid(
-                    at / "engines" / index / "phase",
-                    "needs serving.mode PrefillDecode",
-                )
+                report.invalid(at / "engines" / index / "phase", "needs serving.mode PrefillDecode")
         return
     if len(phases) != 2:
         report.invalid(
@@ -138,24 +138,24 @@ def _check_phases(
 
 
 def convert_engine(
-    builder: ServiceBuilder, engine: Engine, at: SourceField, *, pairs: bool
+    builder: ServiceBuilder, engine: Engine, at: SourceField, *, is_pd: bool
 ) -> None:
-    """Convert an engine to a role; `pairs` says that prefill and decode are separate engines."""
+    """Convert an engine to a role; `is_pd` says that prefill and decode are separate engines."""
     report = builder.report
     target = builder.add_role(at)
     builder.copy((*target, "name"), engine.name, at / "name")
-    kind = TYPES[engine.phase] if pairs and engine.phase is not None else WORKER
+    kind = TYPES[engine.phase] if is_pd and engine.phase is not None else WORKER
     builder.derive((*target, "componentType"), kind, at / "phase")
     if engine.copies is not None:
         builder.copy((*target, "replicas"), engine.copies, at / "copies")
-    if pairs:
+    if is_pd:
         if engine.copies is None:
             builder.default((*target, "replicas"), 1, at)
             report.chosen(
                 at / "copies",
                 "not set; assuming 1, which also sets the share of prefill",
             )
-        # Modelplane adds no engine arguments: without the author's, decode computes prompts again.
+        # Modelplane adds no engine arguments: unless the user does, decode computes prompts again.
         texts = str([member.template.spec for member in engine.members])
         transfers = re.search("kv[-_]transfer|disaggregation-mode", texts) is not None
         settings = {} if transfers else {"enabled": False}
@@ -194,7 +194,7 @@ def _convert_member(
     if member.role == "Worker":
         nodes = member.worker.nodes if member.worker is not None else 1
         builder.derive((*target, "multinode", "nodeCount"), 1 + nodes, at / "worker" / "nodes")
-        # The commands of the members connect them.
+        # The members' commands connect the pods.
         builder.default((*target, "multinode", "launcher"), "none", at)
     elif member.worker is not None:
         builder.report.invalid(at / "worker", "is valid only for a member of role Worker")
@@ -203,8 +203,8 @@ def _convert_member(
 def _check_members(
     builder: ServiceBuilder, engine: Engine, roles: dict[MemberRole, int], at: SourceField
 ) -> None:
-    alone = len(engine.members) == 1 and "Standalone" in roles
-    if not alone and set(roles) != {"Leader", "Worker"}:
+    is_standalone = len(engine.members) == 1 and "Standalone" in roles
+    if not is_standalone and set(roles) != {"Leader", "Worker"}:
         builder.report.invalid(
             at / "members",
             "must be one Standalone member, or a Leader and a Worker, got "
@@ -213,7 +213,7 @@ def _check_members(
     if all(member.node_selector is None for member in engine.members):
         builder.report.invalid(
             at / "members",
-            "at least one member must have a nodeSelector that asks for devices",
+            "at least one member must have a nodeSelector that requests devices",
         )
 
 
@@ -221,22 +221,22 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
     """Convert a deployment of the disaggregation proposal (workers, prefill, routing)."""
     at, report = builder.main.at("spec"), builder.report
     copy_metadata(builder, builder.main)
-    pairs = spec.prefill is not None
+    is_pd = spec.prefill is not None
     builder.set_origin(("spec", "roles"), at)
-    parts = [spec.workers, *([spec.prefill.workers] if spec.prefill is not None else [])]
-    several = pairs or any((part.topology.pipeline or 1) > 1 for part in parts)
+    groups = [spec.workers, *([spec.prefill.workers] if spec.prefill is not None else [])]
+    is_gang = is_pd or any((group.topology.pipeline or 1) > 1 for group in groups)
     if spec.prefill is not None:
         place = at / "prefill"
         workers, devices = spec.prefill.workers, spec.prefill.node_selector
         _convert_workers(builder, "prefill", "prefiller", workers, place / "workers")
         _convert_devices(builder, devices, place / "nodeSelector")
         _check_explicit(builder, spec)
-    kind = "decoder" if pairs else "worker"
-    name = "decode" if pairs else "workers"
+    kind = "decoder" if is_pd else "worker"
+    name = "decode" if is_pd else "workers"
     _convert_workers(builder, name, kind, spec.workers, at / "workers")
     _convert_devices(builder, spec.node_selector, at / "nodeSelector")
-    _convert_gang(builder, [part.template for part in parts], at / "workers", several=several)
-    if spec.routing is not None and pairs:
+    _convert_gang(builder, [group.template for group in groups], at / "workers", is_gang=is_gang)
+    if spec.routing is not None and is_pd:
         _convert_router(builder, spec.routing, at / "routing")
     elif spec.routing is not None:
         report.left_out(at / "routing", "has no effect without prefill; ignored")
@@ -250,17 +250,17 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
 
 
 def _check_explicit(builder: ServiceBuilder, spec: ProposedSpec) -> None:
-    """Report what must be explicit with prefill: both counts, and the routing."""
+    """Report missing fields that prefill requires: both counts, and the routing."""
     at, report = builder.main.at("spec"), builder.report
-    wanted = "is required with prefill: the ratio of prefill to decode is stated, not guessed"
+    message = "is required with prefill, because the ratio of prefill to decode has no default"
     if spec.workers.count is None:
-        report.invalid(at / "workers" / "count", wanted)
+        report.invalid(at / "workers" / "count", message)
     if spec.prefill is not None and spec.prefill.workers.count is None:
-        report.invalid(at / "prefill" / "workers" / "count", wanted)
+        report.invalid(at / "prefill" / "workers" / "count", message)
     if spec.routing is None:
         report.invalid(
             at / "routing",
-            "is required with prefill: the endpoint picker that pairs them",
+            "is required with prefill, because an endpoint picker pairs prefill and decode",
         )
 
 
@@ -309,13 +309,13 @@ def _convert_router(builder: ServiceBuilder, routing: Routing, at: SourceField) 
     builder.report.consume(at)
     if routing.template is None:
         return
-    here = at / "template"
+    template_field = at / "template"
     picker = (*target, "endpointPicker")
     spec = dict(routing.template.spec or {})
     containers = spec.get("containers")
     kept: list[Any] = []
     for index, container in enumerate(containers if isinstance(containers, list) else ()):
-        place = here / "spec" / "containers" / index
+        place = template_field / "spec" / "containers" / index
         if not isinstance(container, dict) or container.get("name") != _EPP:
             kept.append(container)
             continue
@@ -333,4 +333,4 @@ def _convert_router(builder: ServiceBuilder, routing: Routing, at: SourceField) 
     if spec:
         template["spec"] = spec
     if template:
-        builder.derive((*picker, "template"), template, here)
+        builder.derive((*picker, "template"), template, template_field)

@@ -1,8 +1,7 @@
 """Modelplane's ModelDeployment, field by field as its definitions publish it (modelplane.ai).
 
 Three shapes of one kind and version: `ReleasedSpec` (0.2 and later), `EarlySpec` (0.1), and
-`ProposedSpec`, the disaggregation proposal's `workers`, `prefill` and `routing`. Related
-kinds are in `companions`.
+`ProposedSpec`, the disaggregation proposal's `workers`, `prefill` and `routing`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Device(ImportedModel):
 
 
 class NodeSelector(ImportedModel):
-    """The devices that each pod needs of its node."""
+    """Devices that each pod needs on its node."""
 
     devices: Annotated[list[Device], Field(min_length=1, max_length=16)]
 

@@ -1,4 +1,4 @@
-"""Pod templates of a ModelDeployment, and the devices that their pods ask for."""
+"""Converts pod templates of a ModelDeployment, and the devices that their pods request."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fusioninfer_pulumi.plugins.importers import (
 #: Component type of each phase.
 TYPES = {"Prefill": "prefiller", "Decode": "decoder"}
 _ENGINE = "engine"
-#: What Modelplane adds to every pod (`backends/native.py`, `backends/llmd.py`): shared memory for
+#: Fields that Modelplane adds to every pod (`backends/native.py` and `llmd.py`): shared memory for
 #: tensor parallelism, a readiness probe of serving pods, and the toleration of the taint of its
-#: nodes with GPUs. Kubernetes adds that one only to pods that ask for GPUs by `resources`.
+#: nodes with GPUs. Kubernetes adds that toleration only to pods that request GPUs in `resources`.
 _MEMORY, _PORT = "dshm", 8000
 _TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 _PROBE = {"initialDelaySeconds": 30, "periodSeconds": 10, "timeoutSeconds": 5}
@@ -52,7 +52,7 @@ def convert_template(
     gang: bool,
     serves: bool = True,
 ) -> None:
-    """Convert a pod template, with what Modelplane adds to every pod.
+    """Convert a pod template, and add the fields that Modelplane adds to every pod.
 
     `gang` says that an engine has several pods, `serves` that this one answers requests.
     """
@@ -62,32 +62,32 @@ def convert_template(
         if str(key).startswith("modelplane.ai/"):
             report_reserved(builder.report, at / "metadata" / "labels" / key)
     containers = template.spec.get("containers")
-    listed = containers if isinstance(containers, list) else None
-    names = [container.get("name") for container in listed or () if isinstance(container, dict)]
+    entries = containers if isinstance(containers, list) else None
+    names = [container.get("name") for container in entries or () if isinstance(container, dict)]
     # Our rules reject values that are not lists.
-    if names != [_ENGINE] and (listed is not None or containers is None):
+    if names != [_ENGINE] and (entries is not None or containers is None):
         builder.report.invalid(
             at / "spec" / "containers",
             f"must be one container named {_ENGINE}, got {names}",
         )
-    built: dict[str, Any] = {"spec": _completed(template.spec, gang=gang, serves=serves)}
+    built: dict[str, Any] = {"spec": _complete_spec(template.spec, gang=gang, serves=serves)}
     if template.metadata is not None:
         built = {"metadata": template.metadata, **built}
     builder.copy(target, built, at)
     env = ("spec", "containers", 0, "env")
-    for index, _ in enumerate(_own_env(template.spec) if gang else ()):
+    for index, _ in enumerate(_read_env(template.spec) if gang else ()):
         place = at / "spec" / "containers" / 0 / "env" / index
         builder.set_origin((*target, *env, index + len(_GANG)), place, copied=True)
 
 
-def _completed(spec: dict[str, Any], *, gang: bool, serves: bool) -> dict[str, Any]:
+def _complete_spec(spec: dict[str, Any], *, gang: bool, serves: bool) -> dict[str, Any]:
     if not _is_well_formed(spec):
         return spec
     engine = dict(spec["containers"][0])
     if gang:
         # First, because variables of the template may refer to them.
         added = [{"name": name, "value": value} for name, value in _GANG.items()]
-        engine["env"] = [*added, *_own_env(spec)]
+        engine["env"] = [*added, *_read_env(spec)]
     if serves and "readinessProbe" not in engine:
         port = integer(read_command(engine).value(PORT_FLAG))
         http = {"path": "/health", "port": _PORT if port is None else port}
@@ -120,7 +120,7 @@ def _is_well_formed(spec: dict[str, Any]) -> bool:
     )
 
 
-def _own_env(spec: dict[str, Any]) -> list[Any]:
+def _read_env(spec: dict[str, Any]) -> list[Any]:
     env: list[Any] = spec["containers"][0].get("env", []) if _is_well_formed(spec) else []
     return env
 
@@ -136,26 +136,23 @@ def convert_devices(
     role: Location,
     members: Sequence[tuple[NodeSelector | None, SourceField]],
 ) -> None:
-    """Convert the devices that a role's pods ask for to claims.
+    """Convert the devices that a role's pods request to claims.
 
     Modelplane takes the DeviceClass from the InferenceClass of the pool where it places a replica.
     Here it is the driver that the expressions name: drivers install a class of that name.
     """
-    asked = [(selector, at) for selector, at in members if selector is not None]
-    if not asked:
+    selectors = [(selector, at) for selector, at in members if selector is not None]
+    if not selectors:
         return
-    first, place = asked[0]
+    first, place = selectors[0]
     if any(selector != first for selector, _ in members):
-        for _, at in asked:
-            builder.report.unsupported(
-                at,
-                "all members of a role must have the same claims",
-            )
+        for _, at in selectors:
+            builder.report.unsupported(at, "all members of a role must have the same claims")
         return
     for index, device in enumerate(first.devices):
         _convert_claim(builder, (*role, "resourceClaims"), device, place / "devices" / index)
-    # The other members ask for the same.
-    builder.report.consume(*(at for _, at in asked[1:]))
+    # The other members request the same devices.
+    builder.report.consume(*(at for _, at in selectors[1:]))
 
 
 def _convert_claim(
@@ -178,7 +175,7 @@ def _convert_claim(
     builder.derive((*target, "deviceClassName"), drivers[0], at / "selectors")
     builder.report.chosen(
         at / "selectors",
-        f"not set; uses DeviceClass {drivers[0]}, the driver in the expressions, in place of the "
+        f"not set; uses DeviceClass {drivers[0]}, the driver in the expressions, instead of the "
         "InferenceClass",
     )
     builder.copy((*target, "count"), device.count, at / "count")

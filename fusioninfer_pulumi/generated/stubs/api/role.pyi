@@ -1,6 +1,7 @@
-"""A role of a service: its pods, replicas and nodes."""
+"""A role of a service: its pods, replicas, nodes and devices."""
 
 import enum
+from typing import Any
 
 from typing_extensions import Unpack
 
@@ -10,12 +11,14 @@ from fusioninfer_pulumi.api.availability import (
     StartupArgs,
     TopologySpreadArgs,
 )
-from fusioninfer_pulumi.api.device_claims import ResourceClaimArgs
 from fusioninfer_pulumi.api.engine import EngineArgs, ParallelismArgs
 from fusioninfer_pulumi.api.field_types import (
     AnnotationMap,
     Count,
+    DnsLabel,
     LabelMapOrOutput,
+    NameOrOutput,
+    ObjectName,
     PartName,
     PodTemplate,
     Port,
@@ -23,8 +26,7 @@ from fusioninfer_pulumi.api.field_types import (
     Text,
 )
 from fusioninfer_pulumi.api.inventory import RolePlacementArgs
-from fusioninfer_pulumi.api.kv_offloading import KvCacheOffloadingArgs
-from fusioninfer_pulumi.api.kv_transfer import KvEventsArgs, KvTransferArgs
+from fusioninfer_pulumi.api.kv_cache import KvCacheOffloadingArgs, KvEventsArgs, KvTransferArgs
 from fusioninfer_pulumi.api.rollout import RoleRolloutArgs
 from fusioninfer_pulumi.api.route import GatewayArgs, HttpRouteArgs, ModelRewriteArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, NetworkPolicyArgs, PoolArgs
@@ -111,6 +113,35 @@ class SubGroupPolicyArgs(SpecModel):
     "Pods per subgroup; must divide the node count, or the node count minus one (the leader)."
     sub_group_policy_type: SubGroupPolicyType | None
     "Whether the leader belongs to a subgroup; LeaderWorkerSet's default is `LeaderWorker`."
+
+class ResourceClaimArgs(SpecModel):
+    """Devices of each pod of a role.
+
+    Either describe them, by `deviceClassName` with `count` and `selectors` or by the `spec` of a
+    ResourceClaim, which creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34). Or
+    name an existing object, by `templateName` or `claimName`.
+    """
+
+    def __init__(self, **fields: Unpack[dicts.ResourceClaimArgsDict]) -> None: ...
+    name: DnsLabel
+    "Name of the claim in the pod."
+    device_class_name: ObjectName | None
+    "DeviceClass of the devices, such as `gpu.nvidia.com`."
+    count: PositiveCount | None
+    "Number of devices per pod; 1 by default."
+    selectors: list[str] | None
+    "CEL expressions that each device must match."
+    admin_access: bool | None
+    "Whether to request admin access, for example to monitor devices that others use. Requires\n    permission."
+    spec: dict[str, Any] | None
+    "The spec of a ResourceClaim, passed through."
+    template_name: NameOrOutput | None
+    "Name of an existing ResourceClaimTemplate; may be an Output."
+    claim_name: NameOrOutput | None
+    "Name of an existing ResourceClaim, shared by all pods; may be an Output."
+
+    @property
+    def made(self) -> bool: ...
 
 class RoleArgs(SpecModel):
     """A role: a router, or pods that serve the model."""
