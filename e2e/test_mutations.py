@@ -21,8 +21,7 @@ from e2e.harness import Cluster
 from e2e.inputs import DOCUMENTS
 from fusioninfer_pulumi.checks.pods import template as resources
 from fusioninfer_pulumi.checks.server_dry_run import check_on_api_server
-from fusioninfer_pulumi.cli.read_sources import plan_documents
-from fusioninfer_pulumi.cli.source import Source
+from fusioninfer_pulumi.cli.read_sources import Source, plan_documents
 from fusioninfer_pulumi.findings import Origin, Rule, Severity
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.loading.documents import load_documents

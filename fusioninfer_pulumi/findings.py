@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.kube.labels import IGNORE_RULES
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
@@ -24,8 +24,7 @@ class Severity(str, enum.Enum):
     INFO = "info"  #: a default or an automatic change that users should know
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """A rule that findings name. Its texts and an example are in `rule_examples`.
 
     Attributes:
@@ -39,8 +38,7 @@ class Rule:
 Location = tuple[str | int, ...]
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """File of a document, and its position in the file.
 
     Messages show it as `service.yaml:12`, or without a line as `service.yaml`, `service.yaml#2` for

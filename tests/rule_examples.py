@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.cli.read_sources import plan_documents
-from fusioninfer_pulumi.cli.source import Source
+from fusioninfer_pulumi.cli.read_sources import Source, plan_documents
 from fusioninfer_pulumi.findings import Origin
 from fusioninfer_pulumi.loading.documents import load_documents
 from fusioninfer_pulumi.loading.file_set import Text, load_texts, parse

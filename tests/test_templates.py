@@ -14,9 +14,8 @@ import pytest
 import yaml
 
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service
-from fusioninfer_pulumi.cli.installation import release_tag, repository
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.new_project import TEMPLATE
+from fusioninfer_pulumi.cli.new_project import TEMPLATE, release_tag, repository
 from fusioninfer_pulumi.extras import ADDRESS, ON_PYPI
 
 ROOT = Path(__file__).parent.parent

@@ -12,7 +12,7 @@ from rich.terminal_theme import DEFAULT_TERMINAL_THEME, SVG_EXPORT_THEME, Termin
 
 from fusioninfer_pulumi.cli.plan_output import PlanView
 from fusioninfer_pulumi.cli.plan_text import print_plan
-from fusioninfer_pulumi.cli.program import run_program
+from fusioninfer_pulumi.cli.program.parent_process import run_program
 from fusioninfer_pulumi.cli.terminal import VERBATIM
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.plan.service_objects import render

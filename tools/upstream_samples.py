@@ -24,8 +24,7 @@ from unittest.mock import MagicMock, patch
 
 import yaml
 
-from fusioninfer_pulumi.cli.read_sources import plan_documents
-from fusioninfer_pulumi.cli.source import Source
+from fusioninfer_pulumi.cli.read_sources import Source, plan_documents
 from fusioninfer_pulumi.findings import Finding, Origin, Severity
 from fusioninfer_pulumi.loading.documents import load_documents
 

@@ -37,11 +37,11 @@ def scale(stack: Stack, replicas: int) -> None:
 def test_updates_keep_replicas_of_autoscaler(stack: Stack, tmp_path: Path) -> None:
     stack.cluster.add_nodes(4)
     with metrics(stack.cluster, tmp_path) as adapter:
-        adapter.of_pods["waiting"] = 9
+        adapter.pod_metrics["waiting"] = 9
         stack.deploy_services(scaled(stack.namespace))
         stack.cluster.wait(lambda: stack.ready() == {"serve": 4}, 120)
         # Without the metric, the autoscaler does not change the replicas again.
-        del adapter.of_pods["waiting"]
+        del adapter.pod_metrics["waiting"]
         stack.deploy_services(scaled(stack.namespace, tag="2"))
         assert stack.ready() == {"serve": 4}
         images = {

@@ -9,7 +9,7 @@ import pytest
 
 from e2e.engine.services import NO_GANG, TWO_NODES, Stack, role, service
 from e2e.harness import Cluster
-from e2e.test_native import POD_GROUP, opened
+from e2e.test_native import POD_GROUP, create_cluster
 
 pytestmark = pytest.mark.long
 
@@ -19,7 +19,7 @@ NATIVE: dict[str, Any] = {"schedulingStrategy": {"gangPolicy": {"backend": "Nati
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Yield a cluster of Kubernetes 1.37 with gang scheduling enabled, without Volcano."""
-    with opened() as started:
+    with create_cluster() as started:
         yield started
 
 

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.api.field_types import (
     WebAddress,
     fits,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel
+from fusioninfer_pulumi.api.spec_model import SpecModel, empty_list
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube.durations import seconds
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
@@ -132,7 +132,7 @@ class AutoscalingArgs(SpecModel):
     """`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as
     `50ms`, followed instead of running requests."""
 
-    metrics: list[AutoscalingMetricArgs] = Field(default_factory=list)
+    metrics: list[AutoscalingMetricArgs] = Field(default_factory=empty_list)
     """Metrics in addition to `target`. The metric that requires the most replicas applies."""
 
     prometheus: WebAddress | None = None

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.field_types import (
     PositiveCount,
     Text,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel, check_model, default
+from fusioninfer_pulumi.api.spec_model import SpecModel, check_model, default, empty_list
 from fusioninfer_pulumi.api.validation_errors import raise_findings
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
@@ -70,11 +70,11 @@ class NodePoolArgs(SpecModel):
     resource: Text | None = "nvidia.com/gpu"
     """Resource name of the accelerators; null if they can only be claimed (DRA)."""
 
-    device_classes: list[Text] = Field(default_factory=list)
+    device_classes: list[Text] = Field(default_factory=empty_list)
     """DeviceClasses whose claims these accelerators satisfy (dynamic resource allocation); none by
     default."""
 
-    in_use: list[PositiveCount] = Field(default_factory=list)
+    in_use: list[PositiveCount] = Field(default_factory=empty_list)
     """Accelerators in use by other workloads, one number per affected node: `[8, 2]` means eight on
     one node and two on another. None by default."""
 
@@ -84,7 +84,7 @@ class NodePoolArgs(SpecModel):
     labels: LabelMap = Field(default_factory=dict)
     """Labels of all nodes; `kubernetes.io/os: linux` unless set otherwise."""
 
-    taints: list[TaintArgs] = Field(default_factory=list)
+    taints: list[TaintArgs] = Field(default_factory=empty_list)
     """Taints of all nodes."""
 
     cost: Annotated[float, Field(ge=0)] = 0

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.api.field_types import (
     Text,
     fits,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel, default
+from fusioninfer_pulumi.api.spec_model import SpecModel, default, empty_list
 from fusioninfer_pulumi.api.validation_errors import string_format
 from fusioninfer_pulumi.schemas.kind_schema import CLAIM, SIZE_LIMIT
 
@@ -97,7 +97,7 @@ class RdmaArgs(SpecModel):
     count: PositiveCount = 1
     """Number of devices that each pod requests."""
 
-    devices: list[_Device] = Field(default_factory=list)
+    devices: list[_Device] = Field(default_factory=empty_list)
     """Devices with their ports, such as `mlx5_0:1`, for `UCX_NET_DEVICES` and `NCCL_IB_HCA`; by
     default UCX and NCCL choose."""
 
@@ -242,5 +242,5 @@ class KvCacheOffloadingArgs(SpecModel):
     eviction_policy: Annotated[EvictionPolicy, Field(strict=False)] | None = None
     """Eviction policy of host memory: `lru` (the engines' default) or `arc` (vLLM)."""
 
-    secondary: list[SecondaryTierArgs] = Field(default_factory=list)
+    secondary: list[SecondaryTierArgs] = Field(default_factory=empty_list)
     """Tiers after host memory, in lookup order; SGLang supports one. None by default."""

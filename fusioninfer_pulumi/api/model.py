@@ -3,8 +3,7 @@
 import enum
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
 
@@ -23,7 +22,7 @@ from fusioninfer_pulumi.api.field_types import (
     WebAddressOrOutput,
     fits,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel, default, reject_fields
+from fusioninfer_pulumi.api.spec_model import SpecModel, default, empty_list, reject_fields
 from fusioninfer_pulumi.api.validation_errors import rule_error, string_format
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, FIELD_WITHOUT_EFFECT
@@ -146,7 +145,7 @@ class FetcherArgs(SpecModel):
     """Command; the source and the target directory are appended as arguments."""
 
     env: Annotated[list[PodPart], fits(CONTAINER.below("env"), outputs=True)] = Field(
-        default_factory=list
+        default_factory=empty_list
     )
     """Additional environment variables, such as proxies or mirrors."""
 
@@ -272,7 +271,7 @@ class ModelArgs(SpecModel):
     s3: S3Args = default(S3Args)
     """Access to `s3://` buckets."""
 
-    image_pull_secrets: list[NameOrOutput] = Field(default_factory=list)
+    image_pull_secrets: list[NameOrOutput] = Field(default_factory=empty_list)
     """Secrets for pulling `oci://` models and the fetcher's image; each may be an Output."""
 
     lora: LoraArgs | None = None
@@ -333,8 +332,7 @@ _FORMATS = {
 }
 
 
-@dataclass(frozen=True)
-class ModelSource:
+class ModelSource(NamedTuple):
     """A model's `uri`, parsed.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fusioninfer_pulumi.api.field_types import NameOrOutput
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
@@ -15,8 +15,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 VOLCANO = "volcano"
 
 
-@dataclass(frozen=True)
-class ServiceShape:
+class ServiceShape(NamedTuple):
     """Properties of a service, derived once from its spec.
 
     The declared roles decide whether there is a gang, not their replica counts, because scaling a

@@ -158,6 +158,11 @@ def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
                 yield error(DUPLICATE_NAME, (*at, field, index, key), message)
 
 
+def empty_list() -> list[Any]:
+    """Return the default of a list field; pydantic takes milliseconds to inspect `list` itself."""
+    return []
+
+
 def default(model: type[SpecModel]) -> Any:
     """Return a field whose default is the model without arguments."""
     # A lambda, because pydantic inspects a factory's signature, which is slow for a class.

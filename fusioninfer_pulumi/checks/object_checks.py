@@ -22,7 +22,7 @@ _LEADER = ("spec", "leaderWorkerTemplate", "leaderTemplate")
 _WORKER = ("spec", "leaderWorkerTemplate", "workerTemplate")
 
 
-def render_distinct(plan: ServicePlan) -> list[Manifest]:
+def render_distinct(plan: ServicePlan) -> tuple[Manifest, ...]:
     """Return the objects of a plan without those that differ from others only in names.
 
     Replicas of a role share a template, and gangs of serving groups differ only in names.

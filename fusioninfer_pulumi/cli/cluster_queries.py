@@ -16,7 +16,7 @@ from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.rules.common import CLUSTER_NOT_CHECKED, NAMED_OBJECT_MISSING
 
 if TYPE_CHECKING:
-    from fusioninfer_pulumi.cli.source import Source
+    from fusioninfer_pulumi.cli.read_sources import Source
 
 #: Total timeout of the dry run, in seconds.
 SECONDS = 60.0

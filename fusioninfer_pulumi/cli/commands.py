@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi.cli.finding_formats import report
 from fusioninfer_pulumi.cli.printing import print_json, print_objects
-from fusioninfer_pulumi.cli.read_sources import read_sources
-from fusioninfer_pulumi.cli.source import OPTION_OUT_OF_PLACE, Source, list_service_objects
+from fusioninfer_pulumi.cli.read_sources import (
+    OPTION_OUT_OF_PLACE,
+    Source,
+    list_service_objects,
+    read_sources,
+)
 from fusioninfer_pulumi.findings import Rule, Severity, error
 
 if TYPE_CHECKING:
@@ -36,7 +40,7 @@ def render(options: argparse.Namespace) -> int:
 
 def plan(options: argparse.Namespace) -> int:
     """Print the plan of each service."""
-    from fusioninfer_pulumi.cli.plan_output import PlanView, plan_json
+    from fusioninfer_pulumi.cli.plan_output import PlanView, mermaid, plan_json
     from fusioninfer_pulumi.plan.service_plan import compute_capacity, compute_capacity_for_gpus
 
     sources = read_sources(options.sources, options)
@@ -84,8 +88,6 @@ def plan(options: argparse.Namespace) -> int:
     if options.output == "json":
         print_json([plan_json(view) for view in views])
     elif options.output == "mermaid":
-        from fusioninfer_pulumi.cli.mermaid import mermaid
-
         sys.stdout.write(mermaid(views))
     else:
         from fusioninfer_pulumi.cli.plan_text import print_plans
@@ -258,7 +260,7 @@ def diff(options: argparse.Namespace) -> int:
     """Print the changes between two sources."""
     from fusioninfer_pulumi.cli import diff as comparison
     from fusioninfer_pulumi.cli.diff_sides import read_diff_sides
-    from fusioninfer_pulumi.cli.program import Secrets, remove_marks
+    from fusioninfer_pulumi.cli.program.recording import Secrets, remove_marks
     from fusioninfer_pulumi.pods.credentials import mask_credentials
 
     if (options.base is None) == (options.new is None):
@@ -275,7 +277,7 @@ def diff(options: argparse.Namespace) -> int:
     difference = comparison.compare(*objects, plans=plans)
     caches = _describe_cache_changes(sides.old.plans, sides.new.plans)
     notes = [*sides.notes, *difference.notes, *caches]
-    difference = remove_marks(replace(difference, notes=tuple(notes)))
+    difference = remove_marks(difference._replace(notes=tuple(notes)))
     if options.output == "json":
         print_json(comparison.to_json(difference))
     elif options.output == "markdown":

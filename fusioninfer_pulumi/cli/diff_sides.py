@@ -11,8 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fusioninfer_pulumi.cli.read_sources import is_project, read_diff_side
-from fusioninfer_pulumi.cli.source import UNREADABLE_REVISION, Source
+from fusioninfer_pulumi.cli.read_sources import (
+    UNREADABLE_REVISION,
+    Source,
+    is_project,
+    read_diff_side,
+)
 from fusioninfer_pulumi.findings import Finding, Origin, Severity, error, errors, one_line
 from fusioninfer_pulumi.loading.file_set import SUFFIXES, manifest_files
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -117,7 +116,7 @@ class LineFinder:
         line = None
         if 0 < origin.document <= len(documents):
             line = _find_item_line(documents[origin.document - 1], origin.item, location)
-        return replace(origin, line=line)
+        return origin._replace(line=line)
 
 
 def _find_item_line(node: Any, item: int | None, location: Location) -> int:

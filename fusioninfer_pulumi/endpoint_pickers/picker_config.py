@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -90,8 +90,7 @@ class EppRequest:
         return "session" in _get_scorer_weights(self)
 
 
-@dataclass(frozen=True)
-class Scorer:
+class Scorer(NamedTuple):
     """A scorer that users may weight: its plugin, and which pods it prefers."""
 
     plugin: str

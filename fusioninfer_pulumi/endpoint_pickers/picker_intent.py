@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.autoscaling import uses_picker_metrics
 from fusioninfer_pulumi.api.engine import Edition
@@ -33,8 +32,7 @@ from fusioninfer_pulumi.kube.containers import use_mirror
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 
-@dataclass(frozen=True)
-class EppIntent:
+class EppIntent(NamedTuple):
     """What the endpoint picker must do.
 
     Attributes:

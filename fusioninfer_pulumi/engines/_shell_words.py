@@ -168,12 +168,12 @@ for _ in range(4):  # levels of nested substitutions
     _PARENTHESES = rf"\((?:{_ESCAPE}|{_SINGLE}|\"(?:\\.|[^\"\\])*\"|[^()'\"\\]|{_PARENTHESES})*\)"
 _EXPANSION = rf"\${_PARENTHESES}|\$\{{[^{{}}]*(?:\{{[^{{}}]*\}}[^{{}}]*)*\}}|{_BACKTICKS}"
 _DOUBLE = rf"\"(?:{_ESCAPE}|{_EXPANSION}|\$(?![({{])|[^\"\\`$])*\""
-_PIECE = re.compile(
+# Compiled at their first use, because that takes longer than checking most manifests.
+_PIECE = (
     rf"{_ESCAPE}|{_SINGLE}|{_DOUBLE}|{_EXPANSION}|[<>]{_PARENTHESES}|\$(?!['({{])"
-    r"|[^\\'\"$` \t\n;&|()<>]+",
-    re.DOTALL,
+    r"|[^\\'\"$` \t\n;&|()<>]+"
 )
-_WORD = re.compile(rf"(?:{_PIECE.pattern})+", re.DOTALL)
+_WORD = rf"(?:{_PIECE})+"
 
 
 class ShellError(ValueError):
@@ -190,7 +190,7 @@ class Token(NamedTuple):
     @property
     def value(self) -> str:
         """The word without its quotes; expansions such as `$MODEL` are kept."""
-        return "".join(map(_unquote, _PIECE.findall(self.text)))
+        return "".join(map(_unquote, re.findall(_PIECE, self.text, re.DOTALL)))
 
     @property
     def end(self) -> int:
@@ -231,7 +231,7 @@ def tokenize(script: str) -> Iterator[Token]:
             kind = "redirection"
         elif match := _OPERATOR.match(script, at):
             kind = "operator"
-        elif match := _WORD.match(script, at):
+        elif match := re.compile(_WORD, re.DOTALL).match(script, at):
             kind = "word"
         elif script.startswith("$'", at):
             raise ShellError("a $'...' string")

@@ -6,7 +6,6 @@ import argparse
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
@@ -45,8 +44,7 @@ _MOST_CHOICES = 8
 _TYPO_SIMILARITY = 0.9
 
 
-@dataclass(frozen=True)
-class UserArgument:
+class UserArgument(NamedTuple):
     """An argument of a command line.
 
     Attributes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 Version = tuple[int, ...]
 
@@ -24,8 +23,7 @@ _STOCK = {"vllm/vllm-openai": "vllm", "lmsysorg/sglang": "sglang"}
 _OTHER_BUILDS = ("vllm/vllm-openai-cpu", "vllm/vllm-openai-rocm")
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(NamedTuple):
     """A parsed image reference.
 
     Attributes:

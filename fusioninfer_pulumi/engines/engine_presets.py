@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fusioninfer_pulumi.api.engine import Edition
 from fusioninfer_pulumi.engines.sglang import SGLANG
@@ -87,8 +88,7 @@ PRESETS: Mapping[str, EnginePreset] = {
 }
 
 
-@dataclass(frozen=True)
-class EditionDefaults:
+class EditionDefaults(NamedTuple):
     """The engine presets by name, and the images of endpoint pickers and sidecars.
 
     `picker` is the release in FusionInfer's router document. Unlike `holding_picker` it cannot hold

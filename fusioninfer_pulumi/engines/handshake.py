@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand, KvConnector, PairState
 
@@ -93,8 +93,7 @@ def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
     return hashlib.sha256("\n".join(sorted(factors)).encode()).hexdigest()[:10]
 
 
-@dataclass(frozen=True)
-class PairCompatibility:
+class PairCompatibility(NamedTuple):
     """What happens to requests that a prefill and a decode pod serve together.
 
     Attributes:

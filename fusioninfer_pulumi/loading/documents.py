@@ -10,13 +10,18 @@ from typing import Any, NamedTuple
 from fusioninfer_pulumi.api.service import API_VERSION, KIND, InferenceServiceArgs
 from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, errors, show, warning
-from fusioninfer_pulumi.loading.importer import Importer, find_importer, importers
+from fusioninfer_pulumi.loading.importer import (
+    Importer,
+    Origins,
+    SourceDocument,
+    find_importer,
+    importers,
+)
 from fusioninfer_pulumi.loading.model_config import (
     ModelConfigError,
     model_config_finding,
     with_model_config,
 )
-from fusioninfer_pulumi.loading.source_document import Origins, SourceDocument
 from fusioninfer_pulumi.loading.validate import (
     NO_SERVICE,
     WRONG_KIND,
@@ -147,17 +152,11 @@ def load_documents(
     return sorted(loaded, key=lambda document: order[document.origin])
 
 
-def _find_owner(raw: Any) -> Importer | None:
-    return find_importer(raw) if _may_need_importer(raw) else None
-
-
-def _may_need_importer(raw: Any) -> bool:
-    # Importers are loaded only if this is true, because that takes time.
-    return (
-        isinstance(raw, Mapping)
-        and not _is_inference_service(raw)
-        and raw.get("apiVersion") != API_VERSION
-    )
+def _find_owner(raw: Any, *, platform: bool = False) -> Importer | None:
+    # Importers are loaded only for other documents, because that takes time.
+    if not isinstance(raw, Mapping) or raw.get("apiVersion") == API_VERSION:
+        return None
+    return None if _is_inference_service(raw) else find_importer(raw, platform=platform)
 
 
 def _group_by_importer(
@@ -244,7 +243,7 @@ def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) ->
         message = f"{show(raw['apiVersion'])} {text} {install_command('importers')}"
         return Document(origin, ((origin, error(IMPORTER_MISSING, ("apiVersion",), message)),))
     finding = _find_wrong_version(raw)
-    platform = find_importer(raw, platform=True) if _may_need_importer(raw) else None
+    platform = _find_owner(raw, platform=True)
     if _is_other_object(raw) and (lossy or (in_folder and (finding is None or platform))):
         reason = "is not an InferenceService and is ignored; apply it separately"
         if platform is not None:

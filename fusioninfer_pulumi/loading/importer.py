@@ -1,22 +1,168 @@
-"""Importers, which convert manifests of other systems. They are in separate packages."""
+"""Documents of other systems, and the importers that convert them, which are other packages."""
 
 from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.extras import plugins
-from fusioninfer_pulumi.findings import Finding, Origin
-from fusioninfer_pulumi.loading.source_document import Origins, SourceDocument
+from fusioninfer_pulumi.findings import Finding, Location, Origin
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 #: Group of the entry points of importers.
 GROUP = "fusioninfer.importers"
 #: API version, kind, namespace and name of an object.
 ObjectKey = tuple[Any, Any, Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class SourceDocument:
+    """One document of the input.
+
+    Attributes:
+        origin: Its file and position.
+        raw: The parsed document.
+    """
+
+    origin: Origin
+    raw: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Its kind."""
+        return str(self.raw["kind"])
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Its metadata, empty if it has none."""
+        metadata = self.raw.get("metadata")
+        return metadata if isinstance(metadata, Mapping) else {}
+
+    @property
+    def name(self) -> Any:
+        """Its name, None if it is missing or not a string."""
+        return _read_name(self.metadata.get("name"))
+
+    @property
+    def namespace(self) -> Any:
+        """Its namespace, `default` if it is missing or not a string; may be an Output."""
+        return _read_name(self.metadata.get("namespace")) or "default"
+
+    def at(self, *path: str | int) -> SourceField:
+        """Return the field at a path from the document's root."""
+        return SourceField(self, path)
+
+    def leaves(self) -> Iterator[SourceField]:
+        """Yield every leaf: scalars, and empty mappings and lists, but no nulls."""
+        yield from _walk_leaves(self.at(), self.raw)
+
+
+class SourceField(NamedTuple):
+    """A field of a document: `document.at("spec") / "roles" / 0`.
+
+    Attributes:
+        document: The document.
+        path: Keys and list indexes from its root.
+    """
+
+    document: SourceDocument
+    path: Location
+
+    def __truediv__(self, part: str | int) -> SourceField:
+        return SourceField(self.document, (*self.path, part))
+
+    @property
+    def location(self) -> Location:
+        """Its location in findings, which is relative to `spec`."""
+        path = self.path[1:] or self.path if self.path[:1] == ("spec",) else self.path
+        # Keys of YAML mappings may be null, dates or fractions.
+        return tuple(part if isinstance(part, (str, int)) else str(part) for part in path)
+
+    @property
+    def value(self) -> Any:
+        """Its value, None if it is not set."""
+        value: Any = self.document.raw
+        for part in self.path:
+            try:
+                value = value[part]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return value
+
+
+def _read_name(value: Any) -> Any:
+    """Return a name by which documents refer to each other, None if it is not a string."""
+    return value if isinstance(value, str) or is_output(value) else None
+
+
+def _walk_leaves(at: SourceField, value: Any) -> Iterator[SourceField]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _walk_leaves(at / key, item)
+    elif isinstance(value, list) and value:
+        for index, item in enumerate(value):
+            yield from _walk_leaves(at / index, item)
+    elif value is not None:
+        yield at
+
+
+class FieldOrigin(NamedTuple):
+    """The origin of a field of the service.
+
+    Attributes:
+        field: The user's field.
+        copied: Whether the service has a copy of the user's field and of everything below it.
+    """
+
+    field: SourceField
+    copied: bool
+
+
+class Origins(NamedTuple):
+    """The origins of the fields of a service.
+
+    Attributes:
+        main: The document that became the service.
+        fields: Origins of fields by their locations in findings.
+        sources: Other documents that the service depends on.
+    """
+
+    main: Origin
+    fields: Mapping[Location, FieldOrigin]
+    sources: frozenset[Origin] = frozenset()
+
+    @property
+    def documents(self) -> frozenset[Origin]:
+        """All documents from which the service was converted."""
+        fields = (origin.field.document.origin for origin in self.fields.values())
+        return frozenset({self.main, *self.sources, *fields})
+
+    def locate(self, finding: Finding) -> tuple[Origin, Finding]:
+        """Move a finding about the service to the user's document.
+
+        Returns:
+            The document, and the finding at the user's field. If the document has no such field,
+            the finding is at the field from which the service's field was converted, and
+            `converted` is the service's field.
+        """
+        location = finding.location
+        for end in range(len(location), 0, -1):
+            origin = self.fields.get(location[:end])
+            if origin is None:
+                continue
+            rest, field = location[end:], origin.field
+            if origin.copied:
+                field = SourceField(field.document, (*field.path, *rest))
+                rest = ()
+            converted = location if rest else ()
+            moved = replace(finding, location=field.location, converted=converted)
+            return field.document.origin, moved
+        return self.main, replace(finding, location=(), converted=location)
 
 
 class ConvertedService(NamedTuple):

@@ -17,8 +17,8 @@ Target values per replica:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.autoscaling import (
     AutoscalingArgs,
@@ -40,8 +40,7 @@ from fusioninfer_pulumi.topology.leader_worker_set import API_VERSION, KIND
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
-@dataclass(frozen=True)
-class AutoscalerPlan:
+class AutoscalerPlan(NamedTuple):
     """The autoscaler of one LeaderWorkerSet.
 
     Attributes:

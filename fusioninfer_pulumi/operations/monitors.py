@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.role import ComponentType
@@ -23,8 +22,7 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 _OWN_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  # a path
 
 
-@dataclass(frozen=True)
-class MonitoringPlan:
+class MonitoringPlan(NamedTuple):
     """The monitors of one service.
 
     Attributes:

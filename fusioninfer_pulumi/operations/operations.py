@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.availability import DisruptionBudgetArgs, UnhealthyPods
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -26,8 +25,7 @@ from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.role_plan import RolePlan, resolve_share
 
 
-@dataclass(frozen=True)
-class BudgetPlan:
+class BudgetPlan(NamedTuple):
     """The PodDisruptionBudget of one role.
 
     Attributes:
@@ -89,8 +87,7 @@ def disruption_budget(meta: ServiceMeta, budget: BudgetPlan) -> dict[str, Any]:
     return build_object("policy/v1", "PodDisruptionBudget", named, spec=spec)
 
 
-@dataclass(frozen=True)
-class OperationsPlan:
+class OperationsPlan(NamedTuple):
     """Disruption budgets, monitors and autoscalers of a service."""
 
     budgets: tuple[BudgetPlan, ...] = ()

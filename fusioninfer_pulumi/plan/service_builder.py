@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import service_shape
@@ -21,8 +21,7 @@ from fusioninfer_pulumi.topology.gang import plan_gangs
 from fusioninfer_pulumi.topology.role_plan import plan_role
 
 
-@dataclass(frozen=True)
-class BuiltService:
+class BuiltService(NamedTuple):
     """The input of the checks.
 
     Attributes:

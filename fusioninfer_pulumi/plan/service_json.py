@@ -31,7 +31,9 @@ def service_json(plan: ServicePlan) -> dict[str, Any]:
                 "totalPods": role.total_pods,
                 "gpusPerPod": role.accelerators_per_pod,
                 "totalGpus": role.total_accelerators,
-                **_convert_memory(plan, role.name),
+                **(
+                    {"memory": plan.memory[role.name].to_json()} if role.name in plan.memory else {}
+                ),
             }
             for role in plan.roles
         ],
@@ -41,10 +43,6 @@ def service_json(plan: ServicePlan) -> dict[str, Any]:
         **_convert_gangs(plan),
         **({} if plan.shape.local_queue is None else {"localQueue": plain(plan.shape.local_queue)}),
     }
-
-
-def _convert_memory(plan: ServicePlan, role: str) -> dict[str, Any]:
-    return {"memory": plan.memory[role].to_json()} if role in plan.memory else {}
 
 
 def _convert_presets(plan: ServicePlan) -> dict[str, Any]:

@@ -38,10 +38,10 @@ from fusioninfer_pulumi.kube.durations import seconds as seconds
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output as is_output
 from fusioninfer_pulumi.loading.importer import Conversion as Conversion
 from fusioninfer_pulumi.loading.importer import ConvertedService as ConvertedService
+from fusioninfer_pulumi.loading.importer import FieldOrigin as FieldOrigin
 from fusioninfer_pulumi.loading.importer import Importer as Importer
 from fusioninfer_pulumi.loading.importer import ObjectKey as ObjectKey
-from fusioninfer_pulumi.loading.source_document import FieldOrigin as FieldOrigin
-from fusioninfer_pulumi.loading.source_document import Origins as Origins
-from fusioninfer_pulumi.loading.source_document import SourceDocument as SourceDocument
-from fusioninfer_pulumi.loading.source_document import SourceField as SourceField
+from fusioninfer_pulumi.loading.importer import Origins as Origins
+from fusioninfer_pulumi.loading.importer import SourceDocument as SourceDocument
+from fusioninfer_pulumi.loading.importer import SourceField as SourceField
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN as ENGINE_UNKNOWN

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.kv_cache import RdmaArgs
 from fusioninfer_pulumi.api.role import ResourceClaimArgs, RoleArgs
@@ -18,8 +17,7 @@ from fusioninfer_pulumi.pods.pod_metadata import role_labels
 from fusioninfer_pulumi.rules.common import TAKEN_BY_TEMPLATE
 
 
-@dataclass(frozen=True)
-class ClaimTemplate:
+class ClaimTemplate(NamedTuple):
     """The name of a ResourceClaimTemplate, and the spec of its claims."""
 
     name: str

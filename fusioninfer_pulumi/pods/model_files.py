@@ -7,8 +7,7 @@ import math
 import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.model import (
     FETCHER_USER,
@@ -366,8 +365,7 @@ while [ $# -gt 0 ]; do
 done"""
 
 
-@dataclass(frozen=True)
-class ModelPlan:
+class ModelPlan(NamedTuple):
     """The claim and the warm-up Job of a model, None if they are not generated.
 
     Attributes:

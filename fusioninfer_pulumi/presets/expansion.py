@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fusioninfer_pulumi.api.availability import StartupArgs, TopologySpreadArgs
 from fusioninfer_pulumi.api.engine import EngineArgs, ParallelismArgs
@@ -71,8 +71,7 @@ _GIB = 2**30
 _CPUS = 4
 
 
-@dataclass(frozen=True)
-class Expansion:
+class Expansion(NamedTuple):
     """The result of `expand`.
 
     Attributes:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.engine import ParallelismArgs
 from fusioninfer_pulumi.api.model import ModelArgs, hub_name
@@ -18,8 +17,7 @@ from fusioninfer_pulumi.kube import quantity
 _FILE = Path(__file__).with_name("models.json")
 
 
-@dataclass(frozen=True)
-class CatalogueLayout:
+class CatalogueLayout(NamedTuple):
     """The GPUs of one node that a model fits on.
 
     Attributes:
@@ -33,8 +31,7 @@ class CatalogueLayout:
     auto: bool = False
 
 
-@dataclass(frozen=True)
-class CatalogueModel:
+class CatalogueModel(NamedTuple):
     """A model of the catalogue.
 
     Attributes:
@@ -96,8 +93,7 @@ def find_catalogue_model(name: str) -> CatalogueModel | None:
     return next((model for model in load_catalogue().values() if name in model.siblings), None)
 
 
-@dataclass(frozen=True)
-class GpuLayout:
+class GpuLayout(NamedTuple):
     """The GPUs of a pod, and how the model is split over them.
 
     Attributes:

@@ -19,7 +19,7 @@ So prefill and decode of a group always have the same revision.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import (
@@ -40,8 +40,7 @@ from fusioninfer_pulumi.topology.role_plan import (
 )
 
 
-@dataclass(frozen=True)
-class LwsStep:
+class LwsStep(NamedTuple):
     """The update of one LeaderWorkerSet.
 
     Attributes:
@@ -137,8 +136,7 @@ def order_update(
     sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
     first = min((step.stage for step in steps if step.name in stages), default=0)
     steps = [
-        replace(
-            step,
+        step._replace(
             stage=first + stages[step.name],
             scope=step.scope if sequential else "prefill and decode",
         )

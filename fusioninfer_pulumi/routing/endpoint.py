@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.routing.routing_plan import Routing
@@ -24,8 +23,7 @@ def hosts_overlap(one: Any, other: Any) -> bool:
     return hosts_overlap(other, one) if other.startswith("*.") else bool(one == other)
 
 
-@dataclass(frozen=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """Where clients send requests.
 
     Attributes:

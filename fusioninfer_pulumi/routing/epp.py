@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import PICKER_CONTAINER, EndpointPickerArgs, MetricsMode
@@ -72,8 +71,7 @@ _RECREATE = {"type": "Recreate"}
 _REQUESTS = {"cpu": "500m", "memory": "1Gi"}
 
 
-@dataclass(frozen=True)
-class EppPlan:
+class EppPlan(NamedTuple):
     """The endpoint picker.
 
     Attributes:

@@ -7,8 +7,7 @@ restricted, and RDMA traffic bypasses NetworkPolicies.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode, NetworkPolicyArgs
@@ -24,8 +23,7 @@ from fusioninfer_pulumi.routing.pool import PoolPlan
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
-@dataclass(frozen=True)
-class NetworkPolicyPlan:
+class NetworkPolicyPlan(NamedTuple):
     """Peers outside of the service that may connect to its pods.
 
     Attributes:

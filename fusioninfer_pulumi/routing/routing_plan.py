@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.route import HttpRouteRefArgs
@@ -62,8 +62,7 @@ from fusioninfer_pulumi.routing.pool import (
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
-@dataclass(frozen=True)
-class PickerPlan:
+class PickerPlan(NamedTuple):
     """An endpoint picker, the pool it chooses from, and the model names it rewrites."""
 
     epp: EppPlan
@@ -71,8 +70,7 @@ class PickerPlan:
     rewrites: RewritePlan | None
 
 
-@dataclass(frozen=True)
-class Routing:
+class Routing(NamedTuple):
     """The routing of a service with a router role.
 
     Attributes:

@@ -66,6 +66,16 @@ _FORMATS = {
 _QUANTITY = "a Kubernetes quantity such as 8, 500m or 16Gi"
 #: Start of the pattern of quantities; no other pattern in schemas starts with a sign.
 _QUANTITY_PATTERN = "^(\\+|-)?"
+_LIMITS = {
+    "minimum": "be at least {}",
+    "maximum": "be at most {}",
+    "minLength": "have at least {}",
+    "minItems": "have at least {}",
+    "minProperties": "have at least {}",
+    "maxLength": "have at most {} characters",
+    "maxItems": "have at most {} items",
+    "maxProperties": "have at most {} items",
+}
 #: Messages list the allowed keys if there are at most this many.
 _MAX_LISTED_KEYS = 8
 #: Maximum nesting of mappings and lists.
@@ -267,17 +277,12 @@ def _explain_unknown_key(at: Location, parent: Schema) -> Finding:
 
 def _explain_limit(at: Location, name: str, limit: Any, value: Any) -> Finding:
     """Return the error about a number, text, list or mapping that is too small or too large."""
-    if name in ("minimum", "maximum"):
-        word = "least" if name == "minimum" else "most"
-        return error(OUT_OF_RANGE, at, f"must be at {word} {limit}, got {show(value)}")
-    if name in ("minLength", "minItems", "minProperties"):
-        if limit == 1:
-            return error(FIELD_REQUIRED, at, "must not be empty")
-        return error(OUT_OF_RANGE, at, f"must have at least {limit}, got {len(value)}")
-    if name in ("maxLength", "maxItems", "maxProperties"):
-        unit = "characters" if name == "maxLength" else "items"
-        return error(OUT_OF_RANGE, at, f"must have at most {limit} {unit}, got {len(value)}")
-    return error(DUPLICATE_NAME, at, f"must not repeat values, got {show(value)}")
+    if name == "uniqueItems":
+        return error(DUPLICATE_NAME, at, f"must not repeat values, got {show(value)}")
+    if name in ("minLength", "minItems", "minProperties") and limit == 1:
+        return error(FIELD_REQUIRED, at, "must not be empty")
+    found = show(value) if name in ("minimum", "maximum") else len(value)
+    return error(OUT_OF_RANGE, at, f"must {_LIMITS[name].format(limit)}, got {found}")
 
 
 def _check_keys(

@@ -36,6 +36,7 @@ import enum
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 
 class GangForm(enum.Enum):
@@ -68,8 +69,7 @@ class RoleDemand:
     minimum: int
 
 
-@dataclass(frozen=True)
-class NodePool:
+class NodePool(NamedTuple):
     """Nodes of one size, with all accelerators available."""
 
     nodes: int

@@ -16,7 +16,7 @@ from told import without_rules
 from fusioninfer_pulumi import InvalidServiceError, load, loads
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import Finding, Severity
-from fusioninfer_pulumi.loading.source_document import Origins
+from fusioninfer_pulumi.loading.importer import Origins
 from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kserve_samples import config, llm
 from importers.tests.kthena_samples import entry, policy, role, route, scaled, serving

@@ -11,7 +11,8 @@ import pytest
 from cli.projects import PROJECT, Folder
 from cli.revisions import MANIFEST, PROGRAM, git
 
-from fusioninfer_pulumi.cli.program import Recording, run_program
+from fusioninfer_pulumi.cli.program.parent_process import run_program
+from fusioninfer_pulumi.cli.program.recording import Recording
 
 PARTIAL = """
 apiVersion: fusioninfer.io/v1alpha1

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fusioninfer_pulumi.cli.program import ProgramError, Recording, run_program
+from fusioninfer_pulumi.cli.program.parent_process import run_program
+from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording
 
 PROJECT = "name: app\nruntime: python\n"
 PROGRAM = """

@@ -11,7 +11,7 @@ import pytest
 from cli.projects import PROGRAM, PROJECT, Folder
 
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.program import Secrets, remove_marks
+from fusioninfer_pulumi.cli.program.recording import Secrets, remove_marks
 
 SERVICE = """
 from fusioninfer_pulumi import InferenceService

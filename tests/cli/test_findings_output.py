@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +178,7 @@ def test_findings_have_lines(
     origin: Origin, location: tuple[str | int, ...], line: int | None
 ) -> None:
     text = "kind: A\nspec:\n  roles:\n  - name: a\n---\nkind: B\nmetadata: {}\n"
-    assert LineFinder({"f": text}).add_line(origin, location) == replace(origin, line=line)
+    assert LineFinder({"f": text}).add_line(origin, location) == origin._replace(line=line)
 
 
 @pytest.mark.parametrize(

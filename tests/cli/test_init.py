@@ -17,10 +17,9 @@ import pytest
 import yaml
 
 from fusioninfer_pulumi import InferenceServiceArgs, model_service, plan_service, render
-from fusioninfer_pulumi.cli import installation
-from fusioninfer_pulumi.cli.installation import read_installation
+from fusioninfer_pulumi.cli import new_project
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.new_project import LANGUAGES, TEMPLATE
+from fusioninfer_pulumi.cli.new_project import LANGUAGES, TEMPLATE, read_installation
 
 PAIR = ("deepseek-ai/DeepSeek-R1", "H200", "--prefill-decode")
 ONE = ("Qwen/Qwen3-32B", "H100")
@@ -218,8 +217,8 @@ def test_project_installs_what_is_installed(
         text = json.dumps(record) if record else None
         return SimpleNamespace(version="1.2", read_text=lambda _: text)
 
-    monkeypatch.setattr(installation, "distribution", distribution)
-    monkeypatch.setattr(installation, "RELEASE_TAG", tag)
+    monkeypatch.setattr(new_project, "distribution", distribution)
+    monkeypatch.setattr(new_project, "RELEASE_TAG", tag)
     source = read_installation()
     assert [line for line in source.requirements if not line.startswith("#")] == expected
     scripts = {"name": "fusioninfer", "path": sysconfig.get_path("scripts")}
@@ -235,6 +234,6 @@ def test_plugin_of_a_repository_behind_ssh_is_the_installed_one(
     # Pulumi clones plugins by https only.
     text = json.dumps(git("main", "ssh://git@git.example.com/llm"))
     monkeypatch.setattr(
-        installation, "distribution", lambda _: SimpleNamespace(read_text=lambda _: text)
+        new_project, "distribution", lambda _: SimpleNamespace(read_text=lambda _: text)
     )
     assert list(read_installation().plugin) == ["plugins"]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.cli.mermaid import mermaid
-from fusioninfer_pulumi.cli.plan_output import PlanView
+from fusioninfer_pulumi.cli.plan_output import PlanView, mermaid
 from fusioninfer_pulumi.loading.load import load
 
 PAIR = Path(__file__).parent.parent / "fixtures/inputs/router-example-3-pd.yaml"

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from cli.projects import frames, messages
 
-from fusioninfer_pulumi.cli.program import ProgramError, Recording, run_program
+from fusioninfer_pulumi.cli.program.parent_process import run_program
+from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording
 
 Run = Callable[[str], Recording]
 

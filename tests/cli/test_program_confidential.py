@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli.projects import messages
 
-from fusioninfer_pulumi.cli.program import ProgramError, Recording, Secrets
+from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording, Secrets
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 Run = Callable[..., Recording]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cli.projects import PROJECT, Folder, messages
 
-from fusioninfer_pulumi.cli.program import Secrets, remove_marks
+from fusioninfer_pulumi.cli.program.recording import Secrets, remove_marks
 
 
 def test_stack_values_keep_their_spelling(folder: Folder) -> None:

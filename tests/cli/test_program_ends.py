@@ -15,7 +15,7 @@ from profiles import slow_unless
 from samples import role
 
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.program import ProgramError, Recording
+from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording
 
 Run = Callable[..., Recording]
 
@@ -74,7 +74,8 @@ def test_child_processes_of_a_program_are_killed(folder: Folder, end: str) -> No
     )
     script = (
         "import pathlib\n"
-        "from fusioninfer_pulumi.cli.program import ProgramError, run_program\n"
+        "from fusioninfer_pulumi.cli.program.parent_process import run_program\n"
+        "from fusioninfer_pulumi.cli.program.recording import ProgramError\n"
         "try:\n"
         f"    run_program(pathlib.Path({str(folder.root)!r}), timeout=40)\n"
         "except ProgramError as problem:\n"

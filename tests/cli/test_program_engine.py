@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from cli.projects import messages
 
-from fusioninfer_pulumi.cli.program import Recording, run_program
+from fusioninfer_pulumi.cli.program.parent_process import run_program
+from fusioninfer_pulumi.cli.program.recording import Recording
 
 Run = Callable[[str], Recording]
 

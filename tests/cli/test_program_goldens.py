@@ -10,7 +10,7 @@ import pytest
 from cli.projects import PROJECT, Folder, frames, messages
 from yaml_files import read
 
-from fusioninfer_pulumi.cli.program import ProgramError, Recording
+from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording
 
 Golden = Callable[[str, Sequence[dict[str, Any]]], None]
 

@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.program import ProgramError, Secrets, parent_process, run_program
+from fusioninfer_pulumi.cli.program import parent_process
+from fusioninfer_pulumi.cli.program.parent_process import run_program
+from fusioninfer_pulumi.cli.program.recording import ProgramError, Secrets
 
 
 def project(folder: Path, program: str, **modules: str) -> Path:

@@ -9,7 +9,8 @@ from typing import Any
 import pulumi
 import pytest
 
-from fusioninfer_pulumi.cli.program import ProgramError, Recording, Secrets, run_program
+from fusioninfer_pulumi.cli.program.parent_process import run_program
+from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording, Secrets
 
 Run = Callable[..., Recording]
 

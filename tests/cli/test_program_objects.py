@@ -10,7 +10,7 @@ import pulumi
 import pytest
 from cli.projects import messages
 
-from fusioninfer_pulumi.cli.program import Recording
+from fusioninfer_pulumi.cli.program.recording import Recording
 
 Run = Callable[..., Recording]
 

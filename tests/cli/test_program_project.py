@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from cli.projects import PROGRAM, PROJECT, Folder
 
-from fusioninfer_pulumi.cli.program import ProgramError, run_program
+from fusioninfer_pulumi.cli.program.parent_process import run_program
+from fusioninfer_pulumi.cli.program.recording import ProgramError
 from fusioninfer_pulumi.cli.read_sources import is_project
 
 UNREADABLE = (

@@ -17,8 +17,8 @@ import pulumi
 import pytest
 from pulumi.runtime.mocks import MockMonitor
 
-from fusioninfer_pulumi.cli.program import Recording
 from fusioninfer_pulumi.cli.program.recorder import Recorder
+from fusioninfer_pulumi.cli.program.recording import Recording
 
 Run = Callable[..., Recording]
 SDK = Path(pulumi.__file__).parent

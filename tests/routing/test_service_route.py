@@ -17,8 +17,7 @@ from samples import (
 )
 
 from fusioninfer_pulumi.checks.stages import plan_services
-from fusioninfer_pulumi.cli.mermaid import mermaid
-from fusioninfer_pulumi.cli.plan_output import PlanView
+from fusioninfer_pulumi.cli.plan_output import PlanView, mermaid
 from fusioninfer_pulumi.component.status import find_rejection
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.routing.endpoint import find_endpoint

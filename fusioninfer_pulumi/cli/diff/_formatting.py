@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.cli.diff._records import (
     Action,
@@ -72,11 +71,6 @@ def summarize(difference: Difference) -> str:
     return "; ".join(parts)
 
 
-def format_count(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 object`, `2 objects`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def format_pair(pair: Pair) -> str:
     """Return `2 -> 3`, or one number if both are equal."""
     return str(pair.after) if pair.before == pair.after else f"{pair.before} -> {pair.after}"
@@ -91,8 +85,7 @@ _LEADER, _WORKER = f"{LWS_TEMPLATE}.leaderTemplate.", f"{LWS_TEMPLATE}.workerTem
 _BOTH = f"{LWS_TEMPLATE}.{{leader,worker}}Template."
 
 
-@dataclass(frozen=True)
-class ChangeGroup:
+class ChangeGroup(NamedTuple):
     """Objects with the same change.
 
     Attributes:
@@ -142,11 +135,11 @@ def _merge_fields(objects: Sequence[ObjectChange]) -> tuple[FieldChange, ...]:
         values = to_canonical([change.old, change.new, change.kind])
         leader_key = (_LEADER + change.path.removeprefix(_WORKER), values)
         if change.path.startswith(_WORKER) and leader_key in merged:
-            merged[leader_key] = replace(change, path=_BOTH + change.path.removeprefix(_WORKER))
+            merged[leader_key] = change._replace(path=_BOTH + change.path.removeprefix(_WORKER))
         else:
             merged[(change.path, values)] = change
     return tuple(
-        replace(change, path=change.path.removeprefix(f"{LWS_TEMPLATE}."))
+        change._replace(path=change.path.removeprefix(f"{LWS_TEMPLATE}."))
         for change in merged.values()
     )
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from fusioninfer_pulumi.engines.argument_checks import ChangedDefault, RemovedArgument
 
@@ -11,16 +10,14 @@ FieldKind = Literal["changed", "added", "removed"]
 Action = Literal["added", "removed", "changed", "replaced"]
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """A value before and after."""
 
     before: Any
     after: Any
 
 
-@dataclass(frozen=True)
-class FieldChange:
+class FieldChange(NamedTuple):
     """One field that differs.
 
     Attributes:
@@ -38,8 +35,7 @@ class FieldChange:
     new: Any
 
 
-@dataclass(frozen=True)
-class ObjectChange:
+class ObjectChange(NamedTuple):
     """One Kubernetes object that differs.
 
     Attributes:
@@ -57,8 +53,7 @@ class ObjectChange:
     fields: tuple[FieldChange, ...]
 
 
-@dataclass(frozen=True)
-class RoleEffect:
+class RoleEffect(NamedTuple):
     """The effects of a change on the replicas of a role.
 
     Attributes:
@@ -87,8 +82,7 @@ class RoleEffect:
     role_change: str = ""
 
 
-@dataclass(frozen=True)
-class EngineChange:
+class EngineChange(NamedTuple):
     """Arguments of a role that the new engine release removes, or whose defaults it changes."""
 
     service: str
@@ -100,8 +94,7 @@ class EngineChange:
     defaults: tuple[ChangedDefault, ...]
 
 
-@dataclass(frozen=True)
-class ServiceTotals:
+class ServiceTotals(NamedTuple):
     """Pods and accelerators in all LeaderWorkerSets of a service."""
 
     service: str
@@ -110,8 +103,7 @@ class ServiceTotals:
     accelerators: Pair
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """The difference between two lists of manifests; false if there is none.
 
     Attributes:

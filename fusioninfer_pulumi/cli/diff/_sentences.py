@@ -8,7 +8,6 @@ from typing import Any
 
 from fusioninfer_pulumi.cli.diff._formatting import (
     count_objects,
-    format_count,
     format_service,
     join_names,
 )
@@ -22,6 +21,7 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     get_role,
 )
 from fusioninfer_pulumi.cli.diff.restarts import Edit
+from fusioninfer_pulumi.cli.printing import format_count
 from fusioninfer_pulumi.engines.argument_checks import compare_arguments
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command

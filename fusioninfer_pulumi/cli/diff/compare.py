@@ -48,7 +48,6 @@ from fusioninfer_pulumi.cli.diff.restarts import (
     find_step,
     index_steps,
 )
-from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.mixed_revisions import (
     UpdateComparison,
@@ -90,10 +89,6 @@ class Change:
         self.edits = list(_find_edits(before, after))
         self.released = find_released(self.lws, self.steps, self.edits)
 
-    def find_rejections(self) -> dict[Service, list[Finding]]:
-        """Return the changes that `pulumi up` rejects, by service."""
-        return find_rejections(self.plans, self.lws, self.edits)
-
 
 def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Difference:
     """Compare two lists of manifests, and find the effects on running pods.
@@ -115,11 +110,12 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
     services = tuple({get_service(*item) for item in side.items()} for side in change.objects)
     affected = dict.fromkeys(edit.service for edit in edits if edit.service[1])
     engines = tuple(find_engine_changes(edits))
+    rejections = find_rejections(change.plans, change.lws, edits)
     return Difference(
         objects=tuple(edit.change for edit in edits),
         effects=effects,
         notes=(
-            *describe_changes(edits, effects, services, change.find_rejections(), change.released),
+            *describe_changes(edits, effects, services, rejections, change.released),
             *change.autoscaling_notes,
             *describe_engine_changes(engines, len(affected)),
             *_describe_new_defaults(change),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from fusioninfer_pulumi.cli.diff._formatting import (
@@ -119,16 +118,10 @@ def to_json(difference: Difference) -> dict[str, Any]:
 
 
 def _to_plain(value: Any) -> Any:
-    if hasattr(value, "_asdict"):  # a named tuple of another package
-        return value._asdict()
-    if isinstance(value, tuple):
-        return [_to_plain(item) for item in value]
-    if not is_dataclass(value):
-        return value
-    return {
-        re.sub("_(.)", lambda match: match[1].upper(), item.name): _to_plain(
-            getattr(value, item.name)
-        )
-        for item in fields(value)
-        if item.name not in _OMITTED
-    }
+    if hasattr(value, "_asdict"):
+        return {
+            re.sub("_(.)", lambda match: match[1].upper(), name): _to_plain(item)
+            for name, item in value._asdict().items()
+            if name not in _OMITTED
+        }
+    return [_to_plain(item) for item in value] if isinstance(value, tuple) else value

@@ -24,7 +24,7 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     get_role,
     get_service,
 )
-from fusioninfer_pulumi.cli.diff.restarts import index_lws_by_name
+from fusioninfer_pulumi.cli.diff.restarts import find_rejections, index_lws_by_name
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -74,7 +74,19 @@ class ServiceTimeline:
     @property
     def cells(self) -> list[tuple[str, ...]]:
         """The rows as text, empty if there is no timeline."""
-        return [] if self.timeline is None else list(self._build_rows(self.timeline))
+        rows = () if self.timeline is None else self.timeline.rows
+        names = {0: "before", len(rows) - 1: "after"}
+        return [
+            (
+                names.get(number, str(number)),
+                format_duration(row.seconds) if number else "",
+                self._join_names(row.restarting),
+                self._join_names(row.starting),
+                *(str(row.serving.get(role, 0)) for role in self._roles),
+                str(row.accelerators),
+            )
+            for number, row in enumerate(rows)
+        ]
 
     @property
     def notes(self) -> Iterator[str]:
@@ -90,19 +102,6 @@ class ServiceTimeline:
     def _roles(self) -> tuple[str, ...]:
         rows = () if self.timeline is None else self.timeline.rows
         return tuple(dict.fromkeys(role for row in rows for role in row.serving))
-
-    def _build_rows(self, timeline: Timeline) -> Iterator[tuple[str, ...]]:
-        last = len(timeline.rows) - 1
-        for number, row in enumerate(timeline.rows):
-            name = {0: "before", last: "after"}.get(number, str(number))
-            yield (
-                name,
-                format_duration(row.seconds) if number else "",
-                self._join_names(row.restarting),
-                self._join_names(row.starting),
-                *(str(row.serving.get(role, 0)) for role in self._roles),
-                str(row.accelerators),
-            )
 
     def _join_names(self, lws: Sequence[str]) -> str:
         # An update restarts the highest ordinal first.
@@ -137,7 +136,7 @@ class ServiceTimeline:
 def simulate_updates(old: Manifests, new: Manifests, plans: Plans) -> list[ServiceTimeline]:
     """Simulate the update of each new service; the parameters are those of `compare`."""
     change = Change(old, new, plans)
-    rejections = change.find_rejections()
+    rejections = find_rejections(change.plans, change.lws, change.edits)
     plan_counts = Counter((str(plan.namespace), plan.service) for plan in change.plans)
     return [_simulate(plan, change, rejections, plan_counts) for plan in change.plans]
 

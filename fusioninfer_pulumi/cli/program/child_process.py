@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing.connection import Connection
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -35,13 +35,14 @@ from pulumi import Output
 from pulumi.errors import RunError
 from pulumi.runtime.settings import SETTINGS
 
-from fusioninfer_pulumi.cli.program.parent_process import Request
-from fusioninfer_pulumi.cli.program.recorder import Engine, Recorder
+from fusioninfer_pulumi.cli.program.project_files import Project, StackConfig
+from fusioninfer_pulumi.cli.program.recorder import Recorder
 from fusioninfer_pulumi.cli.program.recording import (
     PROGRAM_FAILED,
     UNKNOWN_WITHOUT_PULUMI,
     ProgramService,
     Recording,
+    Secrets,
 )
 from fusioninfer_pulumi.component.pulumi_sdk import collect_services
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, error
@@ -59,20 +60,31 @@ _SERIALIZATION_ERROR = "While processing resource: "
 _MIN_SECRET_LENGTH = 3
 
 
-def main(connection: Connection, request: Request) -> None:
+def main(
+    connection: Connection,
+    output: Connection,
+    project: Project,
+    config: StackConfig,
+    secrets: Secrets,
+    timeout: float,
+) -> None:
     """Run the program, and send a recording of its resources or the errors.
 
     Args:
         connection: Receives a text for each secret value, then a recording or a tuple of errors.
-        request: The project and its configuration.
+        output: Connection to the file for the output of the program and its child processes.
+        project: The project.
+        config: The configuration of the stack.
+        secrets: What replaces secret values in objects.
+        timeout: Seconds after which the stacks of the threads are printed.
     """
     os.setsid()  # so that the parent can also kill the processes that the program starts
     for stream in (1, 2):
-        os.dup2(request.output.fileno(), stream)
+        os.dup2(output.fileno(), stream)
     sys.stdout = sys.stderr = io.TextIOWrapper(
         io.FileIO(2, "w", closefd=False), encoding="utf-8", errors="replace", write_through=True
     )
-    program = request.project.program
+    program = project.program
     importlib.invalidate_caches()  # the folder may have just been written
     os.chdir(program.parent)
     sys.path.insert(0, str(program.parent))
@@ -89,12 +101,12 @@ def main(connection: Connection, request: Request) -> None:
         except OSError:  # the program has closed it, such as with `os.closerange`
             os._exit(1)
 
-    faulthandler.dump_traceback_later(request.timeout)
+    faulthandler.dump_traceback_later(timeout)
     try:
-        result: Any = _run(request, send)
+        result: Any = _run(project, config, secrets, send)
     except BaseException as problem:  # noqa: BLE001  # GeneratorExit is an error of the program, too
-        *first, last = _explain_failure(problem, request.project.root)
-        result = (*first, replace(last, frames=_find_user_frames(problem, request.project.root)))
+        *first, last = _explain_failure(problem, project.root)
+        result = (*first, replace(last, frames=_find_user_frames(problem, project.root)))
     send(result)
 
 
@@ -119,10 +131,11 @@ async def _read_output(output: Output[Any]) -> Any:
     return None
 
 
-def _run(request: Request, send: Callable[[str], None]) -> Recording:
+def _run(
+    project: Project, config: StackConfig, secrets: Secrets, send: Callable[[str], None]
+) -> Recording:
     """Run a program and return its recording; exceptions of the program propagate."""
-    project, config = request.project, request.config
-    recorder = Recorder(request.secrets, project)
+    recorder = Recorder(secrets, project)
     services: list[tuple[str, ServicePlan]] = []
     collect_services.set(services)
     loop = asyncio.new_event_loop()
@@ -135,7 +148,7 @@ def _run(request: Request, send: Callable[[str], None]) -> Recording:
             project=project.name,
             stack=config.stack,
             monitor=recorder,
-            engine=Engine(recorder),
+            engine=recorder,
             dry_run=True,
             organization="organization",
             root_directory=str(project.root),
@@ -163,17 +176,16 @@ def _run(request: Request, send: Callable[[str], None]) -> Recording:
         # Let log messages and other tasks that nothing awaits finish.
         if pending := asyncio.all_tasks(loop):
             loop.run_until_complete(asyncio.wait(pending, timeout=_GRACE_SECONDS))
+    findings = recorder.findings.values()
+    messages = [finding for finding in findings if finding.rule != UNKNOWN_WITHOUT_PULUMI.id]
+    # Sorted, because the SDK registers resources in any order.
+    unknown = [finding for finding in findings if finding.rule == UNKNOWN_WITHOUT_PULUMI.id]
     return Recording(
         tuple(item for _, item in sorted(recorder.objects, key=itemgetter(0))),
         tuple(ProgramService(*recorder.places[name], plan) for name, plan in services),
-        tuple(sorted(recorder.findings.values(), key=_get_sort_key)),
+        (*messages, *sorted(unknown, key=attrgetter("message"))),
         config.encrypted,
     )
-
-
-def _get_sort_key(finding: Finding) -> str:
-    # Findings about registrations are last and sorted, because the SDK registers in any order.
-    return finding.message if finding.rule == UNKNOWN_WITHOUT_PULUMI.id else ""
 
 
 class _Executor(ThreadPoolExecutor):

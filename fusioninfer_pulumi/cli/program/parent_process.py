@@ -13,17 +13,12 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from fusioninfer_pulumi.cli.program.project_files import (
-    Project,
-    StackConfig,
-    load_project,
-    read_stack_config,
-)
+from fusioninfer_pulumi.cli.program.project_files import load_project, read_stack_config
 from fusioninfer_pulumi.cli.program.recording import (
     PROGRAM_ENDED,
     ProgramError,
@@ -42,25 +37,6 @@ _METHOD = "fork" if sys.platform == "linux" else "spawn"
 _GRACE_SECONDS = 1.0
 #: While nothing is received, the parent checks this often whether the child process has exited.
 _POLL_SECONDS = 0.05
-
-
-@dataclass(frozen=True)
-class Request:
-    """The input of the child process.
-
-    Attributes:
-        project: The project.
-        config: The configuration of the stack.
-        secrets: What replaces secret values in objects.
-        timeout: Seconds after which the program is killed.
-        output: Connection to the file for the output of the program and its child processes.
-    """
-
-    project: Project
-    config: StackConfig
-    secrets: Secrets
-    timeout: float
-    output: Connection
 
 
 def run_program(
@@ -93,9 +69,9 @@ def run_program(
     child = importlib.import_module("fusioninfer_pulumi.cli.program.child_process")
     secret_texts: set[str] = set()
     with tempfile.TemporaryFile(prefix="fusioninfer-pulumi-") as output:
-        request = Request(project, config, secrets, timeout, Connection(os.dup(output.fileno())))
+        arguments = (Connection(os.dup(output.fileno())), project, config, secrets, timeout)
         try:
-            result = _run_child(child.main, request, secret_texts)
+            result = _run_child(child.main, arguments, timeout, secret_texts)
         except ProgramError as problem:
             result = problem.findings
         finally:
@@ -107,35 +83,35 @@ def run_program(
                 sys.stderr.flush()
     if not isinstance(result, Recording):
         raise ProgramError(*config.findings, *_mask_findings(result, secret_texts))
-    services = (
-        replace(
-            item, plan=replace(item.plan, findings=_mask_findings(item.plan.findings, secret_texts))
-        )
-        for item in result.services
-    )
+    services = []
+    for service in result.services:
+        masked = _mask_findings(service.plan.findings, secret_texts)
+        services.append(service._replace(plan=replace(service.plan, findings=masked)))
     findings = (*config.findings, *_mask_findings(result.findings, secret_texts))
-    return replace(result, services=tuple(services), findings=findings)
+    return result._replace(services=tuple(services), findings=findings)
 
 
 def _mask_findings(findings: Iterable[Finding], secrets: set[str]) -> tuple[Finding, ...]:
     return tuple(replace(item, message=mask_secrets(item.message, secrets)) for item in findings)
 
 
-def _run_child(main: Any, request: Request, secret_texts: set[str]) -> Any:
+def _run_child(
+    main: Any, arguments: tuple[Any, ...], timeout: float, secret_texts: set[str]
+) -> Any:
     """Run the child process, and return the recording or the tuple of errors that it sends.
 
     The secret values that it sends are added to `secret_texts`, even if it fails later.
     """
     context: Any = multiprocessing.get_context(_METHOD)
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=main, args=(sender, request))
+    process = context.Process(target=main, args=(sender, *arguments))
     with warnings.catch_warnings():
         # Python warns about forking a process with threads, such as a test runner.
         warnings.simplefilter("ignore", DeprecationWarning)
         process.start()
     sender.close()
     result: Any = None
-    deadline = time.monotonic() + request.timeout + _GRACE_SECONDS
+    deadline = time.monotonic() + timeout + _GRACE_SECONDS
     try:
         while (seconds_left := deadline - time.monotonic()) > 0:
             has_exited = process.exitcode is not None
@@ -152,7 +128,7 @@ def _run_child(main: Any, request: Request, secret_texts: set[str]) -> Any:
             elif has_exited:
                 break  # processes that it started may keep the connection open
         if result is None or process.exitcode is None:
-            message = _explain_end(process.exitcode, request.timeout)
+            message = _explain_end(process.exitcode, timeout)
             raise program_error(PROGRAM_ENDED, message)
         return result
     finally:

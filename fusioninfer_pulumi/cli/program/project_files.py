@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -32,8 +31,7 @@ _DEFAULT_STACK = "dev"
 _DECLARATION_KEYS = {"type", "default", "value", "description", "secret", "items"}
 
 
-@dataclass(frozen=True)
-class Project:
+class Project(NamedTuple):
     """A Pulumi project with a program in Python or YAML.
 
     Attributes:
@@ -57,8 +55,7 @@ class Project:
     spelled_config: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class StackConfig:
+class StackConfig(NamedTuple):
     """The configuration of one stack.
 
     Attributes:

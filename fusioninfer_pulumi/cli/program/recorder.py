@@ -46,7 +46,7 @@ Inputs = dict[str, Any]
 
 
 class Recorder(MockMonitor):
-    """The resource monitor, which records Kubernetes objects and runs transforms.
+    """The resource monitor and engine, which records Kubernetes objects and runs transforms.
 
     A subclass of MockMonitor also answers calls that newer SDKs add. `Mocks` would not be enough:
     they see no parents, no remote components and no secret parts of values.
@@ -161,6 +161,18 @@ class Recorder(MockMonitor):
 
     register_invoke_transform = register_resource_hook = register_error_hook = ignore
 
+    def Log(self, request: Any) -> None:
+        """Handle a message of `pulumi.log`."""
+        if request.severity == engine_pb2.WARNING:
+            self.warn(PROGRAM_MESSAGE, request.message)
+        elif request.severity == engine_pb2.ERROR:
+            self.warn(PROGRAM_MESSAGE, f"error: {request.message}")
+        elif request.severity == engine_pb2.INFO:
+            print(request.message, file=sys.stderr)
+
+    def RequirePulumiVersion(self, _request: object) -> None:
+        """Accept any version, because there is no CLI."""
+
     async def _register(
         self, urn: str, request: Any, tokens: Sequence[str]
     ) -> resource_pb2.RegisterResourceResponse:
@@ -225,25 +237,6 @@ class Recorder(MockMonitor):
         file = Path(unquote(urlsplit(position.uri).path))
         name = str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
         return (name, position.line) if position.line else ("", None)
-
-
-class Engine:
-    """Handles the SDK's calls to the engine."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-
-    def Log(self, request: Any) -> None:
-        """Handle a message of `pulumi.log`."""
-        if request.severity == engine_pb2.WARNING:
-            self._recorder.warn(PROGRAM_MESSAGE, request.message)
-        elif request.severity == engine_pb2.ERROR:
-            self._recorder.warn(PROGRAM_MESSAGE, f"error: {request.message}")
-        elif request.severity == engine_pb2.INFO:
-            print(request.message, file=sys.stderr)
-
-    def RequirePulumiVersion(self, _request: object) -> None:
-        """Accept any version, because there is no CLI."""
 
 
 def _make_response(result: Inputs) -> Any:

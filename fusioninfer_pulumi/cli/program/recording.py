@@ -9,8 +9,7 @@ import enum
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from fusioninfer_pulumi.findings import Finding, Rule, error
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -31,8 +30,7 @@ T = TypeVar("T")
 _MARK = re.compile(re.escape(SECRET[:-1]) + r"\0[0-9a-f]{64}" + re.escape(SECRET[-1]))
 
 
-@dataclass(frozen=True)
-class ProgramService:
+class ProgramService(NamedTuple):
     """An InferenceService component that a program created.
 
     Attributes:
@@ -46,8 +44,7 @@ class ProgramService:
     plan: ServicePlan
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(NamedTuple):
     """The result of one run of a program.
 
     Attributes:
@@ -63,7 +60,7 @@ class Recording:
     objects: tuple[dict[str, Any], ...]
     services: tuple[ProgramService, ...]
     findings: tuple[Finding, ...]
-    encrypted: Mapping[str, str] = field(default_factory=dict)
+    encrypted: Mapping[str, str]
 
     @property
     def plans(self) -> tuple[ServicePlan, ...]:
@@ -110,7 +107,7 @@ class Secrets(enum.Enum):
 
 
 def remove_marks(value: T) -> T:
-    """Return a copy of plain values and dataclasses with `<secret>` instead of marked masks."""
+    """Return a copy of plain values and named tuples with `<secret>` instead of marked masks."""
     return cast("T", _remove_marks(value))
 
 
@@ -123,10 +120,6 @@ def _remove_marks(value: Any) -> Any:
         items = [_remove_marks(item) for item in value]
         # The constructor of a named tuple has one parameter for each item.
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(
-            value, **{item.name: _remove_marks(getattr(value, item.name)) for item in fields(value)}
-        )
     return value
 
 

@@ -155,17 +155,12 @@ class YamlProgram:
 def _read_config(name: str, entry: Any) -> Any:
     namespace, _, key = name.rpartition(":")
     text = pulumi.Config(namespace or None).require(key)
-    default = entry
-    if isinstance(entry, dict):
-        default = entry.get("default", entry.get("value"))
-        kind = entry.get("type")
-    else:
-        kind = None
-    is_text = kind.lower() == "string" if isinstance(kind, str) else isinstance(default, str)
-    value = text if is_text else yaml.safe_load(text)
+    declaration = entry if isinstance(entry, dict) else {"default": entry}
+    default = declaration.get("default", declaration.get("value"))
+    kind = declaration.get("type", "string" if isinstance(default, str) else "")
+    value = text if str(kind).lower() == "string" else yaml.safe_load(text)
     full_key = name if namespace else f"{pulumi.get_project()}:{name}"
-    is_secret = isinstance(entry, dict) and entry.get("secret") is True
-    is_secret = is_secret or pulumi.runtime.is_config_secret(full_key)
+    is_secret = declaration.get("secret") is True or pulumi.runtime.is_config_secret(full_key)
     return Output.secret(value) if is_secret else value
 
 
