@@ -1,1 +1,1 @@
-"""Measures what the library costs, as ratios of two things that are timed in one run."""
+"""Measures the library's overhead, as ratios of two things that are timed in one run."""

@@ -1,4 +1,4 @@
-"""Prints what the library costs: `python -m benchmarks [--check] [--quick]`."""
+"""Prints the library's overhead: `python -m benchmarks [--check] [--quick]`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from benchmarks import building, component, inputs, starting
 
 _YARDSTICK = "import pydantic, yaml"
-_SERVICES = {"single-node replicas": inputs.single_node, "gang of 4-node replicas": inputs.gang}
+_SERVICES = {
+    "single-node replicas": inputs.build_single_node,
+    "gang of 4-node replicas": inputs.build_gang,
+}
 
 
 @dataclass(frozen=True)
@@ -19,11 +22,11 @@ class Result:
     """One measured ratio.
 
     Attributes:
-        what: What was measured, and against what.
+        what: The two things that were compared.
         detail: The absolute numbers, which are valid only for this machine and this run.
         ratio: The ratio.
         goal: Target for the ratio, None if it only shows where time is spent.
-        bound: Where `--check` fails: well above the values on a busy machine.
+        bound: Maximum for `--check`, well above the values on a busy machine.
     """
 
     what: str
@@ -33,29 +36,29 @@ class Result:
     bound: float | None = None
 
 
-def of_component(replicas: int, runs: int) -> Iterator[Result]:
-    """Yields the component's time against bare resources."""
+def measure_component(replicas: int, runs: int) -> Iterator[Result]:
+    """Yield the component's time against bare resources."""
     for name, service in _SERVICES.items():
-        ours, theirs, ratio = component.ratio(service(replicas), runs)
+        library, baseline, ratio = component.compare(service(replicas), runs)
         what = f"component / bare resources, {replicas:,} {name}"
-        yield Result(what, f"{ours:.2f} s / {theirs:.2f} s", ratio, goal=1.2, bound=1.5)
+        yield Result(what, f"{library:.2f} s / {baseline:.2f} s", ratio, goal=1.2, bound=1.5)
 
 
-def of_building(sizes: tuple[int, ...], runs: int) -> Iterator[Result]:
-    """Yields time and memory of planning and building against JSON."""
+def measure_building(sizes: tuple[int, ...], runs: int) -> Iterator[Result]:
+    """Yield time and memory of planning and building against JSON."""
     for replicas in sizes:
         for name, service in _SERVICES.items():
-            ours, theirs = building.costs(service(replicas), runs)
+            library, baseline = building.measure_costs(service(replicas), runs)
             what = f"plan + build / JSON, {replicas:,} {name}"
-            detail = f"{ours.seconds * 1000:.0f} ms / {theirs.seconds * 1000:.0f} ms"
-            yield Result(f"{what}: time", detail, ours.seconds / theirs.seconds, 2, 3)
-            detail = f"{ours.bytes / 2**20:.1f} MiB / {theirs.bytes / 2**20:.1f} MiB"
-            yield Result(f"{what}: peak memory", detail, ours.bytes / theirs.bytes, 2, 3)
+            detail = f"{library.seconds * 1000:.0f} ms / {baseline.seconds * 1000:.0f} ms"
+            yield Result(f"{what}: time", detail, library.seconds / baseline.seconds, 2, 3)
+            detail = f"{library.bytes / 2**20:.1f} MiB / {baseline.bytes / 2**20:.1f} MiB"
+            yield Result(f"{what}: peak memory", detail, library.bytes / baseline.bytes, 2, 3)
 
 
-def of_starting(runs: int, processes: Sequence[str]) -> Iterator[Result]:
-    """Yields the time of processes against the import of pydantic and PyYAML."""
-    medians = starting.medians(runs, processes)
+def measure_starting(runs: int, processes: Sequence[str]) -> Iterator[Result]:
+    """Yield the time of processes against the import of pydantic and PyYAML."""
+    medians = starting.measure_medians(runs, processes)
     base = medians[_YARDSTICK]
     for name, seconds in medians.items():
         if name == _YARDSTICK:
@@ -65,45 +68,45 @@ def of_starting(runs: int, processes: Sequence[str]) -> Iterator[Result]:
         yield Result(f"{name} / {_YARDSTICK}", detail, seconds / base, goal, bound)
 
 
-def of_engine(replicas: int, runs: int) -> Iterator[Result]:
-    """Yields what the component costs on the real engine, if it is on PATH."""
+def measure_engine(replicas: int, runs: int) -> Iterator[Result]:
+    """Yield the component's overhead on the Pulumi engine, if it is on PATH."""
     # Needs what only the end-to-end tests install.
     from benchmarks import engine  # noqa: PLC0415
 
     if engine.missing():
         return
-    ours, theirs = engine.measured(replicas, runs)
+    library, baseline = engine.measure(replicas, runs)
     what = f"{replicas} replicas of one pod, the engine"
     yield Result(
         f"{what}: resources / objects rendered",
-        f"{ours.resources} / {ours.objects}",
-        ours.resources / ours.objects,
+        f"{library.resources} / {library.objects}",
+        library.resources / library.objects,
         goal=1,
         bound=1,
     )
-    for name, goal, mine, base in (
-        ("first up until all serve", 1.5, ours.up, theirs.up),
-        ("up without a change", 1.3, ours.again, theirs.again),
-        ("preview without a change", 1.3, ours.preview, theirs.preview),
+    for name, goal, times, base in (
+        ("first up until all serve", 1.5, library.up, baseline.up),
+        ("up without a change", 1.3, library.again, baseline.again),
+        ("preview without a change", 1.3, library.preview, baseline.preview),
     ):
-        detail = f"{min(mine):.1f} s / {min(base):.1f} s"
-        yield Result(f"{what}: {name} / by hand", detail, min(mine) / min(base), goal, 2 * goal)
+        detail = f"{min(times):.1f} s / {min(base):.1f} s"
+        yield Result(f"{what}: {name} / by hand", detail, min(times) / min(base), goal, 2 * goal)
 
 
-def results(*, quick: bool) -> Iterator[Result]:
-    """Yields all results; `quick` only shows that the benchmarks run."""
-    yield from of_building((20,) if quick else (1_000, 10_000), 1 if quick else 5)
+def measure_all(*, quick: bool) -> Iterator[Result]:
+    """Yield all results; `quick` only shows that the benchmarks run."""
+    yield from measure_building((20,) if quick else (1_000, 10_000), 1 if quick else 5)
     for replicas in (20,) if quick else (100, 1_000):
-        yield from of_component(replicas, 1 if quick else 5)
+        yield from measure_component(replicas, 1 if quick else 5)
     if quick:
-        yield from of_starting(0, [_YARDSTICK, *list(starting.GOALS)[:1]])
+        yield from measure_starting(0, [_YARDSTICK, *list(starting.GOALS)[:1]])
     else:
-        yield from of_starting(11, [*starting.PROCESSES])
-        yield from of_engine(100, 3)
+        yield from measure_starting(11, [*starting.PROCESSES])
+        yield from measure_engine(100, 3)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints the ratios; with `--check`, fails where one is above its bound."""
+    """Print the ratios; with `--check`, fail if one is above its bound."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail above generous bounds")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, only to see it run")
@@ -111,7 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
     # Warnings about the measured services are not results.
     logging.disable(logging.WARNING)
     missed = 0
-    for result in results(quick=options.quick):
+    for result in measure_all(quick=options.quick):
         goal = "" if result.goal is None else f"goal {result.goal:g}"
         print(f"{result.ratio:6.2f}  {goal:8}  {result.what}  ({result.detail})", flush=True)
         missed += result.bound is not None and result.ratio > result.bound

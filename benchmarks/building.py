@@ -1,4 +1,4 @@
-"""Planning and building objects against serialising the same objects as JSON."""
+"""Compares planning and building objects with serializing the same objects as JSON."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from fusioninfer_pulumi import InferenceServiceArgs, plan_service, render
 
 @dataclass(frozen=True)
 class Cost:
-    """What one call took.
+    """The cost of one call.
 
     Attributes:
-        seconds: Processor time, the least of several calls.
-        bytes: Most memory that it held at once, its result included.
+        seconds: Processor time, the minimum of several calls.
+        bytes: Peak memory, including the result.
     """
 
     seconds: float
     bytes: int
 
 
-def costs(args: InferenceServiceArgs, runs: int) -> tuple[Cost, Cost]:
-    """Measures both sides, which take turns.
+def measure_costs(args: InferenceServiceArgs, runs: int) -> tuple[Cost, Cost]:
+    """Measure both sides in alternation.
 
     Args:
         args: The service.
         runs: Runs of each side.
 
     Returns:
-        The costs of planning and building, and of `json.dumps` of what was built.
+        The costs of planning and building, and of `json.dumps` of the objects.
     """
 
     def build() -> tuple[dict[str, Any], ...]:
@@ -43,27 +43,27 @@ def costs(args: InferenceServiceArgs, runs: int) -> tuple[Cost, Cost]:
 
     objects = build()
 
-    def serialise() -> str:
+    def serialize() -> str:
         return json.dumps(objects)
 
-    times: dict[Callable[[], object], list[float]] = {build: [], serialise: []}
+    times: dict[Callable[[], object], list[float]] = {build: [], serialize: []}
     for _ in range(runs):
-        for call, taken in times.items():
-            taken.append(_seconds(call))
-    ours, theirs = (Cost(min(taken), _peak(call)) for call, taken in times.items())
-    return ours, theirs
+        for call, used in times.items():
+            used.append(_time(call))
+    library, baseline = (Cost(min(used), _measure_peak(call)) for call, used in times.items())
+    return library, baseline
 
 
-def _seconds(call: Callable[[], object]) -> float:
+def _time(call: Callable[[], object]) -> float:
     gc.collect()
     began = time.process_time()
     result = call()
-    taken = time.process_time() - began
+    used = time.process_time() - began
     del result
-    return taken
+    return used
 
 
-def _peak(call: Callable[[], object]) -> int:
+def _measure_peak(call: Callable[[], object]) -> int:
     gc.collect()
     tracemalloc.start()
     try:

@@ -25,7 +25,7 @@ FORMS: dict[str, dict[str, int] | None] = {"all-or-nothing": None, "partial": {"
 PODS = 2
 """Pods of a replica: a leader and a worker, one accelerator each."""
 ACCELERATORS = 100
-"""Of a node: few nodes, so that pods dominate the measurement."""
+"""Accelerators of a node: with few nodes, pods dominate the measurement."""
 BUSY = ("kube-apiserver", "volcano", "lws", "kube-controller-manager")
 PARALLEL = 8
 """Parallel requests: Pulumi's default on two cores."""
@@ -33,8 +33,8 @@ POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One service.
+class Measurement:
+    """The measurement of one service.
 
     Attributes:
         form: Key of FORMS.
@@ -57,16 +57,16 @@ class Measured:
     cpu: dict[str, float]
 
 
-def measure(cluster: Cluster, form: str, replicas: int) -> Measured:
-    """Creates one service, measures it and deletes it.
+def measure(cluster: Cluster, form: str, replicas: int) -> Measurement:
+    """Create one service, measure it and delete it.
 
     Args:
-        cluster: Where.
+        cluster: The cluster.
         form: Key of FORMS.
-        replicas: How many, of PODS pods each.
+        replicas: Number of replicas, each of PODS pods.
 
     Returns:
-        What it took.
+        The measurement.
     """
     role = inputs.role("inference", "worker", replicas, PODS, gpus=1)
     plan = inputs.plan_of(inputs.service("bench", role, minimum=FORMS[form]))
@@ -74,26 +74,26 @@ def measure(cluster: Cluster, form: str, replicas: int) -> Measured:
     objects = inputs.with_namespace(inputs.objects_of(plan), namespace)
     nodes = cluster.add_nodes(-(-replicas * PODS // ACCELERATORS) + 1, gpus=ACCELERATORS)
     cluster.settle(3)
-    cpu, requests, started = _processor(cluster), _requests(cluster), time.monotonic()
+    cpu, requests, started = _read_cpu(cluster), _count_requests(cluster), time.monotonic()
 
     def until(done: Callable[[], bool]) -> float:
         while not done():
             time.sleep(POLL_SECONDS)
         return time.monotonic() - started
 
-    first, *others = objects  # the PodGroup precedes what names it
+    first, *rest = objects  # the PodGroup precedes the objects that name it
     cluster.apply([first])
     with ThreadPoolExecutor(PARALLEL) as pool:
-        list(pool.map(lambda manifest: cluster.apply([manifest]), others))
-    measured = Measured(
+        list(pool.map(lambda manifest: cluster.apply([manifest]), rest))
+    measured = Measurement(
         form,
         replicas,
         stored=time.monotonic() - started,
         created=until(lambda: len(cluster.pods(namespace)) == plan.total_pods),
         scheduled=until(lambda: len(cluster.bound(namespace)) == plan.total_pods),
-        available=until(lambda: _available(cluster, namespace) == replicas),
-        requests=_requests(cluster) - requests,
-        cpu={name: used - cpu[name] for name, used in _processor(cluster).items()},
+        available=until(lambda: _count_available(cluster, namespace) == replicas),
+        requests=_count_requests(cluster) - requests,
+        cpu={name: used - cpu[name] for name, used in _read_cpu(cluster).items()},
     )
     cluster.delete_namespace(namespace, timeout=600)
     cluster.remove_nodes(nodes, evict=False)
@@ -101,24 +101,24 @@ def measure(cluster: Cluster, form: str, replicas: int) -> Measured:
     return measured
 
 
-def _available(cluster: Cluster, namespace: str) -> int:
+def _count_available(cluster: Cluster, namespace: str) -> int:
     return sum(map(is_ready, cluster.list("LeaderWorkerSet", namespace)))
 
 
-def _requests(cluster: Cluster) -> int:
-    """Returns the requests so far, without watches and without this program's own lists."""
-    ours = ('resource="pods"', 'resource="leaderworkersets"')
+def _count_requests(cluster: Cluster) -> int:
+    """Return the requests so far, without watches and without this program's own lists."""
+    own_lists = ('resource="pods"', 'resource="leaderworkersets"')
     total = 0.0
     for line in cluster.text("/metrics").splitlines():
         if not line.startswith("apiserver_request_total{") or 'verb="WATCH"' in line:
             continue
-        if 'verb="LIST"' in line and any(resource in line for resource in ours):
+        if 'verb="LIST"' in line and any(resource in line for resource in own_lists):
             continue
         total += float(line.rpartition(" ")[2])
     return int(total)
 
 
-def _processor(cluster: Cluster) -> dict[str, float]:
+def _read_cpu(cluster: Cluster) -> dict[str, float]:
     ticks = os.sysconf("SC_CLK_TCK")
     used = {}
     for name in BUSY:
@@ -128,8 +128,8 @@ def _processor(cluster: Cluster) -> dict[str, float]:
     return used
 
 
-def table(results: list[Measured]) -> Iterator[str]:
-    """The results in Markdown, with how each number per replica compares to the smaller sizes'."""
+def render_table(results: list[Measurement]) -> Iterator[str]:
+    """Yield the results as a Markdown table."""
     yield (
         "| Gang | Replicas | Pods | Stored | Pods exist | Scheduled | Available | Requests "
         "| per replica | API server | Volcano | LWS | Controllers |"
@@ -144,8 +144,8 @@ def table(results: list[Measured]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def growth(results: list[Measured]) -> Iterator[str]:
-    """How cost per replica grows with the size; 1.0 is linear."""
+def render_growth(results: list[Measurement]) -> Iterator[str]:
+    """Yield the growth of costs per replica with the size; 1.0 is linear."""
     for form in FORMS:
         rows = [row for row in results if row.form == form and row.replicas > 1]
         for small, large in itertools.pairwise(rows):
@@ -161,19 +161,19 @@ def growth(results: list[Measured]) -> Iterator[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measures all sizes and prints them."""
+    """Measure all sizes and print them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__)
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="replicas, by commas")
     options = parser.parse_args(arguments)
     sizes = [int(size) for size in options.sizes.split(",")]
-    results: list[Measured] = []
+    results: list[Measurement] = []
     with Cluster() as cluster:
         measure(cluster, "all-or-nothing", 1)  # the first service is slow: caches are empty
         for form in FORMS:
             for replicas in sizes:
                 print(f"{form}, {replicas} replicas ...", file=sys.stderr, flush=True)
                 results.append(measure(cluster, form, replicas))
-    print("\n".join([*table(results), "", *growth(results)]))
+    print("\n".join([*render_table(results), "", *render_growth(results)]))
     return 0
 
 

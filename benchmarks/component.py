@@ -1,4 +1,4 @@
-"""The component against an empty one that registers the same typed resources, under mocks."""
+"""Compares the component with an empty one that registers the same resources, under mocks."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class _Cluster(pulumi.runtime.Mocks):
 
 
 @contextlib.contextmanager
-def _loops() -> Iterator[asyncio.AbstractEventLoop]:
-    """Yields an event loop whose threads have loops too, as Pulumi's mocks need, and closes all."""
+def _open_loops() -> Iterator[asyncio.AbstractEventLoop]:
+    """Yield an event loop whose threads have loops too, as Pulumi's mocks need, and close all."""
     loops = [asyncio.new_event_loop()]
 
     def start() -> None:
@@ -58,8 +58,8 @@ def _loops() -> Iterator[asyncio.AbstractEventLoop]:
             loop.close()
 
 
-def seconds(program: Callable[[], object]) -> tuple[float, int]:
-    """Runs a program under mocks.
+def time_program(program: Callable[[], object]) -> tuple[float, int]:
+    """Run a program under mocks.
 
     Returns:
         Processor time of the whole run, and how many resources it registered.
@@ -73,10 +73,10 @@ def seconds(program: Callable[[], object]) -> tuple[float, int]:
         async def main() -> None:
             mocks.set_mocks(cluster, project="bench", stack="bench")
             await stack.run_pulumi_func(body)
-            while others := asyncio.all_tasks() - {asyncio.current_task()}:
-                await asyncio.gather(*others)
+            while rest := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.gather(*rest)
 
-        with _loops() as loop:
+        with _open_loops() as loop:
             gc.collect()
             began = time.process_time()
             loop.run_until_complete(main())
@@ -85,8 +85,8 @@ def seconds(program: Callable[[], object]) -> tuple[float, int]:
     return contextvars.copy_context().run(session), cluster.registered
 
 
-def empty(args: InferenceServiceArgs) -> Callable[[], object]:
-    """Returns a program that registers the same resources under an empty component.
+def build_baseline(args: InferenceServiceArgs) -> Callable[[], object]:
+    """Return a program that registers the same resources under an empty component.
 
     Without dependencies between them, which the SDK looks up one by one.
     """
@@ -106,29 +106,29 @@ def empty(args: InferenceServiceArgs) -> Callable[[], object]:
     return program
 
 
-def ratio(args: InferenceServiceArgs, runs: int) -> tuple[float, float, float]:
-    """Compares the two programs.
+def compare(args: InferenceServiceArgs, runs: int) -> tuple[float, float, float]:
+    """Compare the two programs.
 
     Args:
         args: The service.
-        runs: Runs of each, which take turns.
+        runs: Runs of each, in alternation.
 
     Returns:
         Fastest seconds of the component, of the empty one, and their ratio.
     """
-    ours: list[float] = []
-    theirs: list[float] = []
+    library: list[float] = []
+    baseline: list[float] = []
     for _ in range(runs):
         for program, times in (
-            (lambda: InferenceService("bench", args), ours),
-            (empty(args), theirs),
+            (lambda: InferenceService("bench", args), library),
+            (build_baseline(args), baseline),
         ):
-            taken, registered = seconds(program)
-            assert registered == _registered(args), "both register the same"
-            times.append(taken)
-    return min(ours), min(theirs), min(ours) / min(theirs)
+            used, registered = time_program(program)
+            assert registered == _count_resources(args), "both register the same"
+            times.append(used)
+    return min(library), min(baseline), min(library) / min(baseline)
 
 
-def _registered(args: InferenceServiceArgs) -> int:
-    """Counts the objects and the component itself."""
+def _count_resources(args: InferenceServiceArgs) -> int:
+    """Count the objects and the component itself."""
     return len(render(plan_service(args))) + 1

@@ -1,8 +1,8 @@
 """The component on the real Pulumi engine and API server, against a program by hand.
 
 Needs the tools of `python -m e2e.build_tools`, and the Pulumi engine on PATH. The program by hand
-registers the same objects and waits for nothing. Both take turns, each run in a stack and namespace
-of its own; the fastest run counts, and only ratios are comparable.
+registers the same objects and waits for nothing. Runs alternate, each in a separate stack and
+namespace; the fastest run counts, and only ratios are comparable.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from e2e.engine.services import Stack, role
 from e2e.harness import Cluster
 from fusioninfer_pulumi import load, plan_service, render
 
-__all__ = ["Times", "measured", "missing"]
+__all__ = ["Times", "measure", "missing"]
 
 BY_HAND = """\
 import json
@@ -28,15 +28,15 @@ from pathlib import Path
 
 import pulumi_kubernetes as kubernetes
 
-for each in json.loads(Path("objects.json").read_text()):
-    name, metadata = f"{each['kind']}-{each['metadata']['name']}", each["metadata"]
-    if each["kind"] == "Service":
+for item in json.loads(Path("objects.json").read_text()):
+    name, metadata = f"{item['kind']}-{item['metadata']['name']}", item["metadata"]
+    if item["kind"] == "Service":
         metadata["annotations"] = {"pulumi.com/skipAwait": "true"}
-        kubernetes.core.v1.Service(name, metadata=metadata, spec=each["spec"])
+        kubernetes.core.v1.Service(name, metadata=metadata, spec=item["spec"])
         continue
     kubernetes.apiextensions.CustomResource(
-        name, api_version=each["apiVersion"], kind=each["kind"], metadata=metadata,
-        spec=each["spec"],
+        name, api_version=item["apiVersion"], kind=item["kind"], metadata=metadata,
+        spec=item["spec"],
     )
 """
 #: Until a pod is ready.
@@ -62,24 +62,24 @@ class Times:
     objects: int = 0
 
 
-def measured(replicas: int, runs: int) -> tuple[Times, Times]:
-    """Returns the times of the component and of the program by hand."""
-    ours, theirs = Times(), Times()
+def measure(replicas: int, runs: int) -> tuple[Times, Times]:
+    """Return the times of the component and of the program by hand."""
+    library, baseline = Times(), Times()
     with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
         cluster.add_nodes(4)
         _run(cluster, Path(folder), 1, Times(), by_hand=False)
         for _ in range(runs):
-            for times, by_hand in ((ours, False), (theirs, True)):
+            for times, by_hand in ((library, False), (baseline, True)):
                 _run(cluster, Path(folder), replicas, times, by_hand=by_hand)
-    return ours, theirs
+    return library, baseline
 
 
 def _run(cluster: Cluster, folder: Path, replicas: int, times: Times, *, by_hand: bool) -> None:
     namespace = cluster.new_namespace("bench")
     pods = role(replicas=replicas, behaviour="slow", delay=f"{POD_SECONDS:g}s")
     stack = Stack(folder / namespace, cluster, namespace)
-    wanted = stack.service(pods, wait={"timeout": "10m"})
-    times.objects = len(_write(stack, wanted, by_hand=by_hand))
+    manifest = stack.service(pods, wait={"timeout": "10m"})
+    times.objects = len(_write(stack, manifest, by_hand=by_hand))
 
     def serving() -> bool:
         return stack.ready().get("serve") == replicas
@@ -88,10 +88,10 @@ def _run(cluster: Cluster, folder: Path, replicas: int, times: Times, *, by_hand
         stack.up().assert_succeeded()
         cluster.wait(serving, 600)
 
-    times.up.append(_seconds(up))
-    times.again.append(_seconds(lambda: stack.up().assert_succeeded()))
+    times.up.append(_time(up))
+    times.again.append(_time(lambda: stack.up().assert_succeeded()))
     preview = ("preview", "--expect-no-changes")
-    times.preview.append(_seconds(lambda: stack.run(*preview).assert_succeeded()))
+    times.preview.append(_time(lambda: stack.run(*preview).assert_succeeded()))
     kubernetes = [
         resource for resource in stack.resources() if resource["type"].startswith("kubernetes:")
     ]
@@ -99,18 +99,18 @@ def _run(cluster: Cluster, folder: Path, replicas: int, times: Times, *, by_hand
     cluster.delete_namespace(namespace, timeout=600)
 
 
-def _write(stack: Stack, wanted: Mapping[str, Any], *, by_hand: bool) -> tuple[Any, ...]:
-    (args,) = load(wanted)
+def _write(stack: Stack, manifest: Mapping[str, Any], *, by_hand: bool) -> tuple[Any, ...]:
+    (args,) = load(manifest)
     objects: tuple[Any, ...] = render(plan_service(args))
     if by_hand:
         (stack.folder / "objects.json").write_text(json.dumps(objects), encoding="utf-8")
         (stack.folder / "__main__.py").write_text(BY_HAND, encoding="utf-8")
     else:
-        stack.write(wanted)
+        stack.write(manifest)
     return objects
 
 
-def _seconds(run: Callable[[], object]) -> float:
+def _time(run: Callable[[], object]) -> float:
     started = time.monotonic()
     run()
     return time.monotonic() - started

@@ -7,24 +7,26 @@ from typing import Any
 from fusioninfer_pulumi import InferenceServiceArgs
 
 
-def single_node(replicas: int) -> InferenceServiceArgs:
-    """Returns a service of replicas with one GPU each: no gang."""
-    return _service({"name": "inference", "componentType": "worker", **_pods(replicas, 1, 1)})
-
-
-def gang(replicas: int) -> InferenceServiceArgs:
-    """Returns one prefill replica and decode replicas of four nodes: one PodGroup for all."""
-    return _service(
-        {"name": "prefill", "componentType": "prefiller", **_pods(1, 2, 16)},
-        {"name": "decode", "componentType": "decoder", **_pods(replicas, 4, 32)},
+def build_single_node(replicas: int) -> InferenceServiceArgs:
+    """Return a service of replicas with one GPU each, which are not gang-scheduled."""
+    return _build_service(
+        {"name": "inference", "componentType": "worker", **_build_pods(replicas, 1, 1)}
     )
 
 
-def _service(*roles: dict[str, Any]) -> InferenceServiceArgs:
+def build_gang(replicas: int) -> InferenceServiceArgs:
+    """Return one prefill replica and decode replicas of four nodes: one PodGroup for all."""
+    return _build_service(
+        {"name": "prefill", "componentType": "prefiller", **_build_pods(1, 2, 16)},
+        {"name": "decode", "componentType": "decoder", **_build_pods(replicas, 4, 32)},
+    )
+
+
+def _build_service(*roles: dict[str, Any]) -> InferenceServiceArgs:
     return InferenceServiceArgs.model_validate({"name": "bench", "roles": list(roles)})
 
 
-def _pods(replicas: int, nodes: int, tensor_parallel: int) -> dict[str, Any]:
+def _build_pods(replicas: int, nodes: int, tensor_parallel: int) -> dict[str, Any]:
     container = {
         "name": "vllm",
         "image": "vllm/vllm-openai:v0.11.0",

@@ -1,4 +1,4 @@
-"""Start-up cost: processor time of whole processes, which take turns.
+"""Measures startup cost: processor time of whole processes, in alternation.
 
 Python reads compiled modules, as it does on every start of an installed package but the first.
 """
@@ -14,8 +14,8 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parent.parent
 _MANIFEST = _ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml"
-#: Goals for our commands, and bounds well above what a busy machine shows: as multiples of the
-#: yardstick. One that runs a program imports the SDK, which alone takes three of its six.
+#: Goals for our commands, and bounds well above the values on a busy machine: as multiples of the
+#: baseline. A command that runs a program imports the SDK, which takes three of its six.
 GOALS = {
     "fusioninfer-pulumi check": (2.5, 5.5),
     "fusioninfer-pulumi render": (2.5, 5.5),
@@ -43,26 +43,26 @@ PROCESSES: Mapping[str, Sequence[str]] = {
 }
 
 
-def medians(runs: int, processes: Sequence[str]) -> dict[str, float]:
-    """Runs the processes in turn, so that changes of the machine's load affect all of them.
+def measure_medians(runs: int, processes: Sequence[str]) -> dict[str, float]:
+    """Run the processes in turn, so that changes of the machine's load affect all of them.
 
     Args:
         runs: Runs of each, after one that compiles.
         processes: Keys of `PROCESSES`.
 
     Returns:
-        Median seconds of processor time, user and system, by what was run.
+        Median seconds of processor time, user and system, by process.
     """
-    taken: dict[str, list[float]] = {name: [] for name in processes}
+    used: dict[str, list[float]] = {name: [] for name in processes}
     for run in range(runs + 1):
         for name in processes:
-            seconds = _seconds([sys.executable, *PROCESSES[name]])
+            seconds = _time([sys.executable, *PROCESSES[name]])
             if run or not runs:
-                taken[name].append(seconds)
-    return {name: statistics.median(times) for name, times in taken.items()}
+                used[name].append(seconds)
+    return {name: statistics.median(times) for name, times in used.items()}
 
 
-def _seconds(command: Sequence[str]) -> float:
+def _time(command: Sequence[str]) -> float:
     compiling = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=_ROOT, env=compiling)
     _, status, used = os.wait4(process.pid, 0)

@@ -82,15 +82,15 @@ def tool(name: str) -> Tool:
 
 def program(tool_name: str, program_name: str) -> Path:
     """Return the path of a program; raise FileNotFoundError if its tool is not built."""
-    return _built(tool_name) / "bin" / program_name
+    return _built_folder(tool_name) / "bin" / program_name
 
 
 def manifests(tool_name: str, group: str) -> list[Path]:
     """Return paths of a built tool's YAML files, sorted by name."""
-    return sorted((_built(tool_name) / group).glob("*.yaml"))
+    return sorted((_built_folder(tool_name) / group).glob("*.yaml"))
 
 
-def _built(name: str) -> Path:
+def _built_folder(name: str) -> Path:
     built = tool(name)
     if not built.is_built:
         raise FileNotFoundError(

@@ -139,8 +139,8 @@ def _pod_facts(
 
         names = [container["name"] for container in spec["containers"]]
         yield "containers", names, list(containers)
-        found = [item for item in spec["containers"] if item["name"] == role.pods.leader.name]
-        serving: Object = found[0] if found else {}
+        matches = [item for item in spec["containers"] if item["name"] == role.pods.leader.name]
+        serving: Object = matches[0] if matches else {}
         for key in ("command", "args"):
             yield key, serving.get(key, []), list(containers[role.pods.leader.name].get(key) or ())
         if worker:

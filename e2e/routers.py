@@ -97,8 +97,8 @@ def objects_of(manifest: Object) -> list[Object]:
 
 
 def find(objects: Sequence[Object], kind: str) -> Object:
-    (found,) = [manifest for manifest in objects if manifest["kind"] == kind]
-    return found
+    (match,) = [manifest for manifest in objects if manifest["kind"] == kind]
+    return match
 
 
 def generated_picker(

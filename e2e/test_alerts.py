@@ -46,7 +46,7 @@ def constant(value: float) -> str:
     return f"{value}x{BEFORE + AFTER}"
 
 
-def then(before: str, after: str) -> str:
+def change(before: str, after: str) -> str:
     """Return values before and after the cause; `0+1` grows."""
     return f"{before}x{BEFORE - 1} {after}x{AFTER}"
 
@@ -54,7 +54,7 @@ def then(before: str, after: str) -> str:
 PICKER = 'up{namespace="prod", job="svc-epp", pod="svc-epp-0"}'
 
 
-def healthy() -> Series:
+def healthy_series() -> Series:
     """Return series of three ready replicas with a prefix cache hit rate of 50 %."""
     series = {PICKER: constant(1)}
     for pod in REPLICAS:
@@ -93,7 +93,7 @@ ROLE = {"role": "inference"}
 OF_ROLE = {**ROLE, "fusioninfer_io_role_name": "inference"}
 
 
-def moved(pod: str, minute: int, revision: str = "b") -> Series:
+def move_replica(pod: str, minute: int, revision: str = "b") -> Series:
     """Return series of a replica that is updated this many minutes after the cause."""
     at = BEFORE + minute
     gone = f"1x{at - 1} stale"
@@ -107,23 +107,23 @@ def moved(pod: str, minute: int, revision: str = "b") -> Series:
 
 
 def cases() -> Iterator[Case]:
-    yield Case("FusionInferNoReplica", {engine("up", pod): then("1", "0") for pod in REPLICAS},
+    yield Case("FusionInferNoReplica", {engine("up", pod): change("1", "0") for pod in REPLICAS},
                (0, 4), 6, ROLE)  # fmt: skip
-    without = {engine("up", pod): then("1", "0") for pod in REPLICAS[:2]}
+    without = {engine("up", pod): change("1", "0") for pod in REPLICAS[:2]}
     yield Case("FusionInferNoReplica", without, (0, 60), None, ROLE)
     # Unschedulable pods have no address, so Prometheus does not scrape them.
     pending = {engine("up", REPLICAS[2]): f"1x{BEFORE - 1} stale"}
     yield Case("FusionInferReplicasMissing", pending, (0, 19), 21, ROLE)
-    yield Case("FusionInferUpdateStalls", moved(REPLICAS[2], 0), (0, 24), 27, ROLE)
+    yield Case("FusionInferUpdateStalls", move_replica(REPLICAS[2], 0), (0, 24), 27, ROLE)
     update: Series = {}
     for number, pod in enumerate(reversed(REPLICAS)):
-        update |= moved(pod, number * 18)
+        update |= move_replica(pod, number * 18)
     for name in ("FusionInferUpdateStalls", "FusionInferReplicasMissing",
                  "FusionInferEngineRestarts"):  # fmt: skip
         yield Case(name, update, tuple(range(0, 120, 10)), None, ROLE)
-    waiting = {engine("vllm:num_requests_waiting", pod): then("2", "8") for pod in REPLICAS}
+    waiting = {engine("vllm:num_requests_waiting", pod): change("2", "8") for pod in REPLICAS}
     yield Case("FusionInferQueueGrows", waiting, (0, 9), 11, OF_ROLE)
-    preempted = {engine("vllm:num_preemptions_total", REPLICAS[0]): then("7", "7+1")}
+    preempted = {engine("vllm:num_preemptions_total", REPLICAS[0]): change("7", "7+1")}
     yield Case("FusionInferKvCacheFull", preempted, (0, 9), 13, OF_ROLE)
     hits = {
         engine("vllm:prefix_cache_hits_total", pod): f"0+500x{BEFORE} {500 * BEFORE}x{AFTER}"
@@ -146,7 +146,7 @@ def cases() -> Iterator[Case]:
         for number in (0, 1)
     }  # fmt: skip
     yield Case("FusionInferEngineRestarts", again, (0, 5), 12, replica)
-    yield Case("FusionInferPickerDown", {PICKER: then("1", "0")}, (0, 4), 6, {})
+    yield Case("FusionInferPickerDown", {PICKER: change("1", "0")}, (0, 4), 6, {})
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def rules() -> list[Object]:
     return rules
 
 
-def promtool(folder: Path, rules: list[Object], tests: list[Object]) -> str:
+def run_promtool(folder: Path, rules: list[Object], tests: list[Object]) -> str:
     group = {"name": "rules", "rules": rules}
     (folder / "rules.yaml").write_text(yaml.safe_dump({"groups": [group]}), encoding="utf-8")
     document = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests}
@@ -175,7 +175,7 @@ def scenario(series: Series, checks: list[Object]) -> Object:
     return {"interval": "1m", "input_series": listed, "alert_rule_test": checks}
 
 
-def expected(rule: Object, case: Case) -> Object:
+def render_alert(rule: Object, case: Case) -> Object:
     labels = {key: value for key, value in rule["labels"].items() if "{{" not in value}
     alert: Object = {"exp_labels": {**labels, **case.labels}, "exp_annotations": {}}
     for key, value in rule["annotations"].items():
@@ -198,7 +198,7 @@ def test_alerts_fire_after_their_causes(tmp_path: Path, rules: list[Object]) -> 
     by_name = {rule["alert"]: rule for rule in rules}
     minutes = (60, BEFORE - 1, BEFORE + AFTER)
     tests = [
-        scenario(healthy(), [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []}
+        scenario(healthy_series(), [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": []}
                              for name in by_name for minute in minutes])
     ]  # fmt: skip
     for case in cases():
@@ -207,14 +207,14 @@ def test_alerts_fire_after_their_causes(tmp_path: Path, rules: list[Object]) -> 
             for minute in case.silent
         ]
         if case.fires is not None:
-            fired = expected(by_name[case.alert], case)
+            fired = render_alert(by_name[case.alert], case)
             checks.append({"eval_time": f"{BEFORE + case.fires}m", "alertname": case.alert,
                            "exp_alerts": [fired]})  # fmt: skip
-        tests.append(scenario({**healthy(), **case.series}, checks))
-    assert promtool(tmp_path, rules, tests) == ""
+        tests.append(scenario({**healthy_series(), **case.series}, checks))
+    assert run_promtool(tmp_path, rules, tests) == ""
 
 
-def latency(first: str, calls: int) -> Series:
+def latency_series(first: str, calls: int) -> Series:
     """Return series of four replicas with all latencies in the bucket `first`."""
     limits = ["0.05", "0.1", "1", "4", "+Inf"]
     series = {engine("vllm:num_requests_running", str(pod)): constant(1) for pod in range(4)}
@@ -248,7 +248,7 @@ def test_replicas_follow_latency_goals(tmp_path: Path) -> None:
         {
             "interval": "1m",
             "input_series": [
-                {"series": name, "values": values} for name, values in latency(*case).items()
+                {"series": name, "values": values} for name, values in latency_series(*case).items()
             ],
             "promql_expr_test": [
                 {
@@ -261,4 +261,4 @@ def test_replicas_follow_latency_goals(tmp_path: Path) -> None:
         }
         for case, values in expected_replicas.items()
     ]
-    assert promtool(tmp_path, rules, tests) == ""
+    assert run_promtool(tmp_path, rules, tests) == ""

@@ -37,7 +37,7 @@ def test_hpa_scales_by_leader_metric(
     def status() -> Object:
         return cluster.get(HPA, "svc-inference", namespace).get("status") or {}
 
-    def means() -> list[Any]:
+    def read_means() -> list[Any]:
         listed = status().get("currentMetrics") or ()
         return [item["pods"]["current"]["averageValue"] for item in listed if "pods" in item]
 
@@ -49,7 +49,7 @@ def test_hpa_scales_by_leader_metric(
         adapter.pod_metrics["waiting"] = 5
         live.apply()
         # The metric is at its target, so the role keeps two replicas. Workers are not counted.
-        cluster.wait(lambda: means() == ["5"] and is_scaled(2), 120, status)
+        cluster.wait(lambda: read_means() == ["5"] and is_scaled(2), 120, status)
         scale = cluster.request(
             "GET", f"{cluster.resource(LWS).path('svc-inference', namespace)}/scale"
         )

@@ -73,7 +73,7 @@ class Case:
         if self._write:
             FOLDER.mkdir(parents=True, exist_ok=True)
             text = yaml.safe_dump(
-                {"told": True, "said": explanations, "seen": dataclasses.asdict(recorded)},
+                {"explanations": explanations, "snapshot": dataclasses.asdict(recorded)},
                 sort_keys=False, width=100, allow_unicode=True,
             )  # fmt: skip
             comment = (

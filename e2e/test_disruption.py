@@ -57,9 +57,9 @@ def test_evictions_take_down_one_replica_at_a_time(
     before = live.identities("inference-0")
 
     assert evict(live, "inference-0", worker=worker)
-    for other in ("inference-1", "inference-2"):
-        assert not evict(live, other)
-        assert not evict(live, other, worker=True)
+    for name in ("inference-1", "inference-2"):
+        assert not evict(live, name)
+        assert not evict(live, name, worker=True)
 
     # All pods of the replica are replaced, and then the next eviction is allowed.
     def is_replaced() -> bool:

@@ -60,7 +60,7 @@ def kinds(cluster: Cluster) -> Iterator[None]:
     ]
     cluster.install_kinds(crds)
 
-    def served() -> bool:
+    def is_served() -> bool:
         try:
             for crd in crds:
                 cluster.list(crd["spec"]["names"]["kind"])
@@ -68,7 +68,7 @@ def kinds(cluster: Cluster) -> Iterator[None]:
             return False
         return True
 
-    cluster.wait(served, 60)
+    cluster.wait(is_served, 60)
     yield
     for crd in crds:
         cluster.delete(CRD, crd["metadata"]["name"])

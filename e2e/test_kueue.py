@@ -37,7 +37,7 @@ def queues() -> Iterator[Cluster]:
         yield cluster
 
 
-def queued(service: Object, **spec: Any) -> Object:
+def with_queue(service: Object, **spec: Any) -> Object:
     changed = copy.deepcopy(service)
     strategy = {"queue": QUEUE, "gangPolicy": {"backend": "Kueue"}}
     changed["spec"] |= {"schedulingStrategy": strategy, **spec}
@@ -72,15 +72,15 @@ def read_quota(workload: Object) -> str | None:
 def count_running(cluster: Cluster, namespace: str, plan: ServicePlan) -> dict[str, int]:
     """Return running replicas by role, after Kueue has tried to admit all of them."""
 
-    def tried() -> bool:
+    def is_tried() -> bool:
         statuses = [read_quota(workload) for workload in cluster.list(WORKLOAD, namespace)]
         replicas = sum(len(role.replicas) for role in plan.roles)
         return len(statuses) == replicas and None not in statuses
 
-    cluster.wait(tried, WAIT, lambda: str(cluster.list(WORKLOAD, namespace)))
+    cluster.wait(is_tried, WAIT, lambda: str(cluster.list(WORKLOAD, namespace)))
     sizes = {replica.name: role.nodes for role in plan.roles for replica in role.replicas}
 
-    def whole() -> bool:
+    def is_whole() -> bool:
         bound = Counter(checks.replica_of(pod) for pod in cluster.bound(namespace))
         admitted = sum(
             pod_set["count"]
@@ -92,7 +92,7 @@ def count_running(cluster: Cluster, namespace: str, plan: ServicePlan) -> dict[s
             count == sizes[name] for name, count in bound.items()
         )
 
-    cluster.wait(whole, WAIT, lambda: str(len(cluster.bound(namespace))))
+    cluster.wait(is_whole, WAIT, lambda: str(len(cluster.bound(namespace))))
     bound = {checks.replica_of(pod) for pod in cluster.bound(namespace)}
     return {
         role.name: sum(replica.name in bound for replica in role.replicas) for role in plan.roles
@@ -102,7 +102,7 @@ def count_running(cluster: Cluster, namespace: str, plan: ServicePlan) -> dict[s
 @pytest.mark.proves("Kueue admits what the plan says at 16 to 80 GPUs, in both layouts")
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
 def test_kueue_admits_as_planned(queues: Cluster, layout: str) -> None:
-    service = queued(inputs.prefill_decode(), layout=layout)
+    service = with_queue(inputs.prefill_decode(), layout=layout)
     plan = inputs.plan_of(service)
     table = {}
     for gpus, model in zip(GPUS, compute_capacity_for_gpus(plan, GPUS), strict=True):
@@ -130,7 +130,7 @@ def test_kueue_admits_as_planned(queues: Cluster, layout: str) -> None:
 def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
     namespace = queues.new_namespace()
     lender = queues.new_namespace()
-    service = queued(inputs.service("svc", inputs.role("serve", "worker", 6, 2, gpus=4)))
+    service = with_queue(inputs.service("svc", inputs.role("serve", "worker", 6, 2, gpus=4)))
     service["metadata"]["namespace"] = namespace
     plan = inputs.plan_of(service)
 
@@ -164,14 +164,14 @@ def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
     container = cpus["spec"]["roles"][0]["template"]["spec"]["containers"][0]
     container["resources"]["requests"] = {"cpu": "1"}
     cpus["metadata"]["namespace"] = other
-    plan = inputs.plan_of(queued(cpus))
+    plan = inputs.plan_of(with_queue(cpus))
     open_queue(queues, other, 16)
     missing = (
         f"ClusterQueue {other} has no quota of cpu, which cpus asks for: "
         "Kueue starts no replica with it"
     )
     queues.wait(lambda: read_messages() == [missing], WAIT, read_messages)
-    apply(queues, other, queued(cpus))
+    apply(queues, other, with_queue(cpus))
 
     def rejected() -> bool:
         return any(
@@ -192,7 +192,7 @@ def test_pods_with_queue_label_never_start(queues: Cluster) -> None:
     label = "kueue.x-k8s.io/queue-name"
     namespace = queues.new_namespace()
     open_queue(queues, namespace, 32)
-    service = queued(inputs.service("svc", inputs.role("inference", "worker", 1, 2)))
+    service = with_queue(inputs.service("svc", inputs.role("inference", "worker", 1, 2)))
     objects = inputs.with_namespace(inputs.objects_of(inputs.plan_of(service)), namespace)
     (lws,) = (manifest for manifest in objects if manifest["kind"] == "LeaderWorkerSet")
     for key in ("leaderTemplate", "workerTemplate"):

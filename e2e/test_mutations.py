@@ -45,7 +45,7 @@ _FITTING: Mapping[str, Callable[[Manifest], bool]] = {
 
 
 @cache
-def own_rules() -> frozenset[str]:
+def list_rules() -> frozenset[str]:
     declared = {rule.id for rule in vars(resources).values() if isinstance(rule, Rule)}
     return frozenset(
         declared
@@ -57,7 +57,7 @@ def own_rules() -> frozenset[str]:
 
 
 @cache
-def slips() -> Mapping[str, list[Manifest]]:
+def read_slips() -> Mapping[str, list[Manifest]]:
     data: dict[str, list[Manifest]] = yaml.safe_load(SLIPS.read_text(encoding="utf-8"))
     kinds = ("livenessProbe", "readinessProbe", "startupProbe")
     data["container"] += [{kind: slip} for kind in kinds for slip in data["probe"]]
@@ -68,7 +68,7 @@ def slips() -> Mapping[str, list[Manifest]]:
 
 
 @cache
-def bases() -> Sequence[list[Manifest]]:
+def read_bases() -> Sequence[list[Manifest]]:
     dense = yaml.safe_load(BASES.read_text(encoding="utf-8"))["bases"].values()
     services = [yaml.safe_load_all(path.read_text(encoding="utf-8")) for path in DOCUMENTS.values()]
     imported = [*documents.DOCUMENTS.values(), *kserve_documents.acceptable().values()]
@@ -76,10 +76,10 @@ def bases() -> Sequence[list[Manifest]]:
     return [*map(list, [*dense] * 4), *map(list, services), *([item] for item in imported)]
 
 
-def mutants(seed: int, count: int) -> Iterator[list[Manifest]]:
+def draw_mutants(seed: int, count: int) -> Iterator[list[Manifest]]:
     draw = random.Random(seed)
     for _ in range(count):
-        base: list[Manifest] = json.loads(json.dumps(draw.choice(bases())))
+        base: list[Manifest] = json.loads(json.dumps(draw.choice(read_bases())))
         for _ in range(draw.choice((1, 1, 1, 2))):
             base = _with_field(draw, base) if draw.random() < 0.6 else _with_value(draw, base)
         yield base
@@ -87,16 +87,16 @@ def mutants(seed: int, count: int) -> Iterator[list[Manifest]]:
 
 def _with_field(draw: random.Random, base: list[Manifest]) -> list[Manifest]:
     kind = draw.choice(("pod", "container", "container", "metadata", "mount"))
-    holders = [at for at, node in _located(base) if isinstance(node, dict) and _FITTING[kind](node)]
+    holders = [at for at, node in _walk(base) if isinstance(node, dict) and _FITTING[kind](node)]
     if not holders:
         return base
     at = draw.choice(holders)
-    fields = copy.deepcopy(draw.choice(slips()[kind]))
-    return list(changed(base, at, {**_at(base, at), **fields}))
+    fields = copy.deepcopy(draw.choice(read_slips()[kind]))
+    return list(changed(base, at, {**_value_at(base, at), **fields}))
 
 
 def _with_value(draw: random.Random, base: list[Manifest]) -> list[Manifest]:
-    at, value = draw.choice([place for place in _located(base) if len(place[0]) > 2])
+    at, value = draw.choice([place for place in _walk(base) if len(place[0]) > 2])
     variants: list[Any] = [None]
     if isinstance(value, str):
         variants = [value.upper(), f" {value}", f"{value}-", f"-{value}", value * 9, f"/{value}"]
@@ -107,11 +107,11 @@ def _with_value(draw: random.Random, base: list[Manifest]) -> list[Manifest]:
     return list(changed(base, at, copy.deepcopy(draw.choice((*variants, *variants, *JUNK)))))
 
 
-def _located(base: list[Manifest]) -> Iterator[tuple[Place, Any]]:
-    return ((at, _at(base, at)) for at in places(base))
+def _walk(base: list[Manifest]) -> Iterator[tuple[Place, Any]]:
+    return ((at, _value_at(base, at)) for at in places(base))
 
 
-def _at(value: Any, at: Place) -> Any:
+def _value_at(value: Any, at: Place) -> Any:
     for part in at:
         value = value[part]
     return value
@@ -130,21 +130,21 @@ def is_rejected_for_pods_alone(source: Source) -> bool:
     Services with roles scaled to zero do not count, because these roles render no pods.
     """
     planned = {finding for document in source.planned for _, finding in document.findings}
-    wrong = {finding for _, finding in source.findings if finding.severity is Severity.ERROR}
+    errors = {finding for _, finding in source.findings if finding.severity is Severity.ERROR}
     running = all(role.replicas for plan in source.plans for role in plan.roles)
     # Some rule IDs are also used outside pods. The API server accepts images with a space, which no
     # kubelet can pull, and sleep hooks without the required `seconds`.
     in_pods = all(
         _OF_PODS.intersection(finding.location)
         and not {"image", "sleep"}.intersection(finding.location[-2:])
-        for finding in wrong
+        for finding in errors
     )
     return (
-        bool(wrong)
+        bool(errors)
         and running
-        and wrong <= planned
+        and errors <= planned
         and in_pods
-        and {finding.rule for finding in wrong} <= own_rules()
+        and {finding.rule for finding in errors} <= list_rules()
     )
 
 
@@ -153,14 +153,14 @@ def is_rejected_for_pods_alone(source: Source) -> bool:
 def test_server_rejects_what_pod_rules_reject_of_mutants(cluster: Cluster, room: str) -> None:
     api = KubernetesApi(str(cluster.kubeconfig), None)
     rejected, accepted = 0, []
-    for mutant in mutants(1, MUTANTS):
+    for mutant in draw_mutants(1, MUTANTS):
         source = read(mutant)
         if not is_rejected_for_pods_alone(source):
             continue
         rejected += 1
         plans = [replace(plan.in_namespace(room), findings=()) for plan in source.plans]
-        found = [item for rows in check_on_api_server(api, plans, seconds=120) for item in rows]
-        if not any(item.rule == "api-server-refuses" for item in found):
+        findings = [item for rows in check_on_api_server(api, plans, seconds=120) for item in rows]
+        if not any(item.rule == "api-server-refuses" for item in findings):
             accepted.append([str(finding) for _, finding in source.findings])
     assert rejected > MUTANTS // 20
     assert accepted == []

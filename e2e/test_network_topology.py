@@ -31,7 +31,7 @@ def topology() -> Iterator[Cluster]:
         yield started
 
 
-def _bound(cluster: Cluster, service: Object) -> list[tuple[str, str]]:
+def _schedule(cluster: Cluster, service: Object) -> list[tuple[str, str]]:
     """Return LeaderWorkerSet and node of each bound pod after scheduling has settled."""
     namespace = cluster.new_namespace("topology")
     plan = inputs.plan_of(service)
@@ -57,7 +57,7 @@ def _service(gang: dict[str, Any], prefill: int = 1, decode: int = 1, nodes: int
     return manifest
 
 
-def _switches(cluster: Cluster) -> dict[str, str]:
+def _find_switches(cluster: Cluster) -> dict[str, str]:
     return {
         member["selector"]["exactMatch"]["name"]: switch["metadata"]["name"]
         for switch in cluster.list("HyperNode")
@@ -67,26 +67,26 @@ def _switches(cluster: Cluster) -> dict[str, str]:
 
 @pytest.mark.proves("A hard groupPolicy keeps a gang below one switch, or pending")
 def test_gang_stays_below_one_switch(topology: Cluster) -> None:
-    free = _bound(topology, _service({}))
+    free = _schedule(topology, _service({}))
     assert len(free) == 4
     # Each switch has three nodes, and the gang needs four.
-    assert _bound(topology, _service({"networkTopology": {"groupPolicy": HARD}})) == []
+    assert _schedule(topology, _service({"networkTopology": {"groupPolicy": HARD}})) == []
     small = _service({"networkTopology": {"groupPolicy": HARD}}, nodes=1)
-    placed = _bound(topology, small)
+    placed = _schedule(topology, small)
     assert len(placed) == 2
-    assert len({_switches(topology)[node] for _, node in placed}) == 1
+    assert len({_find_switches(topology)[node] for _, node in placed}) == 1
 
 
 @pytest.mark.proves("A hard rolePolicy keeps each replica's pods below one switch")
 def test_replica_stays_below_one_switch(topology: Cluster) -> None:
     three = {"prefill": 1, "decode": 2}
-    assert len(_bound(topology, _service({}, **three))) == 6
+    assert len(_schedule(topology, _service({}, **three))) == 6
     rule = {"networkTopology": {"rolePolicy": HARD}}
-    assert _bound(topology, _service(rule, **three)) == []
+    assert _schedule(topology, _service(rule, **three)) == []
     minimum = {"minRoleReplicas": {"prefill": 1, "decode": 1}}
-    placed = _bound(topology, _service({**rule, **minimum}, **three))
+    placed = _schedule(topology, _service({**rule, **minimum}, **three))
     assert len(placed) == 4
-    switches = _switches(topology)
+    switches = _find_switches(topology)
     by_lws: dict[str, set[str]] = {}
     for name, node in placed:
         by_lws.setdefault(name, set()).add(switches[node])
@@ -98,8 +98,8 @@ def test_replica_stays_below_one_switch(topology: Cluster) -> None:
 def test_groups_use_separate_switches(topology: Cluster) -> None:
     grouped = _service({"networkTopology": {"groupPolicy": HARD}}, nodes=1)
     grouped["spec"]["groups"] = 3
-    placed = _bound(topology, grouped)
-    switches = _switches(topology)
+    placed = _schedule(topology, grouped)
+    switches = _find_switches(topology)
     by_group: dict[str, set[str]] = {}
     for name, node in placed:
         by_group.setdefault(name.split("-")[1], set()).add(switches[node])

@@ -132,7 +132,7 @@ def test_random_placements_are_bound(cluster: Cluster) -> None:
         namespace = cluster.new_namespace("placed")
         services, stock = random_case(dice, namespace, tried)
         placement = place_services(services, stock)
-        risky = not all(left.certain for left in placement.pools)
+        risky = not all(pool.certain for pool in placement.pools)
         placed = [
             args
             for record, args in zip(placement.placed, placement.services, strict=True)

@@ -100,7 +100,7 @@ def _has_pairs(picker: EndpointPicker) -> bool:
         return False
 
 
-def _groups_used(cluster: Cluster, namespace: str, picker: EndpointPicker) -> set[tuple[str, str]]:
+def _used_groups(cluster: Cluster, namespace: str, picker: EndpointPicker) -> set[tuple[str, str]]:
     """Return the groups of decode and prefill pods that get requests."""
     groups = {
         pod["status"]["podIP"]: pod["metadata"]["labels"][GROUP]
@@ -146,7 +146,7 @@ def test_pairs_of_groups(
         picker.wait_serving()
         cluster.wait(lambda: _has_pairs(picker), message=picker.program.tail)
         whole = {("0", "0"), ("1", "1")}
-        cluster.wait(lambda: _groups_used(cluster, namespace, picker) == whole)  # synced
-        assert _groups_used(cluster, namespace, picker) == whole
+        cluster.wait(lambda: _used_groups(cluster, namespace, picker) == whole)  # synced
+        assert _used_groups(cluster, namespace, picker) == whole
         _end_prefill_of(cluster, namespace, "0")
-        cluster.wait(lambda: _groups_used(cluster, namespace, picker) == crossed)
+        cluster.wait(lambda: _used_groups(cluster, namespace, picker) == crossed)

@@ -29,7 +29,7 @@ CLASS = "gpu.example.com"
 GPU = "nvidia.com/gpu"
 
 
-def claiming() -> ServicePlan:
+def plan_claims() -> ServicePlan:
     return inputs.plan_of(Path(__file__).with_name("gang_of_claims.yaml"))
 
 
@@ -79,7 +79,7 @@ def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Check) -> None:
     with pytest.raises(ApiError, match="exceeded quota: gpus"):
         bare.create(gpu_pod(plan.service, 2), namespace=namespace)
 
-    printed = planned(bare, service, tmp_path)
+    printed = run_plan(bare, service, tmp_path)
     assert printed.returncode == 0
     assert message in printed.stderr
     (record,) = json.loads(printed.stdout)
@@ -87,7 +87,7 @@ def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Check) -> None:
     assert texts == [message]
 
 
-def planned(cluster: Cluster, service: Object, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_plan(cluster: Cluster, service: Object, folder: Path) -> subprocess.CompletedProcess[str]:
     path = folder / "service.yaml"
     path.write_text(inputs.text(service), encoding="utf-8")
     words = ("plan", path, "--cluster", "--output", "json")
@@ -97,10 +97,10 @@ def planned(cluster: Cluster, service: Object, folder: Path) -> subprocess.Compl
 @pytest.mark.proves("`plan --cluster` rejects Kueue where only Volcano is installed")
 def test_missing_gang_backend_is_rejected(bare: Cluster, tmp_path: Path) -> None:
     service = inputs.prefill_decode()
-    assert planned(bare, service, tmp_path).returncode == 0
+    assert run_plan(bare, service, tmp_path).returncode == 0
     strategy = {"queue": "team", "gangPolicy": {"backend": "Kueue"}}
     service["spec"]["schedulingStrategy"] = strategy
-    printed = planned(bare, service, tmp_path)
+    printed = run_plan(bare, service, tmp_path)
     assert printed.returncode == 2
     assert (
         "schedulingStrategy.gangPolicy.backend: the cluster does not have Kueue; install it, "
@@ -135,11 +135,11 @@ def test_field_of_experimental_channel_is_reported(checked: Check) -> None:
     "ServingPrerequisites detects missing APIs, DeviceClasses, PriorityClasses and Queues"
 )
 def test_missing_apis_and_classes_are_reported(bare: Cluster, checked: Check) -> None:
-    def lacks() -> list[str]:
-        texts = checked(claiming())
+    def find_missing() -> list[str]:
+        texts = checked(plan_claims())
         return sorted(text for text in texts if " has no " in text or "is not served" in text)
 
-    no_metrics, no_class, no_priority, no_queue = lacks()
+    no_metrics, no_class, no_priority, no_queue = find_missing()
     assert "custom.metrics.k8s.io is not served; claims needs it" in no_metrics
     assert no_class.startswith("claims: ")
     assert f"the cluster has no DeviceClass {CLASS}" in no_class
@@ -147,7 +147,7 @@ def test_missing_apis_and_classes_are_reported(bare: Cluster, checked: Check) ->
     assert "the cluster has no PriorityClass high" in no_priority
     assert "the cluster has no Queue team" in no_queue
     bare.apply(read_objects("what claims needs"))
-    bare.wait(lambda: not lacks(), 60, lacks)
+    bare.wait(lambda: not find_missing(), 60, find_missing)
 
 
 @pytest.mark.proves(

@@ -43,7 +43,7 @@ def test_picker_pods_are_restricted(cluster: Cluster, restricted: str, name: str
     cluster.apply(routing)
     wanted = deployment["spec"]["replicas"]
     pods = cluster.wait(
-        lambda: found if len(found := cluster.pods(restricted)) == wanted else [],
+        lambda: listed if len(listed := cluster.pods(restricted)) == wanted else [],
         message=lambda: cluster.list("v1/Event", restricted),
     )
     labels = deployment["spec"]["selector"]["matchLabels"]
@@ -61,7 +61,7 @@ def test_sidecars_are_restricted(cluster: Cluster, restricted: str, *, protected
     cluster.add_nodes(1)
     cluster.apply([manifest for manifest in objects if manifest["kind"] != "Deployment"])
     pods = cluster.wait(
-        lambda: found if len(found := leaders(cluster, restricted)) == 4 else [],
+        lambda: listed if len(listed := leaders(cluster, restricted)) == 4 else [],
         60,
         lambda: cluster.list("v1/Event", restricted),
     )

@@ -27,13 +27,13 @@ PARTIAL = prefill_decode(minimum={"prefill": 1, "decode": 1})
 DEFAULT: dict[str, Any] = {"schedulerName": "default-scheduler"}
 
 
-def edited(role: int, **fields: Any) -> Object:
+def edit_role(role: int, **fields: Any) -> Object:
     manifest = copy.deepcopy(STORY)
     manifest["spec"]["roles"][role] |= fields
     return manifest
 
 
-def annotated(manifest: Object, key: str, value: str) -> Object:
+def annotate_pods(manifest: Object, key: str, value: str) -> Object:
     changed = copy.deepcopy(manifest)
     for role in changed["spec"]["roles"]:
         role["template"]["metadata"] = {"annotations": {key: value}}
@@ -58,7 +58,7 @@ def pod_group(minimum: int | None = None, **fields: int) -> Change:
 
 
 def other_scheduler() -> Object:
-    manifest = edited(0)
+    manifest = edit_role(0)
     manifest["spec"]["roles"][0]["template"]["spec"] |= DEFAULT
     return manifest
 
@@ -100,7 +100,7 @@ TOPOLOGY = labels.LWS_EXCLUSIVE_TOPOLOGY
 CASES = {
     "LeaderReady deadlocks with a gang": Case(
         NOTHING, edit_lws(lambda item: item["spec"].update(startupPolicy="LeaderReady")),
-        (edited(1, startupPolicy="LeaderReady"), "LeaderReady deadlocks"), only_leaders=True),
+        (edit_role(1, startupPolicy="LeaderReady"), "LeaderReady deadlocks"), only_leaders=True),
     "An exclusive topology deadlocks with a gang": Case(
         NOTHING, edit_lws(annotate(TOPOLOGY, "rack")),
         ({**STORY, "metadata": {"name": "svc", "annotations": {TOPOLOGY: "rack"}}}, "deadlocks"),
@@ -115,10 +115,10 @@ CASES = {
         (other_scheduler(), 'must be "volcano"'), nodes=7),
     "Pods with another group-name annotation leave the gang, which never starts": Case(
         NOTHING, edit_templates(annotate(labels.GROUP_NAME, "own"), "prefill"),
-        (annotated(STORY, labels.GROUP_NAME, "own"), "is set by fusioninfer-pulumi")),
+        (annotate_pods(STORY, labels.GROUP_NAME, "own"), "is set by fusioninfer-pulumi")),
     "With another task-spec annotation the gang never starts": Case(
         NOTHING, edit_templates(annotate(labels.TASK_SPEC, "own"), "prefill"),
-        (annotated(STORY, labels.TASK_SPEC, "own"), "is set by fusioninfer-pulumi")),
+        (annotate_pods(STORY, labels.TASK_SPEC, "own"), "is set by fusioninfer-pulumi")),
     # Replicas have two and four pods, so seven pods include an incomplete replica.
     "minMember below the sum of minTaskMember starts broken replicas": Case(
         7, pod_group(6), nodes=7),
@@ -171,7 +171,7 @@ def test_gang_with_rejected_setting_breaks(cluster: Cluster, namespace: str, cas
 
 @pytest.mark.proves("An exclusive topology in pod templates binds only the leaders")
 def test_exclusive_topology_of_pods_does_not_bind_workers(cluster: Cluster, namespace: str) -> None:
-    assert_rejected(annotated(STORY, TOPOLOGY, "rack"), "applies only to leaders")
+    assert_rejected(annotate_pods(STORY, TOPOLOGY, "rack"), "applies only to leaders")
     add_racks(cluster, 3, 12)
     service = LiveService(cluster, namespace, STORY)
     service.apply(change=edit_templates(annotate(TOPOLOGY, "rack")))

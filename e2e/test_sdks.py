@@ -52,9 +52,9 @@ def test_typescript_compiles(sdks: Path) -> None:
     (folder / "program.ts").write_text(source, encoding="utf-8")
     run(folder, "npx", "tsc", "--noEmit")
     # Outputs are typed, and plain inputs accept no outputs.
-    wrong = re.sub("replicas: 2", "replicas: pulumi.output(2)", source)
-    wrong += 'import * as pulumi from "@pulumi/pulumi";\nconst pool: number = qwen.inferencePool;\n'
-    (folder / "program.ts").write_text(wrong, encoding="utf-8")
+    bad = re.sub("replicas: 2", "replicas: pulumi.output(2)", source)
+    bad += 'import * as pulumi from "@pulumi/pulumi";\nconst pool: number = qwen.inferencePool;\n'
+    (folder / "program.ts").write_text(bad, encoding="utf-8")
     ended = subprocess.run(
         ["npx", "tsc", "--noEmit"], cwd=folder, capture_output=True, text=True, check=False
     )

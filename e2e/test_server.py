@@ -30,11 +30,11 @@ def _pod(**spec: Any) -> Object:
     }
 
 
-def _created(api: KubernetesApi, pod: Object, namespace: str = "default") -> Object:
+def _create(api: KubernetesApi, pod: Object, namespace: str = "default") -> Object:
     return api.request("POST", f"/api/v1/namespaces/{namespace}/pods", _QUERY, pod)[1]
 
 
-def _applied(api: KubernetesApi, template: Object) -> Object:
+def _apply(api: KubernetesApi, template: Object) -> Object:
     labels = {"app": "svc"}
     stateful_set = {
         "apiVersion": "apps/v1",
@@ -51,28 +51,28 @@ def _applied(api: KubernetesApi, template: Object) -> Object:
     return api.request("PATCH", path, query, stateful_set)[1]
 
 
-def answers(cluster: Cluster) -> dict[str, Object]:
+def collect_answers(cluster: Cluster) -> dict[str, Object]:
     api = KubernetesApi(str(cluster.kubeconfig), None)
     nobody = KubernetesApi(
         str(cluster.kubeconfig_for("system:serviceaccount:default:default")), None
     )
     ports = [{"containerPort": 8000}, {"containerPort": 8000}]
     return {
-        "unsupported": _created(api, _pod(container={"imagePullPolicy": "Sometimes"})),
-        "unknown": _created(api, _pod(surprise=1)),
-        "account": _created(api, _pod(serviceAccountName="absent")),
-        "class": _created(api, _pod(priorityClassName="absent")),
-        "runtime": _created(api, _pod(runtimeClassName="absent")),
-        "priority": _created(api, _pod(priority=10)),
-        "namespace": _created(api, _pod(), "absent"),
-        "twice": _applied(api, _pod(container={"ports": ports})),
-        "rights": _created(nobody, _pod()),
+        "unsupported": _create(api, _pod(container={"imagePullPolicy": "Sometimes"})),
+        "unknown": _create(api, _pod(surprise=1)),
+        "account": _create(api, _pod(serviceAccountName="absent")),
+        "class": _create(api, _pod(priorityClassName="absent")),
+        "runtime": _create(api, _pod(runtimeClassName="absent")),
+        "priority": _create(api, _pod(priority=10)),
+        "namespace": _create(api, _pod(), "absent"),
+        "twice": _apply(api, _pod(container={"ports": ports})),
+        "rights": _create(nobody, _pod()),
     }
 
 
 @pytest.mark.proves("Dry runs answer as the unit tests of `check --server` expect")
 def test_recorded_answers_match_server(cluster: Cluster, request: pytest.FixtureRequest) -> None:
-    received = answers(cluster)
+    received = collect_answers(cluster)
     if request.config.getoption("--write-transcripts"):
         RECORDED.write_text(json.dumps(received, indent=1) + "\n", encoding="utf-8")
     assert received == json.loads(RECORDED.read_text(encoding="utf-8"))

@@ -35,7 +35,7 @@ POOLS: dict[str, Any] = {
 STOCK = load_inventory(POOLS)
 
 
-def service_of(text: Any, namespace: str) -> InferenceServiceArgs:
+def load_service(text: Any, namespace: str) -> InferenceServiceArgs:
     text["metadata"]["namespace"] = namespace
     service: InferenceServiceArgs
     (service,) = load(text)
@@ -43,13 +43,13 @@ def service_of(text: Any, namespace: str) -> InferenceServiceArgs:
 
 
 def wait_bound_on(cluster: Cluster, namespace: str, pool: str, pods: int) -> None:
-    def places() -> Counter[str]:
+    def count() -> Counter[str]:
         counts: Counter[str] = Counter()
-        for (_, _, on), count in count_bound(cluster, namespace).items():
-            counts[on] += count
+        for (_, _, on), number in count_bound(cluster, namespace).items():
+            counts[on] += number
         return counts
 
-    cluster.wait(lambda: places() == {pool: pods}, 120, lambda: f"{places()}, wanted {pods}")
+    cluster.wait(lambda: count() == {pool: pods}, 120, lambda: f"{count()}, wanted {pods}")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_printed_manifest_is_schedulable(
     path.write_text(yaml.safe_dump(POOLS))
     command = ["size", model, "--accelerator", accelerator, "--inventory", str(path)]
     assert main([*command, "--max-model-len", "8192", "--output", "yaml"]) == 0
-    service = service_of(yaml.safe_load(capsys.readouterr().out), namespace)
+    service = load_service(yaml.safe_load(capsys.readouterr().out), namespace)
     add(cluster, STOCK)
     run(cluster, namespace, [service])
     wait_bound_on(cluster, namespace, accelerator.lower(), pods)
@@ -87,7 +87,7 @@ def test_size_computes_schedulable_replicas(cluster: Cluster, namespace: str) ->
     assert (layout.tensor, layout.nodes, room) == (2, 1, 12)
     place = Place(STOCK.pools[0], room)
     proposal = Proposal(layout, place, room + 1)
-    service = service_of(sizing.build_manifest(wish, proposal, STOCK), namespace)
+    service = load_service(sizing.build_manifest(wish, proposal, STOCK), namespace)
     add(cluster, STOCK)
     run(cluster, namespace, [service])
     cluster.wait(lambda: len(cluster.pods(namespace)) == room + 1, 120)

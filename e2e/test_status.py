@@ -141,7 +141,7 @@ def test_gang_status_from_creation_to_deletion(
     service = LiveService(cluster, namespace, DISAGGREGATED)
     life = Life(service)
 
-    life.stage("nothing was created yet", "Unknown InferenceServiceCreating",
+    life.stage("nothing is created", "Unknown InferenceServiceCreating",
                {"prefill": "Unknown 0/1", "decode": "Unknown 0/2"})  # fmt: skip
     answers = cluster.apply(inputs.with_namespace(inputs.objects_of(service.plan), namespace))
     service.apply()
@@ -154,24 +154,24 @@ def test_gang_status_from_creation_to_deletion(
     assert "gang unschedulable" in output
 
     cluster.add_nodes(8)
-    life.stage("room for one decode replica of two", "True Partial",
+    life.stage("capacity for one of two decode replicas", "True Partial",
                {"prefill": "Running 1/1", "decode": "Deploying 1/2"})  # fmt: skip
     cluster.add_nodes(2)
-    life.stage("room for all", "True InferenceServiceAvailable",
+    life.stage("capacity for all replicas", "True InferenceServiceAvailable",
                {"prefill": "Running 1/1", "decode": "Running 2/2"})  # fmt: skip
 
     slow = with_behaviour(DISAGGREGATED, 1, behaviour=SLOW, delay="6s")
     update(service, slow, "svc-decode-1")
-    life.stage("the first of two decode replicas rolls", "True Partial",
+    life.stage("one of two decode replicas is updated", "True Partial",
                {"prefill": "Running 1/1", "decode": "Deploying 1/2"})  # fmt: skip
-    life.stage("the first is through", "True InferenceServiceAvailable",
+    life.stage("the first update is complete", "True InferenceServiceAvailable",
                {"prefill": "Running 1/1", "decode": "Running 2/2"})  # fmt: skip
 
     broken = with_behaviour(DISAGGREGATED, 1, behaviour=UNPULLABLE)
     update(service, broken, "svc-decode-1")
-    life.stage("a rollout whose image cannot be pulled", "True Partial",
+    life.stage("an update whose image cannot be pulled", "True Partial",
                {"prefill": "Running 1/1", "decode": "Deploying 1/2"})  # fmt: skip
-    life.stage("the same, and the pods are read", "True Partial",
+    life.stage("the same, with failures of pods", "True Partial",
                {"prefill": "Running 1/1", "decode": "Failed 1/2"},
                failures=service.wait_failed("svc-decode-1"))  # fmt: skip
 
@@ -183,13 +183,13 @@ def test_gang_status_from_creation_to_deletion(
     life.stage("the only prefill replica lost a node", "False InferenceServiceProcessing",
                {"prefill": "Deploying 0/1", "decode": "Running 2/2"})  # fmt: skip
     cluster.add_nodes(1)
-    life.stage("another node came", "True InferenceServiceAvailable",
+    life.stage("a node is added", "True InferenceServiceAvailable",
                {"prefill": "Running 1/1", "decode": "Running 2/2"})  # fmt: skip
 
     hold = {"metadata": {"finalizers": ["e2e.fusioninfer.io/hold"]}}
     cluster.patch("LeaderWorkerSet", "svc-decode-1", hold, namespace)
     cluster.delete("LeaderWorkerSet", "svc-decode-1", namespace)
-    life.stage("somebody deletes a replica", "True Partial",
+    life.stage("a replica is terminating", "True Partial",
                {"prefill": "Running 1/1", "decode": "Deploying 1/2"})  # fmt: skip
     release = {"metadata": {"finalizers": None}}
     cluster.patch("LeaderWorkerSet", "svc-decode-1", release, namespace)
@@ -211,25 +211,24 @@ def test_independent_replica_status(
     processing = "False InferenceServiceProcessing"
     life.stage("no nodes", processing, {"inference": "Deploying 0/3"})
     cluster.add_nodes(1)
-    life.stage("the first replica is up", "True Partial", {"inference": "Deploying 1/3"})
+    life.stage("the first replica is ready", "True Partial", {"inference": "Deploying 1/3"})
     cluster.add_nodes(2)
     available = "True InferenceServiceAvailable"
-    life.stage("all are up", available, {"inference": "Running 3/3"})
+    life.stage("all replicas are ready", available, {"inference": "Running 3/3"})
 
     broken = with_behaviour(plain, 0, behaviour=UNPULLABLE)
     update(service, broken, "svc-inference-2")
-    life.stage("a rollout hangs at its first replica", "True Partial",
+    life.stage("an update fails at its first replica", "True Partial",
                {"inference": "Deploying 2/3"})  # fmt: skip
     update(service, broken, "svc-inference-1", "svc-inference-0")
-    life.stage("somebody rolled it out everywhere", processing, {"inference": "Deploying 0/3"})
-    life.stage("and the pods are read", processing, {"inference": "Failed 0/3"},
+    life.stage("the failing update is on all replicas", processing, {"inference": "Deploying 0/3"})
+    life.stage("the failing update, with failures of pods", processing, {"inference": "Failed 0/3"},
                failures=service.wait_failed(*(f"svc-inference-{i}" for i in range(3))))  # fmt: skip
 
     service.apply(plain)
-    life.stage("a good image again", available, {"inference": "Running 3/3"})
-    parked = inputs.service("svc", inputs.role("inference", "worker", 0, gpus=8))
-    service.apply(parked)
-    life.stage("parked", "False Parked", {"inference": "Running 0/0"})
+    life.stage("the image is fixed", available, {"inference": "Running 3/3"})
+    service.apply(inputs.service("svc", inputs.role("inference", "worker", 0, gpus=8)))
+    life.stage("scaled to zero", "False Parked", {"inference": "Running 0/0"})
     finish(life, request, "independent")
 
 
@@ -245,12 +244,12 @@ def test_router_status_reports_gateway(
     service.apply()
     available = "True InferenceServiceAvailable"
     ready = {"inference": "Running 2/2"}
-    life.stage("no gateway has spoken", available, ready)
+    life.stage("no gateway has reported status", available, ready)
     with GatewayStandIn(cluster, namespace, delay=0.2) as stand_in:
         stand_in.rejected["HTTPRoute"] = "NotAllowedByListeners"
-        life.stage("the route is refused", "False RouteNotAccepted", ready)
+        life.stage("the route is rejected", "False RouteNotAccepted", ready)
         stand_in.rejected = {"InferencePool": "InvalidExtensionRef"}
-        life.stage("the pool is refused", "False PoolNotAccepted", ready)
+        life.stage("the pool is rejected", "False PoolNotAccepted", ready)
         stand_in.rejected = {"Gateway": "AddressNotAssigned"}
         life.stage("the Gateway is not ready", "False GatewayNotReady", ready)
         stand_in.rejected = {}

@@ -86,4 +86,4 @@ def test_prefill_labels_tell_which_workload_a_server_selects() -> None:
         ({name: "single"}, None, single),
     ):
         selecting = server(labels=labels, **({"pdGroup": group_labels} if group_labels else {}))
-        assert list(module._related(selecting, [single, pair])) == [selecting, selected]
+        assert list(module._find_related(selecting, [single, pair])) == [selecting, selected]

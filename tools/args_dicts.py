@@ -62,31 +62,34 @@ _PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool
 
 
 def files() -> dict[Path, str]:
-    """Every file as it should be."""
-    stubs = {STUBS / "__init__.pyi": _root_stub(), STUBS / "api" / "__init__.pyi": _api_stub()}
+    """Return the expected text of every file."""
+    stubs = {
+        STUBS / "__init__.pyi": _build_root_stub(),
+        STUBS / "api" / "__init__.pyi": _build_api_stub(),
+    }
     for module in sorted({model.__module__ for model in api.public_types().values()}):
         source = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
-        stubs[STUBS / source.relative_to(PACKAGE).with_suffix(".pyi")] = _module_stub(source)
+        stubs[STUBS / source.relative_to(PACKAGE).with_suffix(".pyi")] = _build_module_stub(source)
     docstrings = {name: documentation(model) for name, model in MODELS.items()}
     return {
-        FOLDER / "dicts.py": _dicts(),
+        FOLDER / "dicts.py": _build_dicts(),
         FOLDER / DOCSTRINGS: json.dumps(docstrings, indent=2, ensure_ascii=False) + "\n",
-        **{path: _formatted(text, path) for path, text in stubs.items()},
+        **{path: _format(text, path) for path, text in stubs.items()},
     }
 
 
 def write() -> None:
     """Write the files, and removes stubs of modules that are gone."""
-    written = files()
-    for path in set(STUBS.rglob("*.pyi")) - set(written):
+    result = files()
+    for path in set(STUBS.rglob("*.pyi")) - set(result):
         path.unlink()
-    for path, text in written.items():
+    for path, text in result.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
 
-def _formatted(text: str, path: Path) -> str:
-    """The text with sorted imports, without unused ones in stubs of modules."""
+def _format(text: str, path: Path) -> str:
+    """Return the text with sorted imports, without unused ones in stubs of modules."""
     rules = "I" if path.name in ("dicts.py", "__init__.pyi") else "I,F401"
     for command in (["check", f"--select={rules}", "--fix", "--quiet"], ["format", "--quiet"]):
         done = subprocess.run(
@@ -100,7 +103,7 @@ def _formatted(text: str, path: Path) -> str:
     return text
 
 
-def _root_stub() -> str:
+def _build_root_stub() -> str:
     lines = ['"""Written by `make regenerate`."""', "from fusioninfer_pulumi.api import *"]
     for name in fusioninfer_pulumi.__all__:
         if name not in api.public_types():
@@ -109,12 +112,12 @@ def _root_stub() -> str:
     return "\n".join([*lines, "__version__: str"]) + "\n"
 
 
-def _api_stub() -> str:
+def _build_api_stub() -> str:
     lines = [f"from {kind.__module__} import {n} as {n}" for n, kind in api.public_types().items()]
     return "\n".join(['"""Written by `make regenerate`."""', *lines]) + "\n"
 
 
-def _module_stub(source: Path) -> str:
+def _build_module_stub(source: Path) -> str:
     tree = _Declarations().visit(ast.parse(source.read_text(encoding="utf-8")))
     added = ast.parse(f"from typing_extensions import Unpack\n{_IMPORT_DICTS}")
     # After the docstring.
@@ -169,41 +172,41 @@ class _Declarations(ast.NodeTransformer):
             return node
         self.generic_visit(node)
         if node.name in MODELS:
-            taken = f"def __init__(self, **fields: Unpack[dicts.{node.name}Dict]) -> None: ..."
-            node.body[1:1] = ast.parse(taken).body
+            signature = f"def __init__(self, **fields: Unpack[dicts.{node.name}Dict]) -> None: ..."
+            node.body[1:1] = ast.parse(signature).body
         return node
 
 
-def _dicts() -> str:
+def _build_dicts() -> str:
     schemas = fields_schema(*ROOTS)
-    used = sorted(set(schemas) - {model.__name__ for model in ROOTS})
+    signature = sorted(set(schemas) - {model.__name__ for model in ROOTS})
     modules = {name: kind.__module__ for name, kind in api.public_types().items()}
-    imports = "\n".join(f"    from {modules[name]} import {name}" for name in used)
+    imports = "\n".join(f"    from {modules[name]} import {name}" for name in signature)
     classes = [
-        _class(MODELS[name], schema, schemas)
+        _build_class(MODELS[name], schema, schemas)
         for name, schema in schemas.items()
         if "properties" in schema
     ]
-    classes += [_router(schemas), _model_service(schemas)]
-    return _formatted("\n\n".join([_HEAD.format(imports=imports), *classes]), FOLDER / "dicts.py")
+    classes += [_build_router(schemas), _build_model_service(schemas)]
+    return _format("\n\n".join([_HEAD.format(imports=imports), *classes]), FOLDER / "dicts.py")
 
 
-def _model_service(schemas: dict[str, Any]) -> str:
+def _build_model_service(schemas: dict[str, Any]) -> str:
     """Return the fields that `model_service` accepts in addition to its parameters."""
     service = [name for name in InferenceServiceArgs.model_fields if name not in _OWN]
     fields = ((MODELS["RoleArgs"], ROLE_FIELDS), (InferenceServiceArgs, service))
     words = "Further fields of `model_service`, of the service and its roles."
-    return _selected("ModelServiceDict", words, fields, schemas)
+    return _select_names("ModelServiceDict", words, fields, schemas)
 
 
-def _router(schemas: dict[str, Any]) -> str:
+def _build_router(schemas: dict[str, Any]) -> str:
     """Return the fields of the router of `model_service`."""
     names = ("name", *ROUTER_FIELDS, "pod_labels", "pod_annotations")
     fields = ((MODELS["RoleArgs"], names),)
-    return _selected("RouterDict", "The router of `model_service`.", fields, schemas)
+    return _select_names("RouterDict", "The router of `model_service`.", fields, schemas)
 
 
-def _selected(
+def _select_names(
     title: str,
     words: str,
     fields: Iterable[tuple[type[BaseModel], Sequence[str]]],
@@ -217,55 +220,57 @@ def _selected(
             model_schema = properties[model.model_fields[name].alias or name]
             lines += [
                 "",
-                f"    {name}: {_type(model_schema, schemas)}",
-                *_docstring(model_schema["description"]),
+                f"    {name}: {_render_type(model_schema, schemas)}",
+                *_build_docstring(model_schema["description"]),
             ]
     return "\n".join(lines) + "\n"
 
 
-def _class(model: type[BaseModel], schema: dict[str, Any], schemas: dict[str, Any]) -> str:
+def _build_class(model: type[BaseModel], schema: dict[str, Any], schemas: dict[str, Any]) -> str:
     lines = [f"class {model.__name__}Dict(TypedDict, total=False):"]
-    lines += _docstring(schema["description"].partition("\n\nRaises:")[0])
+    lines += _build_docstring(schema["description"].partition("\n\nRaises:")[0])
     for name, field in model.model_fields.items():
         property_schema = schema["properties"][field.alias or name]
-        written = _type(property_schema, schemas)
+        result = _render_type(property_schema, schemas)
         if field.is_required():
-            written = f"Required[{written}]"
-        lines += ["", f"    {name}: {written}"]
-        lines += _docstring(property_schema["description"])
+            result = f"Required[{result}]"
+        lines += ["", f"    {name}: {result}"]
+        lines += _build_docstring(property_schema["description"])
     return "\n".join(lines) + "\n"
 
 
-def _type(schema: dict[str, Any], schemas: dict[str, Any]) -> str:
-    """The type of what may be written for a field."""
-    return " | ".join(dict.fromkeys(_types(schema, schemas)))
+def _render_type(schema: dict[str, Any], schemas: dict[str, Any]) -> str:
+    """Return the type of a field's values."""
+    return " | ".join(dict.fromkeys(_render_types(schema, schemas)))
 
 
-def _types(schema: dict[str, Any], schemas: dict[str, Any]) -> list[str]:
+def _render_types(schema: dict[str, Any], schemas: dict[str, Any]) -> list[str]:
     if schema.get(OUTPUT_MARK):
         known = {key: value for key, value in schema.items() if key != OUTPUT_MARK}
-        return [f"Input[{_type(known, schemas)}]"]
+        return [f"Input[{_render_type(known, schemas)}]"]
     if "anyOf" in schema:
         return [
-            choice_type for choice in schema["anyOf"] for choice_type in _types(choice, schemas)
+            choice_type
+            for choice in schema["anyOf"]
+            for choice_type in _render_types(choice, schemas)
         ]
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         if "properties" in schemas[name]:
             return [name, f"{name}Dict"]
-        return [name, *_types(schemas[name], schemas)]
+        return [name, *_render_types(schemas[name], schemas)]
     if "enum" in schema:
-        return [f"Literal[{', '.join(_literal(literal) for literal in schema['enum'])}]"]
+        return [f"Literal[{', '.join(_render_literal(literal) for literal in schema['enum'])}]"]
     if isinstance(schema.get("type"), list):
         return [_PLAIN[json_type] for json_type in schema["type"]]
     match schema.get("type"):
         case "array":
-            return [f"Sequence[{_type(schema['items'], schemas)}]"]
+            return [f"Sequence[{_render_type(schema['items'], schemas)}]"]
         case "object" if "properties" in schema:
             return _TEMPLATE.split(" | ")
         case "object":
             inner = schema.get("additionalProperties")
-            inner_type = _type(inner, schemas) if isinstance(inner, dict) else "Any"
+            inner_type = _render_type(inner, schemas) if isinstance(inner, dict) else "Any"
             return [f"Mapping[str, {inner_type}]"]
         case None:
             return ["Any"]
@@ -273,11 +278,11 @@ def _types(schema: dict[str, Any], schemas: dict[str, Any]) -> list[str]:
             return [_PLAIN[kind]]
 
 
-def _literal(value: Any) -> str:
+def _render_literal(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def _docstring(words: str) -> list[str]:
+def _build_docstring(words: str) -> list[str]:
     lines = [f"    {line}".rstrip() for line in words.split("\n")]
     lines[0] = f'    """{words.partition(chr(10))[0]}'
     lines[-1] += '"""'
@@ -285,13 +290,13 @@ def _docstring(words: str) -> list[str]:
 
 
 def documentation(model: type[BaseModel]) -> str:
-    """The model's docstring with one entry for each field."""
+    """Return the model's docstring with one entry for each field."""
     words = field_docstrings(model)
     entries = ["", "", "Args:"]
     for name, field in model.model_fields.items():
         default = field.get_default(call_default_factory=True)
         optional = "" if default in (None, PydanticUndefined) else f" (default {default!r})"
-        first, *more = words.get(name, "").split("\n")
-        entries += [f"    {name}{optional}: {first}", *(f"        {line}" for line in more)]
+        first, *rest = words.get(name, "").split("\n")
+        entries += [f"    {name}{optional}: {first}", *(f"        {line}" for line in rest)]
     summary, mark, raised = class_docstring(model).partition("\n\nRaises:")
     return summary + "\n".join(entries) + mark + raised

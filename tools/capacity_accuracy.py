@@ -52,7 +52,7 @@ class Comparison:
 
 
 def class_of(log: Log) -> str:
-    """The class of a log, the most special one first."""
+    """Return the class of a log; the most specific one takes precedence."""
     model = find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
     tests = {
@@ -75,7 +75,7 @@ def compared(log: Log) -> Comparison:
     command = command_of(named)
     sizes = command.parallelism
     assert sizes is not None, "logs have plain arguments"
-    weights = held = cache = verdict = None
+    weights = tokens = cache = verdict = None
     if "weights" in log:
         whole = has_whole_encoders(command)
         split = Split(sizes.tensor, sizes.pipeline, whole_encoder=whole)
@@ -84,51 +84,54 @@ def compared(log: Log) -> Comparison:
         )
     if "tokens" in log and log.get("cache", 0) > 0:
         try:
-            held = _held(log, named) / log["tokens"] - 1
+            tokens = _estimate_tokens(log, named) / log["tokens"] - 1
         except Unclear:
-            held = None
+            tokens = None
     if "needed" in log:
-        held = _layout(log, named).sequence(_length(log, named)) / GIB / log["needed"] - 1
+        tokens = (
+            _make_layout(log, named).measure_sequence(_get_length(log, named)) / GIB / log["needed"]
+            - 1
+        )
     if "gpu" in log and "version" in log:
         try:
-            found = fit(command, model, accelerator_of(log))
+            fitted = fit(command, model, accelerator_of(log))
         except Unclear:
-            return Comparison(log, weights, held, None, None)
+            return Comparison(log, weights, tokens, None, None)
         if "tokens" in log and log.get("outcome") != "refused":
-            cache = (found.tokens or 0) / log["tokens"] - 1
+            cache = (fitted.tokens or 0) / log["tokens"] - 1
         elif log.get("cache", 0) > 0 and log.get("outcome") != "refused":
-            cache = found.cache / GIB / log["cache"] - 1
+            cache = fitted.cache / GIB / log["cache"] - 1
         if "outcome" in log:
-            findings = check_fit((), (), command, model, found, 1)
+            findings = check_fit((), (), command, model, fitted, 1)
             rejected = any(finding.severity is Severity.ERROR for finding in findings)
             verdict = rejected == (log["outcome"] == "refused")
-    return Comparison(log, weights, held, cache, verdict)
+    return Comparison(log, weights, tokens, cache, verdict)
 
 
-def _held(log: Log, named: Log) -> float:
+def _estimate_tokens(log: Log, named: Log) -> float:
     """Tokens of a cache of the size that the log says."""
-    length = _length(log, named)
-    return _layout(log, named).requests(int(log["cache"] * GIB), length) * length
+    length = _get_length(log, named)
+    return _make_layout(log, named).count_requests(int(log["cache"] * GIB), length) * length
 
 
-def _length(log: Log, named: Log) -> int:
+def _get_length(log: Log, named: Log) -> int:
     model = find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
-    return _memory(log, named).length or model.longest or 0
+    return _divide_memory(log, named).length or model.longest or 0
 
 
-def _layout(log: Log, named: Log) -> CacheLayout | CompressedLayout:
-    """The cache of a log's model."""
+def _make_layout(log: Log, named: Log) -> CacheLayout | CompressedLayout:
+    """Return the cache of a log's model."""
     model, sizes = find_architecture(log["model"]), command_of(named).parallelism
     assert model is not None, "logs are of models of the table"
     assert sizes is not None, "logs have plain arguments"
-    memory = _memory(log, named)
+    memory = _divide_memory(log, named)
     return make_layout(
         model.layers, memory.cache_bits or model.bits, model.bits, sizes.tensor, memory
     )
 
 
-def _memory(log: Log, named: Log) -> Memory:
+def _divide_memory(log: Log, named: Log) -> Memory:
     command, model = command_of(named), find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
     sizes = command.parallelism
@@ -138,13 +141,13 @@ def _memory(log: Log, named: Log) -> Memory:
 
 
 def text() -> str:
-    """The page."""
+    """Return the page."""
     comparisons = [compared(log) for log in LOGS]
     pages = json.loads(PAGES.read_text(encoding="utf-8"))[1:]
     return _PAGE.format(
-        classes="\n".join(_table(comparisons)),
-        kept="\n".join(_kept(comparisons)),
-        throughput="\n".join(_throughput()),
+        classes="\n".join(_render_table(comparisons)),
+        kept="\n".join(_list_verdicts(comparisons)),
+        throughput="\n".join(_render_throughput()),
         engine_models=len({row["model"] for row in pages}),
         engine_rows=len(pages),
     )
@@ -204,21 +207,21 @@ last column.
 """
 
 
-def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
+def _render_table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield "| Class | Logs | Weights | Tokens of a cache | Cache | Verdicts |"
     yield "|---|---|---|---|---|---|"
     for name in CLASSES:
         of_class = [comparison for comparison in comparisons if class_of(comparison.log) == name]
-        verdicts = [each.verdict for each in of_class if each.verdict is not None]
+        verdicts = [item.verdict for item in of_class if item.verdict is not None]
         cells = [
-            _cell([(each.log["id"], getattr(each, field)) for each in of_class])
+            _render_cell([(item.log["id"], getattr(item, field)) for item in of_class])
             for field in ("weights", "held", "cache")
         ]
         right = f"{sum(verdicts)} of {len(verdicts)}" if verdicts else "none"
         yield f"| {name} | {len(of_class)} | {' | '.join(cells)} | {right} |"
 
 
-def _cell(errors: Sequence[tuple[str, float | None]]) -> str:
+def _render_cell(errors: Sequence[tuple[str, float | None]]) -> str:
     known = [(abs(error), error, name) for name, error in errors if error is not None]
     if not known:
         return "none"
@@ -226,7 +229,7 @@ def _cell(errors: Sequence[tuple[str, float | None]]) -> str:
     return f"{len(known)}; {median(size for size, *_ in known):.1%}; {worst:+.1%} (`{name}`)"
 
 
-def _kept(comparisons: Sequence[Comparison]) -> Iterator[str]:
+def _list_verdicts(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield "| Log | Release | Model | Weights | Cache |"
     yield "|---|---|---|---|---|"
     for comparison in comparisons:
@@ -239,7 +242,7 @@ def _kept(comparisons: Sequence[Comparison]) -> Iterator[str]:
             yield f"| `{comparison.log['id']}` | {version} | {model} | {' | '.join(errors)} |"
 
 
-def _throughput() -> Iterator[str]:
+def _render_throughput() -> Iterator[str]:
     rows = json.loads(THROUGHPUT.read_text(encoding="utf-8"))
     yield "| Model | GPUs | Input, output | Published | Estimated | Error | Times of |"
     yield "|---|---|---|---|---|---|---|"
@@ -252,7 +255,7 @@ def _throughput() -> Iterator[str]:
 
 
 def main() -> None:
-    """Writes the page."""
+    """Write the page."""
     TARGET.write_text(text(), encoding="utf-8")
 
 

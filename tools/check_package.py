@@ -47,7 +47,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 def build(source: Path, folder: Path) -> tuple[Path, Path]:
-    """The sdist of a package, and the wheel that was built from it."""
+    """Return the sdist of a package, and the wheel that was built from it."""
     run(sys.executable, "-m", "build", "--outdir", folder, cwd=source)
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return sdist, wheel
@@ -73,7 +73,7 @@ def check_description(wheel: Path) -> None:
 
 
 def test_sdist(sdist: Path, folder: Path) -> None:
-    """Runs tests of the core's unpacked sdist, on its own packages."""
+    """Run tests of the core's unpacked sdist, on its own packages."""
     with tarfile.open(sdist) as files:
         files.extractall(folder, filter="data")
     (source,) = (path for path in folder.iterdir() if path.is_dir())
@@ -121,7 +121,7 @@ def run_wheels(wheel: Path, companions: list[Path], python: str, folder: Path) -
 
 
 def run_new_projects(python: str, folder: Path) -> None:
-    """Runs what `init` of these wheels writes, in an environment with its requirements alone."""
+    """Run the project that `init` of these wheels writes, with only its requirements installed."""
     init = (folder / "bin" / "fusioninfer-pulumi", "init", "Qwen/Qwen3-8B", "--accelerator", "H100")
     for language in ("python", "yaml"):
         run(*init, "--language", language, "--directory", language, cwd=folder)

@@ -26,7 +26,7 @@ _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def programs() -> Iterator[tuple[str, str]]:
-    """Every program with a name of its own."""
+    """Return every program, each with a unique name."""
     for folder in ("examples", "templates", "importers/example", "capacity/example"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             if {".venv", "venv"} & set(path.parts):
@@ -90,10 +90,10 @@ def pyright(folder: Path) -> set[tuple[str, int, str]]:
 
 
 def main() -> int:
-    """Prints what is wrong, for each checker."""
+    """Print the errors of each checker."""
     failed = False
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         package = ROOT / "fusioninfer_pulumi"
         shutil.copytree(package, folder / PACKAGES / package.name)
         stubs = package / "generated" / "stubs"

@@ -23,7 +23,7 @@ GIT = shutil.which("git") or "git"
 FIELDS = ("files", "lines", "statements", "rules")
 
 
-def _git(*arguments: str) -> bytes:
+def _run_git(*arguments: str) -> bytes:
     return subprocess.run([GIT, *arguments], cwd=ROOT, check=True, capture_output=True).stdout
 
 
@@ -47,7 +47,7 @@ def _measure_source(text: str) -> Counter[str]:
     )
 
 
-def _package_of(path: PurePosixPath) -> str:
+def _find_package(path: PurePosixPath) -> str:
     """Return the row of a file: the core's packages apart, everything else by its top folder."""
     if "tests" in path.parts:
         return "tests"
@@ -57,7 +57,7 @@ def _package_of(path: PurePosixPath) -> str:
 
 def _measure_revision(revision: str) -> dict[str, Counter[str]]:
     sizes: dict[str, Counter[str]] = {}
-    with tarfile.open(fileobj=BytesIO(_git("archive", "--format=tar", revision))) as archive:
+    with tarfile.open(fileobj=BytesIO(_run_git("archive", "--format=tar", revision))) as archive:
         for member in archive:
             path = PurePosixPath(member.name)
             if path.suffix != ".py" or "generated" in path.parts or len(path.parts) < 2:
@@ -65,7 +65,7 @@ def _measure_revision(revision: str) -> dict[str, Counter[str]]:
             content = archive.extractfile(member)
             assert content is not None
             size = _measure_source(content.read().decode())
-            rows = {_package_of(path)}
+            rows = {_find_package(path)}
             if path.parts[0] == "fusioninfer_pulumi":
                 rows.add("fusioninfer_pulumi")
             for row in rows:

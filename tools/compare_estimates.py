@@ -37,7 +37,7 @@ WAYS = (1, 2, 4, 8)
 
 
 def main() -> None:
-    """Writes the combinations that it can estimate."""
+    """Write the combinations that it can estimate."""
     rows = []
     for model in (*DENSE, *MIXTURES):
         for accelerator, system in SYSTEMS.items():
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def estimated(model: str, accelerator: str, system: str, ways: int) -> dict[str, Any] | None:
-    """One combination; None where it cannot be estimated, or where nothing is left."""
+    """Return one combination; None if it cannot be estimated or no memory is left."""
     split = {"moe_tp_size": ways, "moe_ep_size": 1} if model in MIXTURES else {}
     try:
         estimate = estimate_kv_cache(

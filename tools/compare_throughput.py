@@ -28,7 +28,7 @@ FOLDER = ROOT / "capacity" / "tests" / "fit"
 
 
 def main() -> None:
-    """Writes the results that can be estimated."""
+    """Write the results that can be estimated."""
     cases = yaml.safe_load((FOLDER / "throughput.yaml").read_text(encoding="utf-8"))
     rows = [row for case in cases for row in estimated(case)]
     lines = ",\n".join(json.dumps(row) for row in rows)
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def estimated(case: dict[str, Any]) -> list[dict[str, Any]]:
-    """The results of a page; without those of which the cache holds no request."""
+    """Return the results of a page, without those whose cache fits no request."""
     model, gpu, tensor = case["model"], case["gpu"], case["tensor"]
     words = [*case["arguments"], "--tensor-parallel-size", str(tensor)]
     container = {"name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": words,
@@ -49,7 +49,7 @@ def estimated(case: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for length, output, measured in case["results"]:
         # All pages sent 500 requests at once.
-        most = min(500, fitted.most_requests(length + output))
+        most = min(500, fitted.count_max_requests(length + output))
         best = estimate_combined(times, Load(1, length, output), most)
         if best is not None:
             rows.append({

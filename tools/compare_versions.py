@@ -75,14 +75,14 @@ class Comparison:
     def _used(self, seed: int, objects: str) -> set[str]:
         drawn = draw_service(seed)
         kinds = {line for line in objects.splitlines() if line.startswith("kind: ")}
-        fields = (used_features(SCHEMA, document) for document in drawn.documents)
-        return set().union(kinds, drawn.features, *fields)
+        ellipsis = (used_features(SCHEMA, document) for document in drawn.documents)
+        return set().union(kinds, drawn.features, *ellipsis)
 
 
 def differences(at: str, old: Any, new: Any) -> Iterator[str]:
-    """Yields a line for each place where two values differ."""
+    """Yield a line for each place where two values differ."""
     if type(old) is not type(new):
-        yield f"{at}: {_short(old)} -> {_short(new)}"
+        yield f"{at}: {_shorten(old)} -> {_shorten(new)}"
     elif isinstance(old, dict):
         for key in [*old, *(key for key in new if key not in old)]:
             yield from differences(f"{at}.{key}", old.get(key), new.get(key))
@@ -90,16 +90,16 @@ def differences(at: str, old: Any, new: Any) -> Iterator[str]:
         for index, (one, other) in enumerate(zip_longest(old, new)):
             yield from differences(f"{at}[{index}]", one, other)
     elif old != new:
-        yield f"{at}: {_short(old)} -> {_short(new)}"
+        yield f"{at}: {_shorten(old)} -> {_shorten(new)}"
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 120 else f"{text[:119]}…"
 
 
 def outcomes(checkout: Path, first: int, count: int) -> Iterator[dict[str, Any]]:
-    """Yields the outcome of each seed with the package of a checkout."""
+    """Yield the outcome of each seed with the package of a checkout."""
     packages = (checkout, checkout / "importers", checkout / "capacity", ROOT / "tests")
     child = subprocess.Popen(
         [sys.executable, "-m", "drawn_services", str(first), str(count)],
@@ -119,43 +119,43 @@ def outcomes(checkout: Path, first: int, count: int) -> Iterator[dict[str, Any]]
 
 
 def report(comparison: Comparison, show: int) -> None:
-    """Prints what was found."""
+    """Print the differences."""
     share = 100 * comparison.rendered // max(comparison.drawn, 1)
     print(f"drawn      {comparison.drawn}\nrendered   {comparison.rendered} ({share} %)")
     print(f"equal      {comparison.drawn - len(comparison.differing)}")
     print(f"differing  {len(comparison.differing)}")
-    _examples(comparison.differing, show)
+    _print_examples(comparison.differing, show)
     if comparison.rewritten:
-        seeds = _listed(comparison.rewritten)
+        seeds = _format_list(comparison.rewritten)
         print(f"equal objects, other text  {len(comparison.rewritten)}: {seeds}")
     different = len(comparison.findings)
     print(f"findings   {comparison.drawn - different} equal, {different} different")
-    _examples(comparison.findings, show)
+    _print_examples(comparison.findings, show)
     known = schema_features(SCHEMA)
-    others = sorted(set(comparison.features) - known)
+    rest = sorted(set(comparison.features) - known)
     print(f"\nfields and values of the schema ({len(known)}), by the rendered services of each")
-    _counts(comparison.features, known)
+    _print_counts(comparison.features, known)
     print("kinds and other features, by the rendered services of each")
-    _counts(comparison.features, others)
+    _print_counts(comparison.features, rest)
     missing = sorted(known - set(comparison.features))
     print(f"not covered: {', '.join(missing) or 'none of the schema'}")
 
 
-def _examples(differing: dict[int, list[str]], show: int) -> None:
+def _print_examples(differing: dict[int, list[str]], show: int) -> None:
     if differing:
-        print(f"  seeds {_listed(differing)}")
+        print(f"  seeds {_format_list(differing)}")
     for seed in list(differing)[:show]:
         lines = differing[seed]
-        more = [f"... {len(lines) - 8} more"] if len(lines) > 8 else []
-        print(f"  seed {seed}", *lines[:8], *more, sep="\n    ")
+        ellipsis = [f"... {len(lines) - 8} more"] if len(lines) > 8 else []
+        print(f"  seed {seed}", *lines[:8], *ellipsis, sep="\n    ")
 
 
-def _listed(seeds: Iterable[int]) -> str:
+def _format_list(seeds: Iterable[int]) -> str:
     every = list(map(str, seeds))
     return " ".join(every[:40]) + (" ..." if len(every) > 40 else "")
 
 
-def _counts(features: Counter[str], names: Iterable[str]) -> None:
+def _print_counts(features: Counter[str], names: Iterable[str]) -> None:
     for name in sorted(names, key=lambda name: (features[name], name)):
         print(f"  {features[name]:5}  {name}")
 

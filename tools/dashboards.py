@@ -55,7 +55,7 @@ Query = tuple[str, str]
 
 
 def rate(metric: str, by: str = "") -> str:
-    """The sum over engines of how fast a counter grows."""
+    """Return the rate of a counter, summed over engines."""
     grouped = f" by ({by}) " if by else ""
     return f"sum{grouped}(rate({metric}{{{ENGINES}}}[$__rate_interval]))"
 
@@ -66,12 +66,12 @@ def serving(by: str) -> str:
 
 
 def gauge(metric: str, by: str) -> str:
-    """The sum over engines of a gauge."""
+    """Return the sum over engines of a gauge."""
     return f"sum by ({by}) ({metric}{{{ENGINES}}})"
 
 
 def quantile(share: float, histogram: str, by: str = "") -> str:
-    """A quantile of a histogram of the engines."""
+    """Return a quantile of a histogram of the engines."""
     labels = ", ".join(filter(None, ["le", by]))
     return f"histogram_quantile({share}, {rate(f'{histogram}_bucket', labels)})"
 
@@ -82,12 +82,12 @@ def quantiles(histogram: str) -> list[Query]:
 
 
 def picker_rate(metric: str, by: str) -> str:
-    """The same of the endpoint picker."""
+    """Return the rate of an endpoint picker's counter."""
     return f"sum by ({by}) (rate({metric}{{{PICKER}}}[$__rate_interval]))"
 
 
 def either(new: str, old: str) -> str:
-    """The new metric where the picker has it: llm-d's have both names for a while."""
+    """Return a query of the new metric, else the old one; some llm-d releases have both."""
     return f"{new} or on() {old}"
 
 
@@ -95,16 +95,16 @@ def picker_quantiles(new: str, old: str) -> list[Query]:
     """Quantiles of a histogram that llm-d's endpoint pickers have under a new name."""
     rates = [picker_rate(f"{name}_bucket", "le") for name in (new, old)]
     return [
-        (either(*(f"histogram_quantile({share}, {each})" for each in rates)), f"p{share * 100:.0f}")
+        (either(*(f"histogram_quantile({share}, {item})" for item in rates)), f"p{share * 100:.0f}")
         for share in (0.5, 0.99)
     ]
 
 
 def target(query: Query, number: int) -> prometheus.Dataquery:
-    """One query of a panel."""
+    """Return one query of a panel."""
     expression, legend = query
-    made = prometheus.Dataquery().datasource(SOURCE).ref_id(chr(ord("A") + number))
-    return made.expr(expression).legend_format(legend).range()
+    result = prometheus.Dataquery().datasource(SOURCE).ref_id(chr(ord("A") + number))
+    return result.expr(expression).legend_format(legend).range()
 
 
 def series(
@@ -126,32 +126,32 @@ def series(
 
 
 def figure(title: str, unit: str, query: Query) -> Stat:
-    """The latest value, in large type."""
+    """Return the latest value, in large type."""
     panel = Stat().title(title).datasource(SOURCE).unit(unit).span(6).height(4)
     panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
     return panel.with_target(target(query, 0))
 
 
 def dashboard(title: str, description: str, *, role: bool) -> Dashboard:
-    """An empty dashboard with the variables of a service."""
-    made = Dashboard(title).description(description).tags(["fusioninfer"]).readonly()
-    made = made.time("now-3h", "now").refresh("30s").tooltip(DashboardCursorSync.CROSSHAIR)
-    made = made.with_variable(
+    """Return an empty dashboard with the variables of a service."""
+    result = Dashboard(title).description(description).tags(["fusioninfer"]).readonly()
+    result = result.time("now-3h", "now").refresh("30s").tooltip(DashboardCursorSync.CROSSHAIR)
+    result = result.with_variable(
         DatasourceVariable("datasource").label("Prometheus").type("prometheus")
     )
     for name in ("namespace", "service"):
         # Grafana hides constants.
-        made = made.with_variable(ConstantVariable(name).value(name))
+        result = result.with_variable(ConstantVariable(name).value(name))
     if role:
         roles = QueryVariable("role").label("Role").datasource(SOURCE)
         roles = roles.query(f"label_values(up{{{SERVICE}}}, {ROLE})")
         roles = roles.refresh(VariableRefresh.ON_TIME_RANGE_CHANGED).multi(multi=True)
-        made = made.with_variable(roles.include_all(include_all=True).all_value(".*"))
-    return made
+        result = result.with_variable(roles.include_all(include_all=True).all_value(".*"))
+    return result
 
 
 def with_panels(made: Dashboard, rows: Sequence[tuple[str, Sequence[Stat | Series]]]) -> Dashboard:
-    """Adds rows of panels, and numbers them."""
+    """Add rows of panels, and number them."""
     numbers = itertools.count(1)
     for title, panels in rows:
         if title:
@@ -162,8 +162,8 @@ def with_panels(made: Dashboard, rows: Sequence[tuple[str, Sequence[Stat | Serie
 
 
 def service() -> Dashboard:
-    """A service at a glance."""
-    made = dashboard(
+    """Return a service at a glance."""
+    result = dashboard(
         "service", "What the requests of a service see, and what its engines have left.", role=True
     )
     tokens = "vllm:generation_tokens_total"
@@ -209,12 +209,12 @@ def service() -> Dashboard:
                    (f"sum(rate({tokens}{{{SERVICE}}}[$__rate_interval])) / ($gpus)", "generated")),
         ]),
     ]  # fmt: skip
-    return with_panels(made, rows)
+    return with_panels(result, rows)
 
 
 def replicas() -> Dashboard:
     """Roles and replicas."""
-    made = dashboard("replicas", "Each replica by its leader's pod, and what an update does.",
+    result = dashboard("replicas", "Each replica by its leader's pod, and what an update does.",
                      role=True)  # fmt: skip
     pod = "{{pod}}"
     rows: list[tuple[str, list[Stat | Series]]] = [
@@ -249,12 +249,13 @@ def replicas() -> Dashboard:
                    "computed again.", "short", (rate("vllm:num_preemptions_total", "pod"), pod)),
         ]),
     ]  # fmt: skip
-    return with_panels(made, rows)
+    return with_panels(result, rows)
 
 
 def picker() -> Dashboard:
-    """The endpoint picker."""
-    made = dashboard("picker", "What the endpoint picker is asked, chooses, and how long it takes.",
+    """Return the endpoint picker."""
+    text = "What the endpoint picker is asked, chooses, and how long it takes."
+    result = dashboard("picker", text,
                      role=False)  # fmt: skip
     models, errors = "target_model_name", "error_code"
     rows: list[tuple[str, list[Stat | Series]]] = [
@@ -292,12 +293,12 @@ def picker() -> Dashboard:
                    (f"max by (pod) (process_resident_memory_bytes{{{PICKER}}})", "{{pod}}")),
         ]),
     ]  # fmt: skip
-    return with_panels(made, rows)
+    return with_panels(result, rows)
 
 
 def gateway() -> Dashboard:
-    """The gateway, by the metrics of Envoy as Envoy Gateway exposes them."""
-    made = dashboard("gateway", "What Envoy Gateway sees of the service's HTTPRoute.", role=False)
+    """Return the gateway, by the metrics of Envoy as Envoy Gateway exposes them."""
+    result = dashboard("gateway", "What Envoy Gateway sees of the service's HTTPRoute.", role=False)
     status = "envoy_response_code_class"
 
     def route_rate(metric: str, by: str = "") -> str:
@@ -340,14 +341,14 @@ def gateway() -> Dashboard:
                    ("max by (pod) (envoy_server_memory_allocated)", "{{pod}}")),
         ]),
     ]  # fmt: skip
-    return with_panels(made, rows)
+    return with_panels(result, rows)
 
 
 DASHBOARDS = {"service": service, "replicas": replicas, "picker": picker, "gateway": gateway}
 
 
 def files() -> dict[str, str]:
-    """The text of each file by its name."""
+    """Return the text of each file by its name."""
     return {
         f"{name}.json": JSONEncoder(sort_keys=True, indent=1).encode(build().build()) + "\n"
         for name, build in DASHBOARDS.items()
@@ -355,7 +356,7 @@ def files() -> dict[str, str]:
 
 
 def write() -> None:
-    """Writes all files."""
+    """Write all files."""
     FOLDER.mkdir(exist_ok=True)
     for name, text in files().items():
         (FOLDER / name).write_text(text, encoding="utf-8")

@@ -111,8 +111,8 @@ def specs_of(parser: argparse.ArgumentParser) -> Specs:
                 (name.replace("_", "-") for name in action.option_strings),
                 key=lambda name: not name.startswith("--"),
             )
-            name, *others = dict.fromkeys(names)
-            specs[name] = spec_of(action, others)
+            name, *rest = dict.fromkeys(names)
+            specs[name] = spec_of(action, rest)
     return dict(sorted(specs.items()))
 
 
@@ -174,9 +174,9 @@ def plain(value: Any) -> Any:
 def deprecated(action: argparse.Action) -> str | None:
     """Return the replacement of a deprecated argument, None for all others."""
     text = action.help or ""
-    stated = re.match(r"(?i)\W*(note: )?(--[\w-]+ is )?deprecated", text)
+    match = re.match(r"(?i)\W*(note: )?(--[\w-]+ is )?deprecated", text)
     marked = getattr(action, "deprecated", False) or "Deprecated" in type(action).__name__
-    if not (stated or marked):
+    if not (match or marked):
         return None
     if isinstance(getattr(action, "new_flag", None), str):
         return str(vars(action)["new_flag"])
@@ -217,7 +217,7 @@ def main() -> None:
     # vLLM reads the help of its arguments only for those who ask for it.
     sys.argv = [engine, "--help"]
     read, distributions = ENGINES[engine]
-    installed = {each.metadata["Name"]: each.version for each in importlib.metadata.distributions()}
+    installed = {item.metadata["Name"]: item.version for item in importlib.metadata.distributions()}
     distribution = next(name for name in distributions if name in installed)
     release = installed[distribution].partition("+")[0]
     path = TABLES / f"{engine}_arguments.jsonl"

@@ -24,7 +24,7 @@ SOURCES = {
 
 
 def read_names(folder: Path, engine: str) -> tuple[set[str], set[str]]:
-    """Returns the metrics of one release, and those of them that are hidden."""
+    """Return the metrics of one release, and those of them that are hidden."""
     names, hidden = set[str](), set[str]()
     for source in SOURCES[engine]:
         for path in (folder / engine / source).rglob("*.py"):
@@ -34,17 +34,17 @@ def read_names(folder: Path, engine: str) -> tuple[set[str], set[str]]:
             if f"{engine}:" not in text:
                 continue
             tree = ast.parse(text)
-            names.update(_literals(tree, engine))
+            names.update(_find_literals(tree, engine))
             if "show_hidden_metrics" not in text:
                 continue
             for node in ast.walk(tree):
                 if isinstance(node, ast.If) and "show_hidden_metrics" in ast.unparse(node.test):
                     for statement in node.body:
-                        hidden.update(_literals(statement, engine))
+                        hidden.update(_find_literals(statement, engine))
     return names - hidden, hidden
 
 
-def _literals(tree: ast.AST, engine: str) -> Iterator[str]:
+def _find_literals(tree: ast.AST, engine: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             match = METRIC.fullmatch(node.value)
@@ -54,7 +54,7 @@ def _literals(tree: ast.AST, engine: str) -> Iterator[str]:
 
 
 def main(engine: str, folder: str) -> None:
-    """Adds the metrics of an engine's releases to the table."""
+    """Add the metrics of an engine's releases to the table."""
     releases = sorted((path.name for path in Path(folder).iterdir()), key=parse_release)
     known = [read_names(Path(folder, release), engine) for release in releases]
     spans: dict[str, list[str | None]] = {}

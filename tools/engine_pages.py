@@ -90,23 +90,23 @@ def engine_config(longest: int, layout: KVCacheLayout) -> Any:
 
 
 def specs(name: str, text: Mapping[str, Any], ways: int, config: Any, bits: int) -> Iterator[Any]:
-    """Yields the specs of all layers; a layer of DeepSeek-V4 has several."""
+    """Yield the specs of all layers; a layer of DeepSeek-V4 has several."""
     kind = text["model_type"]
     if kind == "deepseek_v4":
-        yield from _deepseek_v4(text, config)
+        yield from _list_deepseek_v4(text, config)
         return
     block = config.cache_config.block_size
     dtype = torch.bfloat16 if bits == 16 else torch.float8_e4m3fn
-    states = _states(text, ways)
-    widest = _attention(text, 0, ways, 1, dtype)
+    states = _list_states(text, ways)
+    widest = _build_attention(text, 0, ways, 1, dtype)
     if states is not None:
         # `_align_hybrid_block_size`: the page of the attention has room for a state.
         aligned = 128 if text.get("kv_lora_rank") else 16
         state = MambaSpec(shapes=states[0], dtypes=states[1], block_size=-1).page_size_bytes
         block = aligned * math.ceil(state / (aligned * widest.page_size_bytes))
         config.cache_config.block_size = block
-    for index in range(_layers(text)):
-        what = _kind(text, index)
+    for index in range(_list_layers(text)):
+        what = _find_kind(text, index)
         if what == "nothing":
             continue
         if what == "state":
@@ -119,15 +119,15 @@ def specs(name: str, text: Mapping[str, Any], ways: int, config: Any, bits: int)
                 mamba_cache_mode="align",
             )
             continue
-        yield _attention(text, index, ways, block, dtype)
-        yield from _index(text, index, block)
+        yield _build_attention(text, index, ways, block, dtype)
+        yield from _build_index(text, index, block)
 
 
-def _layers(text: Mapping[str, Any]) -> int:
+def _list_layers(text: Mapping[str, Any]) -> int:
     return len(text.get("layers_block_type") or ()) or int(text["num_hidden_layers"])
 
 
-def _kind(text: Mapping[str, Any], index: int) -> str:
+def _find_kind(text: Mapping[str, Any], index: int) -> str:
     """Attention, a state, or nothing."""
     pattern = text.get("layers_block_type") or text.get("hybrid_override_pattern")
     if pattern:
@@ -143,7 +143,7 @@ def _kind(text: Mapping[str, Any], index: int) -> str:
     return "attention"
 
 
-def _states(text: Mapping[str, Any], ways: int) -> tuple[Any, Any] | None:
+def _list_states(text: Mapping[str, Any], ways: int) -> tuple[Any, Any] | None:
     """Shapes and types of a state (`MambaStateShapeCalculator`, `MambaStateDtypeCalculator`)."""
     if linear := text.get("linear_attn_config"):
         heads, head = linear["num_heads"], linear["head_dim"]
@@ -168,10 +168,10 @@ def _states(text: Mapping[str, Any], ways: int) -> tuple[Any, Any] | None:
     return None
 
 
-def _attention(
+def _build_attention(
     text: Mapping[str, Any], index: int, ways: int, block: int, dtype: torch.dtype
 ) -> KVCacheSpec:
-    """The spec of an attention layer."""
+    """Return the spec of an attention layer."""
     if rank := text.get("kv_lora_rank"):
         return MLAAttentionSpec(
             block_size=block, num_kv_heads=1, max_tp_shards=1, dtype=dtype,
@@ -181,7 +181,7 @@ def _attention(
     head = text.get("head_dim") or text.get("attention_head_dim")
     head = head or text["hidden_size"] // text["num_attention_heads"]
     value = head
-    windowed = _windowed(text, index)
+    windowed = _has_window(text, index)
     if text["model_type"].startswith("gemma4") and not windowed:
         head = value = text.get("global_head_dim") or head
         heads = text.get("num_global_key_value_heads") or heads
@@ -201,7 +201,7 @@ def _attention(
     )
 
 
-def _windowed(text: Mapping[str, Any], index: int) -> bool:
+def _has_window(text: Mapping[str, Any], index: int) -> bool:
     if pattern := text.get("hybrid_layer_pattern"):
         return bool(pattern[index])
     if not text.get("sliding_window") or text.get("use_sliding_window") is False:
@@ -213,8 +213,8 @@ def _windowed(text: Mapping[str, Any], index: int) -> bool:
     return every is not None and (index + 1) % int(every) != 0
 
 
-def _index(text: Mapping[str, Any], index: int, block: int) -> Iterator[KVCacheSpec]:
-    """Yields the spec of the index of sparse attention."""
+def _build_index(text: Mapping[str, Any], index: int, block: int) -> Iterator[KVCacheSpec]:
+    """Yield the spec of the index of sparse attention."""
     sparse = text.get("sparse_attention_config") or {}
     if text.get("index_topk"):
         width = text["index_head_dim"] + 4
@@ -228,8 +228,8 @@ def _index(text: Mapping[str, Any], index: int, block: int) -> Iterator[KVCacheS
     )
 
 
-def _deepseek_v4(text: Mapping[str, Any], config: Any) -> Iterator[KVCacheSpec]:
-    """Yields what the classes of the engine return, for instances without tensors."""
+def _list_deepseek_v4(text: Mapping[str, Any], config: Any) -> Iterator[KVCacheSpec]:
+    """Yield the results of the engine's classes for instances without tensors."""
     config.cache_config.block_size = 256  # the only one that its backend takes
     head, rope = text["head_dim"], text["qk_rope_head_dim"]
     assert (head, rope) == (512, 64), "the engine's format of 584 bytes"
@@ -249,7 +249,7 @@ def _deepseek_v4(text: Mapping[str, Any], config: Any) -> Iterator[KVCacheSpec]:
         spec = DeepseekV4Attention.get_kv_cache_spec(attention, config)
         assert spec is not None, "layers with a ratio keep latents"
         yield spec
-        yield _compressor(head, ratio, config)
+        yield _build_compressor(head, ratio, config)
         if ratio == 4:
             width = text["index_head_dim"]
             cache = SimpleNamespace(
@@ -257,10 +257,10 @@ def _deepseek_v4(text: Mapping[str, Any], config: Any) -> Iterator[KVCacheSpec]:
                 compress_ratio=ratio,
             )  # fmt: skip
             yield DeepseekV4IndexerCache.get_kv_cache_spec(cache, config)
-            yield _compressor(width, ratio, config)
+            yield _build_compressor(width, ratio, config)
 
 
-def _compressor(width: int, ratio: int, config: Any) -> KVCacheSpec:
+def _build_compressor(width: int, ratio: int, config: Any) -> KVCacheSpec:
     overlap = 2 if ratio == 4 else 1
     state = SimpleNamespace(
         block_size=4 if ratio == 4 else 8, state_dim=2 * overlap * width, dtype=torch.float32,
@@ -270,9 +270,9 @@ def _compressor(width: int, ratio: int, config: Any) -> KVCacheSpec:
 
 
 def measured(name: str, ways: int, longest: int, gib: float, bits: int) -> dict[str, Any]:
-    """What the engine's code makes of a model's layers."""
-    stated = json.loads(TABLE.read_text(encoding="utf-8"))[name]["config"]
-    text = next((stated[key] for key in ("text_config", "llm_config") if key in stated), stated)
+    """Return the layout that the engine's code computes for a model's layers."""
+    model = json.loads(TABLE.read_text(encoding="utf-8"))[name]["config"]
+    text = next((model[key] for key in ("text_config", "llm_config") if key in model), model)
     # Backends of DeepSeek-V4 take layouts with blocks outermost alone; layers are by default.
     packed = text["model_type"] == "deepseek_v4"
     config = engine_config(longest, KVCacheLayout.BLNHC if packed else KVCacheLayout.LBNHC)
@@ -292,7 +292,7 @@ def measured(name: str, ways: int, longest: int, gib: float, bits: int) -> dict[
 
 
 def main() -> None:
-    """Writes the file."""
+    """Write the file."""
     rows = [json.dumps(measured(*case)) for case in CASES]
     header = json.dumps({"vllm": vllm.__version__.partition("+")[0], "batched": BATCHED,
                          "steps": STEPS})  # fmt: skip

@@ -25,7 +25,7 @@ class _Untitled(GenerateJsonSchema):
     """Leaves out the titles that pydantic derives from field names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """A field's name is its title."""
+        """Return a field's name is its title."""
         del schema
         return False
 
@@ -45,12 +45,12 @@ class _Untitled(GenerateJsonSchema):
 
 
 def class_docstring(model: type[BaseModel]) -> str:
-    """The docstring of a model as it is written: `__doc__` has the fields, too."""
-    return _module_docstrings(model.__module__)[model.__name__][_CLASS]
+    """Return the docstring of a model from its source: `__doc__` has the fields, too."""
+    return _read_docstrings(model.__module__)[model.__name__][_CLASS]
 
 
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """The string below each field of a model and of its bases."""
+    """Return the string below each field of a model and of its bases."""
     docstrings: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:
@@ -59,15 +59,15 @@ def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def attribute_docstrings(kind: type) -> dict[str, str]:
-    """The string below each attribute of a class."""
-    docstrings = dict(_module_docstrings(kind.__module__).get(kind.__name__, {}))
+    """Return the string below each attribute of a class."""
+    docstrings = dict(_read_docstrings(kind.__module__).get(kind.__name__, {}))
     docstrings.pop(_CLASS, None)
     return docstrings
 
 
 @functools.cache
-def _module_docstrings(module: str) -> dict[str, dict[str, str]]:
-    """The docstring of each class and the string below each field, by the name of the class."""
+def _read_docstrings(module: str) -> dict[str, dict[str, str]]:
+    """Return each class's docstring and the string below each field, by class name."""
     classes: dict[str, dict[str, str]] = {}
     for definition in ast.parse(inspect.getsource(sys.modules[module])).body:
         if not isinstance(definition, ast.ClassDef):
@@ -84,7 +84,7 @@ def _module_docstrings(module: str) -> dict[str, dict[str, str]]:
 
 
 def fields_schema(*roots: type[BaseModel]) -> dict[str, Any]:
-    """The schema of each model and enum that can be reached from `roots`, by its name.
+    """Return the schema of each model and enum that can be reached from `roots`, by its name.
 
     Fields have their names in YAML; those that may be Outputs carry `OUTPUT_MARK`.
     """
@@ -97,19 +97,19 @@ def fields_schema(*roots: type[BaseModel]) -> dict[str, Any]:
 
 
 def manifest_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a manifest, generated from the models."""
+    """Return the JSON Schema (draft 2020-12) of a manifest, generated from the models."""
     schema = InferenceServiceManifest.model_json_schema(by_alias=True, schema_generator=_Untitled)
     schema["title"] = "InferenceService (fusioninfer.io/v1alpha1)"
-    return {"$schema": _DIALECT, **_unmarked(schema)}
+    return {"$schema": _DIALECT, **_remove_marks(schema)}
 
 
-def _unmarked(schema: Any) -> Any:
+def _remove_marks(schema: Any) -> Any:
     """Without the mark of Outputs, which manifests cannot hold."""
     if isinstance(schema, dict):
-        return {key: _unmarked(item) for key, item in schema.items() if key != OUTPUT_MARK}
-    return [_unmarked(item) for item in schema] if isinstance(schema, list) else schema
+        return {key: _remove_marks(item) for key, item in schema.items() if key != OUTPUT_MARK}
+    return [_remove_marks(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def schema_text() -> str:
-    """The schema as text: `make regenerate` writes it to `docs/inference-service.schema.json`."""
+    """Return the text of `docs/inference-service.schema.json`."""
     return json.dumps(manifest_schema(), indent=2, ensure_ascii=False) + "\n"

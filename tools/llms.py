@@ -30,9 +30,9 @@ def text() -> str:
     for entry in settings["nav"]:
         ((section, pages),) = entry.items()
         if isinstance(pages, list):
-            lines += [f"## {section}", "", *map(_link, _paths(pages)), ""]
+            lines += [f"## {section}", "", *map(_render_link, _list_paths(pages)), ""]
         elif pages != "index.md":
-            lines += [_link(pages), ""]
+            lines += [_render_link(pages), ""]
     return "\n".join(lines)
 
 
@@ -41,11 +41,11 @@ def write() -> None:
     TARGET.write_text(text(), encoding="utf-8")
 
 
-def _paths(pages: list[Any]) -> Iterator[str]:
+def _list_paths(pages: list[Any]) -> Iterator[str]:
     for page in pages:
         yield from page.values()
 
 
-def _link(path: str) -> str:
+def _render_link(path: str) -> str:
     title = (ROOT / "docs" / path).read_text(encoding="utf-8").partition("\n")[0]
     return f"- [{title.removeprefix('# ')}]({RAW}{path})"

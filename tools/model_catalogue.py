@@ -72,19 +72,19 @@ _BY_RECIPE = {"Qwen/Qwen2.5-VL-7B-Instruct"}
 
 
 def main() -> int:
-    """Writes the catalogue."""
+    """Write the catalogue."""
     write(read(Path(sys.argv[1])) if len(sys.argv) > 1 else read_written())
     return 0
 
 
 def read_written() -> dict[str, Any]:
-    """The committed catalogue."""
+    """Return the committed catalogue."""
     document: dict[str, Any] = json.loads(TARGET.read_text(encoding="utf-8"))
     return document
 
 
 def write(document: dict[str, Any]) -> None:
-    """Writes the file, with the numbers of GPUs worked out again."""
+    """Write the file, with the numbers of GPUs computed again."""
     for model in document["models"]:
         model["accelerators"] = sizes(model)
         known = model["name"] not in _BY_RECIPE
@@ -95,20 +95,20 @@ def write(document: dict[str, Any]) -> None:
 
 
 def text(document: dict[str, Any]) -> str:
-    """The file's text, a model on each line."""
+    """Return the file's text, a model on each line."""
     lines = ",\n".join(json.dumps(model, ensure_ascii=False) for model in document["models"])
     head = {key: value for key, value in document.items() if key != "models"}
     return f'{json.dumps(head)[:-1]}, "models": [\n{lines}\n]}}\n'
 
 
 def read(recipes: Path) -> dict[str, Any]:
-    """The catalogue as the recipes say it."""
+    """Return the catalogue from the recipes."""
     git = ["git", "-C", str(recipes)]
-    commit, day = _told([*git, "log", "-1", "--format=%h %cs"]).split()
+    commit, day = _read_recipe([*git, "log", "-1", "--format=%h %cs"]).split()
     models = []
     for path, kind in CHOSEN.items():
-        recipe = yaml.safe_load(_told([*git, "show", f"HEAD:models/{path}.yaml"]))
-        models.append(_entry(path, kind, recipe))
+        recipe = yaml.safe_load(_read_recipe([*git, "show", f"HEAD:models/{path}.yaml"]))
+        models.append(_build_entry(path, kind, recipe))
     return {
         "engine": ENGINE,
         "recipes": f"vllm-project/recipes {commit} of {day}",
@@ -117,11 +117,11 @@ def read(recipes: Path) -> dict[str, Any]:
     }
 
 
-def _told(command: list[str]) -> str:
+def _read_recipe(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def _entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]:
+def _build_entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]:
     model, features = recipe["model"], recipe.get("features") or {}
     variants = recipe["variants"]
     name = variants["default"].get("model_id") or model["model_id"]
@@ -134,7 +134,7 @@ def _entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]:
         else:
             parts.append(arguments)
     arguments = []
-    for words in _flags([word for part in parts for word in part]):
+    for words in _read_flags([word for part in parts for word in part]):
         flag = words[0].partition("=")[0]
         if flag in LEFT_OUT:
             notes.append(f"`{flag}`: {LEFT_OUT[flag]}")
@@ -143,10 +143,10 @@ def _entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]:
     overrides = recipe.get("hardware_overrides") or {}
     for part, title in _TUNED.items():
         tuned = overrides.get(part) or {}
-        words = [*(tuned.get("extra_args") or ()), *_variables(tuned.get("extra_env"))]
+        words = [*(tuned.get("extra_args") or ()), *_read_variables(tuned.get("extra_env"))]
         if words:
             notes.append(f"on {title} `{' '.join(words)}`: a tuning for one kind of GPU")
-    if variables := _variables(model.get("base_env")):
+    if variables := _read_variables(model.get("base_env")):
         notes.append(f"`{' '.join(variables)}`: a tuning of kernels")
     siblings = [
         variant["model_id"]
@@ -169,11 +169,11 @@ def _entry(path: str, kind: str, recipe: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _variables(environment: dict[str, Any] | None) -> list[str]:
+def _read_variables(environment: dict[str, Any] | None) -> list[str]:
     return [f"{key}={value}" for key, value in (environment or {}).items()]
 
 
-def _flags(arguments: list[str]) -> list[list[str]]:
+def _read_flags(arguments: list[str]) -> list[list[str]]:
     flags: list[list[str]] = []
     for word in arguments:
         if word.startswith("--"):

@@ -66,7 +66,7 @@ EXCLUDED = ("modules_to_not_convert", "ignore", "exclude_modules")
 
 
 def main() -> None:
-    """Writes the table, and tells what was left out."""
+    """Write the table, and report what was left out."""
     folder = Path(sys.argv[1]) / "model_configs"
     table: dict[str, Any] = {}
     for path in sorted(folder.glob("*_config.json")):
@@ -78,15 +78,15 @@ def main() -> None:
         if quantized.exists() and not config.get("quantization_config"):
             config["quantization_config"] = json.loads(quantized.read_text(encoding="utf-8"))
         add(table, name, SOURCE, trimmed(config))
-    more = yaml.safe_load((ROOT / "tools" / "models.yaml").read_text(encoding="utf-8"))
-    for name, model in more["configs"].items():
+    extra = yaml.safe_load((ROOT / "tools" / "models.yaml").read_text(encoding="utf-8"))
+    for name, model in extra["configs"].items():
         add(table, name, model["source"], model["config"])
-    for base, releases in more["releases"].items():
+    for base, releases in extra["releases"].items():
         for entry in releases:
             release = {"name": entry} if isinstance(entry, str) else entry
             changed = dict(release.get("config") or {})
             if "format" in release:
-                changed["quantization_config"] = more["formats"][release["format"]]
+                changed["quantization_config"] = extra["formats"][release["format"]]
             config = {**table[base]["config"], **changed}
             add(table, release["name"], f"{table[base]['source']} ({base})", config)
             if "format" not in release:
@@ -108,7 +108,7 @@ def add(table: dict[str, Any], name: str, source: str, config: Mapping[str, Any]
 
 
 def trimmed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a config says how much memory the model takes."""
+    """Return the keys of a config that determine the model's memory."""
     trimmed_config: dict[str, Any] = {}
     for key, value in config.items():
         if key in ("text_config", "llm_config", "language_config"):
@@ -125,7 +125,7 @@ def trimmed(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def quantization(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """The format, with one pattern in place of one for each layer."""
+    """Return the format, with one pattern in place of one for each layer."""
     kept = {key: stated[key] for key in QUANTIZATION if stated.get(key)}
     for group in (kept.get("config_groups") or {}).values():
         for key in [key for key in group if key != "weights"]:

@@ -44,12 +44,12 @@ def build_package_schema() -> dict[str, Any]:
     """Generates the schema of the package `fusioninfer`."""
     schemas = fields_schema(InferenceServiceArgs)
     service = schemas[InferenceServiceArgs.__name__]
-    kinds = {_type_token(name): _type(name, schema) for name, schema in schemas.items()}
-    kinds[_type_token(InferenceServiceArgs.__name__)] |= {"required": ["name", "roles"]}
+    kinds = {_build_type_token(name): _build_type(name, schema) for name, schema in schemas.items()}
+    kinds[_build_type_token(InferenceServiceArgs.__name__)] |= {"required": ["name", "roles"]}
     statuses = (
         status.ServiceStatus, status.Condition, status.ComponentStatus, status.GroupStatus,
     )  # fmt: skip
-    kinds |= {_token(kind.__name__): _typed_dict(kind) for kind in statuses}
+    kinds |= {_build_token(kind.__name__): _build_typed_dict(kind) for kind in statuses}
     described = attribute_docstrings(ServingPrerequisitesArgs)
     prerequisites = {
         kubernetes_name(name): {**_PREREQUISITES.get(name, _STRING), "description": text}
@@ -80,29 +80,31 @@ def build_package_schema() -> dict[str, Any]:
         },
         "types": dict(sorted(kinds.items())),
         "resources": {
-            TOKEN: _component(
+            TOKEN: _build_component(
                 InferenceService,
-                {name: _property(schema) for name, schema in service["properties"].items()},
+                {name: _build_property(schema) for name, schema in service["properties"].items()},
                 service["required"],
-                _typed_dict(ServiceOutputs)["properties"],
+                _build_typed_dict(ServiceOutputs)["properties"],
             ),
-            PREREQUISITES_TOKEN: _component(ServingPrerequisites, prerequisites, ["services"], {}),
+            PREREQUISITES_TOKEN: _build_component(
+                ServingPrerequisites, prerequisites, ["services"], {}
+            ),
         },
     }
 
 
 def schema_text() -> str:
-    """The schema as the package holds it."""
+    """Return the schema as text, as in the package."""
     return json.dumps(build_package_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _component(
+def _build_component(
     component: type, inputs: dict[str, Any], required: list[str], more_outputs: dict[str, Any]
 ) -> dict[str, Any]:
     described = attribute_docstrings(component)
     hints = inspect.get_annotations(component, eval_str=True)
     outputs = {
-        name: {**_hint(get_args(hints[name])[0]), "description": described[name]}
+        name: {**_build_hint(get_args(hints[name])[0]), "description": described[name]}
         for name in OUTPUTS[component]
     } | more_outputs
     return {
@@ -115,22 +117,22 @@ def _component(
     }
 
 
-def _token(name: str) -> str:
+def _build_token(name: str) -> str:
     return f"fusioninfer:index:{name}"
 
 
-def _type_token(model: str) -> str:
-    """The token of a model or enum: SDKs put `Args` behind it by themselves."""
+def _build_type_token(model: str) -> str:
+    """Return the token of a model or enum: SDKs put `Args` behind it by themselves."""
     if model == InferenceServiceArgs.__name__:
-        return _token(_SERVICE)
-    return _token(model.removesuffix("Args"))
+        return _build_token(_SERVICE)
+    return _build_token(model.removesuffix("Args"))
 
 
-def _reference(name: str) -> dict[str, Any]:
-    return {"$ref": f"#/types/{_token(name)}"}
+def _build_reference(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/types/{_build_token(name)}"}
 
 
-def _type(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _build_type(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     described = schema["description"].partition("\n\nRaises:")[0]
     if "enum" in schema:
         members = getattr(api, name)
@@ -139,7 +141,7 @@ def _type(name: str, schema: dict[str, Any]) -> dict[str, Any]:
             for member in members
         ]
         return {"type": "string", "description": described, "enum": values}
-    properties = {key: _property(member) for key, member in schema["properties"].items()}
+    properties = {key: _build_property(member) for key, member in schema["properties"].items()}
     required = schema.get("required", [])
     return {
         "type": "object",
@@ -149,49 +151,49 @@ def _type(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _property(schema: dict[str, Any]) -> dict[str, Any]:
-    return {**_value(schema), "description": schema["description"]}
+def _build_property(schema: dict[str, Any]) -> dict[str, Any]:
+    return {**_build_value(schema), "description": schema["description"]}
 
 
-def _value(schema: dict[str, Any]) -> dict[str, Any]:
-    """A field's type. Plain is what is read; what is only passed on may be an Output."""
+def _build_value(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a field's type: plain if the field is read; fields that are copied accept Outputs."""
     if schema.get(OUTPUT_MARK):
-        return _without_plain(
-            _value({key: item for key, item in schema.items() if key != OUTPUT_MARK})
+        return _remove_plain(
+            _build_value({key: item for key, item in schema.items() if key != OUTPUT_MARK})
         )
     if "anyOf" in schema:
-        return _choice(schema["anyOf"])
+        return _build_choice(schema["anyOf"])
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         plain = issubclass(getattr(api, name), enum.Enum)
-        return {"$ref": f"#/types/{_type_token(name)}", **({"plain": True} if plain else {})}
+        return {"$ref": f"#/types/{_build_type_token(name)}", **({"plain": True} if plain else {})}
     match schema.get("type"):
         case ["string", "integer" | "number"]:
             # A quantity: text can have a unit, and Kubernetes itself writes one as text.
             return {"type": "string", "plain": True}
         case "array":
-            return _collection("array", "items", _value(schema["items"]))
+            return _build_collection("array", "items", _build_value(schema["items"]))
         case "object":
             inner = schema.get("additionalProperties")
-            inner = _value(inner) if isinstance(inner, dict) else dict(_ANY)
-            return _collection("object", "additionalProperties", inner)
+            inner = _build_value(inner) if isinstance(inner, dict) else dict(_ANY)
+            return _build_collection("object", "additionalProperties", inner)
         case kind if kind in _PRIMITIVES:
             return {"type": kind, "plain": True}
     return dict(_ANY)
 
 
-def _collection(kind: str, key: str, inner: dict[str, Any]) -> dict[str, Any]:
-    """A list or map, which is plain if what it holds is."""
+def _build_collection(kind: str, key: str, inner: dict[str, Any]) -> dict[str, Any]:
+    """Return a list or map, which is plain if its items are."""
     return {"type": kind, key: inner, **({"plain": True} if inner.get("plain") else {})}
 
 
-def _without_plain(schema: dict[str, Any]) -> dict[str, Any]:
+def _remove_plain(schema: dict[str, Any]) -> dict[str, Any]:
     return {key: item for key, item in schema.items() if key != "plain"}
 
 
-def _choice(options: list[dict[str, Any]]) -> dict[str, Any]:
-    """One type of several; null is a field that is left out."""
-    choices = [_value(option) for option in options if not _is_left_out(option)]
+def _build_choice(options: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a union type; null means an unset field."""
+    choices = [_build_value(option) for option in options if not _is_left_out(option)]
     if len(choices) == 1:
         return choices[0]
     return {"oneOf": choices, "plain": True}
@@ -203,8 +205,8 @@ def _is_left_out(option: dict[str, Any]) -> bool:
     return option.get("type") == "null" or all(isinstance(choice, bool) for choice in choices)
 
 
-def _typed_dict(kind: type) -> dict[str, Any]:
-    properties = {name: _hint(hint) for name, hint in get_type_hints(kind).items()}
+def _build_typed_dict(kind: type) -> dict[str, Any]:
+    properties = {name: _build_hint(hint) for name, hint in get_type_hints(kind).items()}
     for name, text in attribute_docstrings(kind).items():
         properties[name]["description"] = text
     return {
@@ -215,15 +217,15 @@ def _typed_dict(kind: type) -> dict[str, Any]:
     }
 
 
-def _hint(hint: Any) -> dict[str, Any]:
+def _build_hint(hint: Any) -> dict[str, Any]:
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return dict(_ANY)
     if origin is Literal:
         return {"type": "string"}
     if origin is list:
-        return {"type": "array", "items": _hint(arguments[0])}
+        return {"type": "array", "items": _build_hint(arguments[0])}
     if origin is dict:
-        return {"type": "object", "additionalProperties": _hint(arguments[1])}
+        return {"type": "object", "additionalProperties": _build_hint(arguments[1])}
     names = {str: "string", int: "integer", bool: "boolean"}
-    return {"type": names[hint]} if hint in names else _reference(hint.__name__)
+    return {"type": names[hint]} if hint in names else _build_reference(hint.__name__)

@@ -35,14 +35,14 @@ _ENVIRONMENT = {"GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 @cache
 def notes() -> dict[str, Any]:
-    """The file of what is written by hand."""
+    """Return the hand-written file."""
     text = _READER.with_suffix(".yaml").read_text(encoding="utf-8")
     loaded: dict[str, Any] = yaml.safe_load(text)
     return loaded
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes tables; with `--check` names those that differ from the committed ones."""
+    """Write tables; with `--check` print the names of those that differ from the committed ones."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; 1 if a table differs")
     parser.add_argument("family", nargs="*", help="a family, or FAMILY=CHECKOUT; default: gaie-*")
@@ -62,21 +62,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read(family: str, checkout: str = "") -> dict[str, Any]:
-    """What the sources of a release register: a checkout's, else those of the module proxy."""
+    """Return what the sources of a release register, from a checkout or the module proxy."""
     release = notes()["releases"][family]
-    folder = str(Path(checkout).resolve()) if checkout else _downloaded(release)
-    data: dict[str, Any] = json.loads(_go("run", str(_READER), f"{release['module']}={folder}"))
+    folder = str(Path(checkout).resolve()) if checkout else _download(release)
+    data: dict[str, Any] = json.loads(_run_go("run", str(_READER), f"{release['module']}={folder}"))
     return data
 
 
-def _downloaded(release: Mapping[str, str]) -> str:
+def _download(release: Mapping[str, str]) -> str:
     """Folder of a module, downloaded where the module cache has it not."""
     source = f"{release['module']}@{release['version']}"
-    folder: str = json.loads(_go("mod", "download", "-json", source))["Dir"]
+    folder: str = json.loads(_run_go("mod", "download", "-json", source))["Dir"]
     return folder
 
 
-def _go(*arguments: str) -> str:
+def _run_go(*arguments: str) -> str:
     done = subprocess.run(
         ["go", *arguments],  # noqa: S607  # as the developer has installed it
         cwd=_READER.parent,
@@ -89,10 +89,10 @@ def _go(*arguments: str) -> str:
 
 
 def table(family: str, release: Mapping[str, Any]) -> dict[str, Any]:
-    """The table of a release: what its sources register, and what is written by hand."""
+    """Return the table of a release from its sources and the hand-written file."""
     known = notes()["releases"][family]
     lists = {
-        key: sorted({*release[key], *_added(family, key)})
+        key: sorted({*release[key], *_add_notes(family, key)})
         for key in ("flags", "sidecarFlags")
         if release.get(key)
     }
@@ -105,7 +105,7 @@ def table(family: str, release: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _added(family: str, key: str) -> Iterator[str]:
+def _add_notes(family: str, key: str) -> Iterator[str]:
     """Flags that other modules bind."""
     yield from notes()["logFlags"]
     if family in notes()["kubeconfig"].get(key, ()):
@@ -113,7 +113,7 @@ def _added(family: str, key: str) -> Iterator[str]:
 
 
 def table_text(content: Mapping[str, Any]) -> str:
-    """A table as it is committed."""
+    """Return the text of a table."""
     return json.dumps(content, indent=1) + "\n"
 
 

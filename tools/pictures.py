@@ -25,14 +25,14 @@ WIDTH = 112
 
 
 def pictures() -> dict[str, str]:
-    """The text of each picture by its name below `docs/pictures`."""
+    """Return the text of each picture by its name below `docs/pictures`."""
     (plan,) = run_program(ROOT / "examples" / "deepseek-disagg").plans
     themes = {"light": DEFAULT_TERMINAL_THEME, "dark": SVG_EXPORT_THEME}
-    shown = _without_infos(plan)
-    return {f"plan-{name}.svg": _picture(shown, theme) for name, theme in themes.items()}
+    shown = _remove_infos(plan)
+    return {f"plan-{name}.svg": _render_picture(shown, theme) for name, theme in themes.items()}
 
 
-def _picture(plan: ServicePlan, theme: TerminalTheme) -> str:
+def _render_picture(plan: ServicePlan, theme: TerminalTheme) -> str:
     screen = Console(
         file=io.StringIO(), record=True, width=WIDTH, force_terminal=True,
         color_system="truecolor", no_color=False, **VERBATIM,
@@ -43,7 +43,7 @@ def _picture(plan: ServicePlan, theme: TerminalTheme) -> str:
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 
 
-def _without_infos(plan: ServicePlan) -> ServicePlan:
-    """As the command prints it without --verbose."""
+def _remove_infos(plan: ServicePlan) -> ServicePlan:
+    """Return the plan that the command prints without --verbose."""
     kept = (finding for finding in plan.findings if finding.severity is not Severity.INFO)
     return replace(plan, findings=tuple(kept))

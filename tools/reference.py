@@ -110,7 +110,7 @@ _ANCHORS = {"InferenceServiceArgs": "servicespec"}
 
 
 def pages() -> dict[str, str]:
-    """The text of each page by its name below `docs/reference`."""
+    """Return the text of each page by its name below `docs/reference`."""
     return {
         "fields.md": fields_page(),
         "pulumi-outputs.md": outputs_page(),
@@ -120,7 +120,7 @@ def pages() -> dict[str, str]:
 
 
 def catalogue_page() -> str:
-    """The page of models whose arguments and GPUs presets know."""
+    """Return the page of models whose arguments and GPUs presets know."""
     models = list(load_catalogue().values())
     parts = [_CATALOGUE.replace("SOURCE", models[0].source.partition(", models/")[0])]
     parts[0] = parts[0].replace("CHECKED", models[0].checked).replace("COUNT", str(len(models)))
@@ -129,7 +129,7 @@ def catalogue_page() -> str:
     parts.append(f"| Model | Kind | {' | '.join(kinds)} | Arguments |")
     parts.append(f"|---|---|{'---|' * len(kinds)}---|")
     for model in models:
-        gpu_cells = [_gpus(model.accelerators.get(kind)) for kind in kinds]
+        gpu_cells = [_format_gpus(model.accelerators.get(kind)) for kind in kinds]
         arguments = " ".join(model.arguments)
         shown = f"`{arguments}`" if arguments else ""
         parts.append(f"| `{model.name}` | {model.kind} | {' | '.join(gpu_cells)} | {shown} |")
@@ -147,126 +147,127 @@ def catalogue_page() -> str:
     return "\n".join(parts) + "\n"
 
 
-def _gpus(layout: CatalogueLayout | None) -> str:
+def _format_gpus(layout: CatalogueLayout | None) -> str:
     if layout is None:
         return ""
     return f"{layout.gpus}{' spread' if layout.expert else ''}{'*' if layout.auto else ''}"
 
 
 def fields_page() -> str:
-    """The page with every field: its type, default and meaning."""
+    """Return the page with every field: its type, default and meaning."""
     definitions = manifest_schema()["$defs"]
     models, enums = [], []
-    for name in _reached(definitions):
+    for name in _find_reachable(definitions):
         (enums if "enum" in definitions[name] else models).append(name)
-    parts = [_model(name, definitions[name]) for name in models]
-    parts += [_enum(name, definitions[name]) for name in sorted(enums)]
+    parts = [_render_model(name, definitions[name]) for name in models]
+    parts += [_render_enum(name, definitions[name]) for name in sorted(enums)]
     return _FIELDS + "\n".join(parts)
 
 
-def _reached(definitions: Mapping[str, Any]) -> list[str]:
+def _find_reachable(definitions: Mapping[str, Any]) -> list[str]:
     """Names of all definitions, those nearest to the service first."""
     reached = list(_ROOTS)
     for name in reached:
         reached += dict.fromkeys(
-            reference for reference in _references(definitions[name]) if reference not in reached
+            reference
+            for reference in _find_references(definitions[name])
+            if reference not in reached
         )
     return reached
 
 
-def _references(schema: Any) -> Iterator[str]:
+def _find_references(schema: Any) -> Iterator[str]:
     if isinstance(schema, Mapping):
         if "$ref" in schema:
             yield schema["$ref"].rpartition("/")[2]
         for value in schema.values():
-            yield from _references(value)
+            yield from _find_references(value)
     elif isinstance(schema, list):
         for item in schema:
-            yield from _references(item)
+            yield from _find_references(item)
 
 
-def _model(name: str, schema: Mapping[str, Any]) -> str:
-    lines = [f"## {name}", "", _cell(schema.get("description", ""), breaks="\n\n"), ""]
+def _render_model(name: str, schema: Mapping[str, Any]) -> str:
+    lines = [f"## {name}", "", _render_cell(schema.get("description", ""), breaks="\n\n"), ""]
     lines += ["| Field | Type | Default | Meaning |", "|---|---|---|---|"]
     required = set(schema.get("required", ()))
     for field, its in schema.get("properties", {}).items():
-        default = "required" if field in required else _default(its.get("default"))
-        lines.append(
-            f"| `{field}` | {_type(its)} | {default} | {_cell(its.get('description', ''))} |"
-        )
+        default = "required" if field in required else _render_default(its.get("default"))
+        description = _render_cell(its.get("description", ""))
+        lines.append(f"| `{field}` | {_render_type(its)} | {default} | {description} |")
     return "\n".join(lines) + "\n"
 
 
-def _enum(name: str, schema: Mapping[str, Any]) -> str:
+def _render_enum(name: str, schema: Mapping[str, Any]) -> str:
     values = ", ".join(f"`{value}`" for value in schema["enum"])
-    return f"## {name}\n\n{_cell(schema.get('description', ''))}\n\nOne of {values}.\n"
+    return f"## {name}\n\n{_render_cell(schema.get('description', ''))}\n\nOne of {values}.\n"
 
 
-def _type(schema: Mapping[str, Any]) -> str:
+def _render_type(schema: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if "anyOf" in schema:
-        kinds = [_type(choice) for choice in schema["anyOf"] if choice.get("type") != "null"]
+        kinds = [_render_type(choice) for choice in schema["anyOf"] if choice.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))
     if "const" in schema:
         return f"`{schema['const']}`"
     if schema.get("type") == "array":
-        return f"list of {_type(schema.get('items', {}))}"
+        return f"list of {_render_type(schema.get('items', {}))}"
     if "enum" in schema:
-        return ", ".join(_default(value) for value in schema["enum"])
+        return ", ".join(_render_default(value) for value in schema["enum"])
     kinds = schema.get("type", "any")
     return kinds if isinstance(kinds, str) else " or ".join(kinds)
 
 
-def _default(value: Any) -> str:
+def _render_default(value: Any) -> str:
     if value is None or value in ([], {}):
         return "-"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
-def _cell(text: str, breaks: str = " ") -> str:
+def _render_cell(text: str, breaks: str = " ") -> str:
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
     return breaks.join(paragraphs).replace("|", "\\|")
 
 
 def outputs_page() -> str:
-    """The page with every field that takes an Output."""
+    """Return the page with every field that accepts an Output."""
     rows = [
         f"| [{name}](fields.md#{_ANCHORS.get(name, name.lower())}) "
         f"| {', '.join(f'`{field}`' for field in fields)} |"
         for name, schema in fields_schema(InferenceServiceArgs).items()
-        if (fields := [key for key, its in schema.get("properties", {}).items() if _marked(its)])
+        if (fields := [key for key, its in schema.get("properties", {}).items() if _is_marked(its)])
     ]
     pods = [f"| {output} | {known} |" for output, known in _PODS]
     return _OUTPUTS.replace("FIELDS", "\n".join(rows)).replace("PODS", "\n".join(pods))
 
 
-def _marked(schema: Any) -> bool:
+def _is_marked(schema: Any) -> bool:
     if isinstance(schema, Mapping):
-        return OUTPUT_MARK in schema or any(map(_marked, schema.values()))
-    return isinstance(schema, list) and any(map(_marked, schema))
+        return OUTPUT_MARK in schema or any(map(_is_marked, schema.values()))
+    return isinstance(schema, list) and any(map(_is_marked, schema))
 
 
 def commands_page() -> str:
-    """The page with every command and its options; those of most commands stand at its top."""
+    """Return the page with every command and its options, the common options first."""
     parser = build_parser()
     (commands,) = (
         action for action in parser._actions  # noqa: SLF001  # argparse has no public way
         if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001  # likewise
     )  # fmt: skip
-    rows = {name: _arguments(command) for name, command in commands.choices.items()}
+    rows = {name: _list_arguments(command) for name, command in commands.choices.items()}
     uses = Counter(row for of_command in rows.values() for row in of_command)
     common = [row for row, count in uses.items() if count >= _COMMON]
     parts = [
         "## Common arguments\n\nArguments of all commands that read services:\n",
-        _arguments_table(common),
+        _render_arguments(common),
     ]
     for name, command in commands.choices.items():
         summary = (command.description or "").removeprefix(f"{name}: ")
         parts.append(f"\n## {name}\n\n{summary[:1].upper()}{summary[1:]}\n")
-        if own := [row for row in rows[name] if row not in common]:
-            parts.append(_arguments_table(own))
+        if specific := [row for row in rows[name] if row not in common]:
+            parts.append(_render_arguments(specific))
         if command.epilog:
             examples = textwrap.dedent(command.epilog.partition("\n")[2]).rstrip()
             parts.append(f"\n```text\n{examples}\n```\n")
@@ -277,8 +278,8 @@ def commands_page() -> str:
 _COMMON = 4
 
 
-def _arguments(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
-    """Each argument as `--help` shows it, and its meaning."""
+def _list_arguments(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
+    """Return each argument as `--help` shows it, and its meaning."""
     formatter = argparse.HelpFormatter("")
     rows = []
     for action in parser._actions:  # noqa: SLF001  # argparse has no public way
@@ -289,6 +290,6 @@ def _arguments(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
     return rows
 
 
-def _arguments_table(rows: Sequence[tuple[str, str]]) -> str:
-    lines = [f"| `{shown}` | {_cell(meaning)} |" for shown, meaning in rows]
+def _render_arguments(rows: Sequence[tuple[str, str]]) -> str:
+    lines = [f"| `{shown}` | {_render_cell(meaning)} |" for shown, meaning in rows]
     return "\n".join(["\n| Argument | Meaning |", "|---|---|", *lines]) + "\n"

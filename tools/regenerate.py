@@ -34,7 +34,7 @@ GOLDENS = (
 
 
 def main() -> int:
-    """Regenerates everything, never in CI, where tests compare the committed files."""
+    """Regenerate everything, never in CI, where tests compare the committed files."""
     if os.environ.get("CI"):
         print("not in CI: tests compare the committed files")
         return 1
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def regenerate_goldens() -> int:
-    """Runs the tests that write golden files; names the files that none of them wrote."""
+    """Run the tests that write golden files; report files that none of them wrote."""
     start = time.time_ns()
     command = [sys.executable, "-m", "pytest", "-q", "--regenerate"]
     status = subprocess.run(command, cwd=ROOT, check=False).returncode

@@ -23,10 +23,10 @@ prints the fix, the source and an example.
 
 def page() -> str:
     """Return `docs/rules.md`."""
-    return "".join(_lines())
+    return "".join(_render_lines())
 
 
-def _lines() -> Iterator[str]:
+def _render_lines() -> Iterator[str]:
     yield _HEAD
     for area in sorted({rule.area for rule in all_rules().values()}):
         yield f"\n## {area}\n\n| Rule | Severity | Problem |\n|---|---|---|\n"

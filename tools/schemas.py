@@ -114,7 +114,7 @@ _LONG = 120
 
 
 def main() -> int:
-    """Writes the files, or compares them; returns the exit status."""
+    """Write the files, or compare them; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="fail where a file is out of date")
     check = parser.parse_args().check
@@ -122,7 +122,7 @@ def main() -> int:
     if check:
         stale = sorted(
             name for name in {*wanted, *(file.name for file in DATA.iterdir())}
-            if wanted.get(name) != _content(DATA / name)
+            if wanted.get(name) != _read_content(DATA / name)
         )  # fmt: skip
         if stale:
             print(f"out of date: {', '.join(stale)}; run python tools/schemas.py", file=sys.stderr)
@@ -136,24 +136,24 @@ def main() -> int:
     return 0
 
 
-def _content(file: Path) -> bytes | None:
+def _read_content(file: Path) -> bytes | None:
     if not file.is_file():
         return None
     return gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
 
 
 def files() -> Iterator[tuple[str, str]]:
-    """Yields the name and the content, not compressed, of each file."""
+    """Yield the name and the content, not compressed, of each file."""
     modules = {(tool, module) for tool, module, *_ in DEFINITIONS} | {KUBERNETES}
-    downloaded = {pinned: _downloaded(*pinned) for pinned in sorted(modules)}
+    downloaded = {pinned: _download(*pinned) for pinned in sorted(modules)}
     yield (
         VERSIONS,
-        _text({module: downloaded[tool, module][0] for tool, module in downloaded}, indent=1),
+        _dump({module: downloaded[tool, module][0] for tool, module in downloaded}, indent=1),
     )
     for tool, module, path, version in DEFINITIONS:
         definition = downloaded[tool, module][1] / path
         stable = Path(str(definition).replace(*_CHANNELS))
-        name, text = _custom(definition, stable, version)
+        name, text = _read_custom(definition, stable, version)
         yield name, text
         for group, same in SAME.items():
             if name.startswith(group.replace("/", "_")):
@@ -164,13 +164,13 @@ def files() -> Iterator[tuple[str, str]]:
         text = (folder / f"{group}_openapi.json").read_text(encoding="utf-8")
         known = json.loads(text)["components"]["schemas"]
         for kind in kinds:
-            yield _built_in(known, version, kind)
+            yield _read_built_in(known, version, kind)
 
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def _downloaded(tool: str, module: str) -> tuple[str, Path]:
+def _download(tool: str, module: str) -> tuple[str, Path]:
     """Version and folder of a module, downloaded where the module cache has it not."""
     done = subprocess.run(
         ["go", "mod", "download", "-json", module],  # noqa: S607 - as the developer has installed it
@@ -180,8 +180,8 @@ def _downloaded(tool: str, module: str) -> tuple[str, Path]:
         check=True,
         text=True,
     )
-    said = json.loads(done.stdout)
-    return said["Version"], Path(said["Dir"])
+    download = json.loads(done.stdout)
+    return download["Version"], Path(download["Dir"])
 
 
 def file_name(version: str, kind: str) -> str:
@@ -189,28 +189,28 @@ def file_name(version: str, kind: str) -> str:
     return f"{version.replace('/', '_')}_{kind}.json.gz"
 
 
-def _text(value: Any, indent: int | None = None) -> str:
+def _dump(value: Any, indent: int | None = None) -> str:
     separators = (",", ": ") if indent else (",", ":")
     return json.dumps(value, sort_keys=True, indent=indent, separators=separators) + "\n"
 
 
-def _custom(file: Path, stable: Path, version: str) -> tuple[str, str]:
-    spec, schema = _definition(file, version)
+def _read_custom(file: Path, stable: Path, version: str) -> tuple[str, str]:
+    spec, schema = _read_definition(file, version)
     if stable != file:
-        _mark(schema, _definition(stable, version)[1])
+        _mark(schema, _read_definition(stable, version)[1])
     schema["properties"]["metadata"] = _METADATA
     name = file_name(f"{spec['group']}/{version}", spec["names"]["kind"])
-    return name, _text(_shared(_without_status(schema)))
+    return name, _dump(_share_parts(_remove_status(schema)))
 
 
-def _definition(file: Path, version: str) -> tuple[Mapping[str, Any], Schema]:
-    """The spec of a CustomResourceDefinition, and the schema of one of its versions."""
+def _read_definition(file: Path, version: str) -> tuple[Mapping[str, Any], Schema]:
+    """Return the spec of a CustomResourceDefinition, and the schema of one of its versions."""
     text = file.read_text(encoding="utf-8")
     spec = yaml.load(text, Loader=_LOADER)["spec"]  # noqa: S506 - the C one, if there is one
     (served,) = [
         stored_version for stored_version in spec["versions"] if stored_version["name"] == version
     ]
-    return spec, _converted(served["schema"]["openAPIV3Schema"])
+    return spec, _convert(served["schema"]["openAPIV3Schema"])
 
 
 def _mark(schema: Schema, stable: Schema) -> None:
@@ -226,7 +226,7 @@ def _mark(schema: Schema, stable: Schema) -> None:
             _mark(schema[key], stable[key])
 
 
-def _built_in(known: Mapping[str, Schema], version: str, kind: str) -> tuple[str, str]:
+def _read_built_in(known: Mapping[str, Schema], version: str, kind: str) -> tuple[str, str]:
     group, _, number = version.rpartition("/")
     wanted = {"group": group, "kind": kind, "version": number}
     (name,) = [
@@ -235,13 +235,13 @@ def _built_in(known: Mapping[str, Schema], version: str, kind: str) -> tuple[str
         if wanted in definition.get("x-kubernetes-group-version-kind", ())
     ]
     definitions: dict[str, Schema] = {}
-    schema = _without_status(_converted(known[name]))
+    schema = _remove_status(_convert(known[name]))
     _define(schema, known, definitions)
-    return file_name(version, kind), _text({**schema, "definitions": definitions})
+    return file_name(version, kind), _dump({**schema, "definitions": definitions})
 
 
 def _define(schema: Any, known: Mapping[str, Schema], definitions: dict[str, Schema]) -> None:
-    """Adds every definition that a schema refers to, and shortens the references."""
+    """Add every definition that a schema refers to, and shorten the references."""
     if isinstance(schema, list):
         for item in schema:
             _define(item, known, definitions)
@@ -251,14 +251,14 @@ def _define(schema: Any, known: Mapping[str, Schema], definitions: dict[str, Sch
             short = full.rpartition(".")[2]
             schema["$ref"] = f"#/definitions/{short}"
             if short not in definitions:
-                definitions[short] = _SCALARS.get(full) or _converted(known[full])
+                definitions[short] = _SCALARS.get(full) or _convert(known[full])
                 _define(definitions[short], known, definitions)
         for key, item in schema.items():
             if key != "$ref":
                 _define(item, known, definitions)
 
 
-def _without_status(schema: Schema) -> Schema:
+def _remove_status(schema: Schema) -> Schema:
     properties = {
         key: property_schema
         for key, property_schema in schema["properties"].items()
@@ -267,48 +267,48 @@ def _without_status(schema: Schema) -> Schema:
     return {**schema, "properties": properties}
 
 
-def _converted(schema: Schema) -> Schema:
-    """A schema of Kubernetes as JSON Schema, draft 4, whose integers are never floats."""
+def _convert(schema: Schema) -> Schema:
+    """Return a schema of Kubernetes as JSON Schema, draft 4, whose integers are never floats."""
     if len(schema.get("allOf", ())) == 1 and "$ref" in schema["allOf"][0]:
         return dict(schema["allOf"][0])
     if schema.get("x-kubernetes-int-or-string"):
         pattern = {"pattern": schema["pattern"]} if "pattern" in schema else {}
         return {"type": ["integer", "string"], **pattern}
-    made: Schema = {}
+    result: Schema = {}
     for key in _KEPT:
         # JSON Schema has no flags in patterns.
         if key not in schema or (key == "pattern" and "(?i)" in schema[key]):
             continue
         value = schema[key]
         if key == "properties":
-            made[key] = {name: _converted(subschema) for name, subschema in value.items()}
+            result[key] = {name: _convert(subschema) for name, subschema in value.items()}
         elif isinstance(value, dict):
-            made[key] = _converted(value)
+            result[key] = _convert(value)
         else:
-            made[key] = value
+            result[key] = value
     bound = _BOUNDS.get(schema.get("format", ""))
     if bound is not None:
-        made = {"minimum": -bound, "maximum": bound - 1, **made}
-    if "properties" in made and not schema.get("x-kubernetes-preserve-unknown-fields"):
-        made.setdefault("additionalProperties", False)
+        result = {"minimum": -bound, "maximum": bound - 1, **result}
+    if "properties" in result and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        result.setdefault("additionalProperties", False)
     if schema.get("x-kubernetes-list-type") == "set":
-        made["uniqueItems"] = True
+        result["uniqueItems"] = True
     if schema.get("x-kubernetes-list-type") == "map":
-        made["x-keys"] = schema["x-kubernetes-list-map-keys"]
+        result["x-keys"] = schema["x-kubernetes-list-map-keys"]
     # Default of a key that an item of a list omits.
     if "default" in schema and isinstance(schema["default"], (str, int)):
-        made["default"] = schema["default"]
-    return made
+        result["default"] = schema["default"]
+    return result
 
 
-def _shared(schema: Schema) -> Schema:
-    """The schema with the long parts that occur in several places as definitions."""
-    counts = Counter(_text(part) for part in _parts(schema))
+def _share_parts(schema: Schema) -> Schema:
+    """Return the schema with the long parts that occur in several places as definitions."""
+    counts = Counter(_dump(part) for part in _list_parts(schema))
     definitions: dict[str, Schema] = {}
     names: dict[str, str] = {}
 
     def written(part: Schema) -> Schema:
-        text = _text(part)
+        text = _dump(part)
         if counts[text] == 1 or len(text) < _LONG:
             return below(part)
         if text not in names:
@@ -317,25 +317,25 @@ def _shared(schema: Schema) -> Schema:
         return {"$ref": f"#/definitions/{names[text]}"}
 
     def below(part: Schema) -> Schema:
-        made = dict(part)
+        result = dict(part)
         for key, value in part.items():
             if key == "properties":
-                made[key] = {name: written(subschema) for name, subschema in value.items()}
+                result[key] = {name: written(subschema) for name, subschema in value.items()}
             elif key in ("items", "additionalProperties") and isinstance(value, dict):
-                made[key] = written(value)
-        return made
+                result[key] = written(value)
+        return result
 
     return {**below(schema), "definitions": definitions}
 
 
-def _parts(schema: Schema) -> Iterator[Schema]:
+def _list_parts(schema: Schema) -> Iterator[Schema]:
     yield schema
     for key, value in schema.items():
         if key == "properties":
             for subschema in value.values():
-                yield from _parts(subschema)
+                yield from _list_parts(subschema)
         elif key in ("items", "additionalProperties") and isinstance(value, dict):
-            yield from _parts(value)
+            yield from _list_parts(value)
 
 
 if __name__ == "__main__":

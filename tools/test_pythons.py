@@ -28,7 +28,7 @@ PART = (
 
 
 def candidates(version: str) -> Iterator[str]:
-    """Yields paths of programs that may be a Python of a version."""
+    """Yield paths of programs that may be a Python of a version."""
     executable = shutil.which(f"python{version}")
     if executable:
         yield executable
@@ -39,7 +39,7 @@ def candidates(version: str) -> Iterator[str]:
 
 
 def works(python: str, version: str) -> bool:
-    """Returns whether a program is a Python of that version."""
+    """Return whether a program is a Python of that version."""
     program = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
     done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False)
     return done.returncode == 0 and done.stdout.strip() == version

@@ -139,7 +139,7 @@ def _import(sample: Sample, *, allow_lossy: bool) -> Source:
 def collect(checkout: Path) -> Iterator[Sample]:
     """Yield the inputs of a checkout, each once: pages repeat them."""
     seen: list[Sequence[Manifest]] = []
-    files = list(_files(checkout))
+    files = list(_list_files(checkout))
     everything = [document for _, documents in files for document in documents]
     for name, documents in files:
         folder = str(Path(name).parent)
@@ -150,16 +150,16 @@ def collect(checkout: Path) -> Iterator[Sample]:
             group = str(document["apiVersion"]).partition("/")[0]
             if document["kind"] not in _MAIN.get(group, ()):
                 continue
-            related = list(_related(document, [*documents, *near, *everything]))
+            related = list(_find_related(document, [*documents, *near, *everything]))
             if related not in seen:
                 seen.append(related)
                 place = "pages" if name.endswith((".md", ".mdx")) else "files"
                 yield Sample(f"{document['kind']}, {place}", name, related)
     if (checkout / _SYSTEMS["KServe"]).exists():
-        yield from _fixtures(checkout / "test" / "e2e" / "llmisvc")
+        yield from _read_fixtures(checkout / "test" / "e2e" / "llmisvc")
 
 
-def _files(checkout: Path) -> Iterator[tuple[str, list[Manifest]]]:
+def _list_files(checkout: Path) -> Iterator[tuple[str, list[Manifest]]]:
     """Yield the objects of each YAML file, and of the YAML blocks of each page."""
     # Of several objects with one name, that of the shorter file name is meant.
     for path in sorted(checkout.rglob("*"), key=lambda path: (len(path.name), path)):
@@ -172,12 +172,12 @@ def _files(checkout: Path) -> Iterator[tuple[str, list[Manifest]]]:
                 "\n".join(line.removeprefix(indent) for line in text.splitlines())
                 for indent, text in _FENCED.findall(texts[0])
             ]
-        documents = [document for text in texts for document in _objects(text)]
+        documents = [document for text in texts for document in _parse_objects(text)]
         if documents:
             yield str(name), documents
 
 
-def _objects(text: str) -> list[Manifest]:
+def _parse_objects(text: str) -> list[Manifest]:
     """Return the complete Kubernetes objects of a text; none of a chart's template."""
     try:
         documents = list(yaml.load_all(text, Loader=_LOADER))
@@ -192,31 +192,35 @@ def _objects(text: str) -> list[Manifest]:
     ]
 
 
-def _related(main: Manifest, pool: Sequence[Manifest]) -> Iterator[Manifest]:
+def _find_related(main: Manifest, pool: Sequence[Manifest]) -> Iterator[Manifest]:
     """Yield a document, and the first document in the pool for each of its references."""
-    found = [main]
-    for document in found:
+    connected = [main]
+    for document in connected:
         yield document
-        for kind, name in _names(document):
-            found += [
+        for kind, name in _find_names(document):
+            connected += [
                 other
                 for other in pool
                 if (other["kind"], other["metadata"].get("name")) == (kind, name)
             ][:1]
-        for labels in _selectors(document):
+        for labels in _find_selectors(document):
             # Folders hold the same pods twice, as a ModelServing and as a Deployment.
             selected = [
-                item for item in pool if any(labels.items() <= pod.items() for pod in _labels(item))
+                item
+                for item in pool
+                if any(labels.items() <= pod.items() for pod in _find_labels(item))
             ]
-            found += [] if any(item in found for item in selected) else selected[:1]
-        found[:] = [item for index, item in enumerate(found) if item not in found[:index]]
+            connected += [] if any(item in connected for item in selected) else selected[:1]
+        connected[:] = [
+            item for index, item in enumerate(connected) if item not in connected[:index]
+        ]
 
 
-def _names(value: Any) -> Iterator[tuple[str, str]]:
+def _find_names(value: Any) -> Iterator[tuple[str, str]]:
     """Yield kind and name of the objects that a document names."""
     if isinstance(value, list):
         for item in value:
-            yield from _names(item)
+            yield from _find_names(item)
     if not isinstance(value, Mapping):
         return
     for key, field in value.items():
@@ -226,10 +230,10 @@ def _names(value: Any) -> Iterator[tuple[str, str]]:
             name = item.get("name") if isinstance(item, Mapping) else item
             if key in _REFERENCES and isinstance(name, str):
                 yield _REFERENCES[key], name
-        yield from _names(field)
+        yield from _find_names(field)
 
 
-def _selectors(document: Manifest) -> Iterator[Manifest]:
+def _find_selectors(document: Manifest) -> Iterator[Manifest]:
     """Yield the labels that a ModelServer or ModelService selects."""
     spec = document.get("spec") or {}
     selectors = [
@@ -243,14 +247,16 @@ def _selectors(document: Manifest) -> Iterator[Manifest]:
             yield {**labels, **((selector.get("pdGroup") or {}).get("prefillLabels") or {})}
 
 
-def _labels(workload: Manifest) -> Iterator[Manifest]:
+def _find_labels(workload: Manifest) -> Iterator[Manifest]:
     """Yield the labels of a workload's pods by role, or of a ModelDeployment's endpoints."""
     template, metadata = (workload.get("spec") or {}).get("template") or {}, workload["metadata"]
     if workload["kind"] == "ModelServing":
         for role in template.get("roles") or ():
             entry = (role.get("entryTemplate") or {}).get("metadata") or {}
-            own = {"name": metadata.get("name"), "role": role.get("name"), "entry": "true"}
-            prefixed = {f"modelserving.volcano.sh/{key}": value for key, value in own.items()}
+            pod_labels = {"name": metadata.get("name"), "role": role.get("name"), "entry": "true"}
+            prefixed = {
+                f"modelserving.volcano.sh/{key}": value for key, value in pod_labels.items()
+            }
             yield {**prefixed, **(entry.get("labels") or {})}
     elif workload["kind"] == "ModelDeployment":
         yield {**(metadata.get("labels") or {}), _DEPLOYMENT: metadata["name"]}
@@ -258,7 +264,7 @@ def _labels(workload: Manifest) -> Iterator[Manifest]:
         yield (template.get("metadata") or {}).get("labels") or {}
 
 
-def _fixtures(folder: Path) -> Iterator[Sample]:
+def _read_fixtures(folder: Path) -> Iterator[Sample]:
     """Yield the services of KServe's end-to-end tests, by the configs they are based on."""
     fixtures = _import_alone(folder, "fixtures")
     configs: Manifest = fixtures.LLMINFERENCESERVICE_CONFIGS
@@ -269,14 +275,14 @@ def _fixtures(folder: Path) -> Iterator[Sample]:
         "data": {fixtures.SCHEDULER_CONFIGMAP_KEY: fixtures.SCHEDULER_CONFIG_YAML},
     }
     modules = [ast.parse(path.read_text("utf-8")) for path in sorted(folder.glob("test_*.py"))]
-    for refs in dict.fromkeys(refs for module in modules for refs in _base_refs(module)):
+    for refs in dict.fromkeys(refs for module in modules for refs in _read_base_refs(module)):
         if set(refs) <= set(configs):
             specs = {ref: configs[ref] for ref in refs}
-            service = _kserve("LLMInferenceService", "service", {"baseRefs": [
+            service = _build_kserve("LLMInferenceService", "service", {"baseRefs": [
                 {"name": _sanitize(ref)} for ref in refs
             ]})  # fmt: skip
             bases = [
-                _kserve("LLMInferenceServiceConfig", _sanitize(ref), spec)
+                _build_kserve("LLMInferenceServiceConfig", _sanitize(ref), spec)
                 for ref, spec in ((ref, s("e2e") if callable(s) else s) for ref, s in specs.items())
             ]
             used = [scheduler] if "scheduler-with-configmap-ref" in refs else []
@@ -284,7 +290,7 @@ def _fixtures(folder: Path) -> Iterator[Sample]:
             yield Sample("LLMInferenceService, e2e", " + ".join(refs), [service, *bases, *used])
 
 
-def _base_refs(module: ast.Module) -> Iterator[tuple[str, ...]]:
+def _read_base_refs(module: ast.Module) -> Iterator[tuple[str, ...]]:
     for node in ast.walk(module):
         if isinstance(node, ast.keyword) and node.arg == "base_refs":
             items = node.value.elts if isinstance(node.value, ast.List) else []
@@ -293,7 +299,7 @@ def _base_refs(module: ast.Module) -> Iterator[tuple[str, ...]]:
                 yield tuple(refs)
 
 
-def _kserve(kind: str, name: str, spec: Manifest) -> Manifest:
+def _build_kserve(kind: str, name: str, spec: Manifest) -> Manifest:
     metadata = {"name": name, "namespace": "e2e"}
     version = "serving.kserve.io/v1alpha1"
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
@@ -363,7 +369,7 @@ def _generalize(finding: Finding) -> str:
 
 
 def main() -> None:
-    """Prints the tables of checkouts, or writes them to the page."""
+    """Print the tables of checkouts, or write them to the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkouts", type=Path, nargs="+")
     parser.add_argument("--commits", nargs="*", default=[], help="of the checkouts, if not in git")
@@ -373,7 +379,7 @@ def main() -> None:
     judged, versions = [], []
     for index, checkout in enumerate(options.checkouts):
         system = next(name for name, file in _SYSTEMS.items() if (checkout / file).exists())
-        commit = options.commits[index : index + 1] or [_commit(checkout)]
+        commit = options.commits[index : index + 1] or [_read_commit(checkout)]
         versions.append(f"{system} {commit[0]}")
         for sample in collect(checkout):
             result, findings = judge(sample)
@@ -399,7 +405,7 @@ def main() -> None:
     PAGE.write_text(f"{before}{HEADING}\n{intro}\n{text}", encoding="utf-8")
 
 
-def _commit(checkout: Path) -> str:
+def _read_commit(checkout: Path) -> str:
     command = ["git", "-C", str(checkout), "rev-parse", "--short=8", "HEAD"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 

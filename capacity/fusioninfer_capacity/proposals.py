@@ -92,16 +92,16 @@ def _propose_for_load(
     if layout.fit.tokens is None:
         return
     times = Estimates(wish.name, wish.accelerator.name, wish.engine, layout.tensor, layout.nodes)
-    max_requests = layout.fit.most_requests(load.input + load.output)
+    max_requests = layout.fit.count_max_requests(load.input + load.output)
     combined = estimate_combined(times, load, max_requests)
     if combined is not None:
-        count = combined.replicas(load.rate)
+        count = combined.count_replicas(load.rate)
         place = _find_place(wish, layout, inventory, count)
         if place is not None:
             yield Proposal(layout, place, count, served=combined, source=times.source)
     prefill, decode = estimate_prefill(times, load), estimate_decode(times, load, max_requests)
     if prefill is not None and decode is not None:
-        prefillers, decoders = prefill.replicas(load.rate), decode.replicas(load.rate)
+        prefillers, decoders = prefill.count_replicas(load.rate), decode.count_replicas(load.rate)
         place = _find_place(wish, layout, inventory, prefillers + decoders)
         if place is not None:
             yield Proposal(layout, place, decoders, prefillers, decode, prefill, times.source)

@@ -15,26 +15,26 @@ from tests.told import without_rules
 LABEL = "cloud.google.com/gke-nodepool"
 
 
-def pool(name: str, nodes: Any, accelerators: int = 8, **more: Any) -> dict[str, Any]:
+def pool(name: str, nodes: Any, accelerators: int = 8, **fields: Any) -> dict[str, Any]:
     """A pool as in YAML."""
-    return {"name": name, "nodes": nodes, "accelerators": accelerators, **more}
+    return {"name": name, "nodes": nodes, "accelerators": accelerators, **fields}
 
 
-def inventory(*pools: dict[str, Any], **more: Any) -> InventoryArgs:
+def inventory(*pools: dict[str, Any], **fields: Any) -> InventoryArgs:
     """An inventory of GKE's label."""
-    return load_inventory({"poolLabel": LABEL, "pools": list(pools), **more})
+    return load_inventory({"poolLabel": LABEL, "pools": list(pools), **fields})
 
 
 def role(
-    name: str, kind: str, replicas: int = 1, nodes: int = 1, gpus: Any = 8, **more: Any
+    name: str, kind: str, replicas: int = 1, nodes: int = 1, gpus: Any = 8, **fields: Any
 ) -> dict[str, Any]:
     """A role of replicas x nodes x gpus; whatever else is given goes into the role.
 
     `pod` goes into its pod spec.
     """
-    spec = more.pop("pod", {})
+    spec = fields.pop("pod", {})
     if nodes > 1:
-        more["multinode"] = {"nodeCount": nodes}
+        fields["multinode"] = {"nodeCount": nodes}
     words = [
         "--model",
         "m",
@@ -42,12 +42,12 @@ def role(
     ]
     spec = {"hostIPC": True, **spec}
     template = samples.template(samples.container(gpus=gpus, args=words), **spec)
-    return samples.role(name, kind, replicas=replicas, template=template, **more)
+    return samples.role(name, kind, replicas=replicas, template=template, **fields)
 
 
-def worker(name: str, replicas: int = 1, nodes: int = 1, gpus: Any = 8, **more: Any) -> Any:
+def worker(name: str, replicas: int = 1, nodes: int = 1, gpus: Any = 8, **fields: Any) -> Any:
     """A service of one role."""
-    return samples.service(role("serve", "worker", replicas, nodes, gpus, **more), name=name)
+    return samples.service(role("serve", "worker", replicas, nodes, gpus, **fields), name=name)
 
 
 def pair(name: str, prefill: Any = (), decode: Any = (), **spec: Any) -> Any:
@@ -84,10 +84,10 @@ def only(findings: Placement) -> ServicePlacement:
     return record
 
 
-def refusal(*fields: Any, **more: Any) -> str:
+def refusal(*fields: Any, **extra: Any) -> str:
     """Returns the error of `place`."""
     try:
-        result = place(*fields, **more)
+        result = place(*fields, **extra)
     except InvalidServiceError as refused:
         return without_rules(str(refused))
     raise AssertionError(f"placed: {where(result)}")

@@ -32,18 +32,18 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("large.yaml").write_text(yaml.safe_dump(worker("large", 3)))
 
 
-def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = main(arguments)
     return status, *capsys.readouterr()
 
 
 def placed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    status, out, _ = ran(capsys, "plan", *arguments, "--inventory", "pools.yaml", "--output=json")
+    status, out, _ = run(capsys, "plan", *arguments, "--inventory", "pools.yaml", "--output=json")
     assert status == 0
     return json.loads(out)
 
 
-def test_the_whole_json_of_a_place(capsys: pytest.CaptureFixture[str]) -> None:
+def test_placement_json_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
     chat, lone = placed(capsys, "all.yaml")
     pools = [
         {"name": "a", "nodes": 4, "accelerators": 32, "inUse": 0, "placed": 24, "left": 8,
@@ -84,14 +84,14 @@ def test_the_whole_json_of_a_place(capsys: pytest.CaptureFixture[str]) -> None:
     assert not any("placement" in finding["path"] for finding in lone["findings"])
 
 
-def test_without_an_inventory_the_json_has_no_place(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = ran(capsys, "plan", "all.yaml", "--output=json")
+def test_json_without_inventory_has_no_placement(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "plan", "all.yaml", "--output=json")
     assert status == 0
     assert not any("placement" in item for item in json.loads(out))
 
 
 def test_text_has_pool_reason_and_free_capacity(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = ran(capsys, "plan", "all.yaml", "--inventory", "pools.yaml")
+    status, out, _ = run(capsys, "plan", "all.yaml", "--inventory", "pools.yaml")
     assert status == 0
     assert (
         """
@@ -125,8 +125,8 @@ def test_several_files_are_placed_together(capsys: pytest.CaptureFixture[str]) -
     assert both == placed(capsys, "all.yaml")
 
 
-def test_rendered_objects_carry_what_was_chosen(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = ran(capsys, "render", "chat.yaml", "lone.yaml", "--inventory", "pools.yaml")
+def test_rendered_objects_select_the_chosen_pool(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "render", "chat.yaml", "lone.yaml", "--inventory", "pools.yaml")
     assert status == 0
     result = {}
     for item in yaml.safe_load_all(out):
@@ -153,11 +153,11 @@ def test_service_without_a_place_is_explained_and_rejected(
     lacks = "2 more nodes of a (16 accelerators)"
     expected = f"the closest choice, serve on a, needs {lacks} besides the other services\n"
     sources = ("chat.yaml", "large.yaml", "lone.yaml", "--inventory", "pools.yaml")
-    status, out, err = ran(capsys, "plan", *sources)
+    status, out, err = run(capsys, "plan", *sources)
     assert status == 2
     assert without_rules(err).endswith(f"large.yaml: placement: does not fit; {expected}")
     assert "Placement  Unplaced\n  nearest: serve on a; lacks 2 more nodes of a" in out
-    status, out, _ = ran(capsys, "plan", *sources, "--output=json")
+    status, out, _ = run(capsys, "plan", *sources, "--output=json")
     assert status == 2
     chat, large, _ = json.loads(out)
     assert chat["placement"]["status"] == "Placed"
@@ -166,7 +166,7 @@ def test_service_without_a_place_is_explained_and_rejected(
         "missing": [{"pool": "a", "nodes": 2, "accelerators": 16}],
     }
     for command in ("render", "check"):
-        status, out, err = ran(capsys, command, *sources)
+        status, out, err = run(capsys, command, *sources)
         assert (status, out) == (2, "")
         assert expected in without_rules(err)
 
@@ -174,22 +174,26 @@ def test_service_without_a_place_is_explained_and_rejected(
 def test_check_with_inventory_accepts_demands_that_are_met(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    status, _, err = ran(capsys, "check", "--strict", "lone.yaml")
+    status, _, err = run(capsys, "check", "--strict", "lone.yaml")
     assert status == 2
     assert "roles[0].placement: has no effect by itself" in err
-    assert ran(capsys, "check", "--strict", "lone.yaml", "--inventory", "pools.yaml") == (0, "", "")
+    assert run(capsys, "check", "--strict", "lone.yaml", "--inventory", "pools.yaml") == (
+        0,
+        "",
+        "",
+    )
 
 
-def test_demand_has_effect_with_an_inventory(
+def test_placement_fields_need_an_inventory(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     large = worker("large", 9, placement={"pools": ["a"]})
     large["spec"]["placement"] = {"colocate": "topology.kubernetes.io/zone"}
     Path("large.yaml").write_text(yaml.safe_dump(large))
-    assert "no effect by itself" in ran(capsys, "check", "large.yaml")[2]
+    assert "no effect by itself" in run(capsys, "check", "large.yaml")[2]
     for command in ("plan", "render", "check"):
         for pools in ("pools.yaml", "none.yaml"):
-            status, out, err = ran(capsys, command, "large.yaml", "--inventory", pools)
+            status, out, err = run(capsys, command, "large.yaml", "--inventory", pools)
             assert status == 2
             assert "no effect by itself" not in out + err
 
@@ -229,7 +233,7 @@ def test_invalid_files_are_rejected_in_one_line_each(
 ) -> None:
     odd = {"poolLabel": LABEL, "pools": [pool("a", 1, resource="example.com/x")]}
     Path("odd.yaml").write_text(yaml.safe_dump(odd))
-    status, out, err = ran(capsys, command, *arguments)
+    status, out, err = run(capsys, command, *arguments)
     assert status == 2
     assert out == ""
     assert any(line.startswith(expected) for line in without_rules(err).splitlines())
@@ -239,6 +243,6 @@ def test_invalid_files_are_rejected_in_one_line_each(
 def test_a_program_places_its_services_itself(capsys: pytest.CaptureFixture[str]) -> None:
     project = Path(__file__).parent.parent.parent / "examples" / "qwen-monolithic"
     expected = f"{project}: is a Pulumi project; call place(...) in its program instead\n"
-    status, out, err = ran(capsys, "plan", str(project), "--inventory", "pools.yaml")
+    status, out, err = run(capsys, "plan", str(project), "--inventory", "pools.yaml")
     assert (status, out) == (2, "")
     assert without_rules(err).endswith(expected)

@@ -41,12 +41,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def written(name: str, value: Any) -> str:
+def write_file(name: str, value: Any) -> str:
     Path(name).write_text(yaml.safe_dump(value))
     return name
 
 
-def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = main(arguments)
     return status, *capsys.readouterr()
 
@@ -55,7 +55,7 @@ FITS = service("--max-model-len", "16000")
 
 
 def test_plan_has_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = ran(capsys, "plan", written("a.yaml", FITS))
+    status, out, _ = run(capsys, "plan", write_file("a.yaml", FITS))
     assert status == 0
     lines = [line.split() for line in out.splitlines()]
     heads = "ROLE GPU USABLE GiB WEIGHTS GiB OVERHEAD GiB KV CACHE GiB CACHED TOKENS"
@@ -65,7 +65,7 @@ def test_plan_has_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_plan_as_json_has_bytes(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = ran(capsys, "plan", written("a.yaml", FITS), "--output", "json")
+    status, out, _ = run(capsys, "plan", write_file("a.yaml", FITS), "--output", "json")
     assert status == 0
     ((role,),) = [load["roles"] for load in json.loads(out)]
     memory = role["memory"]
@@ -74,16 +74,16 @@ def test_plan_as_json_has_bytes(capsys: pytest.CaptureFixture[str]) -> None:
     assert (memory["tokens"], memory["length"], memory["requests"]) == (17830, 16000, 1.11)
 
 
-def test_without_an_accelerator_plans_are_as_they_were(capsys: pytest.CaptureFixture[str]) -> None:
-    path = written("a.yaml", service(product=None))
-    _, out, _ = ran(capsys, "plan", path, "--output", "json")
+def test_plan_without_accelerator_is_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_file("a.yaml", service(product=None))
+    _, out, _ = run(capsys, "plan", path, "--output", "json")
     assert "memory" not in json.loads(out)[0]["roles"][0]
-    assert "WEIGHTS" not in ran(capsys, "plan", path)[1]
+    assert "WEIGHTS" not in run(capsys, "plan", path)[1]
 
 
 @pytest.mark.slow
 def test_services_without_accelerator_skip_the_check() -> None:
-    path = written("a.yaml", service(product=None))
+    path = write_file("a.yaml", service(product=None))
     program = (
         "import sys; from fusioninfer_pulumi.cli.main import main; "
         f"main(['plan', '{path}']); "
@@ -94,22 +94,22 @@ def test_services_without_accelerator_skip_the_check() -> None:
 
 
 def test_check_rejects_models_that_cannot_start(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = ran(capsys, "check", written("a.yaml", service()))
+    status, _, err = run(capsys, "check", write_file("a.yaml", service()))
     assert status == 2
     assert "[cache-too-small]" in err
 
 
 def test_diff_shows_kv_cache_change(capsys: pytest.CaptureFixture[str]) -> None:
-    old = written("old.yaml", FITS)
-    larger = written("new.yaml", service("--max-model-len", "16000", product="NVIDIA-H200"))
-    status, out, _ = ran(capsys, "diff", old, larger)
+    old = write_file("old.yaml", FITS)
+    larger = write_file("new.yaml", service("--max-model-len", "16000", product="NVIDIA-H200"))
+    status, out, _ = run(capsys, "diff", old, larger)
     assert status == 1
     assert "chat: KV cache of a replica 17830 -> " in out
-    status, out, _ = ran(capsys, "diff", old, larger, "--output", "json")
+    status, out, _ = run(capsys, "diff", old, larger, "--output", "json")
     assert any("KV cache of a replica" in note for note in json.loads(out)["notes"])
     scaled = service("--max-model-len", "16000")
     scaled["spec"]["roles"][0]["replicas"] = 3
-    _, out, _ = ran(capsys, "diff", old, written("new.yaml", scaled))
+    _, out, _ = run(capsys, "diff", old, write_file("new.yaml", scaled))
     assert "KV cache" not in out
 
 
@@ -120,15 +120,15 @@ def test_a_placed_role_has_the_accelerators_of_its_pool(
         pool("small", 2, cost=1, device={"attributes": {"model": "L4"}}),
         pool("large", 2, cost=2, labels={PRODUCT: "NVIDIA-H200"}),
     ]
-    inventory = written("pools.yaml", {"poolLabel": LABEL, "pools": pools})
+    inventory = write_file("pools.yaml", {"poolLabel": LABEL, "pools": pools})
     anywhere = service("--max-model-len", "16000", product=None)
-    placed = written("a.yaml", anywhere)
-    status, _, err = ran(capsys, "check", placed, "--inventory", inventory)
+    placed = write_file("a.yaml", anywhere)
+    status, _, err = run(capsys, "check", placed, "--inventory", inventory)
     assert status == 2
     assert "[weights-exceed-memory]" in err
     anywhere["spec"]["roles"][0]["placement"] = {"pools": ["large"]}
-    status, out, _ = ran(
-        capsys, "plan", written("a.yaml", anywhere), "--inventory", inventory, "--output", "json"
+    status, out, _ = run(
+        capsys, "plan", write_file("a.yaml", anywhere), "--inventory", inventory, "--output", "json"
     )
     assert status == 0
     assert json.loads(out)[0]["roles"][0]["memory"]["accelerator"] == "H200"

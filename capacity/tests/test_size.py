@@ -39,7 +39,7 @@ MODELS = ("Qwen/Qwen3-8B", "Qwen/Qwen3-32B", "meta-llama/Llama-3.3-70B-Instruct"
           "deepseek-ai/DeepSeek-R1", "openai/gpt-oss-120b")  # fmt: skip
 
 
-def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = main(["size", *arguments])
     return status, *capsys.readouterr()
 
@@ -49,8 +49,8 @@ def inventory(path: Path, *pools: dict[str, Any]) -> str:
     return str(path)
 
 
-def h100(name: str = "a", nodes: int = 4, item: int = 8, **more: Any) -> dict[str, Any]:
-    return pool(name, nodes, item, device={"attributes": {"model": "H100"}}, **more)
+def h100(name: str = "a", nodes: int = 4, item: int = 8, **fields: Any) -> dict[str, Any]:
+    return pool(name, nodes, item, device={"attributes": {"model": "H100"}}, **fields)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def h100(name: str = "a", nodes: int = 4, item: int = 8, **more: Any) -> dict[st
 def test_check_accepts_every_manifest(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, model: str, engine: str, accelerator: str
 ) -> None:
-    status, out, _ = ran(
+    status, out, _ = run(
         capsys, model, "--accelerator", accelerator, "--engine", engine, "--max-model-len", "8192",
         "--output", "yaml",
     )  # fmt: skip
@@ -78,8 +78,8 @@ def test_check_accepts_every_manifest(
 
 def test_a_program_declares_the_same_service(capsys: pytest.CaptureFixture[str]) -> None:
     wanted = (MODELS[3], "--accelerator", "H100", "--max-model-len", "8192")
-    _, manifest, _ = ran(capsys, *wanted, "--output", "yaml")
-    _, program, _ = ran(capsys, *wanted, "--output", "python")
+    _, manifest, _ = run(capsys, *wanted, "--output", "yaml")
+    _, program, _ = run(capsys, *wanted, "--output", "python")
     result: dict[str, Any] = {}
     text = program.replace("    InferenceService,\n", "").replace(
         "\nInferenceService(", "\nmade = ("
@@ -95,7 +95,7 @@ def test_a_program_declares_the_same_service(capsys: pytest.CaptureFixture[str])
     ("model", "accelerator", "length"),
     slow_unless(lambda row: row[0] == MODELS[3], product(MODELS, ("H100", "H200"), (4096, 32768))),
 )
-def test_layouts_are_all_that_fit_in_order(model: str, accelerator: str, length: int) -> None:
+def test_layouts_agree_with_planned_services(model: str, accelerator: str, length: int) -> None:
     """Each layout is planned as a service of its own; the first one takes the fewest."""
     architecture = find_architecture(model)
     assert architecture is not None
@@ -124,12 +124,12 @@ def small_pools() -> Iterator[tuple[int, int, list[int]]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "item", "used"), [*small_pools()])
-def test_room_in_a_pool_is_what_placement_finds(
+def test_count_replicas_agrees_with_placement(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, nodes: int, item: int, used: list[int]
 ) -> None:
     """As many replicas as it says have a place, and one more has none."""
     pools = inventory(tmp_path / "pools.yaml", h100("a", nodes, item, inUse=used))
-    status, out, _ = ran(
+    status, out, _ = run(
         capsys, "Qwen/Qwen3-32B", "--accelerator", "H100", "--inventory", pools,
         "--max-model-len", "8192", "--output", "yaml",
     )  # fmt: skip
@@ -169,7 +169,7 @@ def test_proposals_select_and_tolerate_their_pool(
         pool("other", 4, device={"attributes": {"model": "L4"}}),
     )
     wanted = ("Qwen/Qwen3-32B", "--accelerator", "H100", "--inventory", pools)
-    status, out, _ = ran(capsys, *wanted, "--output", "yaml")
+    status, out, _ = run(capsys, *wanted, "--output", "yaml")
     assert status == 0
     spec = yaml.safe_load(out)["spec"]["roles"][0]["template"]["spec"]
     assert spec["nodeSelector"] == {LABEL: "cheap"}
@@ -177,14 +177,14 @@ def test_proposals_select_and_tolerate_their_pool(
     path = tmp_path / "sized.yaml"
     path.write_text(out)
     assert main(["check", str(path), "--inventory", pools]) == 0
-    _, text, _ = ran(capsys, *wanted)
+    _, text, _ = run(capsys, *wanted)
     assert "16 on cheap" in text
 
 
 def test_text_has_basis_and_reasons_of_other_layouts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    status, out, _ = ran(capsys, "Qwen/Qwen3-32B", "--accelerator", "H100")
+    status, out, _ = run(capsys, "Qwen/Qwen3-32B", "--accelerator", "H100")
     assert status == 0
     assert (
         out
@@ -208,7 +208,7 @@ not TP1: a sequence of 40960 tokens takes 10.0 GiB of KV cache on each H100, and
 
 
 def test_layouts_whose_weights_do_not_fit_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = ran(capsys, "meta-llama/Llama-3.1-405B-Instruct", "--accelerator", "H100")
+    _, out, _ = run(capsys, "meta-llama/Llama-3.1-405B-Instruct", "--accelerator", "H100")
     (line,) = (line for line in out.splitlines() if line.startswith("not "))
     assert line == (
         "not TP1, TP2, TP4, TP8: weights and engine take 761.0, 382.6, 193.0, 98.4 GiB, "
@@ -216,16 +216,16 @@ def test_layouts_whose_weights_do_not_fit_are_one_line(capsys: pytest.CaptureFix
     )
 
 
-def test_a_cache_in_8_bits_is_proposed_and_written_only_if_chosen(
+def test_8_bit_cache_is_in_manifest_only_if_selected(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     wanted = ("Qwen/Qwen3-32B", "--accelerator")
     for per_node, parallelism in (("2", {"tensor": 2}), ("1", {"tensor": 1, "pipeline": 2})):
-        _, text, _ = ran(capsys, *wanted, "H100", "--per-node", per_node)
+        _, text, _ = run(capsys, *wanted, "H100", "--per-node", per_node)
         assert "TP1, FP8 cache" in text
-        _, out, _ = ran(capsys, *wanted, "H100", "--per-node", per_node, "--output", "yaml")
+        _, out, _ = run(capsys, *wanted, "H100", "--per-node", per_node, "--output", "yaml")
         assert yaml.safe_load(out)["spec"]["roles"][0]["parallelism"] == parallelism
-    _, text, _ = ran(capsys, *wanted, "A100")
+    _, text, _ = run(capsys, *wanted, "A100")
     assert "FP8 cache" not in text
     architecture = find_architecture("Qwen/Qwen3-32B")
     assert architecture is not None
@@ -246,7 +246,7 @@ def test_unknown_values_have_no_column(capsys: pytest.CaptureFixture[str], tmp_p
     del config["max_position_embeddings"]
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
-    _, out, _ = ran(capsys, str(path), "--accelerator", "H200")
+    _, out, _ = run(capsys, str(path), "--accelerator", "H200")
     assert out.splitlines()[0] == "own on H200 (139.8 GiB)"
     assert out.splitlines()[4].split() == ["LAYOUT", "GPUS", "WEIGHTS", "KV", "CACHE"]
 
@@ -258,9 +258,9 @@ def test_experts_are_spread_where_the_engine_cannot_split_them(
     # vLLM takes padded FP8 experts from 0.29.0 on.
     for engine, spread in (("vllm", False), ("sglang", True)):
         wanted = (model, "--accelerator", "H200", "--engine", engine)
-        _, out, _ = ran(capsys, *wanted)
+        _, out, _ = run(capsys, *wanted)
         assert ("TP8+EP" in out) is spread
-        _, out, _ = ran(capsys, *wanted, "--output", "yaml")
+        _, out, _ = run(capsys, *wanted, "--output", "yaml")
         (role,) = yaml.safe_load(out)["spec"]["roles"]
         assert role["parallelism"] == {"tensor": 8, **({"expert": True} if spread else {})}
         path = tmp_path / "sized.yaml"
@@ -289,14 +289,14 @@ def test_model_config_is_read(
     monkeypatch.chdir(tmp_path)
     config = {**load_models()["Qwen/Qwen3-32B"]["config"], "_name_or_path": "team/chat"}
     Path("config.json").write_text(json.dumps(config))
-    _, known, _ = ran(capsys, "Qwen/Qwen3-32B", "--accelerator", "H200")
-    status, out, _ = ran(capsys, "config.json", "--accelerator", "H200")
+    _, known, _ = run(capsys, "Qwen/Qwen3-32B", "--accelerator", "H200")
+    status, out, _ = run(capsys, "config.json", "--accelerator", "H200")
     assert status == 0
     assert out.splitlines()[0].startswith("team/chat on H200")
     assert out.splitlines()[1:8] == known.splitlines()[1:8]
     for text, reason in (("{}", "the architecture"), ("[", "is not JSON")):
         Path("config.json").write_text(text)
-        status, _, err = ran(capsys, "config.json", "--accelerator", "H200")
+        status, _, err = run(capsys, "config.json", "--accelerator", "H200")
         assert status == 2
         assert reason in err
 
@@ -317,19 +317,19 @@ def test_model_config_is_read(
         ),
     ],
 )  # fmt: skip
-def test_models_that_cannot_be_sized(
+def test_unsupported_model_is_rejected(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
 ) -> None:
-    status, out, err = ran(capsys, *arguments)
+    status, out, err = run(capsys, *arguments)
     assert (status, out) == (2, "")
     assert reason in err
 
 
-def test_a_pool_without_these_accelerators(
+def test_inventory_without_the_accelerator_is_rejected(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pools = inventory(tmp_path / "pools.yaml", h100())
-    status, _, err = ran(capsys, "Qwen/Qwen3-8B", "--accelerator", "H200", "--inventory", pools)
+    status, _, err = run(capsys, "Qwen/Qwen3-8B", "--accelerator", "H200", "--inventory", pools)
     assert status == 2
     assert "has H200" in err
 
@@ -337,11 +337,11 @@ def test_a_pool_without_these_accelerators(
 LOADED = ("--requests-per-second", "5", "--input-tokens", "2000", "--output-tokens", "300")
 
 
-def test_a_load_without_the_extra(
+def test_load_without_the_extra_is_rejected(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "aiconfigurator_core", None)
-    status, out, err = ran(capsys, "Qwen/Qwen3-8B", "--accelerator", "H100", *LOADED)
+    status, out, err = run(capsys, "Qwen/Qwen3-8B", "--accelerator", "H100", *LOADED)
     assert (status, out) == (2, "")
     assert "fusioninfer-capacity[estimate]" in err
 
@@ -368,20 +368,20 @@ def test_a_load_chooses_replicas_and_roles(
     monkeypatch.setattr(proposals, "Estimates", Times)
     within = ("--ttft", "1s", "--tpot", "20ms", "--max-model-len", "8192")
     wanted = ("Qwen/Qwen3-32B", "--accelerator", "H100", *LOADED, *within)
-    status, text, _ = ran(capsys, *wanted)
+    status, text, _ = run(capsys, *wanted)
     assert status == 0
     assert "Times are estimates by a test" in text
     rows = [line.split() for line in text.splitlines() if line.startswith("TP")]
     gpus = [int(row[row.index("serve" if "serve" in row else "decode") + 1]) for row in rows]
     assert gpus == sorted(gpus)
-    status, out, _ = ran(capsys, *wanted, "--output", "yaml")
+    status, out, _ = run(capsys, *wanted, "--output", "yaml")
     assert status == 0
     path = tmp_path / "sized.yaml"
     path.write_text(out)
     assert main(["check", "--strict", str(path)]) == 0, capsys.readouterr().err
 
 
-def test_separate_roles_are_a_manifest_that_check_accepts(
+def test_prefill_decode_manifest_is_accepted(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for engine in ("vllm", "sglang"):
@@ -415,13 +415,13 @@ def test_copies_that_share_experts_are_layouts(
     pods: list[int],
 ) -> None:
     wanted = ("deepseek-ai/DeepSeek-R1", "--accelerator", accelerator)
-    _, text, _ = ran(capsys, *wanted)
+    _, text, _ = run(capsys, *wanted)
     (row,) = (line for line in text.splitlines() if line.startswith(f"{layout}  "))
     assert row.rstrip().endswith("uncertain")
     assert f"{layout}: uncertain, 32768 tokens go through its experts at once" in text
-    _, first, _ = ran(capsys, *wanted, "--output", "yaml")
+    _, first, _ = run(capsys, *wanted, "--output", "yaml")
     assert "expert" not in yaml.safe_load(first)["spec"]["roles"][0]["parallelism"]
-    status, out, _ = ran(capsys, *wanted, "--layout", layout, "--output", "yaml")
+    status, out, _ = run(capsys, *wanted, "--layout", layout, "--output", "yaml")
     assert status == 0
     assert yaml.safe_load(out)["spec"]["roles"][0]["parallelism"] == parallelism
     path = tmp_path / "sized.yaml"
@@ -435,7 +435,7 @@ def test_copies_that_share_experts_are_layouts(
 
 def test_shared_uncertainty_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever is uncertain of layouts that are not listed."""
-    _, text, _ = ran(capsys, "deepseek-ai/DeepSeek-V4-Pro", "--accelerator", "H200")
+    _, text, _ = run(capsys, "deepseek-ai/DeepSeek-V4-Pro", "--accelerator", "H200")
     assert "Uncertain: no start-up with its activations is on record" in text.splitlines()
     assert text.lower().count("uncertain") == 1
 
@@ -446,16 +446,16 @@ def test_shared_uncertainty_is_reported_once(capsys: pytest.CaptureFixture[str])
 def test_only_engines_whose_copies_share_experts_have_them(
     capsys: pytest.CaptureFixture[str], model: str, engine: str
 ) -> None:
-    _, text, _ = ran(capsys, model, "--accelerator", "H200", "--engine", engine)
+    _, text, _ = run(capsys, model, "--accelerator", "H200", "--engine", engine)
     assert "DP" not in text
 
 
-def test_a_layout_that_is_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_layout_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     wanted = ("Qwen/Qwen3-8B", "--accelerator", "H100", "--layout")
-    status, _, err = ran(capsys, *wanted, "TP3")
+    status, _, err = run(capsys, *wanted, "TP3")
     assert status == 2
     assert err.startswith("fusioninfer-pulumi size: --layout TP3 is none of: TP1; TP2; TP4; TP8")
-    _, text, _ = ran(capsys, *wanted, "tp4")
+    _, text, _ = run(capsys, *wanted, "tp4")
     assert [line for line in text.splitlines() if line.startswith("TP")] == [
         "TP4        4      3.8      66.8  1,945,359      47.5"
     ]

@@ -241,8 +241,8 @@ class Cluster(Lifetime, Client):
 
         Pods that are pending afterwards stay pending until the cluster changes.
         """
-        enough = self.scheduler_cycles() + cycles
-        self.wait(lambda: self.scheduler_cycles() >= enough, timeout, "scheduling cycles")
+        target = self.scheduler_cycles() + cycles
+        self.wait(lambda: self.scheduler_cycles() >= target, timeout, "scheduling cycles")
 
     def kubeconfig_for(self, subject: str) -> Path:
         """Write a kubeconfig for another user.
@@ -301,12 +301,12 @@ class Cluster(Lifetime, Client):
             names: Names of the nodes.
             evict: Also delete their pods, as the pod garbage collector does after a minute.
         """
-        gone = set(names)
+        deleted = set(names)
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda name: self.delete("v1/Node", name), gone))
+            list(pool.map(lambda name: self.delete("v1/Node", name), deleted))
         if evict:
             for pod in self.list("v1/Pod"):
-                if pod["spec"].get("nodeName") in gone:
+                if pod["spec"].get("nodeName") in deleted:
                     meta = pod["metadata"]
                     self.delete("v1/Pod", meta["name"], meta["namespace"], now=True)
 

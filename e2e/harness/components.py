@@ -157,10 +157,10 @@ def _with_metrics_certificate(directory: Path) -> list[str | Path]:
 
     Kueue requires it even with metrics off, and its path is not configurable.
     """
-    there = "/etc/kueue/metrics"
+    folder = "/etc/kueue/metrics"
     # Set again, because the kernel clears it when credentials change.
     run = 'exec setpriv --pdeathsig=KILL "$@"'
-    script = f'mount -t tmpfs tmpfs /etc; mkdir -p {there}; ln -s "$0" {there}/certs; {run}'
+    script = f'mount -t tmpfs tmpfs /etc; mkdir -p {folder}; ln -s "$0" {folder}/certs; {run}'
     return ["unshare", "--mount", "--map-root-user", "sh", "-ec", script, directory]
 
 

@@ -131,7 +131,7 @@ def _answer(responses: Any, *, bodyless: bool) -> Answer:
             immediate = response.immediate_response
             return Answer(None, {}, immediate.status.code, immediate.body)
         if response.HasField("request_headers"):
-            headers = _added(response)
+            headers = _added_headers(response)
         elif response.HasField("request_body"):
             assert headers, "the picker responded to the body before the headers"
             forwarded += response.request_body.response.body_mutation.streamed_response.body
@@ -140,7 +140,7 @@ def _answer(responses: Any, *, bodyless: bool) -> Answer:
     return Answer(headers[DESTINATION], headers, None, forwarded)
 
 
-def _added(response: Any) -> dict[str, str]:
+def _added_headers(response: Any) -> dict[str, str]:
     """Return the added headers; assert that the metadata names the same endpoint."""
     mutation = response.request_headers.response.header_mutation
     headers = {

@@ -115,9 +115,9 @@ class _Http(ThreadingHTTPServer):
     def end(self) -> None:
         self._ending = True
         self.shutdown()
-        for kept in tuple(self._open):
+        for connection in tuple(self._open):
             with suppress(OSError):  # The client may have disconnected.
-                kept.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:

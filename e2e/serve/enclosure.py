@@ -75,7 +75,7 @@ def run(command: Sequence[str], sockets: Sequence[socket.socket] = ()) -> int:
             pass_fds=descriptors,
             start_new_session=True,
         )
-        with _forwarded(process):
+        with _forward_signals(process):
             return process.wait()
     finally:
         for group in _groups(Path(directory)):
@@ -90,7 +90,7 @@ def run(command: Sequence[str], sockets: Sequence[socket.socket] = ()) -> int:
 
 
 @contextmanager
-def _forwarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def _forward_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Forward Ctrl-C and SIGTERM to the command inside, because `unshare` ignores them."""
 
     def forward(*_: object) -> None:

@@ -189,7 +189,7 @@ def bootstrap(
         "failure_mode_allow": pool["spec"]["endpointPickerRef"].get("failureMode") == "FailOpen",
     }  # fmt: skip
     ext_proc = {"name": "picker", "typed_config": processor}
-    clusters = [_picked(pods), _picker(picker, secure=secure)]
+    clusters = [_engine_cluster(pods), _picker_cluster(picker, secure=secure)]
     return _configuration(route, [ext_proc], clusters, listen, admin, certificate)
 
 
@@ -258,7 +258,7 @@ def _routes(rule: Object) -> Sequence[Object]:
     return routes or [{"match": {"prefix": "/"}, "route": action}]
 
 
-def _picked(pods: Sequence[tuple[str, int]]) -> Object:
+def _engine_cluster(pods: Sequence[tuple[str, int]]) -> Object:
     """Return the Envoy cluster of engines, whose address the picker's header contains."""
     thresholds = [{"max_connections": 40000, "max_pending_requests": 40000, "max_requests": 40000}]
     common = {
@@ -293,7 +293,7 @@ def _policy(name: str, message: str, **settings: Any) -> Object:
     return {"typed_extension_config": config}
 
 
-def _picker(address: tuple[str, int], *, secure: bool) -> Object:
+def _picker_cluster(address: tuple[str, int], *, secure: bool) -> Object:
     protocol = {"@type": _HTTP, "explicit_http_config": {"http2_protocol_options": {}}}
     endpoint = {"endpoint": {"address": _address(*address)}}
     cluster: dict[str, Any] = {

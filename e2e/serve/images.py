@@ -120,7 +120,7 @@ def image(name: str) -> Image:
         return Image(["/usr/bin/python3"])
     if repository.endswith("/pause"):
         # Pause containers have no mounts.
-        return Image(["/usr/bin/sleep", "infinity"], files=_with_libraries("/usr/bin/sleep"))
+        return Image(["/usr/bin/sleep", "infinity"], files=_find_libraries("/usr/bin/sleep"))
     raise UnknownImageError(f"unknown image {name}")
 
 
@@ -143,7 +143,7 @@ def _program(path: str) -> Image:
     return Image([path], user="65532:65532")
 
 
-def _with_libraries(path: str) -> dict[str, Path]:
+def _find_libraries(path: str) -> dict[str, Path]:
     """Return a program and its shared libraries, by their paths in an image."""
     output = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
     libraries = re.findall(r"(/\S+) \(0x", output)

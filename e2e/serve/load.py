@@ -111,7 +111,7 @@ class Load(Lifetime):
             )
             if answer.status != 200:
                 text = answer.read().decode(errors="replace")
-                return _failed(started, f"{answer.status}: {text}")
+                return _fail(started, f"{answer.status}: {text}")
             for line in answer:
                 if line.startswith(b"data: {"):
                     first = first or time.monotonic() - started
@@ -119,7 +119,7 @@ class Load(Lifetime):
                         tokens += 1
                         ending = choice.get("finish_reason") or ending
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            return _failed(started, repr(error), tokens)
+            return _fail(started, repr(error), tokens)
         seconds = time.monotonic() - started
         # An engine that shuts down reports "abort" with status 200.
         problem = "" if ending in ("length", "stop") else f"the response ended with {ending}"
@@ -129,14 +129,14 @@ class Load(Lifetime):
         return [answer for answer in self.answers if answer.error]
 
     def wait(self, count: int, timeout: float = 120) -> None:
-        enough = len(self.answers) + count
+        target = len(self.answers) + count
         deadline = time.monotonic() + timeout
-        while len(self.answers) < enough:
-            assert time.monotonic() < deadline, f"{len(self.answers)} answers of {enough}"
+        while len(self.answers) < target:
+            assert time.monotonic() < deadline, f"{len(self.answers)} answers of {target}"
             time.sleep(0.1)
 
 
-def _failed(started: float, error: str, tokens: int = 0) -> Answer:
+def _fail(started: float, error: str, tokens: int = 0) -> Answer:
     seconds = time.monotonic() - started
     return Answer(started, seconds, error, tokens, seconds)
 

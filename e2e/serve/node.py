@@ -225,9 +225,9 @@ def add_network(cluster: Cluster, number: int) -> Place:
     """Create a network namespace that is connected to the first node's."""
     name = f"network-{number}"
     holder = cluster.programs.start(name, ["unshare", "--net", "--", "sleep", "infinity"])
-    ours = Path("/proc/self/ns/net").readlink()
+    current = Path("/proc/self/ns/net").readlink()
     namespace = Path(f"/proc/{holder.pid}/ns/net")
-    cluster.wait(lambda: namespace.readlink() != ours, 30, holder.tail)
+    cluster.wait(lambda: namespace.readlink() != current, 30, holder.tail)
     place = Place(number, ("nsenter", f"--net={namespace}", "--"))
 
     def ip(*arguments: str, enter: Sequence[str] = ()) -> None:

@@ -51,10 +51,10 @@ class Not:
 
 def _read() -> dict[str, Run | Same | Not]:
     rows = yaml.safe_load(Path(__file__).with_name("shown.yaml").read_text(encoding="utf-8"))
-    return {name: _described(row) for name, row in rows.items()}
+    return {name: _parse_row(row) for name, row in rows.items()}
 
 
-def _described(row: Object) -> Run | Same | Not:
+def _parse_row(row: Object) -> Run | Same | Not:
     if "same" in row:
         return Same(row["same"])
     return Not(row["not"]) if "not" in row else Run(**row)
@@ -134,11 +134,11 @@ def _render_yaml_program(program: Object) -> list[Object]:
 
 def engine_pods(objects: list[Object]) -> list[Any]:
     """Return the distinct pod specs of engines."""
-    specs = {json.dumps(_as_text(spec), sort_keys=True) for spec in _specs(objects)}
+    specs = {json.dumps(_normalize(spec), sort_keys=True) for spec in _specs(objects)}
     return [json.loads(spec) for spec in sorted(specs)]
 
 
-def _as_text(spec: Any) -> Any:
+def _normalize(spec: Any) -> Any:
     """Return a pod spec with quantities as strings and without topology spread."""
     spec = copy.deepcopy(spec)
     spec.pop("topologySpreadConstraints", None)  # Contains the service's name.

@@ -38,8 +38,8 @@ class Starting:
     namespace: str
 
     def pod(self, name: str) -> Object:
-        found: Object = self.running.cluster.get("v1/Pod", f"svc-{name}-0-0", self.namespace)
-        return found
+        pod: Object = self.running.cluster.get("v1/Pod", f"svc-{name}-0-0", self.namespace)
+        return pod
 
     def restarts(self, name: str) -> int:
         statuses = self.pod(name)["status"].get("containerStatuses") or [{}]
@@ -84,7 +84,7 @@ def test_slow_engine_survives_its_probes(starting: Starting) -> None:
 @pytest.mark.proves("A deleted pod serves 20 s more; `--shutdown-timeout` finishes longer requests")
 def test_terminating_pod_finishes_requests(starting: Starting) -> None:
     with ThreadPoolExecutor(2) as pool:
-        plain, patient = pool.map(lambda name: _end(starting, name), ("plain", "patient"))
+        plain, patient = pool.map(lambda name: _delete_pod(starting, name), ("plain", "patient"))
     assert any(answer.started + answer.seconds < PAUSE for answer in plain)
     cut = [answer for answer in plain if answer.error]
     assert cut
@@ -93,7 +93,7 @@ def test_terminating_pod_finishes_requests(starting: Starting) -> None:
     assert max(answer.started + answer.seconds for answer in patient) > PAUSE + 1
 
 
-def _end(starting: Starting, name: str) -> list[Answer]:
+def _delete_pod(starting: Starting, name: str) -> list[Answer]:
     """Delete a role's pod; return its last responses, with times since the deletion."""
     pod = starting.pod(name)
     uid = pod["metadata"]["uid"]

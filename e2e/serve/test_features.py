@@ -80,7 +80,7 @@ def featured(running: Serving) -> Iterator[Featured]:
         certificates = create_certificates(folder / "certificates", hosts=[HOST])
         manifest = service_of(namespace, hub)
         running.cluster.apply([
-            secret(certificates), volume(folder / "volume"), *outside("collector", collector.url)
+            secret(certificates), volume(folder / "volume"), *expose("collector", collector.url)
         ], namespace=namespace)  # fmt: skip
         stack.callback(running.cluster.delete, "PersistentVolume", STORAGE)
         objects = objects_of(manifest)
@@ -140,7 +140,7 @@ def volume(folder: Path) -> Object:
                      "storageClassName": STORAGE, "hostPath": {"path": str(folder)}}}  # fmt: skip
 
 
-def outside(name: str, url: str) -> list[Object]:
+def expose(name: str, url: str) -> list[Object]:
     """Return a Service for a server outside the cluster."""
     address, port = url.removeprefix("http://").split(":")
     ports = [{"name": "grpc", "port": 4317, "targetPort": int(port)}]
@@ -202,13 +202,13 @@ def test_traces_reach_the_collector(featured: Featured) -> None:
     featured.ask("a traced request")
     both = {"svc-inference", "svc-epp"}
 
-    def traces() -> dict[str, set[str]]:
+    def group_spans() -> dict[str, set[str]]:
         services: dict[str, set[str]] = {}
         for span in list(featured.collector.spans):
             services.setdefault(span.trace, set()).add(span.service)
         return services
 
     deadline = time.monotonic() + 60
-    while both not in traces().values() and time.monotonic() < deadline:
+    while both not in group_spans().values() and time.monotonic() < deadline:
         time.sleep(0.5)
-    assert both in traces().values(), featured.collector.spans
+    assert both in group_spans().values(), featured.collector.spans

@@ -110,11 +110,11 @@ def test_ray_spans_nodes_until_the_engine_rejects_it(running: Serving) -> None:
     def output() -> str:
         return "".join(running.logs(pod) for pod in running.pods(namespace))
 
-    def joined() -> bool:
+    def is_joined() -> bool:
         for selector, sentences in wanted.items():
             text = "".join(running.logs(pod) for pod in running.pods(namespace, selector))
             seen.update(sentence for sentence in sentences if sentence in text)
         return seen == {sentence for sentences in wanted.values() for sentence in sentences}
 
-    running.cluster.wait(joined, 240, lambda: f"{seen}\n{output()}")
+    running.cluster.wait(is_joined, 240, lambda: f"{seen}\n{output()}")
     running.cluster.delete_namespace(namespace)

@@ -61,7 +61,7 @@ class Overload:
         return waited
 
 
-def interactive_waits(chooser: Chooser) -> list[float]:
+def measure_waits(chooser: Chooser) -> list[float]:
     """Return sorted times to first token of interactive requests behind a batch backlog."""
     overload = Overload(chooser)
     batch = overload.send("batch", count=BACKLOG)
@@ -79,9 +79,9 @@ def interactive_waits(chooser: Chooser) -> list[float]:
 @picker_versions("Interactive requests keep their time to first token while batch waits", "llm-d")
 def test_interactive_requests_pass_waiting_batch_requests(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="queue-size", endpointPicker=PICKER) as chooser:
-        without = interactive_waits(chooser)
+        without = measure_waits(chooser)
     with fleet.picker(version, strategy="queue-size", endpointPicker=LEVELLED) as chooser:
-        levelled = interactive_waits(chooser)
+        levelled = measure_waits(chooser)
     print(f"interactive, median and worst: {without[5]:.2f} {without[-1]:.2f} s without levels, "
           f"{levelled[5]:.2f} {levelled[-1]:.2f} s with")  # fmt: skip
     assert levelled[-1] < 2 * SECONDS

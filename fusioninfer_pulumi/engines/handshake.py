@@ -113,7 +113,7 @@ _EFFECTS = {
     PairState.BROKEN: "these requests fail with HTTP 500",
 }
 _EXITS = "the decode engine exits, and all requests on it fail"
-_HANGS = "these requests get no answer, because decode waits for a KV cache that never comes"
+_HANGS = "these requests get no answer, and the decode engine exits when their clients give up"
 
 
 def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibility:

@@ -68,7 +68,8 @@ _HANDSHAKES: tuple[tuple[Version, tuple[str, ...]], ...] = (
 _REPORTS_FAILURES: Version = (0, 11, 2)
 _SURVIVES_FAILURES: Version = (0, 22, 0)
 #: First release whose prefill engines answer with `remote_request_id`. Decode engines from it on
-#: never load the KV cache without one, but wait for it (`update_state_after_alloc`).
+#: never load the KV cache without one, but wait for it (`update_state_after_alloc`). If the client
+#: gives up, they exit with a KeyError (seen with prefill 0.12.0 and decode 0.32.0).
 _REQUEST_IDS: Version = (0, 13, 0)
 #: First release whose default for `kv_load_failure_policy` is `fail`, not `recompute`.
 _FAILS_BY_DEFAULT: Version = (0, 17, 0)

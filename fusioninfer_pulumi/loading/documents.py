@@ -88,23 +88,18 @@ class Document(NamedTuple):
         return map(self.translate, findings)
 
 
-def split_list(
-    file: str, number: int, raw: Any
-) -> tuple[list[tuple[Origin, Any]], Document | None]:
-    """Return a document with its origin, or the items of a `List`.
-
-    The second value has the errors of an invalid `List`, else it is None.
-    """
+def split_list(file: str, number: int, raw: Any) -> tuple[list[tuple[Origin, Any]], list[Document]]:
+    """Return a document with its origin, or the items of a `List`, and the errors of the `List`."""
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != "List":
-        return [(origin, raw)], None
+        return [(origin, raw)], []
     entries = raw.get("items")
     items = [
         (Origin(file, number, index), item)
         for index, item in enumerate(entries if isinstance(entries, list) else ())
     ]
     problems = tuple((origin, finding) for finding in _list_findings(raw))
-    return items, Document(origin, problems) if problems else None
+    return items, [Document(origin, problems)] if problems else []
 
 
 def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:

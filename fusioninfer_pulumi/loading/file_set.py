@@ -75,9 +75,9 @@ def parse(text: Text) -> ParsedText:
     notes: list[Document] = []
     try:
         for number, raw in enumerate(documents(text.content), start=1):
-            items, invalid_list = split_list(text.file, number, raw)
+            items, invalid = split_list(text.file, number, raw)
             manifests += items
-            notes += [] if invalid_list is None else [invalid_list]
+            notes += invalid
     except UnreadableError as problem:
         line = problem.line if text.file else None
         note = error(problem.rule, (), str(problem))

@@ -59,9 +59,8 @@ def load(
         InvalidServiceError: A document is invalid; the error lists all problems.
     """
     if isinstance(source, Mapping):
-        items, invalid_list = split_list("", 1, source)
-        loaded = load_documents(items, allow_lossy=allow_lossy)
-        return _get_services([*loaded, *([] if invalid_list is None else [invalid_list])])
+        items, invalid = split_list("", 1, source)
+        return _get_services([*load_documents(items, allow_lossy=allow_lossy), *invalid])
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     texts = [text for path in paths for text in _read_texts(Path(path))]
     return _get_services(load_texts([parse(text) for text in texts], allow_lossy=allow_lossy))

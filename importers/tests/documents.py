@@ -11,7 +11,7 @@ from typing import Any
 Manifest = dict[str, Any]
 
 
-def _engine(name: str, **more: Any) -> Manifest:
+def _engine(name: str, **fields: Any) -> Manifest:
     """The wrapper's engine: one accelerator, which is asked for in resources."""
     limits = {"nvidia.com/gpu": "1"}
     return {
@@ -19,7 +19,7 @@ def _engine(name: str, **more: Any) -> Manifest:
         "image": "vllm/vllm-openai:v0.11.0",
         "args": ["--model", "m"],
         "resources": {"limits": limits},
-        **more,
+        **fields,
     }
 
 

@@ -22,9 +22,9 @@ def entry(image: str = "vllm/vllm-openai:v0.11.0", **spec: Any) -> Manifest:
     return {"spec": {"containers": [container], **spec}}
 
 
-def role(name: str = "server", **more: Any) -> Manifest:
+def role(name: str = "server", **fields: Any) -> Manifest:
     """A role of one pod; None leaves a field out."""
-    built = {"name": name, "entryTemplate": entry(), "workerReplicas": 0, **more}
+    built = {"name": name, "entryTemplate": entry(), "workerReplicas": 0, **fields}
     return {key: value for key, value in built.items() if value is not None}
 
 
@@ -60,12 +60,12 @@ def server(name: str = "srv", labels: Any = None, **spec: Any) -> Manifest:
     }
 
 
-def rule(*targets: Any, **more: Any) -> Manifest:
+def rule(*targets: Any, **fields: Any) -> Manifest:
     """A rule to ModelServers, by name or name and weight; to `srv` by default."""
     listed = [
         target if isinstance(target, dict) else {"modelServerName": target} for target in targets
     ]
-    return {"targetModels": listed or [{"modelServerName": "srv"}], **more}
+    return {"targetModels": listed or [{"modelServerName": "srv"}], **fields}
 
 
 def route(*rules: Manifest, name: str = "route", **spec: Any) -> Manifest:
@@ -94,9 +94,9 @@ def policy(name: str = "policy", **spec: Any) -> Manifest:
     }
 
 
-def scaled(roles: Manifest, name: str = "ms", **more: Any) -> Manifest:
+def scaled(roles: Manifest, name: str = "ms", **fields: Any) -> Manifest:
     """A disaggregatedTarget."""
-    return {"targetRef": {"kind": "ModelServing", "name": name}, "roles": roles, **more}
+    return {"targetRef": {"kind": "ModelServing", "name": name}, "roles": roles, **fields}
 
 
 def binding(policy: str = "policy", **spec: Any) -> Manifest:

@@ -30,7 +30,7 @@ def _some(fields: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Manife
 @st.composite
 def pod_templates(draw: st.DrawFn) -> Manifest:
     container = {"name": draw(st.sampled_from(("engine", "leader"))), "image": draw(_words)}
-    more = draw(
+    fields = draw(
         _some(
             {
                 "args": st.lists(_words, max_size=2),
@@ -41,7 +41,7 @@ def pod_templates(draw: st.DrawFn) -> Manifest:
     )
     spec = draw(_some({"nodeSelector": st.just({"pool": "a"}), "hostNetwork": st.booleans()}))
     metadata = draw(st.none() | _some({"labels": st.just({"app": "x"})}))
-    built: Manifest = {"spec": {"containers": [{**container, **more}], **spec}}
+    built: Manifest = {"spec": {"containers": [{**container, **fields}], **spec}}
     return built if metadata is None else {"metadata": metadata, **built}
 
 
@@ -144,7 +144,7 @@ def model_servers(draw: st.DrawFn) -> Manifest:
     }
     selector = {"matchLabels": {"modelserving.volcano.sh/name": "ms"}}
     retry = st.fixed_dictionaries({"attempts": _counts}, optional={"retryInterval": st.just("1s")})
-    more = draw(
+    fields = draw(
         _some(
             {
                 "model": _words,
@@ -162,7 +162,7 @@ def model_servers(draw: st.DrawFn) -> Manifest:
             "inferenceEngine": draw(st.sampled_from(("vLLM", "SGLang"))),
             "workloadSelector": {**selector, **draw(_some({"pdGroup": st.just(group)}))},
             "workloadPort": {"port": draw(st.integers(8000, 8002)), **port},
-            **more,
+            **fields,
         },
     }
 
@@ -190,7 +190,7 @@ def model_routes(draw: st.DrawFn) -> Manifest:
         {"targetModels": targets}, optional={"name": _words, "modelMatch": match}
     )
     limit = _some({"inputTokensPerUnit": st.just(3), "unit": st.just("minute")})
-    more = draw(
+    fields = draw(
         _some(
             {
                 "loraAdapters": st.lists(_words, max_size=2, unique=True),
@@ -203,7 +203,7 @@ def model_routes(draw: st.DrawFn) -> Manifest:
         "apiVersion": "networking.serving.volcano.sh/v1alpha1",
         "kind": "ModelRoute",
         "metadata": {"name": "route"},
-        "spec": {"modelName": "m", "rules": draw(st.lists(rules, max_size=2)), **more},
+        "spec": {"modelName": "m", "rules": draw(st.lists(rules, max_size=2)), **fields},
     }
 
 
@@ -273,8 +273,8 @@ def policies(draw: st.DrawFn) -> list[Manifest]:
     if kind == "roles":
         ratio = {"numeratorRole": "prefill", "denominatorRole": "decode", "minRatio": "500m",
                  "maxRatio": 2}  # fmt: skip
-        more = draw(_some({"ratioConstraint": st.just(ratio)}))
-        spec["disaggregatedTarget"] = {"targetRef": draw(ref), "roles": draw(roles), **more}
+        fields = draw(_some({"ratioConstraint": st.just(ratio)}))
+        spec["disaggregatedTarget"] = {"targetRef": draw(ref), "roles": draw(roles), **fields}
     elif kind == "one":
         spec["homogeneousTarget"] = draw(one)
     elif kind == "several":

@@ -44,21 +44,21 @@ def completed(fields: Manifest, port: int = 8000, *, serves: bool = True) -> Man
     return {"spec": {"containers": [built], "volumes": volumes, "tolerations": [taint]}}
 
 
-def workers(count: Any = 1, tensor: int = 1, **more: Any) -> Manifest:
+def workers(count: Any = 1, tensor: int = 1, **fields: Any) -> Manifest:
     """The `workers` of the proposal; a count of None is left out."""
-    built = {"count": count, "topology": {"tensor": tensor}, "template": template(), **more}
+    built = {"count": count, "topology": {"tensor": tensor}, "template": template(), **fields}
     return {key: value for key, value in built.items() if value is not None}
 
 
-def member(role: Any = None, **more: Any) -> Manifest:
+def member(role: Any = None, **fields: Any) -> Manifest:
     """A member with a GPU; None leaves a field out."""
-    built = {"role": role, "nodeSelector": GPU, "template": template(), **more}
+    built = {"role": role, "nodeSelector": GPU, "template": template(), **fields}
     return {key: value for key, value in built.items() if value is not None}
 
 
-def engine(name: str = "main", *members: Manifest, **more: Any) -> Manifest:
+def engine(name: str = "main", *members: Manifest, **fields: Any) -> Manifest:
     """An engine, of one Standalone member by default."""
-    return {"name": name, "members": list(members) or [member()], **more}
+    return {"name": name, "members": list(members) or [member()], **fields}
 
 
 def deployment(spec: Manifest, name: Any = "md", **metadata: Any) -> Manifest:
@@ -77,13 +77,13 @@ def released(*engines: Manifest, replicas: int = 1, **replica: Any) -> Manifest:
     return deployment({"replicas": replicas, "template": {"spec": spec}})
 
 
-def paired(prefill: Any = None, decode: Any = None, **more: Any) -> Manifest:
+def paired(prefill: Any = None, decode: Any = None, **fields: Any) -> Manifest:
     """A released deployment of prefill and decode."""
     return released(
         engine("p", phase="Prefill", **{"copies": 1, **(prefill or {})}),
         engine("d", phase="Decode", **{"copies": 2, **(decode or {})}),
         serving={"mode": "PrefillDecode"},
-        **more,
+        **fields,
     )
 
 
@@ -130,13 +130,13 @@ def selecting(weight: Any = None, **labels: str) -> Manifest:
     return entry if weight is None else {"weight": weight, **entry}
 
 
-def cached(*arguments: str, command: Any = None, **more: Any) -> Manifest:
+def cached(*arguments: str, command: Any = None, **fields: Any) -> Manifest:
     """A released deployment whose engine reads the ModelCache `cache`."""
     user_template = template(command=command)
     user_template["spec"]["containers"][0]["args"] = list(arguments)
     return released(
         engine("main", member(template=user_template)),
-        **{"modelCacheRef": {"name": "cache"}, **more},
+        **{"modelCacheRef": {"name": "cache"}, **fields},
     )
 
 

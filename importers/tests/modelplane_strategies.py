@@ -26,7 +26,7 @@ def _some(fields: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Manife
 
 @st.composite
 def templates(draw: st.DrawFn) -> Manifest:
-    more = draw(
+    fields = draw(
         _some(
             {
                 "args": st.lists(_words, max_size=2),
@@ -35,7 +35,7 @@ def templates(draw: st.DrawFn) -> Manifest:
             }
         )
     )
-    spec = {"containers": [{"name": "engine", "image": draw(_words), **more}]}
+    spec = {"containers": [{"name": "engine", "image": draw(_words), **fields}]}
     secrets = draw(_some({"imagePullSecrets": st.just([{"name": "s"}])}))
     metadata = draw(
         _some({"metadata": st.just({"labels": {"app": "x"}, "annotations": {"a": "b"}})})
@@ -108,12 +108,14 @@ def caches(draw: st.DrawFn) -> Manifest:
             "authSecret": st.sampled_from(({"name": "hub"}, {"name": "hub", "key": "token"})),
         },
     )
-    more = draw(_some({"clusterSelector": st.just({"matchLabels": {"region": "x", "tier": "y"}})}))
+    fields = draw(
+        _some({"clusterSelector": st.just({"matchLabels": {"region": "x", "tier": "y"}})})
+    )
     return {
         "apiVersion": "modelplane.ai/v1alpha1",
         "kind": "ModelCache",
         "metadata": {"name": "cache", **draw(_some({"labels": st.just({"team": "a"})}))},
-        "spec": {"source": "HuggingFace", "huggingFace": draw(hub), **more},
+        "spec": {"source": "HuggingFace", "huggingFace": draw(hub), **fields},
     }
 
 
@@ -165,7 +167,7 @@ def proposed(draw: st.DrawFn) -> Manifest:
     prefill = st.fixed_dictionaries(
         {"workers": _workers()}, optional={"nodeSelector": st.just(GPU)}
     )
-    more = draw(
+    fields = draw(
         _some(
             {
                 **_OUTER,
@@ -177,4 +179,4 @@ def proposed(draw: st.DrawFn) -> Manifest:
             }
         )
     )
-    return _document({"workers": draw(_workers()), **more}, draw(_metadata))
+    return _document({"workers": draw(_workers()), **fields}, draw(_metadata))

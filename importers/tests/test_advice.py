@@ -16,7 +16,7 @@ from mutations import JUNK, changed, places
 
 from fusioninfer_importers.model import ImportedModel
 from importers.tests import kserve_samples, kthena_samples, modelplane_samples
-from importers.tests.reads import source, warned
+from importers.tests.reads import read_source, warn
 from importers.tests.test_slips import SETS
 
 Manifest = dict[str, Any]
@@ -134,7 +134,7 @@ def test_messages_name_no_field_that_only_ours_have(system: str) -> None:
     expected = {
         (finding.rule, finding.message)
         for documents in inputs(system)
-        for _, finding in source(*documents).findings
+        for _, finding in read_source(*documents).findings
     }
     assert len(expected) > 20
     result = {
@@ -172,4 +172,4 @@ def test_messages_name_no_field_that_only_ours_have(system: str) -> None:
     ],
 )
 def test_messages_use_the_terms_of_the_system(documents: list[Manifest], expected: str) -> None:
-    assert expected in warned(*documents)
+    assert expected in warn(*documents)

@@ -11,7 +11,7 @@ from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.documents import DOCUMENTS
 from importers.tests.kserve_documents import PAGE, acceptable, complete, edited
 from importers.tests.kserve_samples import Manifest
-from importers.tests.reads import problems, source, spec
+from importers.tests.reads import read_source, reject, to_spec
 
 #: Pods, and the LeaderWorkerSets that make them.
 SIZES = {
@@ -24,8 +24,8 @@ SIZES = {
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_documents_inputs_are_read_planned_and_rendered(name: str) -> None:
-    assert problems(DOCUMENTS[name]) == []
-    (plan,) = source(DOCUMENTS[name]).plans
+    assert reject(DOCUMENTS[name]) == []
+    (plan,) = read_source(DOCUMENTS[name]).plans
     assert plan.total_pods == SIZES[name]
     lws = [item for item in render(plan) if item["kind"] == "LeaderWorkerSet"]
     assert len(lws) == SIZES[name]
@@ -33,7 +33,7 @@ def test_the_documents_inputs_are_read_planned_and_rendered(name: str) -> None:
 
 def test_the_gang_of_the_articles_sample_is_that_of_its_formula() -> None:
     """Two prefill and two decode replicas of one pod each (`1 + workerReplicas`)."""
-    (plan,) = source(DOCUMENTS["kthena-model-serving-sample"]).plans
+    (plan,) = read_source(DOCUMENTS["kthena-model-serving-sample"]).plans
     (gang,) = (item for item in render(plan) if item["kind"] == "PodGroup")
     assert gang["metadata"]["name"] == "sample-0"
     assert gang["spec"]["minMember"] == 4
@@ -42,14 +42,14 @@ def test_the_gang_of_the_articles_sample_is_that_of_its_formula() -> None:
 def test_missing_prefill_decode_ratio_is_rejected() -> None:
     guess = copy.deepcopy(DOCUMENTS["modelplane-model-deployment-disaggregated"])
     del guess["spec"]["prefill"]["workers"]["count"], guess["spec"]["routing"]
-    assert [problem.split(": ")[1] for problem in problems(guess, lossy=True)] == [
+    assert [problem.split(": ")[1] for problem in reject(guess, lossy=True)] == [
         "prefill.workers.count",
         "routing",
     ]
 
 
 def objects(document: Manifest) -> dict[str, dict[str, Any]]:
-    (plan,) = source(document).plans
+    (plan,) = read_source(document).plans
     return {item["kind"]: item for item in render(plan)}
 
 
@@ -74,7 +74,7 @@ def test_gateways_and_routes_are_rendered(name: str) -> None:
 
 
 def test_the_transfer_of_the_cache_becomes_an_argument() -> None:
-    (role,) = spec(complete(PAGE["transfer"]))["roles"]
+    (role,) = to_spec(complete(PAGE["transfer"]))["roles"]
     assert role["template"]["spec"]["containers"][0]["args"][3:] == [
         "--kv_transfer_config",
         '{"kv_connector":"NixlConnector","kv_role":"kv_both"}',
@@ -83,18 +83,18 @@ def test_the_transfer_of_the_cache_becomes_an_argument() -> None:
 
 def test_the_events_name_a_variable_that_the_page_does_not_define() -> None:
     document = complete(PAGE["events"])
-    (finding,) = problems(document)
+    (finding,) = reject(document)
     assert finding.startswith(
         "f: template.containers[0].env[0].value: refers to POD_IP, which the "
     )
-    (role,) = spec(acceptable()["events"])["roles"]
+    (role,) = to_spec(acceptable()["events"])["roles"]
     flag, value = role["template"]["spec"]["containers"][0]["args"][3:]
     assert (flag, "kv@$(POD_IP)@model" in value) == ("--kv-events-config", True)
 
 
 def test_multi_node_example_is_rejected_with_its_arithmetic() -> None:
     messages = [
-        message.rpartition("needs ")[2] for message in problems(complete(PAGE["several nodes"]))
+        message.rpartition("needs ")[2] for message in reject(complete(PAGE["several nodes"]))
     ]
     assert messages == [
         "64 accelerators, but a replica has 2 nodes x 8 = 16",
@@ -102,13 +102,13 @@ def test_multi_node_example_is_rejected_with_its_arithmetic() -> None:
     ]
 
 
-def test_what_users_edit_of_kserves_is_read_and_rendered() -> None:
+def test_edited_kserve_samples_are_rendered() -> None:
     document = edited()
-    assert problems(document) == []
+    assert reject(document) == []
     (rule,) = objects(document)["HTTPRoute"]["spec"]["rules"]
     assert [ref["name"] for ref in rule["backendRefs"]] == ["llama-3-8b-pool"]
 
 
 @pytest.mark.parametrize("name", acceptable())
-def test_all_others_are_read_as_they_are(name: str) -> None:
-    assert problems(acceptable()[name]) == []
+def test_other_samples_are_read_unchanged(name: str) -> None:
+    assert reject(acceptable()[name]) == []

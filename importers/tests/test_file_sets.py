@@ -28,12 +28,12 @@ INVENTORY = {"apiVersion": "fusioninfer.io/v1alpha1", "kind": "NodePoolInventory
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     monkeypatch.chdir(tmp_path)
 
-    def told(*arguments: str) -> tuple[int, str, list[str]]:
+    def run_main(*arguments: str) -> tuple[int, str, list[str]]:
         status = main(list(arguments))
         captured = capsys.readouterr()
         return status, captured.out, without_rules(captured.err).splitlines()
 
-    return told
+    return run_main
 
 
 def write(path: str, *documents: Any) -> str:
@@ -77,7 +77,7 @@ def test_findings_name_the_file_of_the_folder(run: Run) -> None:
         load("set")
 
 
-def test_what_is_no_manifest_of_a_service_is_left_out(run: Run) -> None:
+def test_other_objects_in_a_folder_are_ignored(run: Run) -> None:
     write("one.yaml", samples.service())
     write("set/a.yml", samples.service(), NAMESPACE)
     write("set/values.yaml", {"replicas": 2})
@@ -85,8 +85,8 @@ def test_what_is_no_manifest_of_a_service_is_left_out(run: Run) -> None:
     write("set/deeper/b.yaml", {"kind": "nothing"})
     Path("set/README.md").write_text("kind: [")
     Path("set/empty.yaml").write_text("# nothing\n")
-    left = "is not an InferenceService and is ignored; apply it separately"
-    expected = [f"set/a.yml: warning: kind: Namespace {left}"]
+    remaining = "is not an InferenceService and is ignored; apply it separately"
+    expected = [f"set/a.yml: warning: kind: Namespace {remaining}"]
     assert run("render", "set") == (0, run("render", "one.yaml")[1], expected)
     assert run("check", "set", "--strict")[0] == 2
     with pytest.warns(UserWarning, match="Namespace is not an InferenceService"):
@@ -95,12 +95,12 @@ def test_what_is_no_manifest_of_a_service_is_left_out(run: Run) -> None:
     assert run("check", "one.yaml", "set/pools.json")[0] == 2
 
 
-def test_what_a_platform_consists_of_is_left_out(run: Run) -> None:
+def test_platform_objects_are_ignored(run: Run) -> None:
     cluster = {**NAMESPACE, "apiVersion": "modelplane.ai/v1alpha1", "kind": "InferenceCluster"}
     write("set/a.yaml", modelplane_samples.released())
     write("set/b.yaml", cluster)
-    left = "configures Modelplane, not a service; ignored"
-    expected = f"set/b.yaml: warning: kind: InferenceCluster {left}"
+    remaining = "configures Modelplane, not a service; ignored"
+    expected = f"set/b.yaml: warning: kind: InferenceCluster {remaining}"
     assert run("check", "set")[0] == 0
     assert expected in run("check", "set")[2]
     assert run("check", "set/a.yaml", "set/b.yaml")[0] == 2
@@ -131,7 +131,7 @@ def test_folder_without_services_is_rejected(run: Run, documents: Any, expected:
         load("set")
 
 
-def test_a_folder_may_hold_files_that_cannot_be_read(run: Run) -> None:
+def test_unreadable_files_in_a_folder_are_reported(run: Run) -> None:
     write("set/a.yaml", samples.service())
     Path("set/b.yaml").write_bytes(b"\xff\xfe")
     Path("set/c.yaml").write_text("a: [1\n")
@@ -164,7 +164,7 @@ def test_stacks_that_are_checked_in_one_call_do_not_see_each_other(run: Run) -> 
     assert run("check", "dev", "prod")[0] == 0
 
 
-def test_the_folder_of_a_project_is_one(run: Run) -> None:
+def test_project_folder_with_unsupported_runtime_is_rejected_once(run: Run) -> None:
     write("set/a.yaml", samples.service())
     write("set/Pulumi.yaml", {"name": "p", "runtime": "nodejs"})
     assert "set: Pulumi.yaml: runtime" in run("render", "set")[2][0]

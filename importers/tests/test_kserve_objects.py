@@ -12,7 +12,7 @@ from samples import of_kind, rendered
 from yaml_files import read
 
 from importers.tests.kserve_samples import Manifest, llm
-from importers.tests.reads import converted
+from importers.tests.reads import convert
 
 CASES = read(Path(__file__).with_name("kserve_objects.yaml"))
 
@@ -20,11 +20,11 @@ CASES = read(Path(__file__).with_name("kserve_objects.yaml"))
 def objects(case: Manifest) -> list[Manifest]:
     """The objects of a case's service."""
     value = copy.deepcopy(case)  # aliases of YAML are one object
-    (service,) = converted(llm(metadata=value.get("metadata"), **value.get("spec", {})))
+    (service,) = convert(llm(metadata=value.get("metadata"), **value.get("spec", {})))
     return list(rendered(service))
 
 
-def held(item: Manifest, path: str) -> Manifest:
+def find_value(item: Manifest, path: str) -> Manifest:
     """The mapping at a path of an object, empty where there is none."""
     result: Any = item
     for key in path.split(".") if path else ():
@@ -54,7 +54,7 @@ def test_objects_have_the_values_of_kserve(case: Manifest) -> None:
         for path, expected in case.get(place, {}).items():
             for item in items:
                 checked += 1
-                result = held(item, path)
+                result = find_value(item, path)
                 assert {key: result.get(key) for key in expected} == expected
     if "picker" in case:
         checked += 1

@@ -20,14 +20,14 @@ from importers.tests.kserve_samples import (
     served,
     volumes,
 )
-from importers.tests.reads import converted, problems, said, spec
+from importers.tests.reads import check, convert, reject, to_spec
 
 RANKS = {"data": 2, "dataLocal": 1}
 
 
 def template(*documents: Manifest, block: str = "template") -> Manifest:
     """The first pod template of the one service."""
-    findings: Manifest = spec(*documents)["roles"][0][block]["spec"]
+    findings: Manifest = to_spec(*documents)["roles"][0][block]["spec"]
     return findings
 
 
@@ -35,7 +35,7 @@ def add_volumes(*listed: Any, **main: Any) -> Manifest:
     return {**pod(**main), "volumes": list(listed)}
 
 
-def test_memory_to_share_may_be_made_larger() -> None:
+def test_user_shared_memory_takes_precedence() -> None:
     larger = {"name": "dshm", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}
     result = template(llm(template=add_volumes(larger)))
     assert result["volumes"] == volumes("16Gi")
@@ -49,11 +49,11 @@ def test_memory_to_share_may_be_made_larger() -> None:
     ("parallelism", "limit", "added"),
     [(RANKS, "8Gi", ["IPC_LOCK", "SYS_RAWIO", "NET_RAW"]), ({"pipeline": 2}, "8Gi", None)],
 )
-def test_replicas_of_several_pods_have_more(
+def test_multi_pod_replicas_have_more_shared_memory(
     parallelism: Manifest, limit: str, added: list[str] | None
 ) -> None:
     document = llm(template=pod(), worker=pod(), parallelism=parallelism)
-    (role,) = spec(document)["roles"]
+    (role,) = to_spec(document)["roles"]
     for block in ("leaderTemplate", "workerTemplate"):
         assert role[block]["spec"]["volumes"] == volumes(limit)
         assert container(role, block)["securityContext"]["capabilities"].get("add") == added
@@ -72,23 +72,21 @@ def test_user_mounts_take_precedence_over_the_preset() -> None:
     assert result["volumes"] == [*volumes(), claim]
 
 
-def test_a_volume_of_the_presets_may_be_used_and_have_another_source() -> None:
+def test_user_volume_replaces_preset_volume() -> None:
     mounts = [{"name": "model-cache", "mountPath": "/cache"}]
-    assert problems(llm(template=pod(volumeMounts=mounts))) == []
+    assert reject(llm(template=pod(volumeMounts=mounts))) == []
     claim = {"name": "model-cache", "persistentVolumeClaim": {"claimName": "c"}}
     document = llm(template=add_volumes(claim))
     assert template(document)["volumes"] == [*volumes()[:3], claim]
     finding = "f: info: template.volumes[0]: replaces the emptyDir of KServe's presets with "
-    assert any(message.startswith(finding) for message in said(document))
-    (finding,) = problems(
-        llm(template=pod(volumeMounts=[{"name": "tls-certs", "mountPath": "/t"}]))
-    )
+    assert any(message.startswith(finding) for message in check(document))
+    (finding,) = reject(llm(template=pod(volumeMounts=[{"name": "tls-certs", "mountPath": "/t"}])))
     assert finding.startswith(
         'f: template.containers[0].volumeMounts[0].name: the pod has no volume "tls-certs"; it has '
     )
 
 
-def test_an_offloaded_cache_gets_the_room_that_it_takes() -> None:
+def test_offloaded_cache_removes_shared_memory_limit() -> None:
     offloading = {"cpu": "10Gi"}
     document = llm(template=pod(image="vllm/vllm-openai:v0.22.0"), kvCacheOffloading=offloading)
     assert template(document)["volumes"] == volumes(None)
@@ -121,14 +119,12 @@ def test_an_offloaded_cache_gets_the_room_that_it_takes() -> None:
                            "failureThreshold": 60}}),
     ],
 )  # fmt: skip
-def test_probes_are_those_of_the_presets_where_the_user_leaves_them(
-    main: Manifest, probes: Manifest
-) -> None:
+def test_missing_probes_come_from_presets(main: Manifest, probes: Manifest) -> None:
     (result,) = template(llm(template=pod(**main)))["containers"]
     assert {key: value for key, value in result.items() if key.endswith("Probe")} == probes
 
 
-def test_a_decode_pods_probe_follows_its_engine_behind_the_sidecar() -> None:
+def test_decode_probe_uses_engine_port_behind_sidecar() -> None:
     words = '--kv_transfer_config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''
     env = [{"name": "VLLM_ADDITIONAL_ARGS", "value": words}]
     document = llm(
@@ -138,7 +134,7 @@ def test_a_decode_pods_probe_follows_its_engine_behind_the_sidecar() -> None:
         manifest["metadata"]["labels"]["fusioninfer.io/component-type"]: pods["containers"][0][
             "livenessProbe"
         ]["httpGet"]["port"]
-        for manifest in rendered(*converted(document))
+        for manifest in rendered(*convert(document))
         if manifest["kind"] == "LeaderWorkerSet"
         for pods in [manifest["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]]
     }
@@ -153,36 +149,36 @@ INITIALIZER: Manifest = {
 }
 
 
-def initialized(*listed: Manifest, **more: Any) -> Manifest:
-    return llm(template={**pod(), "initContainers": list(listed)}, **more)
+def initialized(*listed: Manifest, **fields: Any) -> Manifest:
+    return llm(template={**pod(), "initContainers": list(listed)}, **fields)
 
 
-def test_fields_of_the_storage_initializer_are_those_of_the_fetcher() -> None:
+def test_storage_initializer_becomes_fetcher() -> None:
     other = {"name": "mine", "image": "i"}
     document = initialized(INITIALIZER, other)
-    result = spec(document)
+    result = to_spec(document)
     wanted = {key: value for key, value in copy.deepcopy(INITIALIZER).items() if key != "name"}
     wanted["resources"]["requests"] = {"cpu": "100m", "memory": "100Mi"}
     assert result["model"]["fetcher"] == wanted
     assert result["roles"][0]["template"]["spec"]["initContainers"] == [other]
     (pods,) = [
         manifest
-        for manifest in rendered(*converted(document))
+        for manifest in rendered(*convert(document))
         if "leaderWorkerTemplate" in manifest["spec"]
     ]
     (_, fetcher) = pods["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["initContainers"]
     assert {key: fetcher[key] for key in wanted} == wanted
 
 
-def test_the_pods_of_a_service_have_one_fetcher() -> None:
+def test_different_storage_initializers_are_rejected() -> None:
     again = {"template": {**pod(), "initContainers": [INITIALIZER]}}
     wired = initialized(INITIALIZER, prefill=again)
-    assert not any("initContainers" in problem for problem in problems(wired))
+    assert not any("initContainers" in problem for problem in reject(wired))
     again["template"]["initContainers"] = [{**INITIALIZER, "image": "j"}]
     assert (
         "f: prefill.template.initContainers[0].image: cannot be carried over: must be the same "
         "in all pods of a service"
-    ) in problems(initialized(INITIALIZER, prefill=again))
+    ) in reject(initialized(INITIALIZER, prefill=again))
 
 
 @pytest.mark.parametrize(
@@ -195,14 +191,14 @@ def test_the_pods_of_a_service_have_one_fetcher() -> None:
         ({"args": ["x"]}, "f: info: template.initContainers[0].args: KServe's controller overwri"),
     ],
 )
-def test_other_fields_of_the_storage_initializer(more: Manifest, expected: str) -> None:
+def test_other_storage_initializer_fields_are_reported(more: Manifest, expected: str) -> None:
     document = initialized({**INITIALIZER, **more})
     assert any(
-        message.replace("f: error: ", "f: ").startswith(expected) for message in said(document)
+        message.replace("f: error: ", "f: ").startswith(expected) for message in check(document)
     )
 
 
-def test_where_nothing_is_fetched_it_is_a_container_like_any_other() -> None:
+def test_disabled_storage_initializer_is_an_ordinary_container() -> None:
     document = initialized(INITIALIZER, storageInitializer={"enabled": False})
     (kept,) = template(document)["initContainers"]
     assert kept == INITIALIZER
@@ -214,11 +210,11 @@ def test_only_adapters_are_downloaded_next_to_a_volume_or_image(uri: str) -> Non
     document = initialized(only_env, model={"uri": uri, "name": "m"})
     assert "initContainers" not in template(document)
     assert any(
-        "ignored, as in KServe: models in volumes and " in message for message in said(document)
+        "ignored, as in KServe: models in volumes and " in message for message in check(document)
     )
     adapted = {"uri": uri, "name": "m", "lora": {"adapters": [{"name": "a", "uri": "hf://a/b"}]}}
     fetching = initialized(only_env, model=adapted)
-    assert spec(fetching)["model"]["fetcher"] == {"env": only_env["env"]}
+    assert to_spec(fetching)["model"]["fetcher"] == {"env": only_env["env"]}
 
 
 POD_IP = {"name": "POD_IP", "value": "1"}
@@ -250,8 +246,8 @@ def additional(value: str) -> Manifest:
         ),
     ],
 )
-def test_arguments_that_the_presets_script_appends(fields: Manifest, args: str) -> None:
-    (role,) = spec(llm(template=pod(**fields)))["roles"]
+def test_preset_script_arguments_are_appended(fields: Manifest, args: str) -> None:
+    (role,) = to_spec(llm(template=pod(**fields)))["roles"]
     assert container(role)["args"] == [*served(), *args.split("|")]
     names = [item["name"] for item in container(role).get("env", [])]
     assert "VLLM_ADDITIONAL_ARGS" not in names
@@ -271,8 +267,8 @@ def test_arguments_that_the_presets_script_appends(fields: Manifest, args: str) 
         (["--a '`b`'"], ["--a", "`b`"]),
     ],
 )
-def test_variables_in_arguments_are_the_kubelets(args: list[str], words: list[str]) -> None:
-    (role,) = spec(llm(template=pod(args=args, env=[POD_IP])))["roles"]
+def test_variables_in_arguments_use_kubelet_syntax(args: list[str], words: list[str]) -> None:
+    (role,) = to_spec(llm(template=pod(args=args, env=[POD_IP])))["roles"]
     assert container(role)["args"] == [*served(), *words]
 
 
@@ -296,19 +292,21 @@ PROGRAM = "runs a program to compute its arguments; write the value"
 )  # fmt: skip
 def test_shell_expansions_in_arguments_are_rejected(args: list[str], at: str, why: str) -> None:
     document = llm(template=pod(args=args, env=[POD_IP]))
-    assert problems(document) == [f"f: template.containers[0].{at}: {why}"]
+    assert reject(document) == [f"f: template.containers[0].{at}: {why}"]
 
 
-def test_the_kubelet_knows_variables_in_their_order() -> None:
+def test_kubelet_expands_only_earlier_variables() -> None:
     env = [POD_IP, additional("--a $(POD_IP)")]
-    (role,) = spec(llm(template=pod(env=env)))["roles"]
+    (role,) = to_spec(llm(template=pod(env=env)))["roles"]
     assert container(role)["args"] == [*served(), "--a", "$(POD_IP)"]
     # Later ones are left to the shell, which would run a program of that name.
-    assert problems(llm(template=pod(env=env[::-1]))) == [
+    assert reject(llm(template=pod(env=env[::-1]))) == [
         f"f: template.containers[0].env[0].value: {PROGRAM}"
     ]
     document = llm(template=pod(env=[additional("--a $POD_IP"), POD_IP]))
-    assert any("the kubelet expands its variables, even i" in message for message in said(document))
+    assert any(
+        "the kubelet expands its variables, even i" in message for message in check(document)
+    )
 
 
 @pytest.mark.parametrize(
@@ -321,14 +319,12 @@ def test_the_kubelet_knows_variables_in_their_order() -> None:
 )
 def test_shell_expansions_in_additional_arguments_are_rejected(value: str, why: str) -> None:
     env = [{"name": "VLLM_ADDITIONAL_ARGS", "value": value}]
-    assert problems(llm(template=pod(env=env))) == [
-        f"f: template.containers[0].env[0].value: {why}"
-    ]
+    assert reject(llm(template=pod(env=env))) == [f"f: template.containers[0].env[0].value: {why}"]
 
 
 def test_engines_without_a_transfer_compute_prompts_again() -> None:
     document = llm(prefill={"template": pod()})
-    prefill, decode = spec(document)["roles"]
+    prefill, decode = to_spec(document)["roles"]
     assert prefill["kvTransfer"] == decode["kvTransfer"] == {"enabled": False}
     for place in ("prefill", "spec"):
         assert any(
@@ -337,18 +333,18 @@ def test_engines_without_a_transfer_compute_prompts_again() -> None:
             "engines transfer the KV cache themselves, "
             "decode computes every prompt again"
             in message
-            for message in said(document)
+            for message in check(document)
         )
     (lws, _) = [
         manifest
-        for manifest in rendered(*converted(document))
+        for manifest in rendered(*convert(document))
         if "leaderWorkerTemplate" in manifest["spec"]
     ]
     (main,) = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
     assert not any("kv-transfer" in item for item in main.get("args", ()))
 
 
-def test_other_programs_end_as_the_presets_say() -> None:
+def test_other_programs_get_pre_stop_of_presets() -> None:
     result = template(llm(template=pod(command=["/app/simulator"])))
     assert result["terminationGracePeriodSeconds"] == 60
     sleep = {"preStop": {"exec": {"command": ["/bin/sleep", "15"]}}}
@@ -368,14 +364,14 @@ def pair(**decode: Any) -> Manifest:
 
 
 def decoder(document: Manifest) -> Manifest:
-    (role,) = (role for role in spec(document)["roles"] if role["componentType"] == "decoder")
+    (role,) = (role for role in to_spec(document)["roles"] if role["componentType"] == "decoder")
     return dict(role)
 
 
 def test_the_sidecar_accepts_addresses_of_its_pool_alone() -> None:
     (leader,) = (
         manifest
-        for manifest in rendered(*converted(pair()))
+        for manifest in rendered(*convert(pair()))
         if manifest["kind"] == "LeaderWorkerSet" and "decode" in manifest["metadata"]["name"]
     )
     (sidecar,) = leader["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["initContainers"][
@@ -384,7 +380,7 @@ def test_the_sidecar_accepts_addresses_of_its_pool_alone() -> None:
     assert "--enable-ssrf-protection=true" in sidecar["args"]
 
 
-def test_an_override_of_the_sidecar_is_no_init_container() -> None:
+def test_sidecar_override_is_not_an_init_container() -> None:
     override = {
         "name": "llm-d-routing-sidecar",
         "image": "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.10.0",
@@ -400,7 +396,7 @@ def test_an_override_of_the_sidecar_is_no_init_container() -> None:
         "args": ["--enable-prefiller-sampling=true"],
     }
     assert role["template"]["spec"]["initContainers"] == [other]
-    (lost,) = problems(pair(initContainers=[{**override, "env": [{"name": "A", "value": "b"}]}]))
+    (lost,) = reject(pair(initContainers=[{**override, "env": [{"name": "A", "value": "b"}]}]))
     assert lost.startswith(
         "f: template.initContainers[0].env: cannot be carried over: is not supported; the sidecar"
     )
@@ -418,12 +414,12 @@ def test_nothing_is_added_to_a_complete_command() -> None:
         worker=main,
         parallelism={"data": 2, "dataLocal": 1, "expert": True, "tensor": 1},
     )
-    (role,) = spec(document)["roles"]
+    (role,) = to_spec(document)["roles"]
     assert "parallelism" not in role
     assert role["multinode"] == {"nodeCount": 2, "launcher": "none"}
     (item,) = (
         manifest
-        for manifest in rendered(*converted(document))
+        for manifest in rendered(*convert(document))
         if manifest["kind"] == "LeaderWorkerSet"
     )
     pods = item["spec"]["leaderWorkerTemplate"]
@@ -441,43 +437,43 @@ def test_a_model_that_the_pods_mount_is_not_downloaded() -> None:
         volumeMounts=[{"name": "weights", "mountPath": "/mnt/models/"}],
     )
     document = llm(template=weights, storageInitializer={"enabled": False})
-    result = spec(document)
+    result = to_spec(document)
     assert "model" not in result
     (role,) = result["roles"]
     assert container(role)["args"] == ["/mnt/models", *served()]
     pods = [
         manifest
-        for manifest in rendered(*converted(document))
+        for manifest in rendered(*convert(document))
         if manifest["kind"] == "LeaderWorkerSet"
     ]
     assert "initContainers" not in pods[0]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
-    assert any("model.uri: not downloaded; the pods mount th" in line for line in said(document))
+    assert any("model.uri: not downloaded; the pods mount th" in line for line in check(document))
     # Without the mount the engine downloads it, as before.
-    assert spec(llm(storageInitializer={"enabled": False}))["model"]["fetch"] == "Engine"
+    assert to_spec(llm(storageInitializer={"enabled": False}))["model"]["fetch"] == "Engine"
 
 
-def test_a_name_of_the_users_own_is_served_alone() -> None:
+def test_user_served_model_name_replaces_generated_names() -> None:
     model = {"uri": "hf://a/b", "name": "m"}
-    (role,) = spec(llm(model=model, template=pod(args=["--served-model-name=m"])))["roles"]
+    (role,) = to_spec(llm(model=model, template=pod(args=["--served-model-name=m"])))["roles"]
     assert container(role)["args"] == ["--served-model-name=m"]
 
 
-def test_pods_of_kserve_are_a_gang_only_if_they_ask_for_volcano() -> None:
+def test_pods_are_gang_scheduled_only_with_volcano() -> None:
     alone = {"schedulingStrategy": {"gangPolicy": {"mode": "Off"}}}
     ranks = llm(template=pod(), worker=pod(), parallelism=RANKS)
     for document in (pair(), ranks):
-        assert alone.items() <= spec(document).items()
-        assert "PodGroup" not in {manifest["kind"] for manifest in rendered(*converted(document))}
+        assert alone.items() <= to_spec(document).items()
+        assert "PodGroup" not in {manifest["kind"] for manifest in rendered(*convert(document))}
         assert any(
             line.startswith(
                 "f: info: template.schedulerName: not set; pods are scheduled one by one"
             )
-            for line in said(document)
+            for line in check(document)
         )
     volcano = {"schedulerName": "volcano"}
     for document in (pair(**volcano), llm(template=pod(), worker={**pod(), **volcano},
                                           parallelism=RANKS)):  # fmt: skip
-        assert "schedulingStrategy" not in spec(document)
-        assert "PodGroup" in {manifest["kind"] for manifest in rendered(*converted(document))}
+        assert "schedulingStrategy" not in to_spec(document)
+        assert "PodGroup" in {manifest["kind"] for manifest in rendered(*convert(document))}
     # A single pod is not a gang anyway.
-    assert "schedulingStrategy" not in spec(llm())
+    assert "schedulingStrategy" not in to_spec(llm())

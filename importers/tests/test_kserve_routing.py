@@ -9,13 +9,13 @@ import yaml
 from samples import rendered
 
 from importers.tests.kserve_samples import ROUTER, Manifest, config, llm, pod
-from importers.tests.reads import converted, problems, said, spec, warned
+from importers.tests.reads import check, convert, reject, to_spec, warn
 
 KSERVE_GATEWAY = {"name": "kserve-ingress-gateway", "namespace": "kserve"}
 
 
 def router(*documents: Manifest) -> Manifest:
-    (item,) = (role for role in spec(*documents)["roles"] if role["componentType"] == "router")
+    (item,) = (role for role in to_spec(*documents)["roles"] if role["componentType"] == "router")
     return dict(item)
 
 
@@ -70,8 +70,10 @@ def test_route_spec_attaches_to_the_gateway_that_kserve_uses(
 ) -> None:
     rules = [{"matches": [{"path": {"value": "/"}}]}]
     parents = {"parentRefs": block["parents"]} if "parents" in block else {}
-    more = {"gateway": block["gateway"]} if "gateway" in block else {}
-    result = router(llm(router={"route": {"http": {"spec": {"rules": rules, **parents}}}, **more}))
+    fields = {"gateway": block["gateway"]} if "gateway" in block else {}
+    result = router(
+        llm(router={"route": {"http": {"spec": {"rules": rules, **parents}}}, **fields})
+    )
     assert result.get("gateway") == gateway
     assert result["httproute"].get("parentRefs") == (None if gateway else PARENTS)
 
@@ -85,12 +87,12 @@ def test_gateway_references_and_user_route_are_copied() -> None:
     assert (result["gateway"], result["httproute"]) == ({"refs": refs}, fields)
 
 
-def test_references_to_routes() -> None:
+def test_route_references_are_copied() -> None:
     document = llm(router={"route": {"http": {"refs": [{"name": "r"}]}}, "scheduler": {}})
     result = router(document)
     assert result["httproute"] == {"refs": [{"name": "r"}]}
     assert "gateway" not in result
-    (expected,) = (item for item in warned(document) if "router.route.http.refs: " in item)
+    (expected,) = (item for item in warn(document) if "router.route.http.refs: " in item)
     assert expected.endswith(
         "set the route's backendRefs to InferencePool llm-pool, or no request arrives"
     )
@@ -106,7 +108,7 @@ def grouped(name: str, weight: int | None, model: str = "m") -> Manifest:
 def shared_rules(*documents: Manifest) -> dict[str, list[Any]]:
     """The services whose route has rules of several pools, with path and shares of the first."""
     result = {}
-    for built in converted(*documents):
+    for built in convert(*documents):
         *_, route = built["spec"]["roles"]
         rules = [
             rule
@@ -120,7 +122,7 @@ def shared_rules(*documents: Manifest) -> dict[str, list[Any]]:
     return result
 
 
-def test_a_group_shares_its_address_by_weight() -> None:
+def test_group_splits_requests_by_weight() -> None:
     documents = grouped("next", 10), grouped("base", 90), grouped("off", None)
     prefix = "/publishers/default/models/m"
     assert shared_rules(*documents) == {
@@ -130,24 +132,24 @@ def test_a_group_shares_its_address_by_weight() -> None:
             {"base-pool": 90, "next-pool": 10, "off-pool": 0},
         ]
     }
-    expected = "\n".join(said(*documents))
+    expected = "\n".join(check(*documents))
     assert f"requests to {prefix}: base 90, next 10, off 0" in expected
     assert expected.count("the route of base splits requests to") == 2
 
 
-def test_a_group_shares_among_services_of_the_same_names_only() -> None:
+def test_group_splits_only_between_equal_model_names() -> None:
     documents = grouped("base", 90), grouped("other", 10, model="n")
     result = shared_rules(*documents)
     assert result["base"][2] == {"base-pool": 90}
     assert result["other"][0].startswith("/publishers/default/models/n/")
     assert any(
-        "other of group chat serves other model names than m" in line for line in said(*documents)
+        "other of group chat serves other model names than m" in line for line in check(*documents)
     )
 
 
 def test_a_group_needs_a_weight_above_0() -> None:
-    refused = problems(grouped("base", 0), grouped("next", None))
-    assert any("at least one member needs a we" in line for line in refused)
+    errors = reject(grouped("base", 0), grouped("next", None))
+    assert any("at least one member needs a we" in line for line in errors)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,7 @@ def test_a_group_needs_a_weight_above_0() -> None:
     ],
 )
 def test_references_have_the_fields_of_kserves_types(more: Manifest, field: str) -> None:
-    assert f"f: {field}: unknown key" in "\n".join(problems(llm(**more)))
+    assert f"f: {field}: unknown key" in "\n".join(reject(llm(**more)))
 
 
 POOL = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "llm-pool"}
@@ -198,16 +200,14 @@ def test_backends_of_kserve_become_our_pool(fields: Manifest, ours: Manifest) ->
     name = LONG if LONG in ours["name"] else "llm"
     document = llm(name, router={**ROUTER, "route": {"http": {"spec": overrides}}})
     documents = (document, llm("other", router=ROUTER))
-    (item, _) = converted(*documents)
+    (item, _) = convert(*documents)
     (rule,) = item["spec"]["roles"][-1]["httproute"]["rules"]
     assert rule["backendRefs"] == [ours]
     pool = {key: value for key, value in ours.items() if key != "weight"}
     assert rule["filters"][0]["requestMirror"]["backendRef"] == pool
     expected = "f: info: router.route.http.spec.rules[0].backendRefs[0]: KServe's "
-    assert any(message.startswith(expected) for message in said(*documents))
-    assert not any(
-        "requests fail unless it exists already" in entry for entry in warned(*documents)
-    )
+    assert any(message.startswith(expected) for message in check(*documents))
+    assert not any("requests fail unless it exists already" in entry for entry in warn(*documents))
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_backends_of_kserve_become_our_service_without_a_scheduler(fields: Manif
 def test_members_of_a_group_have_the_backends_of_their_schedulers() -> None:
     members = [grouped("llm", 9), grouped("next", 1)]
     del members[0]["spec"]["router"]["scheduler"]
-    item, _ = (dict(entry) for entry in converted(*members))
+    item, _ = (dict(entry) for entry in convert(*members))
     rules = item["spec"]["roles"][-1]["httproute"]["rules"]
     shared = [rule["backendRefs"] for rule in rules if "weight" in str(rule)]
     pool = {**POOL, "name": "next-pool", "weight": 1}
@@ -239,7 +239,7 @@ def test_user_route_has_no_timeout() -> None:
     (rule,) = [
         rule
         for manifest in rendered(
-            *converted(llm(router={**ROUTER, "route": {"http": {"spec": fields}}}))
+            *convert(llm(router={**ROUTER, "route": {"http": {"spec": fields}}}))
         )
         if manifest["kind"] == "HTTPRoute"
         for rule in manifest["spec"]["rules"]
@@ -263,7 +263,7 @@ def test_backends_that_do_not_exist_are_reported(ref: Manifest) -> None:
     assert (
         "f: warning: router.route.http.spec.rules[0].backendRefs[0].name: this input creates no "
         f"{ref.get('kind', 'Service')} {ref['name']}; requests fail unless it exists already"
-    ) in warned(*documents)
+    ) in warn(*documents)
 
 
 @pytest.mark.parametrize("gateway", [{}, {"gateway": {}}, {"gateway": None}])
@@ -272,15 +272,15 @@ def test_without_a_gateway_the_route_attaches_where_kserves_do(gateway: Manifest
     assert router(document)["gateway"] == {"refs": [KSERVE_GATEWAY]}
     based = llm(baseRefs=[{"name": "base"}]), config(router=document["spec"]["router"])
     assert router(*based)["gateway"] == {"refs": [KSERVE_GATEWAY]}
-    assert "Gateway" not in {manifest["kind"] for manifest in rendered(*converted(document))}
+    assert "Gateway" not in {manifest["kind"] for manifest in rendered(*convert(document))}
     cause = "has no refs" if gateway.get("gateway") == {} else "not set"
     assert (
         f"f: info: router.gateway: {cause}; the route attaches to kserve/kserve-ingress-gateway"
-    ) in said(document)
+    ) in check(document)
 
 
 @pytest.mark.parametrize("form", ["mapping", "text"])
-def test_the_pickers_own_configuration(form: str) -> None:
+def test_inline_picker_configuration_is_copied(form: str) -> None:
     plugins = {"plugins": [{"type": "queue-scorer"}]}
     value: Any = plugins if form == "mapping" else "plugins:\n- type: queue-scorer\n"
     result = router(
@@ -291,7 +291,7 @@ def test_the_pickers_own_configuration(form: str) -> None:
     assert "scorers" not in result
 
 
-def test_the_pickers_pods() -> None:
+def test_scheduler_template_becomes_picker_pods() -> None:
     template = {
         "nodeSelector": {"a": "b"},
         "containers": [
@@ -324,7 +324,7 @@ def test_flags_of_kserves_presets_follow_from_the_service() -> None:
     main = {"name": "main", "args": value}
     document = llm(router={"route": {}, "scheduler": {"template": {"containers": [main]}}})
     assert router(document)["endpointPicker"]["args"] == ["--v", "4"]
-    expected = [message for message in said(document) if "ignored" in message]
+    expected = [message for message in check(document) if "ignored" in message]
     assert [item.split(": ")[2] for item in expected] == [
         f"router.scheduler.template.containers[0].args[{index}]" for index in (0, 2, 5)
     ]
@@ -402,7 +402,7 @@ def test_tokenizer_that_cannot_be_deployed_is_rejected(
 ) -> None:
     inline = {"plugins": [{"type": "token-producer"}]}
     parts = {**ROUTER, "scheduler": {"config": {"inline": inline}, **scheduler}}
-    findings = problems(llm(model={"uri": uri, "name": "m"}, router=parts))
+    findings = reject(llm(model={"uri": uri, "name": "m"}, router=parts))
     assert len([finding for finding in findings if message in finding]) == 1, findings
 
 
@@ -410,9 +410,9 @@ def test_pool_of_the_older_preset_is_accepted() -> None:
     name = "{{ ChildName .ObjectMeta.Name `-epp-service` }}"
     reference = {"failureMode": "FailOpen", "kind": "Service", "name": name}
     pool = {"spec": {"extensionRef": reference, "selector": {}, "targetPortNumber": 8000}}
-    assert problems(llm(router={**ROUTER, "scheduler": {"pool": pool}})) == []
+    assert reject(llm(router={**ROUTER, "scheduler": {"pool": pool}})) == []
     pool["spec"]["targetPortNumber"] = 9000
-    (problem,) = problems(llm(router={**ROUTER, "scheduler": {"pool": pool}}))
+    (problem,) = reject(llm(router={**ROUTER, "scheduler": {"pool": pool}}))
     assert "pool.spec.targetPortNumber: cannot be carried over" in problem
 
 
@@ -460,13 +460,13 @@ def test_a_config_map_of_the_input_is_read(reference: Manifest, data: dict[str, 
     assert "scorers" not in result
 
 
-def test_a_config_may_refer_to_it_too() -> None:
+def test_config_may_reference_a_config_map() -> None:
     base = config("base", router={"scheduler": {"config": {"ref": {"name": "picker"}}}})
     document = llm(router={"route": {}, "scheduler": {}}, baseRefs=[{"name": "base"}])
     assert router(config_map(epp=TEXT), base, document)["endpointPickerConfig"] == TEXT
 
 
-def test_shared_ones_are_looked_for_where_kserve_is_installed() -> None:
+def test_shared_config_maps_are_found_in_kserve_namespace() -> None:
     shared = config_map("config-scheduler-x", metadata={"namespace": "kserve"}, epp=TEXT)
     document = referring(name="config-scheduler-x")
     assert router(document, shared)["endpointPickerConfig"] == TEXT
@@ -482,7 +482,7 @@ def test_shared_ones_are_looked_for_where_kserve_is_installed() -> None:
 def test_unused_keys_of_a_config_map_are_reported() -> None:
     labelled = config_map(metadata={"labels": {"a": "b"}}, epp=TEXT, other="x")
     expected = [
-        message for message in said(referring(), labelled) if message.startswith("f#2: info")
+        message for message in check(referring(), labelled) if message.startswith("f#2: info")
     ]
     assert expected == [
         f"f#2: info: {field}: is not referenced by the scheduler's config.ref; ignored"
@@ -505,13 +505,13 @@ def test_unused_keys_of_a_config_map_are_reported() -> None:
         ([referring(), config_map(epp=TEXT), config_map("else", epp=TEXT)], "f#3: kind: ConfigMap"),
     ],
 )  # fmt: skip
-def test_a_config_map_that_is_not_there_is_asked_for(documents: list[Manifest], why: str) -> None:
-    assert any(problem.startswith(why) for problem in problems(*documents)), problems(*documents)
+def test_missing_config_map_is_reported(documents: list[Manifest], why: str) -> None:
+    assert any(problem.startswith(why) for problem in reject(*documents)), reject(*documents)
 
 
 def test_findings_about_a_configuration_name_the_config_map() -> None:
     wrong = config_map(epp="plugins: [")
-    assert any(problem.startswith("f#2: data.epp: ") for problem in problems(referring(), wrong))
+    assert any(problem.startswith("f#2: data.epp: ") for problem in reject(referring(), wrong))
 
 
 def test_further_picker_flags_are_copied() -> None:
@@ -523,23 +523,23 @@ def test_further_picker_flags_are_copied() -> None:
     assert result["endpointPicker"]["args"] == ["--drain-timeout", "30s"]
     assert any(
         problem.startswith("f: router.scheduler.template.containers[0].args")
-        for problem in problems(with_main(args=["--pool-name", "mine"]))
+        for problem in reject(with_main(args=["--pool-name", "mine"]))
     )
     (lost,) = [
         finding
-        for finding in warned(with_main(command=["/bin/x"]), lossy=True)
+        for finding in warn(with_main(command=["/bin/x"]), lossy=True)
         if "command" in finding
     ]
     assert "cannot be carried over: is not supported; use /app/epp" in lost
 
 
-def test_without_a_scheduler_a_service_spreads_requests() -> None:
+def test_service_without_scheduler_uses_a_kubernetes_service() -> None:
     document = llm(router={"route": {}})
     assert router(document)["endpointPicker"] == {"enabled": False}
     expected = "f: info: router.scheduler: not set; a Service distributes requ"
-    assert any(line.startswith(expected) for line in said(document))
-    assert problems(llm(router={})) == []
-    objects = rendered(*converted(document))
+    assert any(line.startswith(expected) for line in check(document))
+    assert reject(llm(router={})) == []
+    objects = rendered(*convert(document))
     assert {manifest["kind"] for manifest in objects} == {"LeaderWorkerSet", "Service", "HTTPRoute"}
     (rule, *_) = next(manifest for manifest in objects if manifest["kind"] == "HTTPRoute")["spec"][
         "rules"

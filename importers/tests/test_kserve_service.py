@@ -21,7 +21,7 @@ from importers.tests.kserve_samples import (
     served,
     volumes,
 )
-from importers.tests.reads import converted, problems, said, source, spec, warned
+from importers.tests.reads import check, convert, read_source, reject, to_spec, warn
 
 NIXL = '--kv_transfer_config \'{"kv_connector":"NixlConnector","kv_role":"kv_both"}\''
 
@@ -32,10 +32,10 @@ ADDED = {"name": "VLLM_ADDITIONAL_ARGS", "value": NIXL}
 DRA = "serving.kserve.io/exp-dra-"
 
 
-def test_a_service_of_one_workload() -> None:
-    made = spec(llm(replicas=3))
-    assert made["model"] == {"uri": URI, "name": "llm", "fetch": "InitContainer"}
-    (role,) = made["roles"]
+def test_single_workload_becomes_one_role() -> None:
+    result = to_spec(llm(replicas=3))
+    assert result["model"] == {"uri": URI, "name": "llm", "fetch": "InitContainer"}
+    (role,) = result["roles"]
     assert (role["name"], role["componentType"], role["replicas"]) == ("main", "worker", 3)
     assert container(role) == {
         "name": "main",
@@ -58,11 +58,9 @@ def test_a_service_of_one_workload() -> None:
         ("oci://registry.example.com/model:1", True, None),
     ],
 )
-def test_storage_initializer_decides_who_downloads(
-    uri: str, enabled: bool, fetch: str | None
-) -> None:
-    made = spec(llm(model={"uri": uri}, storageInitializer={"enabled": enabled}))
-    assert made["model"].get("fetch") == fetch
+def test_storage_initializer_sets_fetch(uri: str, enabled: bool, fetch: str | None) -> None:
+    result = to_spec(llm(model={"uri": uri}, storageInitializer={"enabled": enabled}))
+    assert result["model"].get("fetch") == fetch
 
 
 def test_a_prefill_block_makes_the_main_workload_decode() -> None:
@@ -73,7 +71,7 @@ def test_a_prefill_block_makes_the_main_workload_decode() -> None:
         prefill={"replicas": 2, "template": pod(**env)},
         router=ROUTER,
     )
-    roles = spec(document)["roles"]
+    roles = to_spec(document)["roles"]
     assert [(role["name"], role["componentType"]) for role in roles] == [
         ("prefill", "prefiller"),
         ("decode", "decoder"),
@@ -83,13 +81,13 @@ def test_a_prefill_block_makes_the_main_workload_decode() -> None:
 
 
 def test_user_command_is_unchanged() -> None:
-    own = {"command": ["vllm", "serve"], "args": ["--a 'b c'"], "env": [ADDED], "image": "i"}
-    (role,) = spec(llm(template=pod(**own)))["roles"]
+    service = {"command": ["vllm", "serve"], "args": ["--a 'b c'"], "env": [ADDED], "image": "i"}
+    (role,) = to_spec(llm(template=pod(**service)))["roles"]
     env = [*PRESET["env"], ADDED]
     assert container(role) == {
         "name": "main",
         **PRESET,
-        **own,
+        **service,
         **pod()["containers"][0],
         "env": env,
         "livenessProbe": LIVENESS,
@@ -97,12 +95,12 @@ def test_user_command_is_unchanged() -> None:
     assert role["startup"] == {"timeout": "10m"}
 
 
-def test_probes_do_not_ask_for_the_certificate_that_kserve_makes() -> None:
+def test_probes_use_plain_http() -> None:
     probe = {"httpGet": {"path": "/health", "port": 8000, "scheme": "HTTPS"}, "periodSeconds": 30}
     document = llm(template=pod(livenessProbe=probe))
-    (role,) = spec(document)["roles"]
+    (role,) = to_spec(document)["roles"]
     assert container(role)["livenessProbe"]["httpGet"]["scheme"] == "HTTP"
-    assert any("livenessProbe.httpGet.scheme" in each for each in said(document))
+    assert any("livenessProbe.httpGet.scheme" in item for item in check(document))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +114,7 @@ def test_a_worker_block_makes_replicas_of_several_pods(
     parallelism: Manifest, launcher: str, nodes: int
 ) -> None:
     main = pod(parallelism["tensor"] * parallelism.get("dataLocal", 1))
-    (role,) = spec(llm(template=main, worker=main, parallelism=parallelism))["roles"]
+    (role,) = to_spec(llm(template=main, worker=main, parallelism=parallelism))["roles"]
     assert role["multinode"] == {"nodeCount": nodes, "launcher": launcher}
     assert role["parallelism"] == parallelism
     assert container(role, "workerTemplate")["command"] == ["vllm", "serve"]
@@ -147,7 +145,7 @@ def test_a_worker_block_makes_replicas_of_several_pods(
     ],
 )
 def test_conflicting_fields_are_rejected(more: Manifest, why: str) -> None:
-    assert f"f: {why}" in problems(llm(**more))
+    assert f"f: {why}" in reject(llm(**more))
 
 
 @pytest.mark.parametrize(
@@ -178,11 +176,11 @@ def test_conflicting_fields_are_rejected(more: Manifest, why: str) -> None:
     ],
 )  # fmt: skip
 def test_unsupported_fields_are_errors_or_warnings(more: Manifest, field: str) -> None:
-    refused = f"f: {field}: cannot be carried over:"
-    assert any(problem.startswith(refused) for problem in problems(llm(**more)))
-    assert problems(llm(**more), lossy=True) == []
-    told = f"f: warning: {field}: cannot be carried over:"
-    assert any(each.startswith(told) for each in warned(llm(**more), lossy=True))
+    errors = f"f: {field}: cannot be carried over:"
+    assert any(problem.startswith(errors) for problem in reject(llm(**more)))
+    assert reject(llm(**more), lossy=True) == []
+    message = f"f: warning: {field}: cannot be carried over:"
+    assert any(item.startswith(message) for item in warn(llm(**more), lossy=True))
 
 
 @pytest.mark.parametrize(
@@ -196,8 +194,8 @@ def test_unsupported_fields_are_errors_or_warnings(more: Manifest, field: str) -
 def test_rollout_strategy_becomes_rollout(
     strategy: Manifest, rollout: Manifest, layout: str | None
 ) -> None:
-    made = spec(llm(replicas=4, rolloutStrategy=strategy))
-    assert (made["roles"][0]["rollout"], made.get("layout")) == (rollout, layout)
+    result = to_spec(llm(replicas=4, rolloutStrategy=strategy))
+    assert (result["roles"][0]["rollout"], result.get("layout")) == (rollout, layout)
 
 
 TRIGGER = {
@@ -210,10 +208,12 @@ TRIGGER = {
 }
 
 
-def test_scaling_by_prometheus() -> None:
-    made = spec(llm(scaling={"minReplicas": 2, "maxReplicas": 4, "keda": {"triggers": [TRIGGER]}}))
-    assert made["layout"] == "PerRole"
-    assert made["roles"][0]["autoscaling"] == {
+def test_prometheus_triggers_become_autoscaling() -> None:
+    result = to_spec(
+        llm(scaling={"minReplicas": 2, "maxReplicas": 4, "keda": {"triggers": [TRIGGER]}})
+    )
+    assert result["layout"] == "PerRole"
+    assert result["roles"][0]["autoscaling"] == {
         "engine": "KEDA",
         "minReplicas": 2,
         "maxReplicas": 4,
@@ -232,34 +232,34 @@ def test_scaling_by_prometheus() -> None:
 def test_query_names_the_pods_of_the_leader_worker_set(pods: str, ours: str) -> None:
     query = 'avg(vllm:num_requests_running{pod=~"^%s"})'
     metadata = {**TRIGGER["metadata"], "query": query % pods}
-    made = spec(
+    result = to_spec(
         llm(scaling={"maxReplicas": 4, "keda": {"triggers": [{**TRIGGER, "metadata": metadata}]}})
     )
-    (trigger,) = made["roles"][0]["autoscaling"]["keda"]["triggers"]
+    (trigger,) = result["roles"][0]["autoscaling"]["keda"]["triggers"]
     assert trigger["metadata"]["query"] == query % ours
 
 
 @pytest.mark.parametrize("containers", [[], [{"name": "side", "image": "x:1"}]])
 def test_container_main_of_the_preset_stays(containers: list[Manifest]) -> None:
-    (role,) = spec(llm(template={"containers": containers}))["roles"]
+    (role,) = to_spec(llm(template={"containers": containers}))["roles"]
     names = [item["name"] for item in role["template"]["spec"]["containers"]]
     assert names == ["main", *(item["name"] for item in containers)]
 
 
 def test_tracing_without_fields_has_the_values_of_the_preset() -> None:
     preset = {"endpoint": "http://otel-collector:4317", "sampling": 0.05}
-    assert spec(llm(tracing={}))["tracing"] == preset
+    assert to_spec(llm(tracing={}))["tracing"] == preset
 
 
-def test_image_volume_of_a_model() -> None:
-    assert spec(llm(model={"uri": "oci+native://r.io/m:1"}))["model"]["uri"] == "oci://r.io/m:1"
+def test_image_volume_uri_is_converted() -> None:
+    assert to_spec(llm(model={"uri": "oci+native://r.io/m:1"}))["model"]["uri"] == "oci://r.io/m:1"
 
 
 def test_ports_of_the_preset_are_accepted_on_the_scheduler() -> None:
     ports = [{"containerPort": 9002, "name": "grpc"}, {"containerPort": 9090, "name": "metrics"}]
     template = {"containers": [{"name": "main", "ports": ports}]}
     document = llm(router={**ROUTER, "scheduler": {"template": template}})
-    assert problems(document) == []
+    assert reject(document) == []
 
 
 def test_variant_autoscaler_drives_a_horizontal_pod_autoscaler() -> None:
@@ -270,7 +270,7 @@ def test_variant_autoscaler_drives_a_horizontal_pod_autoscaler() -> None:
         "wva": {"variantCost": "5", "hpa": {"behavior": behavior}},
     }
     document = llm(scaling=scaling, model={"uri": URI, "name": "qwen"})
-    (hpa,) = of_kind(rendered(*converted(document)), "HorizontalPodAutoscaler")
+    (hpa,) = of_kind(rendered(*convert(document)), "HorizontalPodAutoscaler")
     metric = {"name": "wva_desired_replicas", "selector": {"matchLabels": {"variant_name": "NAME"}}}
     metric["selector"]["matchLabels"]["variant_name"] = hpa["metadata"]["name"]
     target = {"type": "AverageValue", "averageValue": "1"}
@@ -285,20 +285,20 @@ def test_variant_autoscaler_drives_a_horizontal_pod_autoscaler() -> None:
     }
     assert annotations.items() <= hpa["metadata"]["annotations"].items()
     assert hpa["metadata"]["labels"]["inference.optimization/acceleratorName"] == "unknown"
-    assert any("target of type Value multiplies" in line for line in said(document))
+    assert any("target of type Value multiplies" in line for line in check(document))
 
 
 def test_variant_autoscaler_with_keda_needs_the_address_of_prometheus() -> None:
     document = llm(scaling={"maxReplicas": 3, "wva": {"keda": {}}})
-    (problem,) = problems(document)
+    (problem,) = reject(document)
     assert problem.startswith("f: scaling.wva.keda: cannot be carried over: the address of Prom")
     data = {"autoscaling-wva-controller-config": '{"prometheus": {"url": "http://p:9090"}}'}
     metadata = {"name": "inferenceservice-config", "namespace": "kserve"}
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     documents = (document, {**settings, "data": data})
-    assert problems(*documents) + warned(*documents) == []
+    assert reject(*documents) + warn(*documents) == []
     data["ingress"] = "{}"
-    (warning,) = warned(document, {**settings, "data": data})
+    (warning,) = warn(document, {**settings, "data": data})
     assert "only autoscaling-wva-controller-config is read" in warning
 
 
@@ -307,7 +307,7 @@ def test_variant_autoscalers_of_prefill_and_decode_have_their_own_costs() -> Non
     document = llm(
         scaling=costs[0], prefill={"scaling": costs[1], "template": pod()}, router=ROUTER
     )
-    scalers = of_kind(rendered(*converted(document)), "HorizontalPodAutoscaler")
+    scalers = of_kind(rendered(*convert(document)), "HorizontalPodAutoscaler")
     assert {
         scaler["metadata"]["labels"]["fusioninfer.io/role-name"]: scaler["metadata"]["annotations"][
             "llm-d.ai/variant-cost"
@@ -321,54 +321,54 @@ def test_accelerator_of_variant_autoscalers_is_one_for_a_service() -> None:
     scaling = {"maxReplicas": 3, "wva": {"hpa": {}}}
     prefill = {"scaling": scaling, "labels": {label: "H100"}, "template": pod()}
     document = llm(scaling=scaling, labels={label: "A100"}, prefill=prefill, router=ROUTER)
-    found = [line for line in problems(document) if f"{label} applies to all autoscalers" in line]
-    assert len(found) == 1
+    matches = [line for line in reject(document) if f"{label} applies to all autoscalers" in line]
+    assert len(matches) == 1
 
 
 def test_prefill_without_fields_is_a_role() -> None:
     document = llm(prefill={}, router=ROUTER)
-    kinds = [role["componentType"] for role in spec(document)["roles"]]
+    kinds = [role["componentType"] for role in to_spec(document)["roles"]]
     assert kinds == ["prefiller", "decoder", "router"]
 
 
-def test_tracing() -> None:
-    given = {"exporterEndpoint": "http://otel:4317", "sampler": "parentbased_traceidratio",
+def test_tracing_is_converted() -> None:
+    values = {"exporterEndpoint": "http://otel:4317", "sampler": "parentbased_traceidratio",
              "samplerArg": "0.25", "exporter": "otlp"}  # fmt: skip
-    made = spec(llm(tracing=given, metadata={"namespace": "team"}))
-    assert made["tracing"] == {"endpoint": "http://otel:4317", "sampling": 0.25}
+    result = to_spec(llm(tracing=values, metadata={"namespace": "team"}))
+    assert result["tracing"] == {"endpoint": "http://otel:4317", "sampling": 0.25}
     # Spans have the attributes that KServe's controller gives them (tracing.go).
-    env = {each["name"]: each for each in container(made["roles"][0])["env"]}
+    env = {item["name"]: item for item in container(result["roles"][0])["env"]}
     assert env["OTEL_RESOURCE_ATTRIBUTES"]["value"] == (
         "k8s.namespace.name=team,k8s.node.name=$(OTEL_RESOURCE_ATTRIBUTES_NODE_NAME),"
         "k8s.pod.name=$(OTEL_RESOURCE_ATTRIBUTES_POD_NAME),llmisvc.name=llm"
     )
-    own = {"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "a=b"}
-    made = spec(llm(tracing=given, template=pod(env=[own])))
-    assert container(made["roles"][0])["env"][-1] == own
-    assert problems(llm(tracing=given, template={"containers": ["x"]}))
-    assert problems(llm(tracing=given, template=pod(env=["x"])))
+    service = {"name": "OTEL_RESOURCE_ATTRIBUTES", "value": "a=b"}
+    result = to_spec(llm(tracing=values, template=pod(env=[service])))
+    assert container(result["roles"][0])["env"][-1] == service
+    assert reject(llm(tracing=values, template={"containers": ["x"]}))
+    assert reject(llm(tracing=values, template=pod(env=["x"])))
 
 
 def test_the_presets_startup_probe_unless_the_container_has_its_own() -> None:
     probe = {"httpGet": {"path": "/health", "port": 8000}}
-    assert spec(llm())["roles"][0]["startup"] == {"timeout": "10m"}
-    assert "startup" not in spec(llm(template=pod(startupProbe=probe)))["roles"][0]
+    assert to_spec(llm())["roles"][0]["startup"] == {"timeout": "10m"}
+    assert "startup" not in to_spec(llm(template=pod(startupProbe=probe)))["roles"][0]
     complete = pod(command=["vllm", "serve"])
-    assert spec(llm(template=complete))["roles"][0]["startup"] == {"timeout": "10m"}
-    assert "startup" not in spec(llm(template=pod(command=["/app/simulator"])))["roles"][0]
+    assert to_spec(llm(template=complete))["roles"][0]["startup"] == {"timeout": "10m"}
+    assert "startup" not in to_spec(llm(template=pod(command=["/app/simulator"])))["roles"][0]
 
 
-def test_devices_by_annotations() -> None:
-    given = {
+def test_device_annotations_become_claims() -> None:
+    values = {
         f"{DRA}device-class": "gpu.nvidia.com",
         f"{DRA}device-count": "2",
         f"{DRA}container-name": "main",
         f"{DRA}cel-selector": "device.attributes['a']['b'] == 'c'\n\ndevice.driver == 'd'\n",
     }
-    metadata = {"annotations": given}
+    metadata = {"annotations": values}
     one = pod(None, env=[ADDED])
     document = llm(metadata=metadata, template=one, prefill={"template": one}, router=ROUTER)
-    claims = [role.get("resourceClaims") for role in spec(document)["roles"]]
+    claims = [role.get("resourceClaims") for role in to_spec(document)["roles"]]
     claim = {
         "name": "managed-device",
         "deviceClassName": "gpu.nvidia.com",
@@ -383,15 +383,15 @@ def test_devices_by_annotations() -> None:
     [({"device-count": "2"}, "device-count"),
      ({"device-class": "c", "device-count": "two"}, "device-count")],
 )  # fmt: skip
-def test_devices_that_make_no_sense(given: Manifest, field: str) -> None:
+def test_invalid_device_annotations_are_rejected(given: Manifest, field: str) -> None:
     metadata = {"annotations": {f"{DRA}{key}": value for key, value in given.items()}}
-    told = problems(llm(metadata=metadata, template=pod(None)))
-    assert told[0].startswith(f"f: metadata.annotations[{DRA}{field}]: ")
+    message = reject(llm(metadata=metadata, template=pod(None)))
+    assert message[0].startswith(f"f: metadata.annotations[{DRA}{field}]: ")
 
 
 def test_stopped_service_is_scaled_to_zero() -> None:
-    made = spec(llm(metadata={"annotations": {"serving.kserve.io/stop": "true"}}))
-    assert [role["replicas"] for role in made["roles"]] == [0]
+    result = to_spec(llm(metadata={"annotations": {"serving.kserve.io/stop": "true"}}))
+    assert [role["replicas"] for role in result["roles"]] == [0]
 
 
 def test_stopped_service_keeps_its_route_and_has_no_autoscaler() -> None:
@@ -400,16 +400,16 @@ def test_stopped_service_keeps_its_route_and_has_no_autoscaler() -> None:
         scaling={"minReplicas": 2, "maxReplicas": 4, "keda": {"triggers": [TRIGGER]}},
         router=ROUTER,
     )
-    made = spec(document)
-    main, router = made["roles"]
+    result = to_spec(document)
+    main, router = result["roles"]
     assert (main["replicas"], "autoscaling" in main, "replicas" in router) == (0, False, False)
-    assert made["layout"] == "PerRole"
-    told = "scaling: ignored while the service is stopped"
-    assert f"f: info: {told}" in said(document)
+    assert result["layout"] == "PerRole"
+    message = "scaling: ignored while the service is stopped"
+    assert f"f: info: {message}" in check(document)
 
 
 def test_a_workloads_metadata_is_that_of_its_pods() -> None:
-    (role,) = spec(llm(labels={"app": "x"}, annotations={"note": "y"}))["roles"]
+    (role,) = to_spec(llm(labels={"app": "x"}, annotations={"note": "y"}))["roles"]
     assert role["template"]["metadata"] == {"labels": {"app": "x"}, "annotations": {"note": "y"}}
 
 
@@ -428,12 +428,12 @@ def test_configs_are_merged_below_the_service() -> None:
     )
     between = config("more", template={"containers": [{"name": "main", "env": [
         {"name": "A", "value": "2"}, {"name": "B", "value": "3"}]}]})  # fmt: skip
-    own = llm(baseRefs=[{"name": "gpu"}, {"name": "more"}], model={"uri": URI})
-    made = spec(below, between, own)
-    (role,) = made["roles"]
-    assert (made["model"]["uri"], role["replicas"]) == (URI, 4)
+    service = llm(baseRefs=[{"name": "gpu"}, {"name": "more"}], model={"uri": URI})
+    result = to_spec(below, between, service)
+    (role,) = result["roles"]
+    assert (result["model"]["uri"], role["replicas"]) == (URI, 4)
     assert role["template"]["spec"]["nodeSelector"] == {"pool": "gpu"}
-    assert [each["name"] for each in role["template"]["spec"]["containers"]] == ["main", "beside"]
+    assert [item["name"] for item in role["template"]["spec"]["containers"]] == ["main", "beside"]
     assert container(role)["image"] == "below"
     env = [{"name": "A", "value": "2"}, {"name": "B", "value": "3"}]
     assert container(role)["env"] == [*PRESET["env"], *env]
@@ -444,9 +444,9 @@ def test_a_configs_templates_name_fields_of_the_service() -> None:
     word = "--x={{ .Spec.Model.Name }}/{{.ObjectMeta.Namespace}}/{{- .ObjectMeta.Name -}}"
     below = config("base", template=pod(command=["vllm", "serve"], args=[word]), router={
         "scheduler": {"replicas": 2}})  # fmt: skip
-    own = llm(baseRefs=[{"name": "base"}], template=None, router={"scheduler": {}},
+    service = llm(baseRefs=[{"name": "base"}], template=None, router={"scheduler": {}},
               model={"uri": URI, "name": "m"})  # fmt: skip
-    role, route = spec(below, own)["roles"]
+    role, route = to_spec(below, service)["roles"]
     assert "--x=m/default/llm" in container(role)["args"]
     assert route["endpointPicker"]["replicas"] == 2
 
@@ -454,38 +454,40 @@ def test_a_configs_templates_name_fields_of_the_service() -> None:
 def test_findings_about_a_merged_value_name_its_document() -> None:
     limits = {"limits": {"nvidia.com/gpu": "two"}}
     below = config("base", template={"containers": [{"name": "main", "resources": limits}]})
-    own = llm(baseRefs=[{"name": "base"}], template=None)
-    (told,) = problems(below, own)
-    assert told.startswith("f: template.containers[0].resources.limits[nvidia.com/gpu]: "), told
+    service = llm(baseRefs=[{"name": "base"}], template=None)
+    (message,) = reject(below, service)
+    assert message.startswith("f: template.containers[0].resources.limits[nvidia.com/gpu]: "), (
+        message
+    )
 
 
 def test_unused_config_and_preset_names_are_reported() -> None:
     documents = config("idle"), llm(baseRefs=[{"name": "kserve-config-llm-template"}])
-    assert problems(*documents) == []
-    told = "no LLMInferenceService of this input refers to it; ignored"
-    assert warned(*documents) == [f"f: warning: {told}"]
+    assert reject(*documents) == []
+    message = "no LLMInferenceService of this input refers to it; ignored"
+    assert warn(*documents) == [f"f: warning: {message}"]
 
 
 def test_findings_about_a_config_belong_to_the_service_based_on_it() -> None:
     below = config("base", replicas=4, model={"uri": "hf://a/b"})
-    (document,) = source(below, llm(baseRefs=[{"name": "base"}], replicas=2)).planned
-    told = [str(finding) for _, finding in document.findings]
-    assert "info: replicas: overridden by llm" in told
-    assert "info: model.uri: overridden by llm" in told
+    (document,) = read_source(below, llm(baseRefs=[{"name": "base"}], replicas=2)).planned
+    message = [str(finding) for _, finding in document.findings]
+    assert "info: replicas: overridden by llm" in message
+    assert "info: model.uri: overridden by llm" in message
 
 
 def test_a_config_of_kserves_own_namespace_is_found_after_the_services() -> None:
     shared = config("gpu", replicas=4)
     shared["metadata"]["namespace"] = "kserve"
-    own = llm(baseRefs=[{"name": "gpu"}], metadata={"namespace": "team"})
-    assert spec(shared, own)["roles"][0]["replicas"] == 4
+    service = llm(baseRefs=[{"name": "gpu"}], metadata={"namespace": "team"})
+    assert to_spec(shared, service)["roles"][0]["replicas"] == 4
     nearer = config("gpu", replicas=2)
     nearer["metadata"]["namespace"] = "team"
-    assert spec(shared, nearer, own)["roles"][0]["replicas"] == 2
+    assert to_spec(shared, nearer, service)["roles"][0]["replicas"] == 2
     elsewhere = config("gpu")
     elsewhere["metadata"]["namespace"] = "other"
-    (told,) = problems(elsewhere, own)
-    assert "is in this input neither for namespace team nor for kserve" in told
+    (message,) = reject(elsewhere, service)
+    assert "is in this input neither for namespace team nor for kserve" in message
 
 
 def spread(key: str, skew: int) -> Manifest:
@@ -521,31 +523,31 @@ def spread(key: str, skew: int) -> Manifest:
 def test_lists_are_merged_by_the_keys_of_kubernetes_types(
     field: str, below: list[Manifest], above: list[Manifest], merged: list[Manifest]
 ) -> None:
-    own = llm(baseRefs=[{"name": "base"}], template={**pod(), field: above})
-    (role,) = spec(config("base", template={field: below}), own)["roles"]
+    service = llm(baseRefs=[{"name": "base"}], template={**pod(), field: above})
+    (role,) = to_spec(config("base", template={field: below}), service)["roles"]
     assert role["template"]["spec"][field] == merged
 
 
 def test_items_of_one_key_become_one_and_are_reported() -> None:
-    own = [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 80, "protocol": "UDP"}]
+    service = [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 80, "protocol": "UDP"}]
     below = config(
         "base", template={"containers": [{"name": "main", "ports": [{"containerPort": 1}]}]}
     )
-    documents = below, llm(baseRefs=[{"name": "base"}], template=pod(ports=own))
-    (role,) = spec(*documents)["roles"]
-    assert container(role)["ports"] == [{"containerPort": 1}, own[1]]
-    told = "overridden by a later item of the list, as KServe merges them"
+    documents = below, llm(baseRefs=[{"name": "base"}], template=pod(ports=service))
+    (role,) = to_spec(*documents)["roles"]
+    assert container(role)["ports"] == [{"containerPort": 1}, service[1]]
+    message = "overridden by a later item of the list, as KServe merges them"
     at = "f#2: info: template.containers[0].ports[0]"
-    assert {f"{at}.containerPort: {told}", f"{at}.protocol: {told}"} <= set(said(*documents))
+    assert {f"{at}.containerPort: {message}", f"{at}.protocol: {message}"} <= set(check(*documents))
 
 
 def test_volume_with_two_sources_is_rejected() -> None:
     below = config("base", template={"volumes": [{"name": "data", "emptyDir": {}}]})
     above = [{"name": "data", "hostPath": {"path": "/data"}}]
-    (told,) = problems(
+    (message,) = reject(
         below, llm(baseRefs=[{"name": "base"}], template={**pod(), "volumes": above})
     )
-    assert told == (
+    assert message == (
         "f#2: template.volumes[0]: takes one source, got emptyDir and hostPath; remove one of them"
     )
 
@@ -563,35 +565,35 @@ TIERS = [
 FULL = {"cpu": "10Gi", "evictionPolicy": "arc", "secondary": TIERS}
 
 
-def test_every_tier_is_copied() -> None:
+def test_offloading_tiers_are_copied() -> None:
     document = llm(kvCacheOffloading=FULL)
-    (role,) = spec(document)["roles"]
+    (role,) = to_spec(document)["roles"]
     assert role["kvCacheOffloading"] == FULL
 
 
-def test_each_workload_has_its_own() -> None:
+def test_workloads_have_separate_offloading() -> None:
     document = llm(kvCacheOffloading={"cpu": "1Gi"}, prefill={"template": pod(),
                    "kvCacheOffloading": {"cpu": "2Gi"}})  # fmt: skip
     # Without a connector between the two this is refused, for that reason alone.
-    assert not [problem for problem in problems(document) if "kvCacheOffloading" in problem]
+    assert not [problem for problem in reject(document) if "kvCacheOffloading" in problem]
     with_router = llm(kvCacheOffloading={"cpu": "1Gi"}, router={"scheduler": {}, "route": {}})
-    made = {role["name"]: role.get("kvCacheOffloading") for role in spec(with_router)["roles"]}
-    assert made == {"main": {"cpu": "1Gi"}, "router": None}
+    result = {role["name"]: role.get("kvCacheOffloading") for role in to_spec(with_router)["roles"]}
+    assert result == {"main": {"cpu": "1Gi"}, "router": None}
 
 
 def test_quantities_may_be_numbers() -> None:
     disk = {"fileSystem": {"emptyDir": {"size": 2048}}}
     document = llm(kvCacheOffloading={"cpu": 1073741824, "secondary": [disk]})
-    (role,) = spec(document)["roles"]
+    (role,) = to_spec(document)["roles"]
     assert role["kvCacheOffloading"] == {
         "cpu": "1073741824", "secondary": [{"fileSystem": {"emptyDir": {"size": "2048"}}}],
     }  # fmt: skip
 
 
-def test_a_config_may_set_it_as_well() -> None:
+def test_config_may_set_offloading() -> None:
     base = config("base", kvCacheOffloading={"cpu": "1Gi", "secondary": TIERS})
     document = llm(kvCacheOffloading={"cpu": "2Gi"}, baseRefs=[{"name": "base"}])
-    (role,) = spec(base, document)["roles"]
+    (role,) = to_spec(base, document)["roles"]
     assert role["kvCacheOffloading"] == {"cpu": "2Gi", "secondary": TIERS}
 
 
@@ -599,8 +601,8 @@ def test_user_command_gets_offloading_arguments() -> None:
     document = llm(kvCacheOffloading={"cpu": "1Gi"}, template=pod(command=["vllm", "serve", "m"]),
                    model={"uri": "hf://m/m"})  # fmt: skip
     text = "f: info: kvCacheOffloading: KServe applies it only to the preset's command;"
-    assert any(each.startswith(text) for each in said(document))
-    assert not any(each.startswith(text) for each in said(llm(kvCacheOffloading={"cpu": "1Gi"})))
+    assert any(item.startswith(text) for item in check(document))
+    assert not any(item.startswith(text) for item in check(llm(kvCacheOffloading={"cpu": "1Gi"})))
 
 
 @pytest.mark.parametrize(
@@ -619,8 +621,8 @@ def test_user_command_gets_offloading_arguments() -> None:
     ],
 )  # fmt: skip
 def test_invalid_values_are_rejected(more: Any, text: str) -> None:
-    found = problems(llm(**{"kvCacheOffloading": {"cpu": "1Gi"}, **more}))
-    assert any(each.startswith(text) for each in found), found
+    matches = reject(llm(**{"kvCacheOffloading": {"cpu": "1Gi"}, **more}))
+    assert any(item.startswith(text) for item in matches), matches
 
 
 @pytest.mark.parametrize(
@@ -637,19 +639,21 @@ def test_credentials_that_are_not_in_the_input_are_reported(
 ) -> None:
     template = {"serviceAccountName": account} if account else {}
     document = llm(model={"uri": uri}, template={**pod(), **template})
-    found = [str(finding) for _, finding in source(document).findings if text in str(finding)]
+    matches = [
+        str(finding) for _, finding in read_source(document).findings if text in str(finding)
+    ]
     if severity is None:
-        assert not found
+        assert not matches
         return
-    (finding,) = found
+    (finding,) = matches
     assert finding.startswith(f"{severity}: ")
 
 
 def test_missing_secret_of_a_service_account_is_reported() -> None:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     document = llm(model={"uri": "s3://b/m"})
-    found = warned(document, {**account, "secrets": [{"name": "s3"}]})
-    assert any("secrets[0].name: Secret s3 is not in this input" in finding for finding in found)
+    matches = warn(document, {**account, "secrets": [{"name": "s3"}]})
+    assert any("secrets[0].name: Secret s3 is not in this input" in finding for finding in matches)
 
 
 def test_criticality_is_a_field_of_v1alpha1() -> None:
@@ -657,30 +661,30 @@ def test_criticality_is_a_field_of_v1alpha1() -> None:
     model = {"uri": URI, "criticality": "Critical", "lora": {"adapters": adapters}}
     document = llm(model=model)
     places = ("model.criticality", "model.lora.adapters[0].criticality")
-    assert problems(document) == [
+    assert reject(document) == [
         f"f: {place}: is a field of v1alpha1 only; remove it" for place in places
     ]
     document["apiVersion"] = "serving.kserve.io/v1alpha1"
-    told = [each for each in said(document) if "criticality" in each]
-    assert [each.split(": ")[1:3] for each in told] == [["info", place] for place in places]
+    message = [item for item in check(document) if "criticality" in item]
+    assert [item.split(": ")[1:3] for item in message] == [["info", place] for place in places]
 
 
-def test_an_empty_uri_is_that_of_the_config() -> None:
+def test_empty_uri_is_replaced_by_config() -> None:
     """As `kubectl get -o yaml` shows a service with `baseRefs`."""
     documents = (
         llm(model={"uri": "", "name": "m"}, baseRefs=[{"name": "base"}]),
         config(model={"uri": URI}),
     )
-    assert spec(*documents)["model"] == {"uri": URI, "name": "m", "fetch": "InitContainer"}
-    assert not any("model.uri" in line for line in said(*documents))
-    assert problems(llm(model={"uri": ""})) == [
+    assert to_spec(*documents)["model"] == {"uri": URI, "name": "m", "fetch": "InitContainer"}
+    assert not any("model.uri" in line for line in check(*documents))
+    assert reject(llm(model={"uri": ""})) == [
         "f: model: model.uri is required, here or in a config"
     ]
 
 
 def test_group_and_weight_need_the_managed_route() -> None:
-    own = {"group": "g", "weight": 10, "http": {"spec": {"hostnames": ["a.example.com"]}}}
-    assert problems(llm(router={"route": own, "scheduler": {}})) == [
+    service = {"group": "g", "weight": 10, "http": {"spec": {"hostnames": ["a.example.com"]}}}
+    assert reject(llm(router={"route": service, "scheduler": {}})) == [
         (
             f"f: router.route.{field}: cannot be carried over: group and weight apply only to the "
             "preset's route; remove them, and list the backends of all members with weights in "

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fusioninfer_importers.kserve.templates import Scope, TemplateError, evaluate
 from importers.tests.kserve_samples import ROUTER, URI, Manifest, container, llm, pod
-from importers.tests.reads import problems, said, spec
+from importers.tests.reads import check, reject, to_spec
 
 SCOPE = Scope(
     {"name": "svc", "namespace": "ns", "annotations": {}},
@@ -74,57 +74,57 @@ TLS = "{{ if .GlobalConfig.EnableTLS }}%s{{- end }}"
 LOST = "{{ ChildName .ObjectMeta.Name `-kserve-prefill` }}"
 
 
-def served(*args: str, **more: object) -> Manifest:
-    return llm(template=pod(command=["/app/sim"], args=list(args), **more), router=ROUTER)
+def served(*args: str, **fields: object) -> Manifest:
+    return llm(template=pod(command=["/app/sim"], args=list(args), **fields), router=ROUTER)
 
 
 def test_arguments_for_certificates_are_left_out() -> None:
     document = served("--port", "8000", TLS % "--ssl-certfile", TLS % "/tls.crt")
-    assert container(spec(document)["roles"][0])["args"] == ["--port", "8000"]
-    assert sum("its Go template is empty beca" in message for message in said(document)) == 2
+    assert container(to_spec(document)["roles"][0])["args"] == ["--port", "8000"]
+    assert sum("its Go template is empty beca" in message for message in check(document)) == 2
 
 
 def test_names_of_kserves_objects_are_those_of_ours() -> None:
     word = "tcp://{{ ChildName .ObjectMeta.Name `-epp-service` }}:5557"
     document = served("--zmq-endpoint", word, "{{ ChildName .ObjectMeta.Name `-inference-pool` }}")
-    args = container(spec(document)["roles"][0])["args"]
+    args = container(to_spec(document)["roles"][0])["args"]
     assert args == ["--zmq-endpoint", "tcp://llm-epp:5557", "llm-pool"]
 
 
-def test_what_is_left_out_takes_its_flag_along() -> None:
+def test_dropped_value_drops_its_flag() -> None:
     variable = {"name": "A", "value": LOST}
     unnamed = {"name": LOST, "value": "x"}
     document = served("--a", LOST, "--b", "1", f"--c={LOST}", "--d", env=[variable, unnamed])
-    findings = problems(document)
+    findings = reject(document)
     places = ("env[0].value", "env[1].name", "args[1]", "args[4]")
     assert [item.split(": ")[1] for item in findings] == [
         f"template.containers[0].{place}" for place in sorted(places)
     ]
     assert all("KServe's llm-kserve-prefill does not exist here" in item for item in findings)
-    result = container(spec(document, lossy=True)["roles"][0])
+    result = container(to_spec(document, lossy=True)["roles"][0])
     assert result["args"] == ["--b", "1", "--d"]
     assert "A" not in {item["name"] for item in result["env"]}
 
 
-def test_of_additional_arguments_only_those_are_left_out() -> None:
+def test_only_unknown_additional_arguments_are_dropped() -> None:
     value = f"--a '{LOST}' --b 'x y' --c '{{\"d\": \"{LOST} e\"}}' --f {{{{ .Name }}}}"
     document = llm(template=pod(env=[{"name": "VLLM_ADDITIONAL_ARGS", "value": value}]))
-    result = container(spec(document, lossy=True)["roles"][0])
+    result = container(to_spec(document, lossy=True)["roles"][0])
     assert result["args"][3:] == ["--b", "x y", "--f", "llm"]
 
 
-def test_a_script_is_never_left_out() -> None:
+def test_script_is_never_dropped() -> None:
     script = f"exec vllm serve /mnt/models --a {LOST}"
     document = llm(template=pod(command=["/bin/sh", "-c"], args=[script]))
     assert any(
         "args[0]: its Go template cannot be e" in problem
-        for problem in problems(document, lossy=True)
+        for problem in reject(document, lossy=True)
     )
 
 
 def test_the_models_name_may_come_from_a_config_and_others_are_the_services_own() -> None:
     document = served("--m={{ .Spec.Model.Name }}", "--u={{ .Spec.Model.URI }}")
-    assert container(spec(document)["roles"][0])["args"] == ["--m=llm", f"--u={URI}"]
+    assert container(to_spec(document)["roles"][0])["args"] == ["--m=llm", f"--u={URI}"]
 
 
 def test_a_volume_without_its_secret_is_left_out_with_its_mounts() -> None:
@@ -134,7 +134,7 @@ def test_a_volume_without_its_secret_is_left_out_with_its_mounts() -> None:
     )
     volumes = [{"name": "tls", "secret": {"secretName": name}}, {"name": "d", "emptyDir": {}}]
     document = llm(template={**main, "volumes": volumes})
-    result = spec(document)["roles"][0]["template"]["spec"]
+    result = to_spec(document)["roles"][0]["template"]["spec"]
     assert "tls" not in {volume["name"] for volume in result["volumes"]}
     assert "/tls" not in {mount["mountPath"] for mount in result["containers"][0]["volumeMounts"]}
     assert "/d" in {mount["mountPath"] for mount in result["containers"][0]["volumeMounts"]}

@@ -23,14 +23,14 @@ from importers.tests.kthena_samples import (
     server,
     serving,
 )
-from importers.tests.reads import converted, problems, said, source, spec, warned
+from importers.tests.reads import check, convert, read_source, reject, to_spec, warn
 
 MODEL = {"name": "X-Gateway-Model-Name", "value": "m"}
 
 
 def router(*documents: Manifest, lossy: bool = False) -> Manifest:
     """The router of the one service that is made of documents."""
-    result: Manifest = spec(*documents, lossy=lossy)["roles"][-1]
+    result: Manifest = to_spec(*documents, lossy=lossy)["roles"][-1]
     assert result.pop("componentType") == result.pop("name") == "router"
     return result
 
@@ -44,29 +44,29 @@ def rules(*documents: Manifest, lossy: bool = False) -> list[Manifest]:
 SCORERS = {"prefix-cache": 1, "kv-cache": 1, "queue": 1}
 
 
-def test_a_server_without_a_route_is_a_router_that_asks_for_one() -> None:
-    roles = spec(serving(), server(workloadPort={"port": 8000}))["roles"]
+def test_server_without_route_is_reported() -> None:
+    roles = to_spec(serving(), server(workloadPort={"port": 8000}))["roles"]
     assert [item.get("port") for item in roles] == [8000, None]
     assert router(serving(), server()) == {"scorers": SCORERS}
     assert (
         "f#2: warning: spec: no route leads to these pods; pass the ModelRoute of this "
         "ModelServer too"
-    ) in warned(serving(), server())
+    ) in warn(serving(), server())
 
 
 def test_advice_names_kthenas_own_documents() -> None:
     assert (
         "f: warning: template.roles: no router pairs prefill with decode; pass the ModelServer "
         "of these pods and its ModelRoute too"
-    ) in warned(serving(*PAIR))
-    no_gateway = warned(serving(), server(), route())
+    ) in warn(serving(*PAIR))
+    no_gateway = warn(serving(), server(), route())
     assert any(
         "the route has no Gateway and receives no requests; set parentRefs of the "
         "ModelRoute" in item
         for item in no_gateway
     ), no_gateway
-    assert problems(serving(*PAIR), server()) == []
-    lost = warned(serving(*PAIR), server())
+    assert reject(serving(*PAIR), server()) == []
+    lost = warn(serving(*PAIR), server())
     assert (
         len([line for line in lost if "a kvConnector of type nixl configures it" in line]) == 2
     ), lost
@@ -84,9 +84,11 @@ def test_a_route_matches_the_header_with_the_model() -> None:
     assert (
         "f#3: warning: modelName: matched by the header X-Gateway-Model-Name, which the "
         "gateway must set from the request body (body-based routing)"
-    ) in warned(*documents)
+    ) in warn(*documents)
     (item,) = [
-        element for element in render(source(*documents).plans[0]) if element["kind"] == "HTTPRoute"
+        element
+        for element in render(read_source(*documents).plans[0])
+        if element["kind"] == "HTTPRoute"
     ]
     assert item["spec"]["rules"][0]["backendRefs"][0]["name"] == "ms-pool"
 
@@ -129,14 +131,14 @@ def test_a_route_matches_the_header_with_the_model() -> None:
         ),
     ],
 )
-def test_conditions_become_matches(match: Manifest, expected: Manifest) -> None:
+def test_rule_conditions_become_route_matches(match: Manifest, expected: Manifest) -> None:
     (result,) = rules(serving(), server(), route(rule(modelMatch=match)))
     assert result == {"matches": [expected]}
 
 
 def test_a_search_becomes_a_full_match_and_is_reported() -> None:
     documents = serving(), server(), route(rule(modelMatch={"uri": {"regex": "chat"}}))
-    (expected,) = [message for message in said(*documents) if "rules[0].modelMatch.uri" in message]
+    (expected,) = [message for message in check(*documents) if "rules[0].modelMatch.uri" in message]
     assert expected.startswith("f#3: info: ")
     assert ": converted to .*(?:chat).*, because" in expected
 
@@ -170,10 +172,10 @@ def test_adapters_are_matched_as_models_and_preferred_where_they_are_loaded() ->
     ]
 
 
-def test_adapters_that_no_rule_asks_for_are_named() -> None:
+def test_unused_adapters_are_reported() -> None:
     one = route(rule(modelMatch={"body": {"model": "a"}}), modelName=None, loraAdapters=["a", "b"])
     expected = [
-        message for message in said(serving(), server(), one) if "loraAdapters: no rule" in message
+        message for message in check(serving(), server(), one) if "loraAdapters: no rule" in message
     ]
     assert expected == [
         "f#3: info: loraAdapters: no rule that leads to a service asks for b; ignored"
@@ -186,7 +188,7 @@ def test_timeout_is_left_out_and_retries_are_kept() -> None:
     (result,) = rules(*documents)
     assert "timeouts" not in result
     assert result["retry"] == {"attempts": 2, "backoff": "100ms"}
-    assert [item.split(": ")[2] for item in warned(*documents) if item.startswith("f#2")] == [
+    assert [item.split(": ")[2] for item in warn(*documents) if item.startswith("f#2")] == [
         "trafficPolicy.timeout",
         "trafficPolicy.retry",
         "trafficPolicy.retry",  # a field of the Gateway API's experimental channel
@@ -195,7 +197,7 @@ def test_timeout_is_left_out_and_retries_are_kept() -> None:
 
 def test_timeout_without_a_route_is_a_warning() -> None:
     documents = serving(), server(trafficPolicy={"timeout": "10s"})
-    assert any("trafficPolicy.timeout: 10s is ignored" in line for line in warned(*documents))
+    assert any("trafficPolicy.timeout: 10s is ignored" in line for line in warn(*documents))
 
 
 def test_prefill_and_decode_are_those_that_the_server_selects() -> None:
@@ -208,7 +210,7 @@ def test_prefill_and_decode_are_those_that_the_server_selects() -> None:
         "prefillLabels": {"kind": "P"},
         "decodeLabels": {"kind": "D"},
     }
-    roles = spec(named, server(pdGroup=group, kvConnector={"type": "nixl"}))["roles"]
+    roles = to_spec(named, server(pdGroup=group, kvConnector={"type": "nixl"}))["roles"]
     assert [item["componentType"] for item in roles] == ["prefiller", "decoder", "router"]
     assert roles[0]["kvTransfer"] == {"connector": "NixlConnector"}
     assert roles[1]["kvTransfer"] == {
@@ -217,23 +219,23 @@ def test_prefill_and_decode_are_those_that_the_server_selects() -> None:
     }
 
 
-def test_a_value_that_is_called_like_a_connector_is_no_setting() -> None:
+def test_value_named_like_a_connector_is_not_a_setting() -> None:
     user_entry = entry()
     user_entry["spec"]["containers"][0]["args"] += ["--chat-template", "x-kv-transfer-config"]
     pair = serving(
         role("prefill", replicas=1, entryTemplate=user_entry), role("decode", replicas=1)
     )
-    result = spec(pair, server(model=None, kvConnector={"type": "nixl"}))
+    result = to_spec(pair, server(model=None, kvConnector={"type": "nixl"}))
     assert result["roles"][0]["kvTransfer"] == {"connector": "NixlConnector"}
 
 
 def test_a_rule_needs_a_weight_above_0() -> None:
     zero = route(rule({"modelServerName": "srv", "weight": 0}))
-    (finding,) = problems(serving(), server(), zero)
+    (finding,) = reject(serving(), server(), zero)
     assert finding == ("f#3: rules[0].targetModels: needs at least one weight above 0")
 
 
-def test_an_engines_own_connector_is_left_alone() -> None:
+def test_user_connector_is_unchanged() -> None:
     user_entry = entry()
     user_entry["spec"]["containers"][0]["args"] += [
         "--kv-transfer-config",
@@ -243,34 +245,34 @@ def test_an_engines_own_connector_is_left_alone() -> None:
         role("prefill", entryTemplate=user_entry, replicas=1),
         role("decode", entryTemplate=user_entry, replicas=1),
     )
-    roles = spec(pair, server(kvConnector={"type": "mooncake"}))["roles"]
+    roles = to_spec(pair, server(kvConnector={"type": "mooncake"}))["roles"]
     assert roles[0]["kvTransfer"] == {}
     assert roles[1]["kvTransfer"] == {"sidecar": {"connector": "mooncake"}}
 
 
-def test_a_route_may_ask_for_any_name_of_the_engine() -> None:
+def test_route_may_use_any_served_model_name() -> None:
     names = entry()
     names["spec"]["containers"][0]["args"] += ["--served-model-name", "m", "virtual"]
     documents = serving(role(entryTemplate=names)), server(), route(modelName="virtual")
-    assert problems(*documents) == []
+    assert reject(*documents) == []
 
 
 def test_a_name_that_the_engine_does_not_serve_is_rewritten() -> None:
     documents = serving(), server(), route(modelName="virtual")
-    assert problems(*documents) == []
+    assert reject(*documents) == []
     assert router(*documents)["modelRewrites"] == [
         {"models": ["virtual"], "targets": [{"model": "m"}]}
     ]
-    assert any("the endpoint picker rewrites it to m" in line for line in said(*documents))
+    assert any("the endpoint picker rewrites it to m" in line for line in check(*documents))
 
 
-def test_another_order_of_rules_is_a_warning() -> None:
+def test_different_rule_order_is_a_warning() -> None:
     later = rule(modelMatch={"headers": {"a": {"exact": "b"}}})
     assert (
         "f#3: warning: rules[1]: comes after the less specific rules[0]; HTTPRoute prefers the "
         "more specific rule, Kthena the first match"
-    ) in warned(serving(), server(), route(rule(), later))
-    assert not any("less specific" in item for item in warned(
+    ) in warn(serving(), server(), route(rule(), later))
+    assert not any("less specific" in item for item in warn(
         serving(), server(), route(later, rule())))  # fmt: skip
 
 
@@ -288,7 +290,7 @@ def pool(name: str, weight: int) -> Manifest:
 def test_weights_are_shares_of_the_route_of_the_largest() -> None:
     canary = route(rule(*SHARES), parentRefs=GATEWAY)
     documents = serving(), OTHER, server(), server("new", {"v": "2"}), canary
-    first, second = (item["spec"]["roles"][-1]["httproute"] for item in converted(*documents))
+    first, second = (item["spec"]["roles"][-1]["httproute"] for item in convert(*documents))
     assert first == {"routedBy": "v2"}
     backends = [pool("ms-pool", 30), pool("v2-pool", 70)]
     matches = [{"headers": [MODEL]}]
@@ -296,14 +298,14 @@ def test_weights_are_shares_of_the_route_of_the_largest() -> None:
         "rules": [{"matches": matches, "backendRefs": backends}],
         "parentRefs": GATEWAY,
     }
-    (expected,) = [item for item in warned(*documents) if "InferencePools" in item]
+    (expected,) = [item for item in warn(*documents) if "InferencePools" in item]
     assert expected.startswith("f#5: warning: rules[0].targetModels: name several InferencePools")
 
 
 def test_target_keeps_its_own_rule() -> None:
     canary = route(rule(*SHARES), rule({"modelServerName": "srv"}))
     documents = serving(), OTHER, server(), server("new", {"v": "2"}), canary
-    first, second = (item["spec"]["roles"][-1]["httproute"] for item in converted(*documents))
+    first, second = (item["spec"]["roles"][-1]["httproute"] for item in convert(*documents))
     assert first["rules"] == [{"matches": [{"headers": [MODEL]}]}]
     assert "routedBy" not in first
     assert len(second["rules"]) == 1
@@ -321,9 +323,9 @@ def test_shared_requests_have_the_same_retries(one: Any, other: Any, fine: bool)
     documents = (serving(), OTHER, server(**first), server("new", {"v": "2"}, **second),
                  route(rule(*SHARES)))  # fmt: skip
     if fine:
-        converted(*documents)
+        convert(*documents)
     else:
-        (lost,) = problems(*documents)
+        (lost,) = reject(*documents)
         assert lost.startswith(
             "f#3: trafficPolicy.retry: cannot be carried over: requests that new sh"
         )
@@ -340,7 +342,7 @@ TRANSFER = ["--kv-transfer-config", '{"kv_connector":"X","kv_role":"kv_consumer"
         (["m", *TRANSFER], {"type": "mooncake"}, ["m", *TRANSFER, "--port=8002"]),
     ],
 )
-def test_decode_engine_behind_an_entrypoint_leaves_its_port(
+def test_decode_engine_of_entrypoint_moves_to_next_port(
     args: list[str], connector: Any, moved: list[str]
 ) -> None:
     container = {"name": "engine", "image": "team/own:1", "args": args}
@@ -349,7 +351,7 @@ def test_decode_engine_behind_an_entrypoint_leaves_its_port(
         {"name": "runtime", "image": "r", "ports": [{"containerPort": 8001}]},
     ]}  # fmt: skip
     roles = [role(name, entryTemplate={"spec": pod}) for name in ("prefill", "decode")]
-    result = converted(serving(*roles), server(kvConnector=connector), route())
+    result = convert(serving(*roles), server(kvConnector=connector), route())
     prefill, decode, _ = result[0]["spec"]["roles"]
     assert prefill["template"]["spec"]["containers"][0]["args"] == args
     assert decode["template"]["spec"]["containers"][0]["args"] == moved
@@ -366,7 +368,7 @@ def test_decode_engine_of_a_script_keeps_its_port_and_is_rejected() -> None:
     container = {"name": "engine", "image": "team/own:1", "ports": [{"containerPort": 8000}]}
     pod = {"containers": [{**container, "command": ["bash", "-c", "./decode.sh"]}]}
     roles = [role(name, entryTemplate={"spec": pod}) for name in ("prefill", "decode")]
-    findings = problems(serving(*roles), server(), route())
+    findings = reject(serving(*roles), server(), route())
     assert any("cannot be read to change its port" in problem for problem in findings)
 
 
@@ -479,9 +481,9 @@ ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
 def test_unsupported_fields_of_routing_are_errors_or_warnings(
     documents: list[Any], expected: str
 ) -> None:
-    assert expected in problems(*documents)
+    assert expected in reject(*documents)
     label, _, rest = expected.partition(": ")
-    assert f"{label}: warning: {rest}" in said(*documents, lossy=True)
+    assert f"{label}: warning: {rest}" in check(*documents, lossy=True)
 
 
 @pytest.mark.parametrize(
@@ -513,7 +515,7 @@ def test_unsupported_fields_of_routing_are_errors_or_warnings(
     ],
 )
 def test_conflicting_routes_are_rejected(documents: list[Any], expected: str) -> None:
-    assert expected in problems(*documents, lossy=True)
+    assert expected in reject(*documents, lossy=True)
 
 
 def _deployment(name: str = "mock", **spec: Any) -> Manifest:
@@ -534,7 +536,7 @@ def _deployment(name: str = "mock", **spec: Any) -> Manifest:
 
 def test_a_deployment_behind_a_server_is_a_service() -> None:
     documents = _deployment(), server(labels={"app": "mock"}), route(parentRefs=GATEWAY)
-    (item,) = converted(*documents)
+    (item,) = convert(*documents)
     assert item["metadata"]["name"] == "mock"
     worker, picker = item["spec"]["roles"]
     assert worker == {
@@ -545,7 +547,7 @@ def test_a_deployment_behind_a_server_is_a_service() -> None:
         "port": 8000,
     }
     assert picker["httproute"]["parentRefs"] == GATEWAY
-    made_of = source(*documents).render()
+    made_of = read_source(*documents).render()
     (pool,) = [element for element in made_of if element["kind"] == "InferencePool"]
     (one, *_) = [element for element in made_of if element["kind"] == "LeaderWorkerSet"]
     labels = one["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["labels"]
@@ -556,18 +558,18 @@ def test_a_deployment_behind_a_server_is_a_service() -> None:
 
 
 def test_a_deployment_is_read_where_a_server_selects_it_only() -> None:
-    (refused,) = problems(serving(), server(), _deployment())
-    assert refused.startswith("f#3: kind: Deployment (apps/v1) is not an InferenceService")
+    (errors,) = reject(serving(), server(), _deployment())
+    assert errors.startswith("f#3: kind: Deployment (apps/v1) is not an InferenceService")
     several = _deployment(), _deployment("other"), server(labels={"app": "mock"})
-    assert problems(*several)[0].startswith(
+    assert reject(*several)[0].startswith(
         "f#2: kind: Deployment (apps/v1) is not an InferenceService"
     )
-    lost = problems(_deployment(strategy={"type": "Recreate"}), server(labels={"app": "mock"}))
+    lost = reject(_deployment(strategy={"type": "Recreate"}), server(labels={"app": "mock"}))
     assert lost == [
         (
             "f: strategy: cannot be carried over: is not supported; replicas are "
             "LeaderWorkerSets, which are updated one after another"
         )
     ]
-    unread = problems(_deployment(minReadySeconds=5), server(labels={"app": "mock"}))
+    unread = reject(_deployment(minReadySeconds=5), server(labels={"app": "mock"}))
     assert [item for item in unread if item.startswith("f: minReadySeconds: ")], unread

@@ -8,7 +8,7 @@ import pytest
 
 from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kthena_samples import ON, Manifest, binding, policy, role, scaled, serving
-from importers.tests.reads import problems, said, source, spec, warned
+from importers.tests.reads import check, read_source, reject, to_spec, warn
 
 PROMETHEUS = {"serverURL": "http://prometheus:9090", "query": "sum(rate(requests[2m]))"}
 DEFAULTS = {
@@ -31,32 +31,32 @@ WAITING = {"metrics": [{"name": "waiting", "target": "5"}]}
 
 
 def scaling(*documents: Manifest) -> Any:
-    return spec(*documents)["roles"][0].get("autoscaling")
+    return to_spec(*documents)["roles"][0].get("autoscaling")
 
 
-def one(**more: Any) -> Any:
-    return scaling(serving(role(replicas=2)), policy(**more))
+def one(**fields: Any) -> Any:
+    return scaling(serving(role(replicas=2)), policy(**fields))
 
 
-def target(**more: Any) -> Manifest:
-    return scaled({"server": {**BOUNDS, **more}})
+def target(**fields: Any) -> Manifest:
+    return scaled({"server": {**BOUNDS, **fields}})
 
 
-def group(sub: Any = None, **more: Any) -> Manifest:
+def group(sub: Any = None, **fields: Any) -> Manifest:
     """A homogeneousTarget, of a role with `sub`."""
     part = {"subTargets": {"kind": "Role", "name": sub}} if sub else {}
     ref = {"targetRef": {"kind": "ModelServing", "name": "ms"}}
-    return {"target": {**ref, **part, **more}, **BOUNDS}
+    return {"target": {**ref, **part, **fields}, **BOUNDS}
 
 
 def test_a_metric_of_pods_is_one_of_the_autoscaler() -> None:
     assert one() == {**WAITING, **BOUNDS, "behavior": DEFAULTS}
     documents = serving(role(replicas=2)), policy()
-    assert spec(*documents)["layout"] == "PerRole"
-    objects = render(source(*documents).plans[0])
+    assert to_spec(*documents)["layout"] == "PerRole"
+    objects = render(read_source(*documents).plans[0])
     (hpa,) = [manifest for manifest in objects if manifest["kind"] == "HorizontalPodAutoscaler"]
     assert hpa["spec"]["scaleTargetRef"]["kind"] == "LeaderWorkerSet"
-    assert any("reads waiting from custom.metrics.k8s.io" in item for item in warned(*documents))
+    assert any("reads waiting from custom.metrics.k8s.io" in item for item in warn(*documents))
 
 
 def test_names_of_series_are_those_of_the_source() -> None:
@@ -65,7 +65,7 @@ def test_names_of_series_are_those_of_the_source() -> None:
     assert result["metrics"] == [{"name": "vllm:waiting", "target": "5"}]
 
 
-def test_queries_are_for_keda() -> None:
+def test_queries_use_keda() -> None:
     result = one(disaggregatedTarget=target(metricSources={"waiting": {"prometheus": PROMETHEUS}}))
     assert result == {
         "engine": "KEDA",
@@ -76,7 +76,7 @@ def test_queries_are_for_keda() -> None:
     }
 
 
-def test_metrics_of_a_role_stand_for_those_of_the_policy() -> None:
+def test_role_metrics_replace_policy_metrics() -> None:
     fields = [{"name": "own", "targetValue": "500m"}]
     result = one(disaggregatedTarget=target(metrics=fields), metrics=None)
     assert result["metrics"] == [{"name": "own", "target": "500m"}]
@@ -103,7 +103,7 @@ def test_bindings_of_older_releases_name_the_role() -> None:
         ({"instances": 0, "percent": 0}, (0, None, "Disabled")),
     ],
 )
-def test_the_pace_is_that_of_the_policy(fields: Manifest, expected: Any) -> None:
+def test_behavior_is_converted(fields: Manifest, expected: Any) -> None:
     behavior = one(behavior={"scaleUp": {"stablePolicy": fields}})["behavior"]
     window, policies, select = expected
     wanted: Manifest = {"stabilizationWindowSeconds": window, "selectPolicy": select}
@@ -121,14 +121,14 @@ def test_a_tolerance_other_than_the_default_is_a_warning() -> None:
     behavior = one(tolerancePercent=5)["behavior"]
     assert [behavior[item]["tolerance"] for item in ("scaleUp", "scaleDown")] == ["50m", "50m"]
     documents = serving(role(replicas=2)), policy(tolerancePercent=5)
-    assert any("tolerancePercent: 5 needs Kubernetes 1.35" in item for item in warned(*documents))
+    assert any("tolerancePercent: 5 needs Kubernetes 1.35" in item for item in warn(*documents))
 
 
 @pytest.mark.parametrize(("replicas", "start"), [(0, 1), (9, 4), (3, None), (None, None)])
 def test_a_role_starts_within_its_bounds(replicas: int | None, start: int | None) -> None:
     documents = serving(role(replicas=replicas)), policy()
-    assert spec(*documents)["roles"][0].get("replicas") == (start or replicas)
-    expected = any("server starts with" in message for message in said(*documents))
+    assert to_spec(*documents)["roles"][0].get("replicas") == (start or replicas)
+    expected = any("server starts with" in message for message in check(*documents))
     assert expected == (start is not None)
 
 
@@ -143,18 +143,18 @@ def test_a_role_starts_within_its_bounds(replicas: int | None, start: int | None
         ),
     ],
 )
-def test_the_gang_needs_what_scaling_leaves(least: dict[str, int], gang: Manifest) -> None:
+def test_gang_minimum_is_autoscaler_minimum(least: dict[str, int], gang: Manifest) -> None:
     queried = {"metricSources": {"waiting": {"prometheus": PROMETHEUS}}, "maxReplicas": 4}
     roles = {name: {"minReplicas": count, **queried} for name, count in least.items()}
     document = serving(*(role(name, replicas=2) for name in least))
-    result = spec(document, policy(disaggregatedTarget=scaled(roles)))
+    result = to_spec(document, policy(disaggregatedTarget=scaled(roles)))
     assert result["schedulingStrategy"]["gangPolicy"] == gang
 
 
 def test_a_role_of_a_fixed_size_needs_no_autoscaler() -> None:
     fixed = scaled({"server": {"minReplicas": 3, "maxReplicas": 3}})
     documents = serving(), policy(metrics=None, disaggregatedTarget=fixed)
-    roles = spec(*documents)["roles"][0]
+    roles = to_spec(*documents)["roles"][0]
     assert roles["replicas"] == 3
     assert "autoscaling" not in roles
 
@@ -177,13 +177,13 @@ def test_a_ratio_is_checked_and_gangs_have_a_minimum(
     ratio = dict(zip(("numeratorRole", "denominatorRole"), roles, strict=True))
     ratio |= dict(zip(("minRatio", "maxRatio"), bounds, strict=True))
     documents = PAIR, policy(disaggregatedTarget=scaled(ROLES, ratioConstraint=ratio))
-    result = spec(*documents)
+    result = to_spec(*documents)
     assert result["prefillDecodeRatio"] == expected
     gang = result["schedulingStrategy"]["gangPolicy"]["minRoleReplicas"]
     assert gang == {"prefill": 1, "decode": 2}
     assert any(
         "checked only at preview; the autoscalers of the two roles are independent" in item
-        for item in warned(*documents)
+        for item in warn(*documents)
     )
 
 
@@ -232,13 +232,13 @@ ROLE = "f#2: disaggregatedTarget.roles.server"
     ],
 )  # fmt: skip
 def test_unsupported_scaling_is_rejected(documents: list[Manifest], wanted: str) -> None:
-    findings = problems(serving(), *documents)
+    findings = reject(serving(), *documents)
     assert len(findings) == 1, findings
     assert wanted in findings[0]
 
 
 def test_a_policy_without_a_target_is_left_out() -> None:
-    findings = said(serving(), policy(disaggregatedTarget=None))
+    findings = check(serving(), policy(disaggregatedTarget=None))
     assert any("f#2: warning: spec: has no target, and no Autosca" in item for item in findings)
 
 

@@ -9,7 +9,7 @@ import pytest
 from fusioninfer_importers.kthena.serving import choose_component_types
 from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kthena_samples import ON, PAIR, Manifest, entry, policy, role, serving
-from importers.tests.reads import problems, said, source, spec
+from importers.tests.reads import check, read_source, reject, to_spec
 
 
 def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
@@ -26,7 +26,7 @@ def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
         schedulerName="volcano",
         replicas=1,
     )
-    result = spec(sample)
+    result = to_spec(sample)
     assert result["schedulingStrategy"] == {
         "schedulerName": "volcano",
         "gangPolicy": {
@@ -43,7 +43,7 @@ def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
     ]
     assert (
         "f: warning: template.restartGracePeriodSeconds: LeaderWorkerSet recreates a failed "
-        "replica at once, not after 60 seconds" in said(sample)
+        "replica at once, not after 60 seconds" in check(sample)
     )
 
 
@@ -68,8 +68,8 @@ def test_the_articles_sample_is_read_as_it_is_spelled() -> None:
         ),
     ],
 )
-def test_scheduling(document: Manifest, expected: Manifest) -> None:
-    assert spec(document)["schedulingStrategy"] == expected
+def test_scheduler_name_and_queue_are_copied(document: Manifest, expected: Manifest) -> None:
+    assert to_spec(document)["schedulingStrategy"] == expected
 
 
 @pytest.mark.parametrize(
@@ -83,20 +83,20 @@ def test_scheduling(document: Manifest, expected: Manifest) -> None:
         ),
     ],
 )
-def test_single_pods_are_a_gang_too(group: Manifest, expected: Manifest) -> None:
-    (plan,) = source(serving(role(replicas=4), group=group, replicas=2)).plans
+def test_single_pods_are_gang_scheduled(group: Manifest, expected: Manifest) -> None:
+    (plan,) = read_source(serving(role(replicas=4), group=group, replicas=2)).plans
     result = [element for element in render(plan) if element["kind"] == "PodGroup"]
     assert [element["metadata"]["name"] for element in result] == ["ms-0", "ms-1"]
     for item in result:
         assert expected.items() <= item["spec"].items()
 
 
-def test_a_group_that_needs_no_replica_of_single_pods_is_no_gang() -> None:
+def test_group_without_required_replicas_is_not_gang_scheduled() -> None:
     document = serving(role(replicas=4), group={"gangPolicy": {"minRoleReplicas": {"server": 0}}})
-    assert not source(document).plans[0].shape.needs_gang
+    assert not read_source(document).plans[0].shape.needs_gang
     assert (
         "f: warning: template.gangPolicy.minRoleReplicas: has no effect: these pods are not "
-        "gang-scheduled (gangPolicy.mode: On turns it on)" in said(document)
+        "gang-scheduled (gangPolicy.mode: On turns it on)" in check(document)
     )
 
 
@@ -107,21 +107,21 @@ def test_network_topology_is_that_of_groups_and_of_roles() -> None:
     }
     document = serving(role(workerReplicas=1, workerTemplate=entry()), group={
         "networkTopology": topology})  # fmt: skip
-    gang_policy = spec(document)["schedulingStrategy"]["gangPolicy"]
+    gang_policy = to_spec(document)["schedulingStrategy"]["gangPolicy"]
     assert gang_policy == {"networkTopology": topology, "mode": "On", "minResources": True}
     named = serving(group={"networkTopology": {"rolePolicy": {"highestTierName": "rack"}}})
     assert (
         "f: template.networkTopology.rolePolicy.highestTierName: cannot be carried over: is not "
         "supported; use highestTierAllowed"
-    ) in problems(named)
+    ) in reject(named)
     empty = serving(group={"networkTopology": {}})
     expected = "has no effect: set groupPolicy or rolePolicy"
-    assert f"f: warning: template.networkTopology: {expected}" in said(empty)
+    assert f"f: warning: template.networkTopology: {expected}" in check(empty)
 
 
 def test_entry_and_worker_templates_become_leader_and_worker() -> None:
     worker = entry("ray")
-    (result,) = spec(serving(role(workerReplicas=3, workerTemplate=worker)))["roles"]
+    (result,) = to_spec(serving(role(workerReplicas=3, workerTemplate=worker)))["roles"]
     assert result == {
         "name": "server",
         "componentType": "worker",
@@ -132,10 +132,10 @@ def test_entry_and_worker_templates_become_leader_and_worker() -> None:
     }
 
 
-def test_single_pods_get_kthenas_variables_where_they_ask_for_them() -> None:
+def test_single_pods_get_kthena_variables_if_they_use_them() -> None:
     template = entry()
     template["spec"]["containers"][0]["args"] = ["--host", "$(ENTRY_ADDRESS)"]
-    requests, other = spec(serving(role(entryTemplate=template), role("other")))["roles"]
+    requests, other = to_spec(serving(role(entryTemplate=template), role("other")))["roles"]
     assert requests["environment"] == "Kthena"
     assert "environment" not in other
 
@@ -158,7 +158,7 @@ def _index(name: str, label: str) -> Manifest:
 
 def test_variables_have_the_values_of_kthenas_labels() -> None:
     template = _variables("name", "role", "group-name", "role-id")
-    (result,) = spec(serving(role("405b", entryTemplate=template)))["roles"]
+    (result,) = to_spec(serving(role("405b", entryTemplate=template)))["roles"]
     assert result["template"]["spec"]["containers"][0]["env"] == [
         _index("FUSIONINFER_GROUP_INDEX", "fusioninfer.io/group-index"),
         _index("FUSIONINFER_REPLICA_INDEX", "fusioninfer.io/replica-index"),
@@ -168,43 +168,43 @@ def test_variables_have_the_values_of_kthenas_labels() -> None:
         {"name": "ROLE-ID", "value": "405b-$(FUSIONINFER_REPLICA_INDEX)"},
     ]
     scaled = serving(role(entryTemplate=_variables("role-id")))
-    (result,) = spec(scaled, policy(), lossy=True)["roles"]
+    (result,) = to_spec(scaled, policy(), lossy=True)["roles"]
     assert result["template"]["spec"]["containers"][0]["env"][0] == _index(
         "FUSIONINFER_REPLICA_INDEX", "leaderworkerset.sigs.k8s.io/group-index"
     )
 
 
-def test_variables_that_kthena_sets_are_not_the_templates() -> None:
+def test_kthena_variables_in_templates_are_dropped() -> None:
     template = _variables("role")
     env = template["spec"]["containers"][0]["env"]
     env.insert(0, {"name": "GROUP_SIZE", "value": "9"})
     env.append({"name": "A", "value": 1})
     document = serving(role(entryTemplate=template))
     at = "f: {}template.roles[0].entryTemplate.spec.containers[0].env"
-    assert problems(document)[0].startswith(f"{at.format('')}[2].value:")
+    assert reject(document)[0].startswith(f"{at.format('')}[2].value:")
     env.pop()
-    (result,) = spec(document)["roles"]
+    (result,) = to_spec(document)["roles"]
     assert result["environment"] == "Kthena"
     assert result["template"]["spec"]["containers"][0]["env"] == [
         {"name": "ROLE", "value": "server"}
     ]
     assert any(
-        message.startswith(f"{at.format('info: ')}[0]: Kthena's") for message in said(document)
+        message.startswith(f"{at.format('info: ')}[0]: Kthena's") for message in check(document)
     )
 
 
-def test_findings_about_variables_keep_their_place() -> None:
+def test_findings_about_variables_name_source_index() -> None:
     template = _variables("role-id")
     template["spec"]["containers"][0]["env"].append({"name": "A", "value": 1})
-    (finding,) = problems(serving(role(entryTemplate=template)))
+    (finding,) = reject(serving(role(entryTemplate=template)))
     assert finding.startswith("f: template.roles[0].entryTemplate.spec.containers[0].env[1].value:")
 
 
 @pytest.mark.parametrize("replicas", [None, 1, 3])
-def test_serving_groups_are_written_so_that_names_are_kthenas(replicas: Any) -> None:
+def test_serving_groups_are_set_to_keep_kthena_names(replicas: Any) -> None:
     document = serving(replicas=replicas)
-    assert spec(document)["groups"] == (replicas or 1)
-    (plan,) = source(document).plans
+    assert to_spec(document)["groups"] == (replicas or 1)
+    (plan,) = read_source(document).plans
     lws = [item["metadata"]["name"] for item in render(plan) if item["kind"] == "LeaderWorkerSet"]
     assert lws == [f"ms-{group}-server-0" for group in range(replicas or 1)]
 
@@ -224,7 +224,7 @@ def test_kthenas_labels_in_selectors_become_ours() -> None:
     }
     template = entry(topologySpreadConstraints=[value])
     document = serving(role(entryTemplate=template))
-    (topology_spread_constraint,) = spec(document)["roles"][0]["template"]["spec"][
+    (topology_spread_constraint,) = to_spec(document)["roles"][0]["template"]["spec"][
         "topologySpreadConstraints"
     ]
     assert topology_spread_constraint == {
@@ -241,7 +241,7 @@ def test_kthenas_labels_in_selectors_become_ours() -> None:
         "f: info: "
         "template.roles[0].entryTemplate.spec.topologySpreadConstraints[0].matchLabelKeys[0]: "
         "modelserving.volcano.sh/group-name becomes fusioninfer.io/group-index"
-    ) in said(document)
+    ) in check(document)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_labels_with_values_of_kthenas_own_are_unsupported(selector: Manifest, a
         "have no label"
     )
     # The schema refuses such an affinity besides.
-    findings = problems(serving(role(entryTemplate=entry(affinity=selector))))
+    findings = reject(serving(role(entryTemplate=entry(affinity=selector))))
     assert [finding for finding in findings if finding.startswith(expected)]
 
 
@@ -273,19 +273,19 @@ def test_labels_with_values_of_kthenas_own_are_unsupported(selector: Manifest, a
         (["prefill", "server"], ["worker", "worker"]),
     ],
 )
-def test_what_a_role_does_is_read_from_its_name(names: list[str], expected: list[str]) -> None:
+def test_component_type_follows_from_role_name(names: list[str], expected: list[str]) -> None:
     assert choose_component_types(names) == expected
 
 
 @pytest.mark.parametrize(
     ("partition", "expected"), [(2, 2), ("50%", 2), ("34%", 2), ("0%", 0), ("100%", 3)]
 )
-def test_role_updates_keep_their_pace(partition: Any, expected: int) -> None:
+def test_role_rollout_is_copied(partition: Any, expected: int) -> None:
     document = serving(
         role(replicas=3, partition=partition, maxUnavailable="10%"),
         rolloutStrategy={"type": "RoleRollingUpdate"},
     )
-    result = spec(document)
+    result = to_spec(document)
     assert result["rollout"] == {"level": "Role"}
     assert result["roles"][0]["rollout"] == {"maxUnavailable": "10%", "partition": expected}
 
@@ -311,14 +311,14 @@ GROUPS = "ServingGroupRollingUpdate"
         ),
     ],
 )
-def test_updates_of_whole_groups(replicas: int, strategy: Any, expected: Any) -> None:
-    more = {} if strategy is None else {"rolloutStrategy": strategy}
-    result = spec(serving(replicas=replicas, **more))
+def test_group_rollout_is_copied(replicas: int, strategy: Any, expected: Any) -> None:
+    fields = {} if strategy is None else {"rolloutStrategy": strategy}
+    result = to_spec(serving(replicas=replicas, **fields))
     assert result.get("rollout") == (None if expected is None else {"level": "Group", **expected})
 
 
-def test_no_recovery_is_no_restart_policy() -> None:
-    result = spec(serving(*PAIR, recoveryPolicy="None"))
+def test_recovery_policy_none_disables_restarts() -> None:
+    result = to_spec(serving(*PAIR, recoveryPolicy="None"))
     assert [item["restartPolicy"] for item in result["roles"]] == ["None", "None"]
 
 
@@ -326,9 +326,9 @@ def test_no_recovery_is_no_restart_policy() -> None:
     ("rollout", "metadata"),
     [({}, {}), ({"rollingUpdateConfiguration": {}}, {}), (None, {"labels": {}, "annotations": {}})],
 )
-def test_what_is_empty_is_as_good_as_left_out(rollout: Any, metadata: Manifest) -> None:
+def test_empty_mappings_are_defaults(rollout: Any, metadata: Manifest) -> None:
     value = {} if rollout is None else {"rolloutStrategy": rollout}
-    assert spec(serving(metadata=metadata, **value)) == spec(serving())
+    assert to_spec(serving(metadata=metadata, **value)) == to_spec(serving())
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_what_is_empty_is_as_good_as_left_out(rollout: Any, metadata: Manifest) 
     ],
 )
 def test_differences_are_reported(document: Manifest, expected: str) -> None:
-    assert expected in said(document)
+    assert expected in check(document)
 
 
 @pytest.mark.parametrize(
@@ -422,9 +422,9 @@ def test_differences_are_reported(document: Manifest, expected: str) -> None:
         ),
     ],
 )
-def test_what_kthena_or_we_refuse(document: Manifest, expected: str) -> None:
-    assert problems(document) == [expected]
-    assert problems(document, lossy=True) == [expected]
+def test_invalid_fields_are_rejected(document: Manifest, expected: str) -> None:
+    assert reject(document) == [expected]
+    assert reject(document, lossy=True) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -442,6 +442,6 @@ def test_what_kthena_or_we_refuse(document: Manifest, expected: str) -> None:
 def test_unsupported_fields_of_serving_are_errors_or_warnings(
     document: Manifest, expected: str
 ) -> None:
-    assert problems(document) == [expected]
-    assert problems(document, lossy=True) == []
-    assert expected.replace("f: ", "f: warning: ") in said(document, lossy=True)
+    assert reject(document) == [expected]
+    assert reject(document, lossy=True) == []
+    assert expected.replace("f: ", "f: warning: ") in check(document, lossy=True)

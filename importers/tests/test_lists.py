@@ -21,10 +21,10 @@ def write(folder: Path, *documents: Any) -> str:
     return str(path)
 
 
-def listed(*items: Any, **more: Any) -> Manifest:
+def listed(*items: Any, **fields: Any) -> Manifest:
     """Objects as kubectl prints them."""
     return {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""},
-            "items": list(items), **more}  # fmt: skip
+            "items": list(items), **fields}  # fmt: skip
 
 
 def made_of_a_booster(document: Manifest) -> Manifest:
@@ -70,8 +70,8 @@ def test_items_of_a_list_are_documents_with_names_of_their_own(
         (listed(listed(serving())), '#items[0]: kind: must be InferenceService, got "List"'),
     ],
 )
-def test_a_list_that_is_none(document: Manifest, expected: str, tmp_path: Path) -> None:
+def test_malformed_list_is_rejected(document: Manifest, expected: str, tmp_path: Path) -> None:
     for source_of in (document, write(tmp_path, document)):
-        with pytest.raises(InvalidServiceError) as refused:
+        with pytest.raises(InvalidServiceError) as errors:
             load(source_of)
-        assert expected in str(refused.value)
+        assert expected in str(errors.value)

@@ -20,13 +20,13 @@ from importers.tests.modelplane_samples import (
     template,
     workers,
 )
-from importers.tests.reads import converted, problems, said, source, spec
+from importers.tests.reads import check, convert, read_source, reject, to_spec
 
 HERE = "template.spec.modelCacheRef"
 
 
 def objects(kind: str, *documents: Manifest) -> list[Manifest]:
-    (plan,) = source(*documents).plans
+    (plan,) = read_source(*documents).plans
     return [item for item in render(plan) if item["kind"] == kind]
 
 
@@ -38,7 +38,7 @@ def pod(*documents: Manifest) -> Manifest:
 
 def test_a_cache_becomes_the_model() -> None:
     token = {"name": "hub", "key": "token"}
-    result = spec(
+    result = to_spec(
         cached("--model=/mnt/models", "--served-model-name=m"),
         cache(revision="v1", authSecret=token),
     )
@@ -50,7 +50,7 @@ def test_a_cache_becomes_the_model() -> None:
             "storage": {"size": "40Gi"}, "warmUp": True, "mountModel": True, "readOnly": False,
         },
     }  # fmt: skip
-    assert spec(cached("--served-model-name=m"), cache(authSecret={"name": "hub"}))["model"][
+    assert to_spec(cached("--served-model-name=m"), cache(authSecret={"name": "hub"}))["model"][
         "tokenSecret"
     ] == {"name": "hub", "key": "HF_TOKEN"}
 
@@ -76,9 +76,7 @@ ARGUMENTS: list[tuple[Manifest, Manifest]] = [
 
 
 @pytest.mark.parametrize(("document", "changed"), ARGUMENTS)
-def test_engines_find_the_model_where_their_arguments_say(
-    document: Manifest, changed: Manifest
-) -> None:
+def test_engine_arguments_use_the_mount_path(document: Manifest, changed: Manifest) -> None:
     value = document["spec"]["template"]["spec"]["engines"][0]["members"][0]["template"]
     (container,) = pod(document, cache())["containers"]
     for key in ("command", "args"):
@@ -92,7 +90,7 @@ def test_engines_find_the_model_where_their_arguments_say(
     assert "readOnly" not in mount
 
 
-def test_every_pod_of_every_engine_mounts_it() -> None:
+def test_every_pod_mounts_the_cache() -> None:
     args = ["--model=/mnt/models", "--served-model-name=m"]
     user_template = template()
     user_template["spec"]["containers"][0]["args"] = args
@@ -120,23 +118,23 @@ def test_every_shape_of_a_deployment_may_refer_to_a_cache() -> None:
         ),
         cached("--served-model-name=m"),
     ]
-    models = [spec(shape, cache())["model"] for shape in shapes]
+    models = [to_spec(shape, cache())["model"] for shape in shapes]
     assert models == [models[0]] * 3
 
 
 def test_model_without_a_name_is_served_by_its_path() -> None:
     document = cached("--model=/mnt/models/a.gguf")
-    assert spec(document, cache())["model"]["name"] == "/mnt/models/a.gguf"
+    assert to_spec(document, cache())["model"]["name"] == "/mnt/models/a.gguf"
     assert (
         f"f: info: {HERE}: no engine sets a served model name; requests use /mnt/models/a.gguf"
-        in said(document, cache())
+        in check(document, cache())
     )
 
 
-def test_a_large_model_may_take_longer() -> None:
+def test_large_model_gets_longer_timeout() -> None:
     document = cached("--served-model-name=m")
-    assert "job" not in spec(document, cache(sizeGiB=200))["model"]["cache"]
-    assert spec(document, cache(sizeGiB=1100))["model"]["cache"]["job"] == {"timeout": "11h"}
+    assert "job" not in to_spec(document, cache(sizeGiB=200))["model"]["cache"]
+    assert to_spec(document, cache(sizeGiB=1100))["model"]["cache"]["job"] == {"timeout": "11h"}
 
 
 REFUSED: list[tuple[list[Manifest], str]] = [
@@ -186,16 +184,16 @@ REFUSED: list[tuple[list[Manifest], str]] = [
 
 @pytest.mark.parametrize(("documents", "expected"), REFUSED)
 def test_invalid_values_are_rejected(documents: list[Manifest], expected: str) -> None:
-    assert problems(*documents) == [expected]
+    assert reject(*documents) == [expected]
 
 
 def test_several_deployments_may_share_a_cache() -> None:
     one, two = cached("--served-model-name=m"), cached("--served-model-name=m")
     two["metadata"] = {"name": "two"}
-    assert len(converted(one, two, cache())) == 2
+    assert len(convert(one, two, cache())) == 2
     assert (
         "f#3: info: huggingFace.sizeGiB: each of the 2 services gets its own volume and copy"
-    ) in said(one, two, cache())
+    ) in check(one, two, cache())
 
 
 @pytest.mark.parametrize(
@@ -221,15 +219,15 @@ def test_several_deployments_may_share_a_cache() -> None:
 def test_the_choice_among_clusters_becomes_an_annotation(
     documents: list[Manifest], expected: Any
 ) -> None:
-    (manifest,) = converted(*documents)
+    (manifest,) = convert(*documents)
     assert manifest["metadata"]["annotations"] == expected
-    (plan, *_) = source(*documents).plans
+    (plan, *_) = read_source(*documents).plans
     assert all(expected.items() <= item["metadata"]["annotations"].items() for item in render(plan))
 
 
 def test_the_choice_among_clusters_is_reported() -> None:
     chosen = paired(clusterSelector={"matchLabels": {"a": "b"}}, tolerations=[{"key": "k"}])
-    result = [message for message in said(chosen) if "cluster" in message]
+    result = [message for message in check(chosen) if "cluster" in message]
     assert result == [
         (
             "f: info: template.spec.clusterSelector: becomes an annotation; the Pulumi provider or "

@@ -20,7 +20,7 @@ from importers.tests.modelplane_samples import (
     template,
     workers,
 )
-from importers.tests.reads import converted, problems, said, source, spec, warned
+from importers.tests.reads import check, convert, read_source, reject, to_spec, warn
 
 CLAIM = {
     "name": "gpu",
@@ -38,12 +38,12 @@ GANG_ENV = [
 
 def refused(document: Manifest) -> list[str]:
     """Why a document is refused, whatever losses are allowed."""
-    return problems(document, lossy=True)
+    return reject(document, lossy=True)
 
 
-def test_the_documents_deployment() -> None:
+def test_documented_deployment_is_converted() -> None:
     """Completed where the document says `...`: an image, sizes of the model, no node selector."""
-    result = spec(proposed(model={}))
+    result = to_spec(proposed(model={}))
     assert result == {
         "roles": [
             {
@@ -66,20 +66,20 @@ def test_the_documents_deployment() -> None:
         ],
         "schedulingStrategy": {"gangPolicy": {"mode": "Off"}},
     }
-    assert "f: info: model: has no effect; the engine's arguments name the model" in said(
+    assert "f: info: model: has no effect; the engine's arguments name the model" in check(
         proposed(model={})
     )
 
 
 def test_the_documents_deployment_has_no_name() -> None:
-    assert "f: metadata.name: is required" in problems(deployment(proposed()["spec"], name=None))
+    assert "f: metadata.name: is required" in reject(deployment(proposed()["spec"], name=None))
 
 
 def test_engines_become_roles_and_members_their_pods() -> None:
     fields = {"name": "HOST", "value": "$(MODELPLANE_LEADER_ADDRESS)"}
     leader = member("Leader", nodeSelector=None, template=template(command=["a"], env=[fields]))
     worker = member("Worker", worker={"nodes": 3}, template=template(command=["b"]))
-    result = spec(released(engine("big", leader, worker, copies=2), engine("small")), lossy=True)
+    result = to_spec(released(engine("big", leader, worker, copies=2), engine("small")), lossy=True)
     big, small = result["roles"]
     assert (big["name"], big["replicas"]) == ("big", 2)
     assert big["multinode"] == {"nodeCount": 4, "launcher": "none"}
@@ -94,10 +94,10 @@ def test_engines_become_roles_and_members_their_pods() -> None:
     }
 
 
-def test_pods_get_memory_to_share_and_whoever_serves_a_probe() -> None:
+def test_pods_get_shared_memory_and_serving_pods_a_probe() -> None:
     leader = member("Leader", template=template("--port=9000"))
     worker = member("Worker", template=template())
-    (role,) = spec(released(engine("e", leader, worker)))["roles"]
+    (role,) = to_spec(released(engine("e", leader, worker)))["roles"]
     for key, wanted in (
         ("leaderTemplate", completed(template("--port=9000"), 9000)),
         ("workerTemplate", completed(template(), serves=False)),
@@ -108,14 +108,14 @@ def test_pods_get_memory_to_share_and_whoever_serves_a_probe() -> None:
     user_completed = completed(template(readinessProbe={"tcpSocket": {"port": 8000}}))
     user_completed["spec"]["containers"][0]["readinessProbe"] = {"tcpSocket": {"port": 8000}}
     assert (
-        spec(released(engine("e", member(template=user_completed))))["roles"][0]["template"]
+        to_spec(released(engine("e", member(template=user_completed))))["roles"][0]["template"]
         == user_completed
     )
 
 
-def test_a_prompt_that_is_short_of_the_cache_goes_to_no_prefill_pod() -> None:
+def test_threshold_keeps_short_prompts_from_prefill_pods() -> None:
     """As in Modelplane's picker: from 16 tokens without a cached prefix on."""
-    read = source(paired(), allow_lossy=True)
+    read = read_source(paired(), allow_lossy=True)
     (config,) = [manifest for manifest in read.render() if manifest["kind"] == "ConfigMap"]
     (text,) = config["data"].values()
     plugins = {
@@ -128,43 +128,45 @@ def test_a_prompt_that_is_short_of_the_cache_goes_to_no_prefill_pod() -> None:
 def test_pools_are_not_pinned() -> None:
     assert any(
         "f: info: template.spec.engines: pods are not pinned to a node pool (m" in message
-        for message in said(released())
+        for message in check(released())
     )
 
 
 @pytest.mark.parametrize("metadata", [{"labels": 7}, {"labels": [7]}, {"labels": {7: 7}}])
-def test_labels_that_are_none_are_a_clear_error(metadata: Any) -> None:
+def test_malformed_labels_are_rejected(metadata: Any) -> None:
     wrong = {**template(), "metadata": metadata}
     (finding, *_) = refused(proposed(workers=workers(template=wrong)))
     assert finding.startswith("f: workers.template.metadata.labels")
 
 
 def test_devices_become_claims() -> None:
-    assert spec(released())["roles"][0]["resourceClaims"] == [CLAIM]
+    assert to_spec(released())["roles"][0]["resourceClaims"] == [CLAIM]
     gang = released(engine("e", member("Leader"), member("Worker")))
-    assert spec(gang)["roles"][0]["resourceClaims"] == [CLAIM]
-    result = spec(proposed(nodeSelector=GPU, prefill={"workers": workers(), "nodeSelector": GPU}))
+    assert to_spec(gang)["roles"][0]["resourceClaims"] == [CLAIM]
+    result = to_spec(
+        proposed(nodeSelector=GPU, prefill={"workers": workers(), "nodeSelector": GPU})
+    )
     assert [role.get("resourceClaims") for role in result["roles"]] == [[CLAIM], [CLAIM], None]
-    assert not any("Volcano" in line for line in warned(gang))
+    assert not any("Volcano" in line for line in warn(gang))
 
 
-def test_pods_are_a_gang_only_if_they_ask_for_volcano() -> None:
+def test_modelplane_pods_are_gang_scheduled_only_with_volcano() -> None:
     def gang(**spec_of_pods: Any) -> Manifest:
         parts = [member(role, template=template()) for role in ("Leader", "Worker")]
         for part in parts:
             part["template"]["spec"].update(spec_of_pods)
         return released(engine("e", *parts))
 
-    assert spec(gang())["schedulingStrategy"] == {"gangPolicy": {"mode": "Off"}}
+    assert to_spec(gang())["schedulingStrategy"] == {"gangPolicy": {"mode": "Off"}}
     assert any(
         line.startswith("f: info: template.spec.engines: not set; pods are scheduled one by one")
-        for line in said(gang())
+        for line in check(gang())
     )
     volcano = gang(schedulerName="volcano")
-    assert "schedulingStrategy" not in spec(volcano)
-    assert any("template.spec.engines[0]: Volcano binds" in line for line in warned(volcano))
+    assert "schedulingStrategy" not in to_spec(volcano)
+    assert any("template.spec.engines[0]: Volcano binds" in line for line in warn(volcano))
     # A single pod is not a gang anyway.
-    assert "schedulingStrategy" not in spec(released())
+    assert "schedulingStrategy" not in to_spec(released())
 
 
 @pytest.mark.parametrize(
@@ -174,9 +176,9 @@ def test_pods_are_a_gang_only_if_they_ask_for_volcano() -> None:
         ('device.driver == "a" || device.capacity["b"].memory > 1', "a and b"),
     ],
 )
-def test_a_class_that_no_expression_tells_is_asked_for(cel: str, drivers: str) -> None:
+def test_expressions_without_driver_are_rejected(cel: str, drivers: str) -> None:
     devices = {"devices": [{"name": "gpu", "selectors": [{"cel": cel}]}]}
-    (lost,) = problems(released(engine("e", member(nodeSelector=devices))))
+    (lost,) = reject(released(engine("e", member(nodeSelector=devices))))
     assert lost == (
         "f: template.spec.engines[0].members[0].nodeSelector.devices[0]: cannot be carried over: "
         "its expressions must name one driver, which stands for the DeviceClass, got "
@@ -184,7 +186,7 @@ def test_a_class_that_no_expression_tells_is_asked_for(cel: str, drivers: str) -
     )
 
 
-def test_findings_about_variables_keep_their_place() -> None:
+def test_findings_about_variables_name_source_index() -> None:
     wrong = member("Leader", nodeSelector=None, template=template(env=[{"name": "A", "value": 1}]))
     document = released(engine("e", wrong, member("Worker")))
     assert refused(document) == [
@@ -197,7 +199,7 @@ def test_findings_about_variables_keep_their_place() -> None:
 
 
 def test_phases_become_prefill_and_decode_with_a_router() -> None:
-    prefill, decode, router = spec(paired(), lossy=True)["roles"]
+    prefill, decode, router = to_spec(paired(), lossy=True)["roles"]
     assert (prefill["componentType"], prefill["replicas"]) == ("prefiller", 1)
     assert (decode["componentType"], decode["replicas"]) == ("decoder", 2)
     # Modelplane's routing.py: "this layer injects none" of the engine flags.
@@ -210,21 +212,21 @@ def test_phases_become_prefill_and_decode_with_a_router() -> None:
     }
 
 
-def test_copies_that_are_not_stated_are_a_guess_worth_knowing() -> None:
+def test_default_copies_are_reported() -> None:
     document = paired(prefill={"copies": None})
     del document["spec"]["template"]["spec"]["engines"][0]["copies"]
     assert (
         "f: info: template.spec.engines[0].copies: not set; assuming 1, which also sets the "
         "share of prefill"
-    ) in said(document)
+    ) in check(document)
 
 
 def test_instances_are_serving_groups() -> None:
-    result = spec(released(engine(copies=2), replicas=3), lossy=True)
+    result = to_spec(released(engine(copies=2), replicas=3), lossy=True)
     assert (result["groups"], result["roles"][0]["replicas"]) == (3, 2)
     early = deployment({"replicas": 3, "engines": [engine(copies=2)]})
-    assert spec(early, lossy=True) == result
-    assert spec(paired(replicas=2), lossy=True)["groups"] == 2
+    assert to_spec(early, lossy=True) == result
+    assert to_spec(paired(replicas=2), lossy=True)["groups"] == 2
 
 
 @pytest.mark.parametrize(
@@ -256,7 +258,7 @@ def test_instances_are_serving_groups() -> None:
 )
 def test_routing_becomes_the_endpoint_picker(fields: Any, expected: Manifest) -> None:
     routing = {"template": {"spec": {"containers": [{"name": "epp", **fields}]}}}
-    assert spec(proposed(routing=routing))["roles"][2] == {
+    assert to_spec(proposed(routing=routing))["roles"][2] == {
         "name": "router",
         "componentType": "router",
         **expected,
@@ -265,13 +267,13 @@ def test_routing_becomes_the_endpoint_picker(fields: Any, expected: Manifest) ->
 
 def test_sizes_become_parallelism_unless_there_is_a_command() -> None:
     topology = {"tensor": 8, "pipeline": 2}
-    (role,) = spec(proposed(prefill=None, routing=None, workers=workers(topology=topology)))[
+    (role,) = to_spec(proposed(prefill=None, routing=None, workers=workers(topology=topology)))[
         "roles"
     ]
     assert role["parallelism"] == topology
     assert "multinode" not in role
     alone = workers(topology=topology, template=template(command=["./start.sh"]))
-    (role,) = spec(proposed(prefill=None, routing=None, workers=alone))["roles"]
+    (role,) = to_spec(proposed(prefill=None, routing=None, workers=alone))["roles"]
     assert "parallelism" not in role
     assert role["multinode"] == {"nodeCount": 2, "launcher": "none"}
 
@@ -279,7 +281,7 @@ def test_sizes_become_parallelism_unless_there_is_a_command() -> None:
 def test_labels_of_the_template_are_those_of_the_service() -> None:
     labels = {"team": "a"}
     template = {"metadata": {"labels": labels}, "spec": {"engines": [engine()]}}
-    (item,) = converted(deployment({"replicas": 1, "template": template}))
+    (item,) = convert(deployment({"replicas": 1, "template": template}))
     assert item["metadata"]["labels"] == labels
 
 
@@ -380,7 +382,7 @@ def test_conflicting_deployments_are_rejected(document: Manifest, expected: str)
 def test_unsupported_fields_of_deployments_are_errors_or_warnings(
     document: Manifest, expected: str
 ) -> None:
-    assert any(problem.startswith(expected) for problem in problems(document))
-    assert problems(document, lossy=True) == []
+    assert any(problem.startswith(expected) for problem in reject(document))
+    assert reject(document, lossy=True) == []
     warned = expected.replace("f: ", "f: warning: ", 1)
-    assert any(message.startswith(warned) for message in said(document, lossy=True))
+    assert any(message.startswith(warned) for message in check(document, lossy=True))

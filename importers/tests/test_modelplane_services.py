@@ -17,7 +17,7 @@ from importers.tests.modelplane_samples import (
     released,
     selecting,
 )
-from importers.tests.reads import converted, problems, said, source, warned
+from importers.tests.reads import check, convert, read_source, reject, warn
 
 GATEWAY = {"name": "inference-gateway", "namespace": "modelplane-system"}
 RULE = {
@@ -44,7 +44,7 @@ def labelled(name: str, replicas: int = 1, **labels: str) -> Manifest:
 def routers(*documents: Manifest, lossy: bool = False) -> dict[str, Any]:
     """The router of each service, without what tells that it is one; None without a router."""
     result = {}
-    for manifest in converted(*documents, lossy=lossy):
+    for manifest in convert(*documents, lossy=lossy):
         roles = [role for role in manifest["spec"]["roles"] if role["componentType"] == "router"]
         assert len(roles) <= 1
         result[manifest["metadata"]["name"]] = roles[0]["httproute"] if roles else None
@@ -53,19 +53,19 @@ def routers(*documents: Manifest, lossy: bool = False) -> dict[str, Any]:
 
 def test_a_model_service_becomes_the_route_of_its_deployment() -> None:
     documents = released(), model_service()
-    (item,) = converted(*documents)
+    (item,) = convert(*documents)
     assert item["spec"]["roles"][-1] == {
         "name": "router",
         "componentType": "router",
         "scorers": {"prefix-cache": 2, "queue": 1},
         "httproute": {"rules": [RULE], "parentRefs": [GATEWAY]},
     }
-    (plan,) = source(*documents).plans
+    (plan,) = read_source(*documents).plans
     (route,) = [entry for entry in render(plan) if entry["kind"] == "HTTPRoute"]
     assert route["spec"]["parentRefs"] == [GATEWAY]
     assert [ref["name"] for ref in route["spec"]["rules"][0]["backendRefs"]] == ["md-pool"]
     assert any(
-        "f#2: info: endpoints: not set; the route a" in message for message in said(*documents)
+        "f#2: info: endpoints: not set; the route a" in message for message in check(*documents)
     )
 
 
@@ -80,14 +80,14 @@ def test_a_model_service_becomes_the_route_of_its_deployment() -> None:
     ],
 )
 def test_prefill_and_decode_have_their_router_already(document: Manifest, picker: Manifest) -> None:
-    (item,) = converted(document, model_service())
+    (item,) = convert(document, model_service())
     assert item["spec"]["roles"][2] == {
         "name": "router",
         "componentType": "router",
         **picker,
         "httproute": {"rules": [RULE], "parentRefs": [GATEWAY]},
     }
-    assert not [entry for entry in warned(document, model_service()) if "route" in entry]
+    assert not [entry for entry in warn(document, model_service()) if "route" in entry]
 
 
 def test_every_shape_is_selected_by_its_name() -> None:
@@ -106,7 +106,7 @@ def test_endpoints_are_selected_by_the_labels_of_the_template() -> None:
     result = routers(*documents, model_service(selecting(tier="prod")))
     assert (result["a"]["rules"], result["b"]) == ([RULE], None)
     both = selecting(tier="prod", deployment="b")
-    assert problems(*documents, model_service(both))[0].startswith(
+    assert reject(*documents, model_service(both))[0].startswith(
         "f#3: endpoints[0]: cannot be carried over: selects no ModelDeployment"
     )
 
@@ -157,7 +157,7 @@ def test_service_behind_another_route_may_have_its_own_route() -> None:
 
 
 def test_a_cluster_of_its_endpoints_is_that_of_the_service() -> None:
-    (item,) = converted(released(), model_service(selecting(deployment="md", cluster="east")))
+    (item,) = convert(released(), model_service(selecting(deployment="md", cluster="east")))
     assert item["metadata"]["annotations"] == {
         "fusioninfer.io/cluster-selector": "modelplane.ai/cluster=east"
     }
@@ -231,14 +231,14 @@ REFUSED: list[tuple[list[Manifest], str]] = [
 
 
 @pytest.mark.parametrize(("documents", "expected"), REFUSED)
-def test_endpoints_elsewhere_are_rejected(documents: list[Manifest], expected: str) -> None:
-    assert problems(*documents) == [expected]
+def test_unsupported_endpoints_are_rejected(documents: list[Manifest], expected: str) -> None:
+    assert reject(*documents) == [expected]
     if "cannot be carried over" in expected:
-        assert problems(*documents, lossy=True) == []
+        assert reject(*documents, lossy=True) == []
 
 
 def test_a_repeated_entry_is_reported() -> None:
-    assert "f#2: info: endpoints[1]: repeats the entry for md; ignored" in said(
+    assert "f#2: info: endpoints[1]: repeats the entry for md; ignored" in check(
         released(), model_service("md", "md")
     )
 

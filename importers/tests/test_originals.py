@@ -14,7 +14,7 @@ import pytest
 import yaml
 import yaml_files
 
-from importers.tests.reads import source
+from importers.tests.reads import read_source
 
 CASES = [
     pytest.param(case, id=f"{path.stem}: {case['case']}")
@@ -45,7 +45,7 @@ def missing(theirs: Any, ours: Any, at: str = "") -> Iterator[str]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_objects_have_the_values_of_the_original_controllers(case: dict[str, Any]) -> None:
-    read = source(*case["documents"])
+    read = read_source(*case["documents"])
     built = read.render()
     assert built, [str(item) for _, item in read.findings]
     for wanted in case["objects"]:
@@ -79,7 +79,7 @@ def test_worker_next_to_prefill_and_decode_joins_the_gang_unless_optional() -> N
     del worker["kvTransfer"]
     document["spec"]["roles"].append(worker)
     (group,) = [
-        manifest for manifest in source(document).render() if manifest["kind"] == "PodGroup"
+        manifest for manifest in read_source(document).render() if manifest["kind"] == "PodGroup"
     ]
     assert group["spec"]["minTaskMember"] == {
         f"{role}-{replica}": 1
@@ -89,6 +89,6 @@ def test_worker_next_to_prefill_and_decode_joins_the_gang_unless_optional() -> N
     optional = {"gangPolicy": {"minRoleReplicas": {"w": 0}}}
     document["spec"]["schedulingStrategy"] = optional
     (group,) = [
-        manifest for manifest in source(document).render() if manifest["kind"] == "PodGroup"
+        manifest for manifest in read_source(document).render() if manifest["kind"] == "PodGroup"
     ]
     assert group["spec"]["minMember"] == 3  # the pair's pods

@@ -35,25 +35,25 @@ def test_the_entry_points_are_the_table() -> None:
     assert importers() == (table.KSERVE, table.KTHENA, table.MODELPLANE)
 
 
-def test_the_words_of_an_importer_are_of_rules_that_there_are() -> None:
+def test_advice_refers_to_existing_rules() -> None:
     missing = {system.name: system.words.keys() - all_rules().keys() for system in importers()}
     assert missing == {"KServe": set(), "Kthena": set(), "Modelplane": set()}
 
 
-def test_a_foreign_manifest_without_the_package_names_the_command(
+def test_manifest_without_importers_package_names_install_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(importer, "plugins", lambda _: iter(()))
     importers.cache_clear()
     source = Path(__file__).with_name("foreign.yaml")
-    with pytest.raises(InvalidServiceError) as refused:
+    with pytest.raises(InvalidServiceError) as errors:
         load(source)
     (tmp_path / "foreign.yaml").write_text(source.read_text("utf-8"), encoding="utf-8")
     with pytest.raises(InvalidServiceError) as in_folder:
         load(tmp_path)
     importers.cache_clear()
-    assert str(refused.value) == str(in_folder.value).replace(f"{tmp_path}/", f"{source.parent}/")
-    assert str(refused.value).endswith(
+    assert str(errors.value) == str(in_folder.value).replace(f"{tmp_path}/", f"{source.parent}/")
+    assert str(errors.value).endswith(
         'apiVersion: "workload.serving.volcano.sh/v1alpha1" needs an importer that is not '
         'installed; run pip install "git+https://github.com/fusioninfer/fusioninfer-pulumi'
         '#subdirectory=importers" [importer-missing]'

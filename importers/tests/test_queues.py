@@ -11,7 +11,7 @@ from samples import of_kind, rendered
 from importers.tests import kserve_samples as kserve
 from importers.tests import kthena_samples as kthena
 from importers.tests import modelplane_samples as modelplane
-from importers.tests.reads import Manifest, converted, problems, said, source, spec
+from importers.tests.reads import Manifest, check, convert, read_source, reject, to_spec
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 LABEL = {QUEUE: "team"}
@@ -51,9 +51,9 @@ def sets(manifest: Manifest) -> list[Manifest]:
 
 
 @pytest.mark.parametrize(("system", "kinds"), [("KServe", 0), ("Kthena", 1), ("Modelplane", 0)])
-def test_each_system_keeps_what_starts_its_pods(system: str, kinds: int) -> None:
+def test_only_kthena_creates_pod_groups(system: str, kinds: int) -> None:
     """Kthena creates PodGroups of Volcano; the others place pods one by one."""
-    (manifest,) = converted(SOURCES[system])
+    (manifest,) = convert(SOURCES[system])
     assert len(of_kind(rendered(manifest), "PodGroup")) == kinds
     assert not any(QUEUE in item["metadata"]["labels"] for item in sets(manifest))
 
@@ -61,7 +61,7 @@ def test_each_system_keeps_what_starts_its_pods(system: str, kinds: int) -> None
 @pytest.mark.parametrize("system", SOURCES)
 def test_a_queue_of_kueues_is_that_of_the_service(system: str) -> None:
     document = labelled(SOURCES[system])
-    (manifest,) = converted(document)
+    (manifest,) = convert(document)
     strategy = dict(manifest["spec"]["schedulingStrategy"])
     # Kthena's pods have Volcano's scheduler by default, in no PodGroup.
     assert strategy.pop("schedulerName", None) == ("volcano" if system == "Kthena" else None)
@@ -75,11 +75,11 @@ def test_a_queue_of_kueues_is_that_of_the_service(system: str) -> None:
     assert (
         f"f: info: metadata.labels[{QUEUE}]: Kueue admits each replica as a whole from the "
         "LocalQueue team (gangPolicy.backend: Kueue)"
-    ) in said(document)
+    ) in check(document)
     # A finding of ours about the queue names the label.
     assert any(
         line.startswith(f"f: warning: metadata.labels[{QUEUE}]: Kueue admits each replica")
-        for line in said(document)
+        for line in check(document)
     )
 
 
@@ -114,33 +114,33 @@ def entry_with(labels: Any) -> Manifest:
 )
 def test_a_label_of_all_pods_is_the_queue_of_the_service(documents: list[Manifest]) -> None:
     before = copy.deepcopy(documents)
-    (manifest,) = converted(*documents)
+    (manifest,) = convert(*documents)
     assert manifest["spec"]["schedulingStrategy"]["gangPolicy"] == {"backend": "Kueue"}
     assert manifest["spec"]["schedulingStrategy"]["queue"] == "team"
     assert not any(QUEUE in pod_label for pod_label in pod_labels(manifest))
     assert documents == before
     assert any(
         f"labels[{QUEUE}]: Kueue admits each replica as a whole from the LocalQueue team" in line
-        for line in said(*documents)
+        for line in check(*documents)
     )
 
 
 def test_label_on_the_pods_of_one_role_is_rejected() -> None:
     pair = kserve.llm(**{**PAIRED, "prefill": {**PAIRED["prefill"], "labels": LABEL}})
-    (message,) = problems(pair)
+    (message,) = reject(pair)
     assert f"prefill.labels[{QUEUE}]: keeps the pods of a LeaderWorkerSet from starting" in message
 
 
-def test_a_service_waits_in_one_queue() -> None:
+def test_two_queues_are_rejected() -> None:
     other = labelled(kserve.llm(labels={QUEUE: "other"}))
     expected = "conflicts with the LocalQueue team; a service has one queue"
-    assert problems(other) == [f"f: labels[{QUEUE}]: cannot be carried over: {expected}"]
-    assert spec(other, lossy=True)["schedulingStrategy"] == KUEUE
+    assert reject(other) == [f"f: labels[{QUEUE}]: cannot be carried over: {expected}"]
+    assert to_spec(other, lossy=True)["schedulingStrategy"] == KUEUE
     volcano = labelled(kthena.serving())
     key = "scheduling.volcano.sh/queue-name"
     volcano["metadata"]["annotations"] = {key: "research"}
     expected = "conflicts with Kueue's queue team; a service has one queue"
-    assert problems(volcano) == [
+    assert reject(volcano) == [
         f"f: metadata.annotations[{key}]: cannot be carried over: {expected}"
     ]
 
@@ -156,18 +156,18 @@ def test_a_service_waits_in_one_queue() -> None:
 def test_gang_settings_are_rejected_with_kueue(group: Manifest, field: str) -> None:
     document = labelled(kthena.serving(group=group))
     expected = f"Kueue admits each replica separately; remove it, or the label {QUEUE}"
-    assert problems(document) == [f"f: template.{field}: cannot be carried over: {expected}"]
-    assert spec(document, lossy=True)["schedulingStrategy"]["gangPolicy"] == {"backend": "Kueue"}
+    assert reject(document) == [f"f: template.{field}: cannot be carried over: {expected}"]
+    assert to_spec(document, lossy=True)["schedulingStrategy"]["gangPolicy"] == {"backend": "Kueue"}
 
 
-def test_a_queue_and_an_autoscaler() -> None:
-    (manifest,) = converted(labelled(kthena.serving()), kthena.policy())
+def test_queue_works_with_an_autoscaler() -> None:
+    (manifest,) = convert(labelled(kthena.serving()), kthena.policy())
     assert manifest["spec"]["schedulingStrategy"]["gangPolicy"] == {"backend": "Kueue"}
     (lws,) = sets(manifest)
     assert lws["metadata"]["labels"][QUEUE] == "team"
 
 
-def test_what_is_no_queue_is_left_to_our_rules() -> None:
+def test_invalid_queue_is_reported_by_core_rules() -> None:
     document = labelled(kserve.llm(), "")
-    (plan,) = source(document).plans
+    (plan,) = read_source(document).plans
     assert plan.shape.local_queue is None

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.loading.importer import Origins
 from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kserve_samples import config, llm
 from importers.tests.kthena_samples import entry, policy, role, route, scaled, serving
-from importers.tests.reads import converted, problems, said, source, warned
+from importers.tests.reads import check, convert, read_source, reject, warn
 
 INPUTS = sorted((Path(__file__).parents[2] / "tests" / "fixtures" / "inputs").glob("*.yaml"))
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
@@ -51,29 +51,29 @@ def write(folder: Path, *documents: Any) -> str:
     ],
 )
 def test_an_envelope_that_is_nearly_known_is_named(document: Any, expected: str) -> None:
-    assert problems(document) == [expected]
+    assert reject(document) == [expected]
 
 
 def test_other_objects_are_rejected_or_ignored_with_losses_allowed() -> None:
-    (refused,) = problems(serving(), DEPLOYMENT)
-    assert refused == (
+    (errors,) = reject(serving(), DEPLOYMENT)
+    assert errors == (
         "f#2: kind: Deployment (apps/v1) is not an InferenceService or one of the kinds of KServe, "
         "Kthena, Modelplane; remove it and apply it separately, or ignore it with --allow-lossy"
     )
-    assert problems(serving(), DEPLOYMENT, lossy=True) == []
+    assert reject(serving(), DEPLOYMENT, lossy=True) == []
     assert (
         "f#2: warning: kind: Deployment is not an InferenceService and is ignored; apply it "
-        "separately" in warned(serving(), DEPLOYMENT, lossy=True)
+        "separately" in warn(serving(), DEPLOYMENT, lossy=True)
     )
     # Alone it is not an input at all.
-    assert problems(DEPLOYMENT, lossy=True)
+    assert reject(DEPLOYMENT, lossy=True)
 
 
-def test_what_our_own_rules_find_has_the_users_path() -> None:
+def test_core_findings_name_source_fields() -> None:
     wrong = entry()
     wrong["spec"]["containers"][0]["args"] = ["--tensor-parallel-size", "4"]
     wrong["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.11.0 "
-    assert problems(serving(role(), role("other", entryTemplate=wrong))) == [
+    assert reject(serving(role(), role("other", entryTemplate=wrong))) == [
         (
             "f: template.roles[1].entryTemplate.spec.containers[0].args: --tensor-parallel-size 4 "
             "needs 4 accelerators, but the pod has 1"
@@ -87,21 +87,24 @@ def test_what_our_own_rules_find_has_the_users_path() -> None:
 
 
 def test_the_plan_has_the_findings_of_the_conversion() -> None:
-    (document,) = source(LOSSY, allow_lossy=True).planned
+    (document,) = read_source(LOSSY, allow_lossy=True).planned
     assert next(finding.path for _, finding in document.findings) == "plugins[0]"
 
 
-def test_unknown_keys_hide_nothing_else() -> None:
+def test_unknown_keys_do_not_hide_other_findings() -> None:
     document = serving(plugins=[PLUGIN], replicass=2)
-    assert [problem.split(": ")[1] for problem in problems(document)] == ["replicass", "plugins[0]"]
+    assert [problem.split(": ")[1] for problem in reject(document)] == [
+        "replicass",
+        "plugins[0]",
+    ]
     document["spec"]["template"]["roles"][0]["replicas"] = "2"
-    assert [problem.split(": ")[1] for problem in problems(document)] == [
+    assert [problem.split(": ")[1] for problem in reject(document)] == [
         "template.roles[0].replicas",
         "replicass",
     ]
 
 
-def test_load_refuses_losses_unless_they_are_allowed(tmp_path: Path) -> None:
+def test_load_rejects_losses_unless_allowed(tmp_path: Path) -> None:
     path = write(tmp_path, LOSSY)
     with pytest.raises(InvalidServiceError, match=r"plugins\[0\]: cannot be carried over"):
         load(path)
@@ -144,7 +147,7 @@ def test_converting_and_rendering_is_rendering(
     assert capsys.readouterr().out == direct
 
 
-def test_convert_refuses_what_render_refuses(
+def test_convert_rejects_what_render_rejects(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path, LOSSY)
@@ -171,7 +174,7 @@ def test_a_project_is_not_converted(capsys: pytest.CaptureFixture[str]) -> None:
     assert "is a Pulumi project, which cannot be converted" in capsys.readouterr().err
 
 
-def test_what_the_cluster_wrote_into_an_exported_document_is_left_out() -> None:
+def test_fields_set_by_the_cluster_are_ignored() -> None:
     exported = serving(
         metadata={
             "uid": "u",
@@ -181,8 +184,8 @@ def test_what_the_cluster_wrote_into_an_exported_document_is_left_out() -> None:
         }
     )
     exported["status"] = {"replicas": 1}
-    assert problems(exported) == []
-    assert [message for message in said(exported) if "ignored" in message] == [
+    assert reject(exported) == []
+    assert [message for message in check(exported) if "ignored" in message] == [
         "f: info: metadata.uid: set by the API server; ignored",
         "f: info: metadata.ownerReferences: set by controllers; ignored",
         "f: info: metadata.finalizers: set by controllers; ignored",
@@ -192,12 +195,12 @@ def test_what_the_cluster_wrote_into_an_exported_document_is_left_out() -> None:
         ),
         "f: info: status: is the status of a running object; ignored",
     ]
-    assert "annotations" not in converted(exported)[0]["metadata"]
+    assert "annotations" not in convert(exported)[0]["metadata"]
 
 
-def test_converted_services_share_no_objects_unnoticed() -> None:
-    assert any("metadata.name" in problem for problem in problems(serving(), serving()))
-    assert len(render(source(serving()).plans[0])) == 3
+def test_converted_services_of_one_name_are_rejected() -> None:
+    assert any("metadata.name" in problem for problem in reject(serving(), serving()))
+    assert len(render(read_source(serving()).plans[0])) == 3
 
 
 def test_a_field_without_a_counterpart_is_named() -> None:
@@ -238,7 +241,7 @@ def test_findings_about_a_document_belong_to_its_service() -> None:
         metrics=None,
         disaggregatedTarget=scaled({"server": {"minReplicas": 2, "maxReplicas": 2}}),
     )
-    (document,) = source(serving(role(replicas=2)), fixed).planned
+    (document,) = read_source(serving(role(replicas=2)), fixed).planned
     messages = [finding.message for _, finding in document.findings]
     assert any(
         "server has 2 replicas; without metrics nothing scales it" in message

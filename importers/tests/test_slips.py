@@ -12,7 +12,7 @@ from profiles import examples
 
 from fusioninfer_pulumi.findings import Severity
 from importers.tests import kserve_samples, kthena_samples, modelplane_samples
-from importers.tests.reads import problems, source
+from importers.tests.reads import read_source, reject
 
 _FOREIGN = ("Input should", "function-", "constrained-", "[dict[", "Value error", ".str:", ".int:")
 
@@ -76,7 +76,7 @@ SETS = {"Kthena": KTHENA, "KServe": KSERVE, "Modelplane": MODELPLANE}
 
 @pytest.mark.parametrize("name", SETS)
 def test_documents_are_valid(name: str) -> None:
-    assert problems(*SETS[name]) == []
+    assert reject(*SETS[name]) == []
 
 
 CONFIG = ("spec", "router", "scheduler", "config")
@@ -114,13 +114,13 @@ REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], Any, str]] = {
 @pytest.mark.parametrize("slip", REFUSED)
 def test_a_wrong_value_is_one_line(slip: str) -> None:
     documents, at, value, line = REFUSED[slip]
-    refused = problems(*changed(documents, at, value))
-    assert [item for item in refused if item.startswith(line.partition(": must")[0])] == [line]
+    errors = reject(*changed(documents, at, value))
+    assert [item for item in errors if item.startswith(line.partition(": must")[0])] == [line]
 
 
-def told(documents: Any) -> list[str]:
+def list_all_findings(documents: Any) -> list[str]:
     """Everything that is said of documents; what is not refused is rendered."""
-    read = source(*documents)
+    read = read_source(*documents)
     if not read.has(Severity.ERROR):
         read.render()
     return [str(item) for _, item in read.findings]
@@ -128,7 +128,7 @@ def told(documents: Any) -> list[str]:
 
 @given(documents=st.sampled_from(list(SETS.values())).flatmap(mutants))
 @examples(3)
-def test_one_wrong_value_is_reported_in_our_words(documents: Any) -> None:
-    lines = told(documents)
+def test_wrong_value_has_a_core_message(documents: Any) -> None:
+    lines = list_all_findings(documents)
     assert all(line.isprintable() for line in lines)
     assert not [line for line in lines if any(word in line for word in _FOREIGN)]

@@ -24,12 +24,12 @@ CASES = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
 
 @pytest.mark.parametrize("name", CASES)
 def test_explanations_of_recorded_objects(name: str) -> None:
-    """`e2e/test_diagnosis.py` recorded them (`--write-transcripts`)."""
+    """`e2e/test_diagnosis.py --write-transcripts` records the objects."""
     case = yaml.safe_load(CASES[name].read_text(encoding="utf-8"))
-    seen = Snapshot(**case["seen"])
-    assert explain_lws([SET], seen) == case["said"]["set"]
-    assert explain_gang(seen) == case["said"]["gang"]
-    assert has_lws_reason(SET, seen) == case["told"]
+    seen = Snapshot(**case["snapshot"])
+    assert explain_lws([SET], seen) == case["explanations"]["set"]
+    assert explain_gang(seen) == case["explanations"]["gang"]
+    assert has_lws_reason(SET, seen)
 
 
 def test_recorded_cases_are_complete() -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from fusioninfer_pulumi.engines.engine import PairState
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.engines.handshake import PairState, compare_pair, compute_pair_revision
+from fusioninfer_pulumi.engines.handshake import compare_pair, compute_pair_revision
 
 MODEL = "Qwen/Qwen3-32B"
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'

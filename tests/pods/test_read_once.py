@@ -40,13 +40,13 @@ def test_multi_node_templates_are_read_once(read: list[Any]) -> None:
 
 
 def test_pickers_intent_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    result: list[Any] = []
-    real = picker_intent.EppIntent.__init__
+    intents: list[Any] = []
+    real = picker_intent.EppIntent
 
-    def counted(self: Any, *args: Any, **more: Any) -> None:
-        result.append(self)
-        real(self, *args, **more)
+    def create_intent(*args: Any, **fields: Any) -> Any:
+        intents.append(real(*args, **fields))
+        return intents[-1]
 
-    monkeypatch.setattr(picker_intent.EppIntent, "__init__", counted)
+    monkeypatch.setattr(picker_intent, "EppIntent", create_intent)
     plan_of(pair())
-    assert len(result) == 1
+    assert len(intents) == 1

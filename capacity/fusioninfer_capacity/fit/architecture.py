@@ -67,15 +67,15 @@ class Cache:
     index: int = 0
     packed: int | None = None
 
-    def elements(self, tensor: int) -> int:
+    def count_elements(self, tensor: int) -> int:
         """Return the elements of one token that each rank keeps."""
         return max(1, -(-self.heads // tensor)) * self.width
 
-    def bytes(self, tensor: int, bits: int) -> int:
+    def count_bytes(self, tensor: int, bits: int) -> int:
         """Return the bytes of one token that each rank keeps."""
         if self.packed is not None and bits == 8:
             return self.packed + self.index
-        return self.elements(tensor) * bits // 8 + self.index
+        return self.count_elements(tensor) * bits // 8 + self.index
 
 
 #: A layer without attention.
@@ -96,7 +96,7 @@ class State:
     recurrent: int
     recurrent_bits: int
 
-    def bytes(self, tensor: int, bits: int) -> int:
+    def count_bytes(self, tensor: int, bits: int) -> int:
         """Return the bytes of one sequence that each rank keeps; `bits` are of the model's type."""
         return (self.convolution * bits + self.recurrent * self.recurrent_bits) // 8 // tensor
 
@@ -845,7 +845,7 @@ _FAMILIES: Mapping[str, Callable[[Config, int], Layer]] = {
     "llama4_text": _read_llama4,
 }  # fmt: skip
 
-#: Families without a recorded startup: read in vLLM 0.32.0's models, not verified.
+#: Families whose layers are from the sources of vLLM 0.32.0, and why their memory is uncertain.
 _DOUBTS: Mapping[str, str] = {
     **dict.fromkeys(
         ("minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text", "step3p5", "step3p7", "mistral4",

@@ -38,9 +38,9 @@ class CacheLayout:
     @property
     def token(self) -> int:
         """Bytes of a token that all layers keep."""
-        return sum(self._bytes(kind) * count for kind, count in self._caches)
+        return sum(self._count_bytes(kind) * count for kind, count in self._caches)
 
-    def sequence(self, length: int) -> float:
+    def measure_sequence(self, length: int) -> float:
         """Return the bytes of one sequence of a length."""
         if self._pools:
             return length * self._pooled
@@ -49,16 +49,16 @@ class CacheLayout:
         if not self._groups:
             block = self.memory.block
             return -(-length // block) * block * self.token
-        return self._pages(length) * self._page
+        return self._count_pages(length) * self._page
 
-    def requests(self, available: int, length: int) -> float:
+    def count_requests(self, available: int, length: int) -> float:
         """Return the number of sequences of a length that fit."""
         if self._groups and not self._pools:
             # Only whole pages count, because pages are large if layers keep states.
-            return max(0, available) // self._page / self._pages(length)
-        return available / self.sequence(length)
+            return max(0, available) // self._page / self._count_pages(length)
+        return available / self.measure_sequence(length)
 
-    def _pages(self, length: int) -> int:
+    def _count_pages(self, length: int) -> int:
         """Return pages of one sequence in all groups of layers."""
         assert self._groups is not None, "checked by the caller"
         pages = 0
@@ -77,13 +77,13 @@ class CacheLayout:
     def _page(self) -> int:
         """Bytes of a page in all layers of a group."""
         assert self._groups is not None, "checked by the caller"
-        widest = max(self._bytes(kind) for kind, _ in self._caches)
+        widest = max(self._count_bytes(kind) for kind, _ in self._caches)
         return self._groups[0] * self._block_of_widest * widest
 
     def _block(self, kind: Cache) -> int:
         """Return the tokens in a page of a kind; smaller tokens share a page with more."""
-        widest = max(self._bytes(kind_of_layer) for kind_of_layer, _ in self._caches)
-        return self._block_of_widest * (widest // self._bytes(kind))
+        widest = max(self._count_bytes(kind_of_layer) for kind_of_layer, _ in self._caches)
+        return self._block_of_widest * (widest // self._count_bytes(kind))
 
     @property
     def _block_of_widest(self) -> int:
@@ -91,14 +91,16 @@ class CacheLayout:
         block = self.memory.block
         if not self._states:
             return block
-        widest = max(self._bytes(kind) for kind, _ in self._caches)
-        largest = max(self._bytes(kind) for kind, _ in self._states)
+        widest = max(self._count_bytes(kind) for kind, _ in self._caches)
+        largest = max(self._count_bytes(kind) for kind, _ in self._states)
         latent = any(kind.latent for kind, _ in self._caches)
         aligned = _ALIGNED_LATENT if latent else _ALIGNED
         return max(block, -(-largest // (aligned * widest)) * aligned)
 
-    def _bytes(self, kind: Kind) -> int:
-        return kind.bytes(self.ways, self.state_bits if isinstance(kind, State) else self.bits)
+    def _count_bytes(self, kind: Kind) -> int:
+        return kind.count_bytes(
+            self.ways, self.state_bits if isinstance(kind, State) else self.bits
+        )
 
     @property
     def _caches(self) -> list[tuple[Cache, int]]:
@@ -114,8 +116,10 @@ class CacheLayout:
 
     @property
     def _pooled(self) -> float:
-        full = sum(self._bytes(kind) * many for kind, many in self._caches if kind.window is None)
-        slid = sum(self._bytes(kind) * many for kind, many in self._caches if kind.window)
+        full = sum(
+            self._count_bytes(kind) * many for kind, many in self._caches if kind.window is None
+        )
+        slid = sum(self._count_bytes(kind) * many for kind, many in self._caches if kind.window)
         return full + _POOL_RATIO * slid
 
     @property
@@ -153,7 +157,7 @@ def make_layout(
         ]
     kinds: Counter[Kind] = Counter(filter(_has_cache, all_kinds))
     caches = [kind for kind in kinds if isinstance(kind, Cache)]
-    uneven = len({kind.bytes(ways, bits) for kind in caches}) > 1
+    uneven = len({kind.count_bytes(ways, bits) for kind in caches}) > 1
     if memory.windows == "full" or (uneven and not memory.uneven):
         plain: Counter[Kind] = Counter()
         for kind, count in kinds.items():

@@ -51,15 +51,15 @@ class CompressedLayout:
     layers: Sequence[Compressed]
     memory: Memory
 
-    def sequence(self, length: int) -> float:
+    def measure_sequence(self, length: int) -> float:
         """Return the bytes of one sequence of a length."""
-        return self.blocks(length) * self.block_bytes
+        return self.count_blocks(length) * self.block_bytes
 
-    def requests(self, available: int, length: int) -> float:
+    def count_requests(self, available: int, length: int) -> float:
         """Return the number of sequences of a length that fit."""
-        return max(0, available) // self.block_bytes / self.blocks(length)
+        return max(0, available) // self.block_bytes / self.count_blocks(length)
 
-    def blocks(self, length: int) -> int:
+    def count_blocks(self, length: int) -> int:
         """Return the blocks of one sequence in all groups of layers."""
         blocks = 0
         for group in self._groups:

@@ -56,7 +56,7 @@ class Served:
     ttft: tuple[float, float]
     tpot: tuple[float, float]
 
-    def replicas(self, rate: float) -> int:
+    def count_replicas(self, rate: float) -> int:
         """Return the number of replicas for a total rate."""
         return max(1, math.ceil(rate / self.rate - 1e-9))
 

@@ -47,7 +47,7 @@ class Fit:
     tokens: int | None = None
     requests: float | None = None
 
-    def most_requests(self, length: int) -> float:
+    def count_max_requests(self, length: int) -> float:
         """Return the maximum concurrent requests of a length, by cache and limit."""
         return min((self.tokens or 0) / length, self.sequences)
 
@@ -165,14 +165,14 @@ def fit(
     ]
     free = [memory.share - memory.overhead - stage.weights for stage in pipeline_stages]
     tightest = min(
-        range(len(pipeline_stages)), key=lambda at: caches[at].requests(free[at], length)
+        range(len(pipeline_stages)), key=lambda at: caches[at].count_requests(free[at], length)
     )
-    requests = max(0.0, caches[tightest].requests(free[tightest], length))
+    requests = max(0.0, caches[tightest].count_requests(free[tightest], length))
     copies = max(1, sizes.devices(nodes) // ranks)
     return replace(
         role_fit,
         weights=pipeline_stages[tightest].weights,
-        needed=int(caches[tightest].sequence(length)),
+        needed=int(caches[tightest].measure_sequence(length)),
         tokens=int(requests * length) * copies,
         requests=requests * copies,
     )

@@ -31,7 +31,7 @@ class Quantization:
     block: int | None = None
     modules: Mapping[str, float] | None = None
 
-    def bits_of(self, layer: int | None, module: str) -> float | None:
+    def get_bits(self, layer: int | None, module: str) -> float | None:
         """Return the bits of a module's parameters; None if they have the model's type."""
         if self.modules is None:
             return self.bits if self.covers(layer, module) else None

@@ -79,7 +79,7 @@ def _get_bits(model: Architecture, index: int, part: Part) -> float:
     stored = model.quantization
     if stored is None or (stored.experts_only and not part.expert):
         return model.bits
-    bits = stored.bits_of(index, part.name)
+    bits = stored.get_bits(index, part.name)
     return bits if bits is not None else model.bits
 
 
@@ -88,7 +88,7 @@ def _count_outside(model: Architecture, split: Split, *, first: bool, last: bool
     table = model.embedding * model.bits / 8 / split.tensor
     head = table
     stored = model.quantization
-    bits = stored.bits_of(None, "lm_head") if stored is not None else None
+    bits = stored.get_bits(None, "lm_head") if stored is not None else None
     if stored is not None and bits is not None and not stored.experts_only:
         head = model.embedding * bits / 8 / split.tensor
     total = table if first else 0.0

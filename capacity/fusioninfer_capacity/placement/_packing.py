@@ -57,13 +57,13 @@ class Pools:
             self._fits[key] = _fit(_list_nodes(self.args[pool], extra_nodes), load)
         return self._fits[key]
 
-    def free(self, pool: int) -> int:
+    def count_free(self, pool: int) -> int:
         """Return the accelerators of a pool that are not in use."""
         return sum(
             node_pool.nodes * node_pool.accelerators for node_pool in _list_nodes(self.args[pool])
         )
 
-    def whole_nodes(self, pool: int, load: Load) -> int:
+    def count_whole_nodes(self, pool: int, load: Load) -> int:
         """Return the nodes that stay empty if a load that fits is packed as tightly as possible."""
         key = (pool, load)
         if key not in self._whole:
@@ -74,12 +74,12 @@ class Pools:
             )
         return self._whole[key]
 
-    def stranded(self, pool: int, load: Load) -> int:
+    def count_stranded(self, pool: int, load: Load) -> int:
         """Return free accelerators on nodes that are not empty, with the load packed tightly."""
-        free = self.free(pool) - count_accelerators(load)
-        return free - self.whole_nodes(pool, load) * self.args[pool].accelerators
+        free = self.count_free(pool) - count_accelerators(load)
+        return free - self.count_whole_nodes(pool, load) * self.args[pool].accelerators
 
-    def missing_nodes(self, pool: int, load: Load) -> int:
+    def count_missing_nodes(self, pool: int, load: Load) -> int:
         """Return nodes that a pool lacks for a load whose every pod fits an empty node."""
         pods = sum(len(shape) * count for shape, count in load)
         return pods - _find_largest(

@@ -119,9 +119,12 @@ def build_option(
         cost=sum(price, Decimal(0)),
         pools=len(touched),
         stranded=sum(
-            pools.stranded(at, after[at]) - pools.stranded(at, usage[at]) for at in touched
+            pools.count_stranded(at, after[at]) - pools.count_stranded(at, usage[at])
+            for at in touched
         ),
-        whole=sum(pools.whole_nodes(at, after[at]) * pools.args[at].accelerators for at in touched),
+        whole=sum(
+            pools.count_whole_nodes(at, after[at]) * pools.args[at].accelerators for at in touched
+        ),
         order=assignment,
     )
     return Option(assignment, minimum, (*_count_moves(moved), 0, int(minimum)), terms, after)
@@ -160,7 +163,7 @@ class _Search:
             sum(sum(role.shape) * role.minimum for role in service.roles) for service in services
         ]
         self.least = [sorted(minima[at:]) for at in range(len(services) + 1)]
-        self.room = sum(pools.free(at) for at in range(len(pools.args)))
+        self.room = sum(pools.count_free(at) for at in range(len(pools.args)))
 
     def best(self, at: int, usage: Usage) -> _Best:
         """Return the best way to place the services from an index on, given the usage."""

@@ -257,7 +257,7 @@ def _find_missing(
     missing = []
     for at in sorted(set(assignment)):
         if pools.fit(at, usage[at]) is Fit.NO:
-            count, pool = pools.missing_nodes(at, usage[at]), pools.args[at]
+            count, pool = pools.count_missing_nodes(at, usage[at]), pools.args[at]
             missing.append(Missing(pool.name, count, count * pool.accelerators))
     return tuple(missing)
 

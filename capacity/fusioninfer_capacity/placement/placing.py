@@ -268,8 +268,8 @@ def _describe_pool(pools: Pools, at: int, load: Load) -> PoolLeft:
         accelerators=pool.nodes * pool.accelerators,
         in_use=sum(pool.in_use),
         placed=placed,
-        left=pools.free(at) - placed,
-        whole_nodes=pools.whole_nodes(at, load),
+        left=pools.count_free(at) - placed,
+        whole_nodes=pools.count_whole_nodes(at, load),
         certain=pools.fit(at, load) is Fit.CERTAIN,
     )
 

@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import capacity_accuracy  # noqa: E402  # found by the line above
 
 
-def test_the_page_is_that_of_the_logs() -> None:
+def test_accuracy_page_is_current() -> None:
     assert capacity_accuracy.TARGET.read_text(encoding="utf-8") == capacity_accuracy.text()
 
 

@@ -40,7 +40,7 @@ def layers(full: int, sliding: int) -> list[Layer]:
 def test_a_sequence_takes_whole_blocks() -> None:
     kept = make_layout(layers(10, 0), 16, 16, 1, MEMORY)
     assert kept.token == 10 * 8 * 128 * 2
-    assert kept.sequence(17) == 32 * kept.token
+    assert kept.measure_sequence(17) == 32 * kept.token
 
 
 def test_a_latent_is_kept_by_every_rank() -> None:
@@ -52,7 +52,7 @@ def test_groups_of_sliding_layers_keep_their_window() -> None:
     """gpt-oss: as many layers of each kind, two groups."""
     kept = make_layout(layers(18, 18), 16, 16, 1, MEMORY)
     page = 16 * 18 * 8 * 128 * 2
-    assert kept.sequence(131072) == (131072 // 16 + (127 + 8192 + 15) // 16 + 1) * page
+    assert kept.measure_sequence(131072) == (131072 // 16 + (127 + 8192 + 15) // 16 + 1) * page
 
 
 def test_groups_have_the_size_of_the_smaller_kind() -> None:
@@ -60,20 +60,20 @@ def test_groups_have_the_size_of_the_smaller_kind() -> None:
     kept = make_layout(layers(10, 52), 16, 16, 1, replace(MEMORY, batched=2048))
     page = 16 * 10 * 8 * 128 * 2
     window = (127 + 2048 + 15) // 16 + 1
-    assert kept.sequence(8192) == (8192 // 16 + 6 * window) * page
+    assert kept.measure_sequence(8192) == (8192 // 16 + 6 * window) * page
 
 
 @pytest.mark.parametrize(("windows", "factor"), [("full", 36), ("pools", 18 + 0.8 * 18)])
-def test_other_ways_to_keep_sliding_layers(windows: str, factor: float) -> None:
+def test_sliding_layers_depend_on_the_engine(windows: str, factor: float) -> None:
     kept = make_layout(layers(18, 18), 16, 16, 1, replace(MEMORY, windows=windows))
-    assert kept.sequence(1600) == pytest.approx(1600 * factor * 8 * 128 * 2)
+    assert kept.measure_sequence(1600) == pytest.approx(1600 * factor * 8 * 128 * 2)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['model']}-{row['tensor']}")
-def test_requests_are_those_of_the_engine_s_own_code(row: dict[str, Any]) -> None:
+def test_requests_agree_with_engine_code(row: dict[str, Any]) -> None:
     """To the last digit but where all layers are one group: vLLM counts whole pages there, too."""
     kept = layout_of(row["model"], row["tensor"], row["bits"])
-    requests = kept.requests(int(row["gib"] * GIB), row["length"])
+    requests = kept.count_requests(int(row["gib"] * GIB), row["length"])
     assert requests == pytest.approx(row["requests"], rel=1e-12 if row["groups"] > 1 else 1e-4)
 
 
@@ -90,7 +90,7 @@ def kinds_of(model: str) -> list[Cache | State | Compressed]:
     return [layer.cache for layer in architecture.layers]
 
 
-def test_blocks_have_had_other_sizes() -> None:
+def test_block_sizes_depend_on_the_release() -> None:
     """DeepSeek-V4-Flash: 22 of each page, then the most of each, then the largest group."""
     sizes = {}
     for version in ("0.22.0", "0.26.0", "0.27.0"):

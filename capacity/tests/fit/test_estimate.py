@@ -64,7 +64,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> None:
 LLAMA = "meta-llama/Llama-3.3-70B-Instruct"
 
 
-def test_times_are_those_of_the_package() -> None:
+def test_times_come_from_the_package() -> None:
     times = Estimates(LLAMA, "H100", "vllm", 4, 2)
     assert times.prefill(2000) == pytest.approx(0.2)
     assert times.decode(8, 1000) == pytest.approx(0.018)
@@ -87,7 +87,7 @@ def test_times_are_those_of_the_package() -> None:
         (LLAMA, "H100", 3, "does not cover this layout: odd"),
     ],
 )
-def test_models_outside_the_data(model: str, accelerator: str, tensor: int, reason: str) -> None:
+def test_unknown_model_is_rejected(model: str, accelerator: str, tensor: int, reason: str) -> None:
     with pytest.raises(NotCoveredError, match=reason):
         Estimates(model, accelerator, "vllm", tensor, 1)
 

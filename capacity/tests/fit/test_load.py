@@ -35,7 +35,7 @@ def test_a_replica_serves_no_more_than_its_times_allow() -> None:
     assert result.tpot[1] <= 0.04
     # Little's law: what is decoded at a time is rate x time to decode.
     assert result.rate * LOAD.output * result.tpot[1] == pytest.approx(result.sequences)
-    assert result.replicas(5) == -(-5 // result.rate)
+    assert result.count_replicas(5) == -(-5 // result.rate)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 40])
@@ -45,7 +45,7 @@ def test_a_replica_serves_what_its_cache_holds(limit: int) -> None:
     assert result.sequences <= limit
 
 
-def test_the_best_number_of_sequences_is_taken() -> None:
+def test_best_number_of_sequences_is_chosen() -> None:
     times = Steps()
     best = 0.0
     prefill = times.prefill(LOAD.input)
@@ -80,7 +80,7 @@ def test_separate_prefill_and_decode_do_not_delay_each_other() -> None:
     assert first.rate * Steps().prefill(2000) <= 0.9
 
 
-def test_stages_work_at_a_time() -> None:
+def test_stages_run_concurrently() -> None:
     """Two stages, each with half of the sequences: twice the rate where the cache has room."""
     for rates in (
         [estimate_combined(Steps(stages=stages), LOAD, 64 * stages) for stages in (1, 2)],

@@ -94,9 +94,9 @@ def test_step_config_has_different_names() -> None:
     assert read_config({"model_type": "step3p7", "text_config": explicit}) == known
     # Layers with a window have 96 heads: 33 of them, of queries and outputs.
     explicit["attention_other_setting"] = {"num_attention_heads": 96}
-    more = read_config({"model_type": "step3p7", "text_config": explicit})
+    fields = read_config({"model_type": "step3p7", "text_config": explicit})
     assert known is not None
-    assert more.parameters - known.parameters == 33 * 2 * 32 * 128 * 4096
+    assert fields.parameters - known.parameters == 33 * 2 * 32 * 128 * 4096
 
 
 def test_modules_of_several_formats_have_separate_bits() -> None:
@@ -104,7 +104,7 @@ def test_modules_of_several_formats_have_separate_bits() -> None:
     model = find_architecture("nvidia/Qwen3.6-27B-NVFP4")
     assert model is not None
     assert model.quantization is not None
-    bits = model.quantization.bits_of
+    bits = model.quantization.get_bits
     assert bits(0, "mlp.up_proj") == bits(None, "lm_head") == 4.5
     assert bits(0, "linear_attn.in_proj_qkv") == bits(3, "self_attn.k_proj") == 8
     assert bits(0, "linear_attn.in_proj_ba") is None
@@ -123,12 +123,12 @@ def test_a_list_of_layers_is_read_as_releases_write_it() -> None:
     explicit = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}
     stored = read_quantization({**explicit, "quantized_layers": layers})
     assert isinstance(stored, Quantization)
-    assert stored.bits_of(1, "mlp.experts.0.up_proj") == 4.5
-    assert stored.bits_of(1, "mlp.shared_experts.up_proj") == 8
-    assert stored.bits_of(None, "lm_head") is None
+    assert stored.get_bits(1, "mlp.experts.0.up_proj") == 4.5
+    assert stored.get_bits(1, "mlp.shared_experts.up_proj") == 8
+    assert stored.get_bits(None, "lm_head") is None
     layers["model.layers.1.mlp.shared_expert.up_proj"] = {"quant_algo": "NVFP4"}
-    refused = read_quantization({**explicit, "quantized_layers": layers})
-    assert refused == (
+    errors = read_quantization({**explicit, "quantized_layers": layers})
+    assert errors == (
         "it mixes quantization formats, and that of mlp.shared_experts.up_proj is unknown"
     )
 
@@ -146,9 +146,9 @@ def test_index_of_sparse_layers_adds_memory() -> None:
     model = find_architecture("MiniMaxAI/MiniMax-M3")
     assert model is not None
     caches = [layer.cache for layer in model.layers]
-    assert [cache.bytes(1, 16) for cache in caches[2:4]] == [2 * 4 * 256, 2 * 4 * 256 + 256]
+    assert [cache.count_bytes(1, 16) for cache in caches[2:4]] == [2 * 4 * 256, 2 * 4 * 256 + 256]
     # Ranks divide keys and values, not the index.
-    assert caches[3].bytes(4, 16) == 2 * 256 + 256
+    assert caches[3].count_bytes(4, 16) == 2 * 256 + 256
 
 
 def test_unknown_architecture_is_reported() -> None:
@@ -181,8 +181,8 @@ def test_heads_that_are_fewer_than_ranks_are_kept_by_several() -> None:
     assert model is not None
     kept = model.layers[0].cache
     assert kept is not None
-    assert kept.elements(4) == 2 * 128
-    assert kept.elements(8) == 2 * 128
+    assert kept.count_elements(4) == 2 * 128
+    assert kept.count_elements(8) == 2 * 128
     assert split_stages(model, Split(8))[0].weights > split_stages(model, Split(4))[0].weights / 2
 
 
@@ -206,7 +206,7 @@ def test_experts_are_spread_over_all_copies() -> None:
          4.5),
     ],
 )  # fmt: skip
-def test_bits_of_a_parameter(explicit: dict[str, object], bits: float) -> None:
+def test_bits_per_parameter_follow_from_config(explicit: dict[str, object], bits: float) -> None:
     result = read_quantization(explicit)
     assert isinstance(result, Quantization)
     assert result.bits == bits

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 
 
-def planned(
+def plan_role(
     *arguments: str,
     image: str = "vllm/vllm-openai:v0.11.0",
     pod: dict[str, Any] | None = None,
@@ -53,23 +53,23 @@ def planned(
     return plan_service(service)
 
 
-def told(plan: ServicePlan) -> list[Finding]:
+def find_findings(plan: ServicePlan) -> list[Finding]:
     rules = ("weights-exceed-memory", "cache-too-small", "memory-not-checked", "memory-estimated",
              "accelerator-not-known", "model-config-unreadable")  # fmt: skip
     return [finding for finding in plan.findings if finding.rule in rules]
 
 
-def verdict(plan: ServicePlan) -> tuple[str, str]:
-    (finding,) = told(plan)
+def get_verdict(plan: ServicePlan) -> tuple[str, str]:
+    (finding,) = find_findings(plan)
     return finding.severity.value, finding.rule
 
 
 MODEL = ("--model", "Qwen/Qwen3-32B")
 
 
-def test_a_model_that_fits() -> None:
-    plan = planned(*MODEL, "--max-model-len", "16000", pod={"nodeSelector": H100})
-    assert verdict(plan) == ("info", "memory-estimated")
+def test_fitting_model_is_an_info() -> None:
+    plan = plan_role(*MODEL, "--max-model-len", "16000", pod={"nodeSelector": H100})
+    assert get_verdict(plan) == ("info", "memory-estimated")
     chat = plan.memory["chat"]
     assert chat.accelerator.name == "H100"
     assert chat.requests == pytest.approx(1.11, abs=0.02)
@@ -77,78 +77,80 @@ def test_a_model_that_fits() -> None:
 
 def test_node_selector_of_other_accelerators_is_a_warning() -> None:
     arguments = (*MODEL, "--max-model-len", "16000")
-    plan = planned(*arguments, pod={"nodeSelector": H100}, role={"accelerator": "H200"})
+    plan = plan_role(*arguments, pod={"nodeSelector": H100}, role={"accelerator": "H200"})
     (item,) = [finding for finding in plan.findings if finding.rule == "accelerator-not-selected"]
     assert "conflicts with the pods' node selector, which selects H100" in item.message
-    plan = planned(*arguments, pod={"nodeSelector": H100}, role={"accelerator": "H100"})
-    assert verdict(plan) == ("info", "memory-estimated")
+    plan = plan_role(*arguments, pod={"nodeSelector": H100}, role={"accelerator": "H100"})
+    assert get_verdict(plan) == ("info", "memory-estimated")
 
 
 def test_weights_above_memory_are_rejected() -> None:
-    plan = planned("--model", "meta-llama/Llama-3.3-70B-Instruct", pod={"nodeSelector": H100})
-    assert verdict(plan) == ("error", "weights-exceed-memory")
-    assert "--tensor-parallel-size 4 fits" in told(plan)[0].text
+    plan = plan_role("--model", "meta-llama/Llama-3.3-70B-Instruct", pod={"nodeSelector": H100})
+    assert get_verdict(plan) == ("error", "weights-exceed-memory")
+    assert "--tensor-parallel-size 4 fits" in find_findings(plan)[0].text
 
 
-def test_a_sequence_that_does_not_fit() -> None:
+def test_sequence_that_does_not_fit_is_rejected() -> None:
     """The length is the model's own."""
-    plan = planned(*MODEL, pod={"nodeSelector": H100})
-    assert verdict(plan) == ("error", "cache-too-small")
-    (finding,) = told(plan)
+    plan = plan_role(*MODEL, pod={"nodeSelector": H100})
+    assert get_verdict(plan) == ("error", "cache-too-small")
+    (finding,) = find_findings(plan)
     assert "40960 tokens" in finding.text
     length = finding.text.partition("--max-model-len ")[2].split()[0]
-    shorter = planned(*MODEL, "--max-model-len", length, pod={"nodeSelector": H100})
-    assert verdict(shorter) == ("info", "memory-estimated")
-    longer = planned(*MODEL, "--max-model-len", str(int(length) + 512), pod={"nodeSelector": H100})
-    assert verdict(longer)[1] == "cache-too-small"
+    shorter = plan_role(*MODEL, "--max-model-len", length, pod={"nodeSelector": H100})
+    assert get_verdict(shorter) == ("info", "memory-estimated")
+    longer = plan_role(
+        *MODEL, "--max-model-len", str(int(length) + 512), pod={"nodeSelector": H100}
+    )
+    assert get_verdict(longer)[1] == "cache-too-small"
 
 
 def test_a_sequence_within_the_margin_is_a_warning() -> None:
-    plan = planned(*MODEL, "--max-model-len", "19000", pod={"nodeSelector": H100})
-    assert verdict(plan) == ("warning", "cache-too-small")
+    plan = plan_role(*MODEL, "--max-model-len", "19000", pod={"nodeSelector": H100})
+    assert get_verdict(plan) == ("warning", "cache-too-small")
 
 
 def test_an_fp8_cache_is_proposed_where_it_suffices() -> None:
-    plan = planned(*MODEL, "--max-model-len", "32000", pod={"nodeSelector": H100})
-    assert "--kv-cache-dtype fp8 fits" in told(plan)[0].text
+    plan = plan_role(*MODEL, "--max-model-len", "32000", pod={"nodeSelector": H100})
+    assert "--kv-cache-dtype fp8 fits" in find_findings(plan)[0].text
 
 
 def test_sglang_starts_with_less_than_its_longest_sequence() -> None:
-    plan = planned(
+    plan = plan_role(
         "python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-32B",
         "--mem-fraction-static", "0.85",
         image="lmsysorg/sglang:v0.5.3", pod={"nodeSelector": H100},
     )  # fmt: skip
-    assert verdict(plan) == ("warning", "cache-too-small")
-    assert "--context-length" in told(plan)[0].text
+    assert get_verdict(plan) == ("warning", "cache-too-small")
+    assert "--context-length" in find_findings(plan)[0].text
 
 
 def test_models_with_images_and_later_releases_have_wider_margin() -> None:
     model = "mistralai/Mistral-Small-3.2-24B-Instruct-2506"
     for share, severity in (("0.86", "warning"), ("0.78", "error")):
-        plan = planned("--model", model, "--gpu-memory-utilization", share, "--max-model-len",
+        plan = plan_role("--model", model, "--gpu-memory-utilization", share, "--max-model-len",
                        "131072", pod={"nodeSelector": H100})  # fmt: skip
-        assert verdict(plan)[0] == severity, share
+        assert get_verdict(plan)[0] == severity, share
     later = "vllm/vllm-openai:v0.31.0"
     for length, severity in (("40960", "warning"), ("131072", "error")):
         longer = {"env": [{"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "value": "1"}]}
-        plan = planned(*MODEL, "--max-model-len", length, image=later, pod={"nodeSelector": H100},
+        plan = plan_role(*MODEL, "--max-model-len", length, image=later, pod={"nodeSelector": H100},
                        container=longer)  # fmt: skip
-        assert verdict(plan) == (severity, "cache-too-small")
+        assert get_verdict(plan) == (severity, "cache-too-small")
 
 
-def test_unread_releases_are_rejected_only_for_weights() -> None:
+def test_unsupported_releases_are_rejected_only_for_weights() -> None:
     newer = "vllm/vllm-openai:v0.40.0"
     longer = {"env": [{"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "value": "1"}]}
     for image in (newer, "vllm/vllm-openai:latest"):
-        plan = planned(*MODEL, "--max-model-len", "131072", image=image,
+        plan = plan_role(*MODEL, "--max-model-len", "131072", image=image,
                        pod={"nodeSelector": H100}, container=longer)  # fmt: skip
-        assert verdict(plan) == ("warning", "cache-too-small")
-        assert "uncertain: " in told(plan)[0].text
-    plan = planned(*MODEL, "--max-model-len", "4000", image=newer, pod={"nodeSelector": H100})
-    assert "vLLM 0.40.0, estimated as 0.33.0" in told(plan)[0].text
-    plan = planned("--model", "deepseek-ai/DeepSeek-R1", image=newer, pod={"nodeSelector": H100})
-    assert verdict(plan) == ("error", "weights-exceed-memory")
+        assert get_verdict(plan) == ("warning", "cache-too-small")
+        assert "uncertain: " in find_findings(plan)[0].text
+    plan = plan_role(*MODEL, "--max-model-len", "4000", image=newer, pod={"nodeSelector": H100})
+    assert "vLLM 0.40.0, estimated as 0.33.0" in find_findings(plan)[0].text
+    plan = plan_role("--model", "deepseek-ai/DeepSeek-R1", image=newer, pod={"nodeSelector": H100})
+    assert get_verdict(plan) == ("error", "weights-exceed-memory")
 
 
 def test_above_16k_tokens_experts_are_uncertain() -> None:
@@ -156,10 +158,10 @@ def test_above_16k_tokens_experts_are_uncertain() -> None:
              "--max-model-len", "131072", "--max-num-batched-tokens")  # fmt: skip
     image = "vllm/vllm-openai:v0.20.0"
     longer = {"env": [{"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "value": "1"}]}
-    plan = planned(*words, "98304", image=image, pod={"nodeSelector": H100}, gpus=4,
+    plan = plan_role(*words, "98304", image=image, pod={"nodeSelector": H100}, gpus=4,
                    container=longer)  # fmt: skip
-    assert verdict(plan)[0] == "warning"
-    assert "uncertain: 98304 tokens go through its experts at once" in told(plan)[0].text
+    assert get_verdict(plan)[0] == "warning"
+    assert "uncertain: 98304 tokens go through its experts at once" in find_findings(plan)[0].text
 
 
 @pytest.mark.parametrize("backend", [(), ("--moe-backend", "deep_gemm_mega_moe")])
@@ -169,38 +171,38 @@ def test_ranks_hold_the_tokens_of_all_copies(backend: tuple[str, ...]) -> None:
     image = "vllm/vllm-openai:v0.32.0"
 
     def overhead(copies: str) -> float:
-        plan = planned(*words, "--data-parallel-size", copies, image=image, gpus=int(copies),
+        plan = plan_role(*words, "--data-parallel-size", copies, image=image, gpus=int(copies),
                        role={"accelerator": "H200"})  # fmt: skip
         size: float = plan.memory["chat"].to_json()["overhead"]
         return size
 
     # Of each of 8192 tokens, 8 rows in and out of the experts: 7168 elements of 2 bytes.
-    more = 4 * 8192 * 8 * 2 * 7168 * 2
-    assert overhead("8") - overhead("4") == (0 if backend else more)
+    fields = 4 * 8192 * 8 * 2 * 7168 * 2
+    assert overhead("8") - overhead("4") == (0 if backend else fields)
 
 
 def test_automatic_length_is_not_a_warning() -> None:
     """`--max-model-len auto`, as roles of the catalogue have it."""
     words = ("--model", "Qwen/Qwen2.5-VL-7B-Instruct", "--max-model-len")
     role = {"accelerator": "L4"}
-    plan = planned(*words, "auto", image="vllm/vllm-openai:v0.32.0", role=role)
-    (finding,) = told(plan)
+    plan = plan_role(*words, "auto", image="vllm/vllm-openai:v0.32.0", role=role)
+    (finding,) = find_findings(plan)
     assert (finding.severity.value, finding.rule) == ("info", "memory-estimated")
     assert finding.text.endswith(", sequences of 53248 tokens")
-    plan = planned(*words, "128000", image="vllm/vllm-openai:v0.32.0", role=role)
-    assert verdict(plan)[1] == "cache-too-small"
+    plan = plan_role(*words, "128000", image="vllm/vllm-openai:v0.32.0", role=role)
+    assert get_verdict(plan)[1] == "cache-too-small"
 
 
 def test_experts_on_amd_are_uncertain() -> None:
     words = ("--model", "Qwen/Qwen3-235B-A22B-FP8")
     node = {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"}
     image = "vllm/vllm-openai:v0.20.0"
-    plan = planned(*words, image=image, pod={"nodeSelector": node})
-    assert verdict(plan) == ("error", "weights-exceed-memory")
-    plan = planned(*words, "--tensor-parallel-size", "2", "--gpu-memory-utilization", "0.6",
+    plan = plan_role(*words, image=image, pod={"nodeSelector": node})
+    assert get_verdict(plan) == ("error", "weights-exceed-memory")
+    plan = plan_role(*words, "--tensor-parallel-size", "2", "--gpu-memory-utilization", "0.6",
                    image=image, pod={"nodeSelector": node}, gpus=2)  # fmt: skip
-    assert verdict(plan)[0] == "warning"
-    assert "uncertain: the memory of experts on AMD's" in told(plan)[0].text
+    assert get_verdict(plan)[0] == "warning"
+    assert "uncertain: the memory of experts on AMD's" in find_findings(plan)[0].text
 
 
 @pytest.mark.parametrize(
@@ -211,24 +213,24 @@ def test_a_cache_that_sglang_sizes_after_its_graphs_is_uncertain(
 ) -> None:
     """61 GiB of weights in 66: too much for the default fraction, which the variable replaces."""
     name = "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING"
-    plan = planned(
+    plan = plan_role(
         "python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-32B",
         image="lmsysorg/sglang:v0.5.19", role={"accelerator": "66Gi"},
         container={"env": [{"name": name, "value": value}] if value is not None else []},
     )  # fmt: skip
-    assert verdict(plan) == (severity, "weights-exceed-memory")
-    assert (name in told(plan)[0].text) is (severity == "warning")
+    assert get_verdict(plan) == (severity, "weights-exceed-memory")
+    assert (name in find_findings(plan)[0].text) is (severity == "warning")
 
 
 @pytest.mark.parametrize(("value", "severity"), [("1", "error"), ("0", "warning")])
 def test_a_cache_without_memory_for_graphs_is_uncertain(value: str, severity: str) -> None:
     name = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
-    plan = planned(
+    plan = plan_role(
         "--model", "Qwen/Qwen3-32B", image="vllm/vllm-openai:v0.24.0",
         role={"accelerator": "66Gi"}, container={"env": [{"name": name, "value": value}]},
     )  # fmt: skip
-    assert verdict(plan) == (severity, "weights-exceed-memory")
-    assert (name in told(plan)[0].text) is (severity == "warning")
+    assert get_verdict(plan) == (severity, "weights-exceed-memory")
+    assert (name in find_findings(plan)[0].text) is (severity == "warning")
 
 
 @pytest.mark.parametrize(
@@ -242,7 +244,7 @@ def test_a_cache_without_memory_for_graphs_is_uncertain(value: str, severity: st
 def test_compressed_latents_are_those_of_vllm_alone(
     words: tuple[str, ...], image: str, *, known: bool
 ) -> None:
-    plan = planned(*words, "--tensor-parallel-size" if known else "--tp-size", "4", image=image,
+    plan = plan_role(*words, "--tensor-parallel-size" if known else "--tp-size", "4", image=image,
                    role={"accelerator": "H200"}, gpus=4)  # fmt: skip
     fitted = plan.memory["chat"]
     assert (fitted.tokens is not None) is known
@@ -256,13 +258,13 @@ def test_newer_sglang_has_wider_margin() -> None:
         ("0.5.17", "0.78", "warning"), ("0.5.9", "0.78", "error"), ("0.5.17", "0.7", "error"),
     ):  # fmt: skip
         image = f"lmsysorg/sglang:v{release}"
-        plan = planned(*words, fraction, image=image, role={"accelerator": "78Gi"})
-        assert verdict(plan) == (severity, "weights-exceed-memory"), (release, fraction)
+        plan = plan_role(*words, fraction, image=image, role={"accelerator": "78Gi"})
+        assert get_verdict(plan) == (severity, "weights-exceed-memory"), (release, fraction)
 
 
 def test_role_without_accelerator_has_no_finding() -> None:
-    plan = planned(*MODEL)
-    assert told(plan) == []
+    plan = plan_role(*MODEL)
+    assert find_findings(plan) == []
     assert plan.memory == {}
 
 
@@ -277,15 +279,15 @@ def test_role_without_accelerator_has_no_finding() -> None:
     ],
 )
 def test_unknown_architecture_is_not_checked(arguments: tuple[str, ...], reason: str) -> None:
-    plan = planned(*arguments, pod={"nodeSelector": H100})
-    assert verdict(plan) == ("info", "memory-not-checked")
-    assert reason in told(plan)[0].text
+    plan = plan_role(*arguments, pod={"nodeSelector": H100})
+    assert get_verdict(plan) == ("info", "memory-not-checked")
+    assert reason in find_findings(plan)[0].text
 
 
 def test_hybrid_models_have_tokens() -> None:
-    plan = planned("--model", "Qwen/Qwen3-Next-80B-A3B-Instruct", pod={"nodeSelector": H100})
-    assert verdict(plan) == ("error", "weights-exceed-memory")
-    large = planned(
+    plan = plan_role("--model", "Qwen/Qwen3-Next-80B-A3B-Instruct", pod={"nodeSelector": H100})
+    assert get_verdict(plan) == ("error", "weights-exceed-memory")
+    large = plan_role(
         "--model", "Qwen/Qwen3-Next-80B-A3B-Instruct", "--max-model-len", "4096",
         "--tensor-parallel-size", "4", pod={"nodeSelector": H100}, gpus=4,
     )  # fmt: skip
@@ -308,7 +310,7 @@ def test_bfloat16_is_rejected_on_accelerators_without_it(
     accelerator: str, image: str, dtype: str, *, rejected: bool
 ) -> None:
     program = {"command": ["python3", "-m", "sglang.launch_server"]} if "sglang" in image else {}
-    plan = planned("--model-path" if program else "--model", "Qwen/Qwen3-0.6B", "--dtype", dtype,
+    plan = plan_role("--model-path" if program else "--model", "Qwen/Qwen3-0.6B", "--dtype", dtype,
                    image=image, role={"accelerator": accelerator}, container=program)  # fmt: skip
     result = [finding.message for finding in plan.findings if "bfloat16" in finding.message]
     message = f"--dtype: {accelerator} does not compute in bfloat16; use float16"
@@ -361,7 +363,7 @@ def test_memory_label_describes_unknown_accelerator() -> None:
 @pytest.mark.parametrize(
     "name", ["H100", "h200", "NVIDIA H100 80GB HBM3", "A100-80GB", "nvidia-l4"]
 )
-def test_names_of_accelerators(name: str) -> None:
+def test_accelerator_names_are_found(name: str) -> None:
     assert find_by_name(name) is not None
 
 
@@ -379,15 +381,15 @@ def test_accelerator_follows_from_claims_affinity_and_role() -> None:
         {"role": {"resourceClaims": [claim]}, "gpus": 0},
         {"role": {"accelerator": "H200"}},
     ):
-        plan = planned(*MODEL, **value)  # type: ignore[arg-type]  # each fits one parameter
+        plan = plan_role(*MODEL, **value)  # type: ignore[arg-type]  # each fits one parameter
         assert plan.memory["chat"].accelerator.name == "H200"
 
 
 def test_role_accelerator_may_be_a_memory() -> None:
-    plan = planned(*MODEL, "--max-model-len", "16000", role={"accelerator": "80Gi"})
+    plan = plan_role(*MODEL, "--max-model-len", "16000", role={"accelerator": "80Gi"})
     assert plan.memory["chat"].accelerator.name == "80Gi"
-    plan = planned(*MODEL, role={"accelerator": "H9000"})
-    assert verdict(plan) == ("warning", "accelerator-not-known")
+    plan = plan_role(*MODEL, role={"accelerator": "H9000"})
+    assert get_verdict(plan) == ("warning", "accelerator-not-known")
 
 
 CONFIG = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
@@ -395,11 +397,11 @@ CONFIG = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336
           "vocab_size": 128256, "max_position_embeddings": 8192}  # fmt: skip
 
 
-def test_a_config_as_mapping_and_as_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_may_be_mapping_or_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
     weights = {
-        planned(model={"uri": "s3://models/ours", "config": value},
+        plan_role(model={"uri": "s3://models/ours", "config": value},
                 pod={"nodeSelector": H100}).memory["chat"].weights
         for value in (CONFIG, "config.json")
     }  # fmt: skip
@@ -424,19 +426,19 @@ def test_a_config_as_mapping_and_as_path(tmp_path: Path, monkeypatch: pytest.Mon
 )
 def test_invalid_config_is_not_checked(changed: dict[str, Any]) -> None:
     model = {"uri": "s3://models/ours", "config": {**CONFIG, **changed}}
-    plan = planned(model=model, pod={"nodeSelector": H100})
-    assert verdict(plan)[0] == "info"
+    plan = plan_role(model=model, pod={"nodeSelector": H100})
+    assert get_verdict(plan)[0] == "info"
 
 
-def test_parts_of_accelerators_are_not_whole_ones() -> None:
+def test_partitioned_accelerators_are_unknown() -> None:
     limits = {"nvidia.com/mig-1g.10gb": 1}
     container = {"name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": list(MODEL),
                  "resources": {"limits": limits}}  # fmt: skip
-    plan = planned(pod={"nodeSelector": H100, "containers": [container]})
-    assert told(plan) == []
+    plan = plan_role(pod={"nodeSelector": H100, "containers": [container]})
+    assert find_findings(plan) == []
 
 
-def test_a_config_of_a_program(tmp_path: Path) -> None:
+def test_config_in_a_program_is_read(tmp_path: Path) -> None:
     """No manifest has a folder here: any regular file."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIG), encoding="utf-8")
@@ -451,12 +453,12 @@ def test_a_config_of_a_program(tmp_path: Path) -> None:
     assert plan.memory["chat"].weights == pytest.approx(15.0 * 2**30, rel=0.01)
     spec["model"]["config"] = "/dev/zero"
     plan = plan_service(InferenceServiceArgs.model_validate(spec))
-    assert verdict(plan) == ("error", "model-config-unreadable")
+    assert get_verdict(plan) == ("error", "model-config-unreadable")
 
 
-def test_a_model_of_the_hub() -> None:
-    plan = planned(model={"uri": "hf://Qwen/Qwen3-8B"}, pod={"nodeSelector": H100})
-    assert verdict(plan) == ("info", "memory-estimated")
+def test_hub_model_is_found() -> None:
+    plan = plan_role(model={"uri": "hf://Qwen/Qwen3-8B"}, pod={"nodeSelector": H100})
+    assert get_verdict(plan) == ("info", "memory-estimated")
 
 
 @pytest.mark.parametrize(
@@ -467,5 +469,5 @@ def test_the_largest_accelerators_batch_more_since_a_release(
     release: str, accelerator: str, tokens: int
 ) -> None:
     image = f"vllm/vllm-openai:v{release}"
-    plan = planned(*MODEL, image=image, role={"accelerator": accelerator})
+    plan = plan_role(*MODEL, image=image, role={"accelerator": accelerator})
     assert f"{tokens} tokens and 1024 sequences" in plan.memory["chat"].to_json()["basis"]

@@ -35,7 +35,7 @@ CACHES = ("gpt-oss",)
 GIB = 2**30
 
 
-def own(row: Row) -> Fit:
+def compute_fit(row: Row) -> Fit:
     container = {
         "name": "vllm",
         "image": "vllm/vllm-openai:v0.24.0",
@@ -47,7 +47,7 @@ def own(row: Row) -> Fit:
     return fit(read_command(container), model, ACCELERATORS[row["accelerator"]])
 
 
-def agreed(row: Row, names: tuple[str, ...]) -> bool:
+def count_agreed(row: Row, names: tuple[str, ...]) -> bool:
     return not any(name in row["model"] for name in names)
 
 
@@ -58,26 +58,26 @@ def test_there_are_enough_combinations() -> None:
 
 def test_weights_agree() -> None:
     for row in ROWS:
-        if agreed(row, WEIGHTS):
-            assert own(row).weights == pytest.approx(row["weights"], rel=0.025), row
+        if count_agreed(row, WEIGHTS):
+            assert compute_fit(row).weights == pytest.approx(row["weights"], rel=0.025), row
         else:
             # Of gpt-oss it pads neither rows nor the share of a rank: 6.7 % each with TP 4 and 8.
-            assert own(row).weights == pytest.approx(row["weights"], rel=0.28), row
+            assert compute_fit(row).weights == pytest.approx(row["weights"], rel=0.28), row
 
 
-def test_a_token_takes_the_same_of_the_cache() -> None:
+def test_cache_bytes_per_token_agree() -> None:
     for row in ROWS:
-        result = own(row)
+        result = compute_fit(row)
         assert result.tokens is not None
-        if agreed(row, CACHES):
+        if count_agreed(row, CACHES):
             assert result.cache / result.tokens == pytest.approx(row["token"], rel=0.002), row
 
 
 def test_tokens_agree_but_for_the_overhead() -> None:
-    rows = [row for row in ROWS if agreed(row, WEIGHTS)]
+    rows = [row for row in ROWS if count_agreed(row, WEIGHTS)]
     errors = []
     for row in rows:
-        result = own(row)
+        result = compute_fit(row)
         assert result.tokens is not None
         errors.append(abs(result.tokens / row["tokens"] - 1))
         overhead = row["activations"] + row["runtime"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from capacity.tests.fit.test_roles import H100, planned
+from capacity.tests.fit.test_roles import H100, plan_role
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -17,10 +17,10 @@ def refused(plan: ServicePlan) -> list[Finding]:
 
 
 def split(
-    model: str, tensor: int, *more: str, gpus: int | None = None, **fields: Any
+    model: str, tensor: int, *extra: str, gpus: int | None = None, **fields: Any
 ) -> ServicePlan:
-    words = ("--model", model, "--tensor-parallel-size", str(tensor), *more)
-    return planned(*words, gpus=gpus or tensor, **fields)
+    words = ("--model", model, "--tensor-parallel-size", str(tensor), *extra)
+    return plan_role(*words, gpus=gpus or tensor, **fields)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_heads_divide_by_the_ranks(model: str, tensor: int, says: str) -> None:
     ("model", "tensor"),
     [("Qwen/Qwen3-32B", 8), ("Qwen/Qwen2.5-7B-Instruct", 4), ("deepseek-ai/DeepSeek-R1", 16)],
 )
-def test_sizes_that_divide_the_heads(model: str, tensor: int) -> None:
+def test_head_finding_names_valid_sizes(model: str, tensor: int) -> None:
     assert refused(split(model, tensor)) == []
 
 
@@ -50,36 +50,36 @@ def test_copies_of_attention_are_split_fewer_ways() -> None:
     words = ("python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen2.5-7B-Instruct",
              "--tp-size", "8")  # fmt: skip
     image = "lmsysorg/sglang:v0.5.9"
-    assert len(refused(planned(*words, image=image, gpus=8))) == 1
+    assert len(refused(plan_role(*words, image=image, gpus=8))) == 1
     copied = (*words, "--enable-dp-attention", "--dp-size", "8")
-    assert refused(planned(*copied, image=image, gpus=8)) == []
+    assert refused(plan_role(*copied, image=image, gpus=8)) == []
 
 
 def test_stages_are_no_more_than_layers() -> None:
     words = ("--model", "Qwen/Qwen3-8B", "--pipeline-parallel-size")
-    (finding,) = refused(planned(*words, "37", gpus=37))
+    (finding,) = refused(plan_role(*words, "37", gpus=37))
     assert "37 pipeline stages are more than the model's 36 layers" in finding.text
-    assert refused(planned(*words, "36", gpus=36)) == []
+    assert refused(plan_role(*words, "36", gpus=36)) == []
 
 
 LONG = ("--model", "Qwen/Qwen3-8B", "--max-model-len")
 
 
-def with_variables(*variables: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"env": list(variables), **more}
+def with_variables(*variables: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"env": list(variables), **fields}
 
 
 @pytest.mark.parametrize("length", ["40961", "64k", "1M"])
 def test_sequences_are_no_longer_than_the_models(length: str) -> None:
-    (finding,) = refused(planned(*LONG, length))
+    (finding,) = refused(plan_role(*LONG, length))
     assert (finding.rule, finding.severity.value) == ("length-above-model", "error")
     assert "40960 tokens of the model" in finding.text
     assert "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1" in finding.text
 
 
 @pytest.mark.parametrize("length", ["40960", "-1", "auto", "$(LENGTH)"])
-def test_lengths_the_engine_accepts(length: str) -> None:
-    assert refused(planned(*LONG, length)) == []
+def test_accepted_lengths_have_no_finding(length: str) -> None:
+    assert refused(plan_role(*LONG, length)) == []
 
 
 @pytest.mark.parametrize(
@@ -98,17 +98,17 @@ def test_a_variable_allows_longer_sequences(container: dict[str, Any], count: in
         "name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": [*LONG, "65536"],
         "resources": {"limits": {"nvidia.com/gpu": 1}}, **container,
     }  # fmt: skip
-    assert len(refused(planned(pod={"containers": [fields]}))) == count
+    assert len(refused(plan_role(pod={"containers": [fields]}))) == count
 
 
 def test_another_image_may_set_the_variable() -> None:
-    (finding,) = refused(planned(*LONG, "65536", image="registry.example.com/vllm:1"))
+    (finding,) = refused(plan_role(*LONG, "65536", image="registry.example.com/vllm:1"))
     assert finding.severity.value == "warning"
 
 
 def test_model_config_takes_precedence() -> None:
     overridden = ("--hf-overrides", '{"max_position_embeddings": 131072}')
-    assert refused(planned(*LONG, "65536", *overridden)) == []
+    assert refused(plan_role(*LONG, "65536", *overridden)) == []
 
 
 EXPERTS = [
@@ -159,10 +159,10 @@ def test_sglang_groups_experts() -> None:
     words = ("python3", "-m", "sglang.launch_server", "--model-path", "MiniMaxAI/MiniMax-M2.5",
              "--tp-size", "8")  # fmt: skip
     image = "lmsysorg/sglang:v0.5.9"
-    (finding,) = refused(planned(*words, image=image, gpus=8))
+    (finding,) = refused(plan_role(*words, image=image, gpus=8))
     assert "or spread experts with --ep-size 8" in finding.text
-    assert refused(planned(*words, "--ep-size", "8", image=image, gpus=8)) == []
-    assert refused(planned(*words, "--ep-size", "2", image=image, gpus=8)) == []
+    assert refused(plan_role(*words, "--ep-size", "8", image=image, gpus=8)) == []
+    assert refused(plan_role(*words, "--ep-size", "2", image=image, gpus=8)) == []
 
 
 def test_copies_of_vllm_split_experts_further() -> None:

@@ -115,17 +115,17 @@ def test_sglang_uses_its_memory_fraction() -> None:
     log = next(log for log in LOGS if log["id"] == "xorbits-3481")
     model = find_architecture(log["model"])
     assert model is not None
-    kept = sum(layer.cache.bytes(1, 16) for layer in model.layers)
-    left = log["free"] * 0.88 - log["weights"]
-    assert left == pytest.approx(log["cache"], rel=0.01)
-    assert int(left * GIB / kept) == pytest.approx(log["tokens"], rel=0.01)
+    kept = sum(layer.cache.count_bytes(1, 16) for layer in model.layers)
+    remaining = log["free"] * 0.88 - log["weights"]
+    assert remaining == pytest.approx(log["cache"], rel=0.01)
+    assert int(remaining * GIB / kept) == pytest.approx(log["tokens"], rel=0.01)
 
 
 def test_latent_size_matches_sglang_log() -> None:
     log = next(log for log in LOGS if log["id"] == "zdszero")
     model = find_architecture(log["model"])
     assert model is not None
-    kept = sum(layer.cache.bytes(8, 16) for layer in model.layers)
+    kept = sum(layer.cache.count_bytes(8, 16) for layer in model.layers)
     assert kept == log["token"]
     assert int(log["cache"] * GIB / kept) == pytest.approx(log["tokens"], rel=0.001)
 
@@ -142,7 +142,7 @@ def test_a_fraction_of_amd_s_memory_is_that_of_sglang_s_log() -> None:
         memory = SIZED["sglang"].memory(command, ACCELERATORS[gpu], model, 2, 2)
         assert (memory.doubt is None) is (gpu == "H200")
         kept = make_layout(model.layers, 8, 16, 2, memory)
-        result[gpu] = kept.requests(int(log["cache"] * GIB), 64) * 64
+        result[gpu] = kept.count_requests(int(log["cache"] * GIB), 64) * 64
     assert result["MI355X"] == pytest.approx(log["tokens"], rel=0.001)
     assert result["H200"] < 0.91 * log["tokens"]
     assert memory_of_amd(log) == pytest.approx(0.85 * log["free"], rel=0.001)
@@ -181,7 +181,7 @@ def test_pages_of_states_hold_what_vllm_logged(log: Log) -> None:
     length = memory.length or model.longest or 0
     # The log has two digits of a GiB, and all of them give few whole pages.
     sizes_of_cache = [log["cache"] + hundredth / 1000 for hundredth in range(-5, 6)]
-    requests = [kept.requests(int(size * GIB), length) for size in sizes_of_cache]
+    requests = [kept.count_requests(int(size * GIB), length) for size in sizes_of_cache]
     assert any(int(request * length) == log["tokens"] for request in requests)
 
 
@@ -195,7 +195,7 @@ def test_sequence_size_matches_vllm_log(log: Log) -> None:
     memory = SIZED["vllm"].memory(command, device, model, sizes.tensor, sizes.tensor)
     kept = make_layout(model.layers, memory.cache_bits or 16, 16, sizes.tensor, memory)
     length = memory.length or model.longest or 0
-    assert round(kept.sequence(length) / GIB, 2) == log["needed"]
+    assert round(kept.measure_sequence(length) / GIB, 2) == log["needed"]
 
 
 def test_all_tokens_of_a_step_go_through_the_experts_since_0_18() -> None:

@@ -20,14 +20,14 @@ from fusioninfer_pulumi.plan.service_objects import render
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 
 
-def node(name: str, group: str | None, gpus: int = 8, **more: Any) -> dict[str, Any]:
-    value = {"kubernetes.io/hostname": name, "zone": "a", **more.pop("labels", {})}
+def node(name: str, group: str | None, gpus: int = 8, **fields: Any) -> dict[str, Any]:
+    value = {"kubernetes.io/hostname": name, "zone": "a", **fields.pop("labels", {})}
     result = {**value, LABEL: group} if group else value
-    resource = more.pop("resource", "nvidia.com/gpu")
-    ready = {"type": "Ready", "status": more.pop("ready", "True")}
+    resource = fields.pop("resource", "nvidia.com/gpu")
+    ready = {"type": "Ready", "status": fields.pop("ready", "True")}
     return {
         "metadata": {"name": name, "labels": result},
-        "spec": more,
+        "spec": fields,
         "status": {"allocatable": {"cpu": "8", resource: str(gpus)}, "conditions": [ready]},
     }
 
@@ -91,7 +91,7 @@ def test_pods_of_other_services_use_their_requests() -> None:
     assert build_inventory(nodes, pods, services=["x/own"]).pools[0].in_use == [8, 8, 4]
 
 
-def test_the_label_may_be_any_other_and_accelerators_too() -> None:
+def test_other_labels_and_accelerators_are_read() -> None:
     odd = [node("n1", None, labels={"pool": "x"}, resource="amd.com/gpu")]
     (findings,) = build_inventory(odd, [], pool_label="pool").pools
     assert (findings.name, findings.resource) == ("x", "amd.com/gpu")

@@ -30,8 +30,8 @@ def piece(on: str, *devices: Any, driver: str = GPU, generation: int = 1) -> dic
     return {"spec": {"driver": driver, "nodeName": on, "pool": kept, "devices": list(devices)}}
 
 
-def gpus(on: str, count: int = 8, **more: Any) -> dict[str, Any]:
-    return piece(on, *(device(f"gpu-{index}") for index in range(count)), **more)
+def gpus(on: str, count: int = 8, **fields: Any) -> dict[str, Any]:
+    return piece(on, *(device(f"gpu-{index}") for index in range(count)), **fields)
 
 
 def device_class(name: str = GPU, *expressions: str) -> dict[str, Any]:
@@ -39,7 +39,9 @@ def device_class(name: str = GPU, *expressions: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"selectors": selectors}}
 
 
-def held(on: str, *indexes: int, by: str | None = None, admin: bool = False) -> dict[str, Any]:
+def make_claim(
+    on: str, *indexes: int, by: str | None = None, admin: bool = False
+) -> dict[str, Any]:
     results = [
         {"driver": GPU, "pool": on, "device": f"gpu-{index}", **({"adminAccess": True} if admin
          else {})} for index in indexes
@@ -64,11 +66,11 @@ def bare(name: str, group: str = "a") -> dict[str, Any]:
     return result
 
 
-def read(*slices: Any, classes: Any = None, claims: Any = (), **more: Any) -> Any:
+def read(*slices: Any, classes: Any = None, claims: Any = (), **fields: Any) -> Any:
     names = list(dict.fromkeys(item["spec"]["nodeName"] for item in slices))
     live = LiveDevices(slices, classes or [device_class()], list(claims))
     return build_inventory(
-        [bare(name) for name in names], more.pop("pods", ()), devices=live, **more
+        [bare(name) for name in names], fields.pop("pods", ()), devices=live, **fields
     )
 
 
@@ -84,10 +86,10 @@ def test_devices_of_slices_become_accelerators_of_the_pool() -> None:
 
 def test_devices_of_other_pods_are_in_use() -> None:
     claims = [
-        held("n1", 0, 1, by="foreign"),
-        held("n1", 2, by="own-0"),
-        held("n2", 0, 1, 2),
-        held("n2", 5, admin=True),
+        make_claim("n1", 0, 1, by="foreign"),
+        make_claim("n1", 2, by="own-0"),
+        make_claim("n2", 0, 1, 2),
+        make_claim("n2", 5, admin=True),
     ]
     pods = [user("own-0", "own"), user("foreign", "other")]
     for services, wanted in ((["own"], [3, 2]), (["team/own"], [3, 2]), ([], [3, 3])):
@@ -128,7 +130,7 @@ def test_simple_classes_are_understood_and_others_not_counted(
     assert sum(len(item) for item in live.find_classes("n1").values()) == counted
 
 
-def test_classes_of_the_very_same_devices_are_one_stock() -> None:
+def test_equal_device_classes_are_one_pool() -> None:
     classes = [device_class(), device_class("same"), device_class("mig", "device.driver == 'm'")]
     (findings,) = read(gpus("n1"), classes=classes).pools
     assert findings.device_classes == [GPU, "same"]
@@ -140,7 +142,7 @@ def test_devices_that_are_not_accelerators_make_no_pool() -> None:
     assert not some.find_classes("n1")
 
 
-def test_the_form_of_v1beta1_is_read() -> None:
+def test_v1beta1_slices_are_read() -> None:
     old = piece("n1", {"name": "a", "basic": {k: v for k, v in device("a").items() if k != "name"}})
     (findings,) = read(old).pools
     assert (findings.accelerators, findings.device.memory) == (1, "80Gi")

@@ -62,9 +62,9 @@ def test_file_and_data_forms_are_equal(raw: Any, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_invalid_inventory_is_rejected(raw: Any, expected: str) -> None:
-    with pytest.raises(InvalidServiceError) as refused:
+    with pytest.raises(InvalidServiceError) as errors:
         load_inventory(raw)
-    assert any(str(finding).startswith(expected) for finding in refused.value.findings)
+    assert any(str(finding).startswith(expected) for finding in errors.value.findings)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,9 @@ def test_sizes_that_divide_each_other_are_packed_wherever_they_fit(
         ([(0, 7)], [], True),
     ],
 )
-def test_cases(pods: list[tuple[int, int]], nodes: list[tuple[int, int]], fits: bool) -> None:
+def test_packing_examples(
+    pods: list[tuple[int, int]], nodes: list[tuple[int, int]], fits: bool
+) -> None:
     assert can_pack(pods, nodes) == fits
 
 
@@ -86,11 +88,11 @@ def test_ledger_equals_exhaustive_packing(
     free = (*(8,) * nodes, *(8 - kept for kept in in_use))
     fits = tried(pods, free)
     assert (pools.fit(0, load) is not Fit.NO) == fits
-    lacks = pools.missing_nodes(0, load)
+    lacks = pools.count_missing_nodes(0, load)
     assert tried(pods, (*free, *(8,) * lacks))
     assert lacks == 0 or not tried(pods, (*free, *(8,) * (lacks - 1)))
     if fits:
-        whole = pools.whole_nodes(0, load)
+        whole = pools.count_whole_nodes(0, load)
         spared = sorted(free, reverse=True)[whole:]
         assert tried(pods, tuple(spared))
         assert whole == nodes or not tried(pods, tuple(sorted(free, reverse=True)[whole + 1 :]))

@@ -32,7 +32,7 @@ GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 SPARE = {"key": "spare", "effect": "NoExecute"}
 
 
-def test_the_pair_is_chosen_jointly_where_a_choice_per_role_would_fail() -> None:
+def test_prefill_and_decode_are_placed_jointly() -> None:
     # Decode first, on the pool that it fits best (a), would leave prefill, whose pods need whole
     # nodes of eight, nowhere to go.
     stock = inventory(pool("a", 2), pool("b", 3, 4))
@@ -42,7 +42,7 @@ def test_the_pair_is_chosen_jointly_where_a_choice_per_role_would_fail() -> None
     assert where(place(greedy["decode"], stock))["d"] == {"serve": "b"}
 
 
-def test_services_are_chosen_jointly_too() -> None:
+def test_services_are_placed_jointly() -> None:
     # Alone, the first one takes the cheap pool; then the second, which has no choice, has no room.
     stock = inventory(pool("cheap", 2), pool("dear", 2, cost=1))
     free, bound = worker("free", 2), worker("bound", 2, placement={"pools": ["cheap"]})
@@ -53,40 +53,40 @@ def test_services_are_chosen_jointly_too() -> None:
     }
 
 
-def test_selectors_and_tolerations_are_written_and_the_users_own_are_kept() -> None:
+def test_selectors_and_tolerations_are_added_to_user_fields() -> None:
     fields = {
         "nodeSelector": {"disk": "fast"},
         "tolerations": [{"key": "spare", "operator": "Exists"}],
         "hostIPC": True,
     }
     stock = inventory(pool("a", 4, taints=[GPU, SPARE], labels={"disk": "fast"}))
-    (written,) = place([worker("w", nodes=2, pod=fields)], stock).services
-    (spec,) = pod_specs(written)
+    (result,) = place([worker("w", nodes=2, pod=fields)], stock).services
+    (spec,) = pod_specs(result)
     assert spec["nodeSelector"] == {"disk": "fast", LABEL: "a"}
     assert spec["tolerations"] == [
         {"key": "spare", "operator": "Exists"},
         {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"},
     ]
     assert spec["hostIPC"] is True
-    assert not plan_service(written).findings
+    assert not plan_service(result).findings
 
 
-def test_both_templates_and_only_serving_roles_are_written() -> None:
+def test_both_templates_of_serving_roles_select_the_pool() -> None:
     split = role("serve", "worker", nodes=2)
     template = split.pop("template")
     split |= {"leaderTemplate": template, "workerTemplate": template}
     router = {"name": "router", "componentType": "router", "httproute": {}}
     service = {**worker("w"), "spec": {"roles": [router, split]}}
-    (written,) = place([service], inventory(pool("a", 4))).services
-    assert [spec["nodeSelector"] for spec in pod_specs(written)] == [{LABEL: "a"}] * 2
-    assert written.roles[0].name == "router"
+    (result,) = place([service], inventory(pool("a", 4))).services
+    assert [spec["nodeSelector"] for spec in pod_specs(result)] == [{LABEL: "a"}] * 2
+    assert result.roles[0].name == "router"
     assert where(place([service], inventory(pool("a", 4)))) == {"w": {"serve": "a"}}
 
 
-def test_a_label_of_another_value_selects_the_pool() -> None:
+def test_selector_label_value_selects_the_pool() -> None:
     stock = inventory(pool("a", 4, labels={LABEL: "gke-a-123"}))
-    (written,) = place([worker("w")], stock).services
-    assert pod_specs(written)[0]["nodeSelector"] == {LABEL: "gke-a-123"}
+    (result,) = place([worker("w")], stock).services
+    assert pod_specs(result)[0]["nodeSelector"] == {LABEL: "gke-a-123"}
 
 
 def test_outputs_in_templates_survive(output: Callable[..., Any]) -> None:
@@ -96,8 +96,8 @@ def test_outputs_in_templates_survive(output: Callable[..., Any]) -> None:
     container["env"] = [{"name": "KEY", "value": secret}]
     service["metadata"]["namespace"] = output("team")
     result = place([service], inventory(pool("a", 4)))
-    (written,) = result.services
-    assert pod_specs(written)[0]["containers"][0]["env"][0]["value"] is secret
+    (manifest,) = result.services
+    assert pod_specs(manifest)[0]["containers"][0]["env"][0]["value"] is secret
     assert where(result) == {"w": {"serve": "a"}}
 
 
@@ -108,8 +108,8 @@ def test_placed_manifest_has_no_demands_left() -> None:
         (Severity.WARNING, "roles[0].placement")
     ]
     assert "place" in findings[0].message
-    (written,) = place([wanted], inventory(pool("a", 1))).services
-    assert not plan_service(written).findings
+    (result,) = place([wanted], inventory(pool("a", 1))).services
+    assert not plan_service(result).findings
 
 
 def test_record_has_reasons_and_free_capacity() -> None:
@@ -156,7 +156,7 @@ def test_rejected_pair_names_missing_accelerators() -> None:
     ]
 
 
-def test_equals_go_to_the_first_pool() -> None:
+def test_first_pool_wins_a_tie() -> None:
     result = place([worker("w")], inventory(pool("b", 2), pool("a", 2)))
     assert where(result) == {"w": {"serve": "b"}}
     assert only(result).rejected[0].reason == "as good, but later in the inventory"
@@ -181,7 +181,7 @@ def test_missing_capacity_names_nearest_pair() -> None:
     assert [item.left for item in result.pools] == [0, 16]
 
 
-def test_as_many_as_possible_are_placed() -> None:
+def test_maximum_number_of_services_is_placed() -> None:
     stock = inventory(pool("a", 4))
     result = place_services(
         [args(worker("big", 4)), args(worker("one", 2)), args(worker("two", 2))], stock
@@ -189,7 +189,7 @@ def test_as_many_as_possible_are_placed() -> None:
     assert where(result) == {"big": {}, "one": {"serve": "a"}, "two": {"serve": "a"}}
 
 
-def test_the_gangs_minimum_is_enough_when_there_is_no_more() -> None:
+def test_gang_minimum_is_placed_if_capacity_is_short() -> None:
     partial = {"gangPolicy": {"minRoleReplicas": {"prefill": 1, "decode": 1}}}
     service = pair("s", (1, 1), (2, 2), schedulingStrategy=partial)
     full = only(place([service], inventory(pool("a", 5))))
@@ -204,7 +204,7 @@ def test_the_gangs_minimum_is_enough_when_there_is_no_more() -> None:
     )
 
 
-def test_serving_groups_count_each_with_a_minimum_of_its_own() -> None:
+def test_serving_groups_have_separate_minima() -> None:
     service = pair("s", (1, 1), (2, 1), groups=3)
     (record,) = place([service], inventory(pool("a", 9))).placed
     assert record is not None
@@ -216,7 +216,7 @@ def test_serving_groups_count_each_with_a_minimum_of_its_own() -> None:
     assert [item.replicas for item in least.roles] == [3, 3]
 
 
-def test_a_role_that_load_scales_is_placed_with_the_most_of_it() -> None:
+def test_autoscaled_role_is_placed_with_its_maximum() -> None:
     scaled = {"maxReplicas": 4, "metrics": [{"name": "waiting", "target": "5"}]}
     service = worker("w", 2, autoscaling=scaled)
     service["spec"]["layout"] = "PerRole"
@@ -244,7 +244,7 @@ def test_pods_without_accelerators_are_placed_and_not_counted() -> None:
     assert [finding.severity for finding in result.findings[0]] == [Severity.INFO]
 
 
-def test_roles_scaled_to_zero_need_nothing() -> None:
+def test_roles_scaled_to_zero_need_no_capacity() -> None:
     result = place([pair("s", (1, 1), (0, 4))], inventory(pool("a", 1)))
     assert where(result) == {"s": {"prefill": "a", "decode": "a"}}
     assert result.pools[0].left == 0
@@ -279,9 +279,9 @@ def test_remedy_does_not_evict_another_service() -> None:
 def test_a_previous_placement_has_several_forms(form: str, tmp_path: Path) -> None:
     stock = inventory(pool("a", 4), pool("b", 4))
     old = place([worker("w", 2, placement={"pools": ["b"]})], stock)
-    written = [{"service": "w", "namespace": "default", "placement": {
+    manifest = [{"service": "w", "namespace": "default", "placement": {
         "roles": [{"name": "serve", "pool": "b", "accelerators": 16}]}}]  # fmt: skip
-    (tmp_path / "placed.json").write_text(json.dumps(written))
+    (tmp_path / "placed.json").write_text(json.dumps(manifest))
     previous: Any = {
         "record": old,
         "json": tmp_path / "placed.json",
@@ -368,12 +368,12 @@ def test_too_many_combinations_are_rejected() -> None:
 
 def test_all_problems_are_reported_by_service() -> None:
     crowd = [worker("a", 9), worker("b", placement={"pools": ["x"]}), worker("c", gpus=16)]
-    with pytest.raises(InvalidServiceError) as refused:
+    with pytest.raises(InvalidServiceError) as errors:
         place(crowd, inventory(pool("p", 1)))
-    assert refused.value.titles == ("a", "b", "c")
-    assert [(finding.rule, finding.location) for finding in refused.value.findings] == [
+    assert errors.value.titles == ("a", "b", "c")
+    assert [(finding.rule, finding.location) for finding in errors.value.findings] == [
         ("service-not-placed", ("placement",)),
         ("pool-unknown", ("roles", 0, "placement", "pools", 0)),
         ("service-not-placed", ("roles", 0)),
     ]
-    assert [line.partition(":")[0] for line in str(refused.value).splitlines()] == ["a", "b", "c"]
+    assert [line.partition(":")[0] for line in str(errors.value).splitlines()] == ["a", "b", "c"]

@@ -77,7 +77,7 @@ def wants(key: str, operator: str, *values: str) -> dict[str, Any]:
         ({"affinity": {"podAntiAffinity": {}}}, True),
     ],
 )  # fmt: skip
-def test_selectors_are_judged_as_by_the_scheduler(spec: Any, fits: bool) -> None:
+def test_selectors_match_like_the_scheduler(spec: Any, fits: bool) -> None:
     assert (not list(find_mismatches(spec, LABELS))) == fits
 
 
@@ -95,7 +95,7 @@ def test_selectors_are_judged_as_by_the_scheduler(spec: Any, fits: bool) -> None
         ({"key": "", "operator": "Equal", "value": "blue"}, True),
     ],
 )
-def test_tolerations_are_judged_as_by_the_scheduler(toleration: Any, kept_away: bool) -> None:
+def test_tolerations_match_like_the_scheduler(toleration: Any, kept_away: bool) -> None:
     spec = {"tolerations": [toleration] if toleration else None}
     taint = TaintArgs(key="team", value="blue", effect=TaintEffect.NO_SCHEDULE)
     assert bool(list(find_untolerated(spec, [taint]))) == kept_away
@@ -183,7 +183,7 @@ def test_both_templates_of_a_multi_node_role_count() -> None:
     )
 
 
-def test_roles_are_kept_together_by_an_attribute_or_a_label() -> None:
+def test_colocate_uses_an_attribute_or_a_label() -> None:
     # Prefill alone would go to the first pool, but only the others share their zone with decode.
     stock = inventory(
         pool("a", 1, labels={ZONE: "x"}),
@@ -209,16 +209,16 @@ GPU = "gpu.nvidia.com"
 NIC = "nic.example.com"
 
 
-def claim(count: int = 8, name: str = GPU, **more: Any) -> dict[str, Any]:
-    return {"name": f"c{name[:3]}", "deviceClassName": name, "count": count, **more}
+def claim(count: int = 8, name: str = GPU, **fields: Any) -> dict[str, Any]:
+    return {"name": f"c{name[:3]}", "deviceClassName": name, "count": count, **fields}
 
 
-def claiming(name: str, replicas: int = 1, nodes: int = 1, *claims: Any, **more: Any) -> Any:
-    return worker(name, replicas, nodes, None, resourceClaims=list(claims), **more)
+def claiming(name: str, replicas: int = 1, nodes: int = 1, *claims: Any, **fields: Any) -> Any:
+    return worker(name, replicas, nodes, None, resourceClaims=list(claims), **fields)
 
 
-def dra(name: str, nodes: int, accelerators: int = 8, **more: Any) -> dict[str, Any]:
-    return pool(name, nodes, accelerators, resource=None, deviceClasses=[GPU], **more)
+def dra(name: str, nodes: int, accelerators: int = 8, **fields: Any) -> dict[str, Any]:
+    return pool(name, nodes, accelerators, resource=None, deviceClasses=[GPU], **fields)
 
 
 def notes(manifest: Any, *pools: Any) -> list[str]:
@@ -230,8 +230,8 @@ def test_claimed_devices_are_accelerators_of_the_pool() -> None:
     result = place([claiming("w", 2, 2, claim(4))], inventory(dra("a", 3)))
     (placed,) = only(result).roles
     assert (placed.accelerators, placed.device_classes) == (16, (GPU,))
-    (left,) = result.pools
-    assert (left.placed, left.left, left.whole_nodes) == (16, 8, 1)
+    (remaining,) = result.pools
+    assert (remaining.placed, remaining.left, remaining.whole_nodes) == (16, 8, 1)
     assert not result.findings
 
 
@@ -245,7 +245,7 @@ def test_claims_and_resources_share_one_ledger() -> None:
     )
 
 
-def test_a_pool_takes_only_what_it_offers() -> None:
+def test_pool_accepts_only_its_resources() -> None:
     stock = inventory(dra("claims", 2), pool("resources", 2))
     listed = [worker("r"), claiming("c", 1, 1, claim())]
     result = place(listed, stock)
@@ -311,7 +311,7 @@ def test_claims_of_a_template_are_reported() -> None:
     assert len(expected) == 1
 
 
-def test_a_pool_offers_something() -> None:
+def test_pool_without_resource_or_device_classes_is_rejected() -> None:
     with pytest.raises(
         Exception, match=r"pools\[0\].resource: is required if deviceClasses is empty"
     ):
@@ -348,12 +348,14 @@ def test_search_places_as_many_as_exhaustive_search(pairs: Any, given_pools: Any
 
     def one(name: str, kind: str, demand: Any) -> Any:
         replicas, nodes, size, claims = demand
-        more = {"resourceClaims": [claim(size)]} if claims else {}
-        return role(name, kind, replicas, nodes, None if claims else size, **more)
+        fields = {"resourceClaims": [claim(size)]} if claims else {}
+        return role(name, kind, replicas, nodes, None if claims else size, **fields)
 
     services = [
-        args(pair(f"s{at}", one("prefill", "prefiller", left), one("decode", "decoder", right)))
-        for at, (left, right) in enumerate(pairs)
+        args(
+            pair(f"s{at}", one("prefill", "prefiller", remaining), one("decode", "decoder", right))
+        )
+        for at, (remaining, right) in enumerate(pairs)
     ]
     result = place_services(services, stock)
     placed = sum(item is not None and item.status is Status.PLACED for item in result.placed)

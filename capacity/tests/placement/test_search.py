@@ -90,7 +90,7 @@ def every_way(listed: Sequence[ServiceRequest], stock: Pools) -> Any:
                 if option is None:
                     break
                 share, rank, usage = option.tiers, (0, option.terms), option.usage
-            tiers = [one + more for one, more in zip(tiers, share, strict=True)]
+            tiers = [one + fields for one, fields in zip(tiers, share, strict=True)]
             ranks.append(rank)
         else:
             key = (tuple(tiers), tuple(ranks))
@@ -157,11 +157,11 @@ def test_last_service_moves_no_earlier_one_if_it_fits() -> None:
     stock = inventory(pool("a", 4), pool("b", 4), pool("c", 4))
     front = [args(pair("one", (1, 2), (1, 1))), args(worker("two", 3))]
     alone = where(place_services(front, stock))
-    more = where(place_services([*front, args(worker("aaa", 4))], stock))
-    assert {name: more[name] for name in alone} == alone
+    fields = where(place_services([*front, args(worker("aaa", 4))], stock))
+    assert {name: fields[name] for name in alone} == alone
 
 
-def test_the_service_that_grew_moves_and_not_its_neighbour() -> None:
+def test_grown_service_moves_instead_of_its_neighbor() -> None:
     stock = inventory(pool("a", 4), pool("b", 4))
     small = [args(worker("calm", 2)), args(worker("grows", 2))]
     first = place_services(small, stock)
@@ -172,7 +172,7 @@ def test_the_service_that_grew_moves_and_not_its_neighbour() -> None:
         assert where(second) == {"calm": {"serve": "a"}, "grows": {"serve": "b"}}
 
 
-def test_a_pool_that_shrank_loses_one_and_keeps_the_other() -> None:
+def test_shrunken_pool_keeps_one_of_two_services() -> None:
     both = [args(worker("one", 2)), args(worker("two", 2))]
     first = place_services(both, inventory(pool("a", 4), pool("b", 9)))
     second = place_services(
@@ -182,7 +182,7 @@ def test_a_pool_that_shrank_loses_one_and_keeps_the_other() -> None:
     assert [item.roles[0].origin for item in second.placed if item] == [Origin.KEPT, Origin.MOVED]
 
 
-def test_six_pools_and_twelve_services_take_a_moment() -> None:
+def test_search_is_fast_for_six_pools_and_twelve_services() -> None:
     stock = inventory(*(pool(f"p{index}", 8) for index in range(6)))
     twelve = [args(pair(f"s{index}", (1, 1 + index % 2), (1 + index % 3, 1, 4))) for index in
               range(12)]  # fmt: skip
@@ -204,5 +204,5 @@ def test_search_bound_is_reported() -> None:
     (finding,) = result.findings[-1]
     assert "stopped after 200 combinations" in finding.message
     # What it took all the same holds.
-    for left in result.pools:
-        assert 0 <= left.left <= left.accelerators
+    for remaining in result.pools:
+        assert 0 <= remaining.left <= remaining.accelerators

@@ -1,8 +1,7 @@
 """The model that a service serves: its source, download and cache."""
 
 import enum
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from typing_extensions import Unpack
 
@@ -187,8 +186,7 @@ class ModelArgs(SpecModel):
 
 URI_FORMATS: str
 
-@dataclass(frozen=True)
-class ModelSource:
+class ModelSource(NamedTuple):
     """A model's `uri`, parsed.
 
     Attributes:

@@ -1,0 +1,93 @@
+"""A service that Pulumi deploys and updates under load."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import urllib3
+
+from e2e.engine.project import Project
+from e2e.engine.services import watched
+from e2e.harness import Object
+from e2e.harness.pods import LEADERS
+from e2e.serve.deploy import wait_serving
+from e2e.serve.gateway import Gateway
+from e2e.serve.load import BY_SOURCE, Load, counter
+from e2e.serve.services import MODEL, objects_of, service
+from e2e.serve.serving import START_SECONDS, Serving
+
+COMPUTED, FETCHED = "local_compute", "external_kv_transfer"
+"""Where a decode engine's prompt tokens come from."""
+
+
+class Stack:
+    """A service behind Envoy. `make` returns its roles and its other fields for some settings."""
+
+    def __init__(
+        self, running: Serving, make: Callable[..., tuple[list[Object], Object]], **settings: Any
+    ) -> None:
+        """Deploy the service with these settings."""
+        self.running = running
+        self.settings = settings
+        self.namespace = running.cluster.new_namespace()
+        self._make = make
+        folder = Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"])) / "app"
+        self.project = Project(folder, running.cluster.kubeconfig, seconds=4 * START_SECONDS)
+        self.update()
+        self.gateway = Gateway(running.cluster, self.namespace, "svc-httproute")
+
+    def close(self) -> None:
+        self.gateway.close()
+        self.running.cluster.delete_namespace(self.namespace)
+
+    def update(self, **changes: Any) -> None:
+        """Run `pulumi up` with changed settings; wait until all pods serve and none terminates."""
+        self.settings |= changes
+        roles, more = self._make(**self.settings)
+        limit = {"timeout": f"{START_SECONDS:.0f}s"}
+        rollout = {**more.pop("rollout", {}), **limit}
+        manifest = service(self.namespace, *roles, wait=limit, rollout=rollout, **more)
+        self.project.write(manifest)
+        objects = objects_of(manifest)
+        self.running.bring(objects)
+        self.project.up().assert_succeeded()
+        wait_serving(self.running, objects, self.namespace)
+        self.running.cluster.wait(lambda: not self._terminating(), 180, self._terminating)
+
+    def _terminating(self) -> list[Object]:
+        pods = self.running.cluster.pods(self.namespace, LEADERS)
+        return [pod for pod in pods if "deletionTimestamp" in pod["metadata"]]
+
+    def load(self, **more: Any) -> Load:
+        return Load(self.gateway.url, MODEL, host=self.gateway.host, clients=2, **more)
+
+    @contextmanager
+    def prompt_tokens(self, selector: str, port: int) -> Iterator[Callable[[str], int]]:
+        """Yield a function that counts prompt tokens by their source, once the context has ended.
+
+        It reads engines once a second, also those that terminate meanwhile.
+        """
+        texts: dict[str, str] = {}
+
+        def read() -> None:
+            for pod in self.running.cluster.pods(self.namespace, selector):
+                url = f"http://{pod['status'].get('podIP')}:{port}/metrics"
+                try:
+                    answer = urllib3.request("GET", url, timeout=10, retries=False)
+                except (urllib3.exceptions.HTTPError, ValueError):
+                    continue  # it starts, or is gone
+                texts[pod["metadata"]["uid"]] = answer.data.decode()
+
+        def total(source: str) -> float:
+            return sum(counter(text, BY_SOURCE, source=source) for text in texts.values())
+
+        read()
+        before = {source: total(source) for source in (COMPUTED, FETCHED)}
+        with watched(read, every=1):
+            yield lambda source: round(total(source) - before[source])
+        read()

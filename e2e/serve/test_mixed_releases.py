@@ -1,0 +1,77 @@
+"""Serves: prefill and decode change to another release of vLLM, and back, under load."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from e2e.engine.project import missing
+from e2e.harness import Object
+from e2e.serve.engine import PREVIOUS, VLLM, absent
+from e2e.serve.images import LLM_D
+from e2e.serve.load import Answer, figures, outage
+from e2e.serve.services import IMAGE, PROMPT, role, router
+from e2e.serve.serving import Serving
+from e2e.serve.stack import COMPUTED, FETCHED, Stack
+
+ABSENT = [*missing(*LLM_D.values()), *filter(None, [absent(PREVIOUS)])]
+pytestmark = [
+    pytest.mark.serve,
+    pytest.mark.long,
+    pytest.mark.skipif(bool(ABSENT), reason=f"not there: {', '.join(ABSENT)}"),
+]
+
+DECODE = "fusioninfer.io/component-type=decoder"
+ENGINE_PORT = 8001
+PICKER = {"args": ["--refresh-metrics-interval=500ms"]}
+"""Reads engines ten times less often than by default, which takes half of the processors."""
+SMALL = ("--num-gpu-blocks-override", "64")
+"""A small KV cache, because up to five engines run at a time."""
+
+SURGE = {"layout": "PerRole", "rollout": {"maxSurge": 1, "maxUnavailable": 0}}
+
+
+def _make(*, release: str, replicas: int) -> tuple[list[Object], Object]:
+    image = IMAGE.replace(VLLM, release)
+    roles = [
+        role(name, kind, replicas=replicas, image=image, args=SMALL, kvTransfer={})
+        for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))
+    ]
+    roles.insert(0, router("pd-disaggregation", endpointPicker=PICKER))
+    return roles, dict(SURGE if replicas == 1 else {})
+
+
+def _change(stack: Stack, release: str) -> tuple[list[Answer], int]:
+    """Update under load; return the failed requests and the prompt tokens that decode computed."""
+    with (
+        stack.prompt_tokens(DECODE, ENGINE_PORT) as count,
+        stack.load(pause=2, prompts=lambda number: f"{number} {PROMPT}") as load,
+    ):
+        load.wait(10)
+        stack.update(release=release)
+        load.wait(10)
+    computed, fetched = count(COMPUTED), count(FETCHED)
+    print(f"{stack.settings}: {figures(load.answers)}; {outage(load.answers)}; decode computed "
+          f"{computed} prompt tokens of {computed + fetched}")  # fmt: skip
+    assert fetched
+    return load.failed(), computed
+
+
+@pytest.mark.proves(
+    "One prefill and one decode replica change their release without failed requests: PerRole, "
+    "maxSurge 1 and maxUnavailable 0"
+)
+def test_surge_of_single_replicas_loses_no_request(running: Serving) -> None:
+    with closing(Stack(running, _make, release=PREVIOUS, replicas=1)) as stack:
+        assert _change(stack, VLLM)[0] == []
+
+
+@pytest.mark.proves(
+    f"Two prefill and two decode replicas change from vLLM {PREVIOUS} to {VLLM} and back with no "
+    "failed request and no recomputed prompt"
+)
+def test_release_change_recomputes_no_prompt(running: Serving) -> None:
+    with closing(Stack(running, _make, release=PREVIOUS, replicas=2)) as stack:
+        for release in (VLLM, PREVIOUS):
+            assert _change(stack, release) == ([], 0)
