@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from profiles import slow_unless
 
 from fusioninfer_pulumi.cli.main import main
 from importers.tests import kserve_samples, kthena_samples, modelplane_samples
@@ -61,7 +62,7 @@ SETS = {
 }
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", slow_unless("KServe".__eq__, SETS))
 def test_the_program_declares_the_objects_of_the_manifests(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -161,6 +161,7 @@ def test_endless_device_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "/dev/zero: larger than 16 MiB [input-too-large]\n"
 
 
+@pytest.mark.slow
 def test_output_is_utf_8_in_any_locale(tmp_path: Path) -> None:
     text = Path(STORY_1).read_text(encoding="utf-8").replace("Qwen3-8B", "Qwen3-é中")
     (tmp_path / "wide.yaml").write_text(text, encoding="utf-8")

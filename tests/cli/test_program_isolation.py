@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pulumi
 import pytest
 import yaml
 
+from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.cli.program import parent_process
 from fusioninfer_pulumi.cli.program.parent_process import run_program
 from fusioninfer_pulumi.cli.program.recording import ProgramError, Secrets
@@ -79,7 +79,9 @@ def test_run_leaves_the_process_unchanged(tmp_path: Path, end: str) -> None:
     assert "settings" not in sys.modules
 
 
-def test_output_of_the_program_goes_to_stderr(tmp_path: Path) -> None:
+def test_output_of_the_program_goes_to_stderr(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     folder = project(
         tmp_path / "one",
         "import atexit, os, subprocess, sys\n"
@@ -90,11 +92,11 @@ def test_output_of_the_program_goes_to_stderr(tmp_path: Path) -> None:
         "atexit.register(lambda: os.write(1, b'--- late'))\n"
         "k8s.core.v1.ConfigMap('a', metadata={'name': 'a'})\n",
     )
-    command = [sys.executable, "-m", "fusioninfer_pulumi.cli.main", "render", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    (manifest,) = yaml.safe_load_all(done.stdout)
+    assert main(["render", str(folder)]) == 0
+    out, err = capfd.readouterr()
+    (manifest,) = yaml.safe_load_all(out)
     assert manifest["kind"] == "ConfigMap"
-    assert {"printed", "written", "child", "applied"} <= set(done.stderr.split())
+    assert {"printed", "written", "child", "applied"} <= set(err.split())
 
 
 @pytest.mark.parametrize(

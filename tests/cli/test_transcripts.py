@@ -266,8 +266,8 @@ CASES: dict[str, Case] = {
 }
 
 
-#: Run four programs.
-SLOW = ("plan-update-of-a-project",)
+#: Run several programs.
+SLOW = ("diff-secrets", "plan-update-of-a-project")
 
 
 @pytest.mark.parametrize("name", slow_unless(lambda name: name not in SLOW, CASES))
