@@ -1,7 +1,7 @@
 """Optional components: LWS, schedulers, Kueue and kwok.
 
-Each start function returns a function that waits until the program is ready, so that programs
-start in parallel.
+Each start function returns a function that waits until the program is ready (kube-scheduler: only
+checks that it runs), so that programs start in parallel.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def start_kwok(programs: Programs, plane: ControlPlane, ports: list[int]) -> Rea
 
 
 def custom_resource_definitions(lws: str) -> list[Object]:
-    """Return the kinds that generated objects can have, also if their controllers do not run."""
+    """Return the CRDs of kinds that can be generated, even if their controllers do not run."""
     tools = (lws, "volcano", "epp-1.5", "gateway-api", "prometheus-operator", "keda")
     files = [file for name in tools for file in manifests(name, "crds")]
     # The loader in Python takes seconds for these long definitions.

@@ -1,4 +1,4 @@
-"""Serves: prefill and decode change to another release of vLLM, and back, under load."""
+"""Prefill and decode change to another release of vLLM, and back, under load."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ABSENT = [*missing(*LLM_D.values()), *filter(None, [absent(PREVIOUS)])]
 pytestmark = [
     pytest.mark.serve,
     pytest.mark.long,
-    pytest.mark.skipif(bool(ABSENT), reason=f"not there: {', '.join(ABSENT)}"),
+    pytest.mark.skipif(bool(ABSENT), reason=f"missing: {', '.join(ABSENT)}"),
 ]
 
 DECODE = "fusioninfer.io/component-type=decoder"
 ENGINE_PORT = 8001
 PICKER = {"args": ["--refresh-metrics-interval=500ms"]}
-"""Reads engines ten times less often than by default, which takes half of the processors."""
+"""Reads metrics ten times less often than the default, which would take half of the CPUs."""
 SMALL = ("--num-gpu-blocks-override", "64")
 """A small KV cache, because up to five engines run at a time."""
 

@@ -25,8 +25,8 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 #: what to do.
 _Row = tuple[str, bool, str]
 
-#: Ignoring these would deploy something other than the user asked for, so they are errors; the
-#: others are warnings.
+#: Ignoring these would deploy something other than what the user asked for, so they are errors;
+#: the others are warnings.
 _REJECTED = {
     "autoscaling.target_requests",
     "autoscaling.time_per_token",
@@ -125,7 +125,7 @@ def _service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[_Row, 
         (
             f"{gang_policy}.required_replicas",
             not any(minima.values()),
-            "all replicas are required; set minRoleReplicas above 0 for a role",
+            "no role has minRoleReplicas above 0; set it for a role",
         ),
         (f"{gang_policy}.min_resources", lacks_gang, _NO_GANG),
         (f"{gang_policy}.min_resources", is_kueue, "Kueue counts the requests of every replica"),
@@ -206,7 +206,7 @@ def _role_rows(role: RolePlan, plan: ServicePlan, *, generates: bool) -> tuple[_
         (
             "gpus",
             not generates,
-            "the template sets the image; set its resources there, or set engine",
+            "the template defines the container; set GPU resources there, or set engine",
         ),
         ("multinode.launcher", role.nodes == 1, _SINGLE_POD),
         ("parallelism.data_rpc_port", role.nodes == 1, _SINGLE_POD),

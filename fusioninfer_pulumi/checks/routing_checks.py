@@ -73,7 +73,7 @@ def route_findings(parts: Routing) -> Iterator[Finding]:
                 ROUTE_MISSING,
                 field,
                 "neither a route nor a Gateway is set: no HTTPRoute is created, and no request "
-                f"{'reaches the pool' if parts.args.picks_endpoints else 'comes by a gateway'}; "
+                f"{'reaches the pool' if parts.args.picks_endpoints else 'uses a gateway'}; "
                 "set httproute, gateway.refs or gateway: {}",
             )
         return
@@ -81,7 +81,7 @@ def route_findings(parts: Routing) -> Iterator[Finding]:
         yield warning(
             ROUTE_WITHOUT_GATEWAY,
             (*field, "parentRefs"),
-            "name no Gateway, so the route receives no requests; set them, gateway.refs or "
+            "name no Gateway, so the route receives no requests; set parentRefs, gateway.refs or "
             "gateway: {}",
         )
 
@@ -89,7 +89,7 @@ def route_findings(parts: Routing) -> Iterator[Finding]:
 def network_policy_findings(parts: Routing) -> Iterator[Finding]:
     """Check that NetworkPolicies allow the gateway's proxies and Prometheus.
 
-    These are errors, because omitting a policy would give everybody access without notice.
+    An unknown location is an error, because omitting the policy would silently allow everybody.
     """
     field, args = (*parts.at, "networkPolicy"), parts.args.network_policy
     plan = parts.network_policy
@@ -135,10 +135,10 @@ _ONE_POOL = (
 #: What is known about rules with several pools; `{name}` is the Gateway's implementation.
 _SEVERAL_POOLS = {
     SeveralPools.UNKNOWN: "name several InferencePools: agentgateway (1.0) and NGINX Gateway "
-    "Fabric (2.3) split such requests; Istio to 1.30 asks one picker for all of them, Envoy AI "
-    "Gateway to 1.1 allows one pool in a rule",
+    "Fabric (2.3) split such requests; Istio up to 1.30 asks one picker for all of them, Envoy AI "
+    "Gateway up to 1.1 allows one pool in a rule",
     SeveralPools.NO: _ONE_POOL,
-    SeveralPools.ONE_EPP: "name several InferencePools: the shares hold, but {name} to 1.30 "
+    SeveralPools.ONE_EPP: "name several InferencePools: the shares hold, but {name} up to 1.30 "
     "asks the endpoint picker of one pool for all of the rule's requests, "
     "and all fail if that pool has no ready pod (istio#61594)",
     SeveralPools.UNTESTED: "name several InferencePools: untested with {name}",
@@ -162,11 +162,11 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
         yield warning(
             ROLE_WITHOUT_REQUESTS,
             field,
-            f"requests go to {to} only, {idle} gets none: "
+            f"requests go only to {to}, none to {idle}: "
             + (
                 f"choose {Strategy.PD_DISAGGREGATION.value} to pair prefill with decode"
                 if is_prefill_decode(declared)
-                else "a prefill pod returns only one token"
+                else "prefill pods only process prompts"
             ),
         )
     if len({role.pods.ports for role in served}) > 1:
@@ -203,7 +203,7 @@ def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> I
         yield warning(
             ROLE_WITHOUT_REQUESTS,
             field,
-            f"requests go to prefillers and decoders only, {', '.join(workers)} (worker) gets none",
+            f"requests go only to prefillers and decoders, none to {', '.join(workers)} (worker)",
         )
 
 
@@ -215,8 +215,8 @@ def grant_findings(parts: Routing) -> Iterator[Finding]:
         yield warning(
             REFERENCE_GRANT_MISSING,
             grant.at,
-            f"{grant.to_kind} {grant.to_name} is in another namespace than the {grant.from_kind}, "
-            "which requires a ReferenceGrant there; referenceGrants: true creates it",
+            f"{grant.to_kind} {grant.to_name} is in a different namespace from the "
+            f"{grant.from_kind}: it requires a ReferenceGrant; referenceGrants: true creates it",
         )
 
 
@@ -247,18 +247,18 @@ def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     # Without metrics, scorers choose pods at random, and flow control queues every request.
     make_finding = error if reads_load else warning
     without = f"the endpoint picker's {' and '.join(features)} cannot work"
-    reported = set()
+    exported = set()
     for role in parts.served:
         command = role.pods.command
         if command.engine is None:
             continue
-        reported.add(command.engine.metrics)
+        exported.add(command.engine.metrics)
         reason = command.engine.explain_missing_metrics(command)
         if reason is not None:
             message = f"{without} without metrics of {role.name}: {reason}"
             yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
     at = (*parts.at, "endpointPicker")
-    for metrics in reported if epp.request is not None else ():
+    for metrics in exported if epp.request is not None else ():
         if not can_read_metrics(epp.family, metrics):
             image = find_closest_image(epp.family, partial(can_read_metrics, metrics=metrics))
             message = (
@@ -287,7 +287,9 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         yield error(PICKER_CONFIG_INVALID, (), str(problem))
         return
     if not isinstance(config, dict):
-        message = f"must be a mapping, got {show(config) if config else 'an empty text'}"
+        message = (
+            f"must be a mapping, got {show(config) if config is not None else 'an empty document'}"
+        )
         yield error(PICKER_CONFIG_INVALID, (), message)
         return
     # Both keys are optional in every endpoint picker (tested).
@@ -301,9 +303,9 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         if not isinstance(name, str) or family.registers(name):
             continue
         families = [other.name for other in FAMILIES.values() if other.registers(name)]
-        message = f"{family.name} has no plugin {show(name)} and exits because of it"
+        message = f"{family.name} has no plugin {show(name)} and would exit"
         if families:
-            message += f"; {', '.join(families)} have it"
+            message += f"; available in {', '.join(families)}"
         # A type that no upstream release has may be the user's own plugin.
         make_finding = error if families and not own_image else warning
         yield make_finding(PLUGIN_NOT_REGISTERED, ("plugins", index, "type"), message)
@@ -318,14 +320,14 @@ def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     at = (*parts.at, "endpointPicker")
     if epp.request is not None and epp.args.service_levels and not parts.intent.flow_control:
-        message = "conflicts with serviceLevels, whose requests wait there; remove one of them"
+        message = "must not be false with serviceLevels, which queue requests; remove one of them"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "flowControl"), message)
     elif parts.intent.flow_control and epp.family.flow_control is None:
         yield error(
             RELEASE_WITHOUT_FEATURE,
             at,
             f"{epp.family.name} cannot queue requests: it answers 503 while no pod is ready; "
-            "remove the image, or use v1.3.1 or later, or llm-d's",
+            "remove the image, use v1.3.1 or later, or use an llm-d image",
         )
 
 
@@ -388,7 +390,7 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
             ("scorers",),
             f"with {', '.join(request.scorers)} but neither kv-cache nor queue, the endpoint "
             "picker ignores load: one of three pods got 100 % of the requests with one prompt, "
-            "86 % of those with one hot adapter, and 37 % with load (docs/routing.md)",
+            "86 % of those with one hot adapter, and 37 % with load scorers (docs/routing.md)",
         )
 
 

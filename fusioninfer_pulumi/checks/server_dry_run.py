@@ -61,7 +61,7 @@ class DryRunObject:
 
     Attributes:
         manifest: The object.
-        rendered: The plan's object that it is, or from which a controller creates it.
+        rendered: Object of the plan: the manifest itself, or the owner of a derived pod.
         template: Location of a derived pod's template in `rendered`; empty for `rendered` itself.
     """
 
@@ -100,7 +100,7 @@ def check_on_api_server(
     seconds: float,
     namespace: str = FALLBACK_NAMESPACE,
 ) -> list[tuple[Finding, ...]]:
-    """Return a finding for each object of a plan that the API server would reject.
+    """Return the findings of each plan: what the API server would reject, or could not check.
 
     Args:
         api: The cluster.
@@ -121,7 +121,7 @@ def check_on_api_server(
 
 
 def next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[str, Any] | None:
-    """Return the object without what the answer says is missing; None if nothing else to send."""
+    """Return the object to send next, without a missing reference or namespace; None to stop."""
     metadata = manifest["metadata"]
     if _lacks_namespace(answer) and metadata.get("namespace") != FALLBACK_NAMESPACE:
         return {**manifest, "metadata": {**metadata, "namespace": FALLBACK_NAMESPACE}}
@@ -160,9 +160,7 @@ def _answer_findings(
     at = find_user_field((), dry_run.rendered, plan)[0]
     if answer.code == 0:
         name = f"{kind} of {dry_run.manifest['apiVersion']}"
-        message = (
-            f"the cluster does not have kind {name}; install what provides it, or remove the field"
-        )
+        message = f"the cluster does not serve kind {name}; install its CRD, or remove the field"
         yield name, warning(CRD_NOT_INSTALLED, at, message)
     elif _lacks_namespace(answer):
         message = (

@@ -200,8 +200,8 @@ def _read_manifests(inputs: Sequence[_Input], options: argparse.Namespace) -> So
 def read_diff_side(path: str, options: argparse.Namespace, name: str = "") -> Source:
     """Read a side of a comparison, which may contain Kubernetes objects instead of services.
 
-    The masks of a program's secrets are marked (see `Secrets`). `name` replaces the path in
-    messages.
+    A program's secrets are replaced with masks that contain a hash (`Secrets.MARKED`), unless they
+    are shown. `name` replaces the path in messages.
     """
     input_ = _read_input(path, name)
     if input_.project is not None:

@@ -181,7 +181,7 @@ class Update:
         )
 
     async def _next_answer(self) -> Observation:
-        """Wait until Pulumi has registered a LeaderWorkerSet, or until the next timer."""
+        """Wait until Pulumi has registered a LeaderWorkerSet, or until the next list is due."""
         wake = self._state.wake_at
         pause = None if wake is None else max(0.0, wake - time.monotonic())
         if not self._answers:
@@ -267,7 +267,7 @@ class Update:
                 break
             now = time.monotonic()
             if now > self.deadline:
-                await self._fail(f"{missing} (wait.timeout {self.plan.wait.timeout})", ())
+                await self._fail(f"{missing} after {self.plan.wait.timeout} (wait.timeout)", ())
             self._progress.say(missing)
             await asyncio.sleep(compute_pause(now - begin))
         is_scheduled = level is WaitLevel.SCHEDULED
@@ -288,7 +288,7 @@ class Update:
         )
 
     async def _fail(self, message: str, names: Sequence[str] | None) -> None:
-        """Raise an error that explains LeaderWorkerSets; without explanation if `names` is None."""
+        """Raise an error that explains these LeaderWorkerSets and the gang; nothing for None."""
         lines = [f"{self.plan.service}: {message}"]
         if names is not None:
             lines += await explain_failure(self._cluster, self.plan.service, names)

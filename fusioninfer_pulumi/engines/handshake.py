@@ -33,7 +33,7 @@ _DEFAULTS = {
 
 
 def read_pair_setting(command: EngineCommand, key: str) -> str | None:
-    """Return a setting from `settings_to_match`, None if unknown; `served name` reads as `auto`."""
+    """Return a setting from `settings_to_match`, None if unknown, `auto` if unset."""
     engine, image = command.engine, command.image
     if engine is None:
         return None
@@ -119,9 +119,9 @@ _HANGS = "these requests get no answer, and the decode engine exits when their c
 def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibility:
     """Compare the settings of a prefill and a decode pod, and return what happens to requests.
 
-    The state is `UNKNOWN` if arguments are hidden; if the engines or connectors are unknown or
-    differ; if a setting differs but is `auto` or unknown on one side; if nothing differs but the
-    releases are unknown or not the same; and if it is unknown how decode handles a difference.
+    Unless decode is known to hang, the state is `UNKNOWN` if arguments are hidden; if engines or
+    connectors are unknown or differ; if a setting differs but is `auto` or unknown on one side; if
+    nothing differs but the releases; and if it is unknown how decode handles a difference.
     """
     engine = decode.engine
     if engine is None or prefill.engine is not engine or not (prefill.readable and decode.readable):

@@ -1,4 +1,4 @@
-"""Adds the model to the pods: arguments, volumes and download containers; and its cache."""
+"""Adds the model to pods (arguments, volumes, downloads), and builds its cache and warm-up Job."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _add_adapters(files: ModelFiles, model: ModelArgs, *, by_engine: bool) -> No
         if by_engine and source.scheme == "hf" and source.revision is None:
             # The engine downloads it, but cannot choose a revision.
             places[source] = source.place
-        if source not in places:  # names of the same adapter share its files
+        if source not in places:  # adapters with the same source share its files
             path = f"{model.mount_path}-adapters/{_slug(adapter.name)}"
             if path in files.adapters.values():  # names with the same slug
                 path = f"{path}-{index}"
@@ -163,9 +163,9 @@ def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
 
 
 def _warm_up(files: ModelFiles, source: ModelSource, cache: CacheArgs, mount_path: str) -> str:
-    """Add a source to the warm-up Job; return its path in pods (`mountModel`: `mount_path`)."""
+    """Add a source to the warm-up Job; return its path in pods (for `mountModel` `mount_path`)."""
     # A new revision is downloaded next to the one in use, so each has its own folder. With
-    # `mountModel` another script fills the folder (`pods/model_files.py`), so the name differs.
+    # `mountModel` `_SCRIPT_IN_PLACE` fills the folder, so the name differs.
     suffix = " mounted" if cache.mount_model else ""
     digest = hashlib.sha256(f"{source.fetch_uri}{suffix}".encode()).hexdigest()[:8]
     name = f"{_slug(source.place)}-{digest}"

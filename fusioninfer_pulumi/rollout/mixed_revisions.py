@@ -1,7 +1,7 @@
 """Incompatible pairs, such as old prefill with new decode pods, during an update.
 
-`PAIR_FINDERS` lists a function for each pair of components that communicate. The facts that these
-use, with their sources, are in `engines` and `endpoint_pickers`. A pair that none of them yields is
+`PAIR_FINDERS` lists a function for each pair of components that communicate, and one for outages.
+Their facts and sources are in `engines` and `endpoint_pickers`. A pair that none of them yields is
 not known to be incompatible.
 """
 
@@ -221,7 +221,7 @@ def _find_prefill_decode(update: UpdateComparison) -> Iterator[MixedPair]:
 
 
 def _find_outages(update: UpdateComparison) -> Iterator[MixedPair]:
-    """Yield the only decode replica of a service, which serves nothing while it restarts."""
+    """Yield an outage if the only decode replica of the service restarts."""
     roles = update.plan.roles if update.plan else ()
     decode = [role for role in roles if role.component_type is ComponentType.DECODER]
     restarted = {new.role for _, new in update.changed_engines}
@@ -232,10 +232,10 @@ def _find_outages(update: UpdateComparison) -> Iterator[MixedPair]:
         if role.name in restarted and not surges and not role.scaled_externally:
             yield MixedPair(
                 PairState.BROKEN,
-                f"clients with {role.name} pods",
+                f"clients and {role.name} pods",
                 "requests fail with HTTP 503 while the only decode replica restarts",
                 "two decode replicas avoid it; layout: PerRole with rollout.maxSurge: 1 and "
-                "rollout.maxUnavailable: 0 shortens it to seconds",
+                "rollout.maxUnavailable: 0 avoids almost all of it",
                 "measured with vLLM 0.31.0 and 0.32.0, docs/failures.md",
             )
 
@@ -254,7 +254,7 @@ def _find_recompute_setting(decode: EngineCommand) -> str:
 def _find_advice(
     before: Sequence[EngineLws], after: Sequence[EngineLws], plan: ServicePlan
 ) -> str | None:
-    """Return how to avoid mixed pairs, maybe empty; None if the update causes none."""
+    """Return how to avoid mixed pairs, empty if unknown; None if the update causes none."""
     if plan.shape.groups is not None:
         return (
             None if plan.rollout.level is RolloutLevel.GROUP else "rollout.level: Group avoids it"
@@ -330,11 +330,11 @@ def _find_rewrites(objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, 
 _TOOLS, _REASONING = "--tool-call-parser", "--reasoning-parser"
 #: Flag, and what clients see if its value changes, if it is removed, and if it is added.
 _PARSERS = (
-    (_TOOLS, "these answers may have tool calls in another form",
+    (_TOOLS, "responses may contain tool calls in another format",
      "requests with tools fail, or get tool calls as text", ""),
-    (_REASONING, "these answers may separate the reasoning in another way",
-     "these answers have the reasoning in their content",
-     "these answers have the reasoning apart from their content"),
+    (_REASONING, "responses may split off the reasoning differently",
+     "responses contain the reasoning in their content",
+     "responses return the reasoning separately from their content"),
 )  # fmt: skip
 
 
@@ -352,7 +352,7 @@ def _find_answer_formats(update: UpdateComparison) -> Iterator[MixedPair]:
         old_fields, new_fields = map(_find_reasoning_fields, (old.command, new.command))
         gone = [name for name in old_fields if name not in new_fields]
         if gone and new_fields and engine is not None and new.command.has(_REASONING):
-            text = f"these answers have the reasoning in `{new_fields[0]}`, not in `{gone[0]}`"
+            text = f"responses contain the reasoning in `{new_fields[0]}`, not in `{gone[0]}`"
             yield MixedPair(PairState.DEGRADED, members, text, remedy, engine.api_source)
 
 

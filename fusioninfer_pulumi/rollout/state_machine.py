@@ -24,8 +24,8 @@ MAX_PAUSE_SECONDS, PAUSE_FRACTION = 5.0, 0.1
 MARGIN_SECONDS = 5.0
 #: After this many failed attempts at the first list, the cluster counts as unreadable.
 MAX_ATTEMPTS = 3
-#: A replica that served counts as broken after this time, or after `rollout.timeout` if that is
-#: shorter. On a busy node it may miss readiness probes for a while and still serve.
+#: A replica that has served counts as broken once it is unavailable for this time, or for
+#: `rollout.timeout` if that is shorter. On a busy node it may only miss readiness probes.
 BROKEN_SECONDS = 60.0
 
 #: Uid and generation of a live object. The uid is empty if `pulumi up --target` skipped it.
@@ -72,10 +72,10 @@ class LwsState:
         revision: Revision after the update.
         version_before: Version in the stack's state, None if it is not in the state.
         revision_before: Revision in the stack's state.
-        settled: Whether there is nothing to wait for, because the target revision is known to have
-            been available already or the LeaderWorkerSet is frozen.
+        settled: Whether an unchanged LeaderWorkerSet need not be awaited: its target revision was
+            available, it is frozen, or nothing is known about it.
         served_revision: Last revision that was available, None if none ever was.
-        exists: Whether it existed before the update, so that changing it stops a replica.
+        exists: Whether it existed before, not recreated, so that changing it stops a replica.
         version: Version that Pulumi returned, None until Pulumi answers.
         snapshot: Its entry in the last list, None if it was missing.
         unavailable_since: Time of the list since which it has been unavailable, None if it is
@@ -112,7 +112,7 @@ class LwsState:
 
     @property
     def is_being_created(self) -> bool:
-        """Whether Pulumi is creating it and it is required; until then no replica restarts."""
+        """Whether it is required and being created; no replica restarts before it exists."""
         return self.phase is Phase.REGISTERED and self.step.required and not self.exists
 
     @property
@@ -164,7 +164,7 @@ class UpdateState:
 
     @property
     def unavailable(self) -> set[str]:
-        """Existing LeaderWorkerSets that are unavailable; none before the first list."""
+        """Unavailable LeaderWorkerSets from before the update; none before the first list."""
         if not self.has_list:
             return set()
         return {name for name, lws in self.lws.items() if lws.exists and not lws.is_up}
@@ -212,7 +212,7 @@ class UpdateState:
     def _needs_polling(self) -> bool:
         if self.stage is not Stage.RUNNING:
             return True
-        # Until all new required LeaderWorkerSets exist, a list shows nothing and delays them.
+        # Until all new required LeaderWorkerSets exist, a list is useless, and answers wait for it.
         awaits = bool({Phase.CHANGING, Phase.STARTING} & {*self._phases})
         return (awaits or self.is_blocked) and not self.is_creating
 
@@ -223,14 +223,14 @@ class UpdateState:
 
 @dataclass(frozen=True)
 class UpdateStarted:
-    """All resources of the service have been passed to Pulumi."""
+    """All resources of the service are declared; LeaderWorkerSets wait for `Register`."""
 
     at: float
 
 
 @dataclass(frozen=True)
 class PulumiAnswered:
-    """Pulumi has created or updated some LeaderWorkerSets."""
+    """Pulumi has created or updated these LeaderWorkerSets; none if only the timer expired."""
 
     at: float
     versions: Mapping[str, Version]
@@ -363,7 +363,7 @@ def _register_next(state: UpdateState, at: float) -> _Result:
     """Register the LeaderWorkerSets that may change now.
 
     New required ones come first, because restarting pods may need them to complete their gang. New
-    optional ones come last, because a gang that counts any replica might start with them instead.
+    optional ones come last, because a gang that any replica completes might start with them.
     """
     if state.stage is not Stage.RUNNING or state.is_creating:
         return state, ()
@@ -407,10 +407,11 @@ def _apply_version(state: UpdateState, lws: LwsState, version: Version, at: floa
     exists = lws.exists and not recreated
     lws = replace(lws, version=version, exists=exists, phase=Phase.DONE)
     is_awaited = lws.step.required and state.awaits_replicas
-    # An interrupted update may have changed it and made it unavailable.
+    # An interrupted update may have changed it and made it unavailable; then others wait for it.
     resumed = lws.step.required and not lws.settled and not changed
-    is_down = not (state.has_list and lws.is_up)
-    blocks_others = exists and lws.step.blocks_others and (changed or (resumed and is_down))
+    has_changes = any(other.revision != other.revision_before for other in state.lws.values())
+    delays = changed or (resumed and has_changes and not (state.has_list and lws.is_up))
+    blocks_others = exists and lws.step.blocks_others and delays
     if not blocks_others and not (is_awaited and (changed or resumed)):
         return lws
     is_new = lws.version_before is None or (not changed and lws.served_revision is None)
@@ -475,9 +476,8 @@ def _apply_failed_list(state: UpdateState, observation: ListReturned) -> _Result
     must_wait = state.find_in_phases(Phase.WAITING) and state.find_in_phases(Phase.CHANGING)
     if state.needs_list or must_wait:
         message = (
-            "cannot update replicas one at a time, because the cluster is unreadable: "
-            f"{observation.problem}. Allow the program to list LeaderWorkerSets, or use "
-            "rollout.strategy AllAtOnce for this update (docs/rollout.md)"
+            "cannot limit how many replicas restart at a time, because LeaderWorkerSets cannot be "
+            f"listed: {observation.problem}. Allow the program to list them (docs/rollout.md)"
         )
         return state, (Fail(message, None),)
     if state.stage is not Stage.RUNNING:
@@ -488,7 +488,7 @@ def _apply_failed_list(state: UpdateState, observation: ListReturned) -> _Result
 
 
 def compute_pause(quiet_seconds: float, *, rolling: bool = False) -> float:
-    """Return the seconds until the next list; the longer nothing has changed, the more."""
+    """Return the seconds until the next list; they grow while nothing changes."""
     minimum = ROLLING_PAUSE_SECONDS if rolling else PAUSE_SECONDS
     return min(MAX_PAUSE_SECONDS, max(minimum, quiet_seconds * PAUSE_FRACTION))
 

@@ -53,7 +53,7 @@ class RulePlan(NamedTuple):
     Attributes:
         defaulted: Whether the library adds the backends: it has none and is not a redirect.
         corrected: Indexes of backends that are replaced with the service's pool.
-        request_timeout: Timeout to set, None for the user's.
+        request_timeout: Timeout to add, None to add none.
     """
 
     spec: Mapping[str, Any]
@@ -194,7 +194,7 @@ def _plan_rule(
     # The Gateway API allows no backend in a rule that redirects.
     redirects = any(item.get("type") == "RequestRedirect" for item in rule.get("filters") or ())
     defaulted = not backends and not redirects
-    # FusionInfer's design documents reference it as a Service, or in a group without InferencePool.
+    # FusionInfer's design documents reference the pool as a Service, or by another group.
     corrected = frozenset(
         index
         for index, ref in enumerate(backends)
@@ -303,7 +303,7 @@ def _find_references(
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
 ) -> Iterator[tuple[Location, str, str, Any, Mapping[str, Any]]]:
-    """Yield field, object that names the grant, kind and namespace of the referrer, reference."""
+    """Yield references: field, name of the grant, kind and namespace of the referrer, value."""
     for index, rule in enumerate(route.rules if route is not None else ()):
         assert route is not None
         at: Location = ("httproute", "rules", index)

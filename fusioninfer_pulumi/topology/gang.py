@@ -73,7 +73,7 @@ class GangPlan:
 
     @property
     def reference(self) -> str:
-        """The PodGroup that its pods name, in a form that tells Volcano's from Kubernetes' own."""
+        """The PodGroup of its pods, in a form that distinguishes Volcano's from Kubernetes'."""
         return f"{NATIVE_GROUP}/{self.pod_group}" if self.native else self.pod_group
 
 
@@ -89,7 +89,7 @@ def plan_gangs(
     subgroups, because the replicas of a LeaderWorkerSet share a pod template and so a task.
     """
     native = shape.is_native
-    # A Kubernetes PodGroup has no roles; checks reject the fields that need them.
+    # A Kubernetes PodGroup has no roles; checks report the fields that this drops.
     policy = GangPolicyArgs() if native else scheduling.gang_policy
     minima = required_replicas(roles, policy.min_role_replicas)
     members = sum(minima[role.name] * role.nodes for role in roles)
@@ -251,5 +251,5 @@ def _build_policies(
     lowest = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
     required = {**selector, "matchExpressions": [lowest]}
     yield {**whole, "name": f"{group.role}.required", "labelSelector": required}
-    # Yielded even if all replicas are required, so that adding one does not change the PodGroup.
+    # Yielded even if all replicas are required, so that adding a replica keeps the PodGroup.
     yield {**whole, "minSubGroups": 0}

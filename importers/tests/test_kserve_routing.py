@@ -388,7 +388,7 @@ def test_plugin_with_an_address_needs_no_tokenizer() -> None:
         (
             "hf://org/model",
             {"template": {"containers": [{"name": "main", "image": "private/epp:v1"}]}},
-            "the tokenizer needs the endpoint picker of llm-d 0.9 or later",
+            "the tokenizer needs the endpoint picker of llm-d 0.9 or 0.10",
         ),
         (
             "hf://org/model",

@@ -382,7 +382,7 @@ ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
             [serving(), server(labels={"app": "x"})],
             (
                 "f#2: workloadSelector.matchLabels: cannot be carried over: selects no pods of "
-                "this input; pass the ModelServing or Deployment together"
+                "this input; pass its ModelServing or Deployment as well"
             ),
         ),
         (

@@ -31,8 +31,8 @@ def test_documented_configuration_is_accepted(family: str, name: str) -> None:
 def test_plugin_of_another_family_names_that_family(family: str) -> None:
     findings = check(document("pd-disaggregation"), family)
     assert findings == [
-        f'plugins[{index}].type: {family} has no plugin "{plugin}" and exits because of it; '
-        f"llm-d-0.9, llm-d-0.10{newest} have it"
+        f'plugins[{index}].type: {family} has no plugin "{plugin}" and would exit; '
+        f"available in llm-d-0.9, llm-d-0.10{newest}"
         for index, (plugin, newest) in enumerate(
             [
                 ("pd-profile-handler", ""),
@@ -48,7 +48,7 @@ def test_plugin_of_another_family_names_that_family(family: str) -> None:
     [
         ("plugins: [", "not YAML: while parsing a flow node"),
         ("[" * 2000, "not YAML: nested too deeply"),
-        ("", "must be a mapping, got an empty text"),
+        ("", "must be a mapping, got an empty document"),
         ("- a", "must be a mapping, got "),
         ("? [a]\n: b\n", "not YAML: while constructing a mapping"),
         (

@@ -112,7 +112,7 @@ def test_bad_image_halts_update(running: Stack) -> None:
         "why of svc-inference-2"
     )
     assert running.order == names(2)
-    # The same again goes on there, and does not go on.
+    # The same update resumes at that replica, and fails there again.
     with pytest.raises(pulumi.RunError):
         run(running, tagged("b"), **short)
     assert running.order == names(2)
@@ -191,10 +191,10 @@ def test_creation_without_cluster_access_is_logged_once(stack: Stack) -> None:
 
 def test_sequential_update_without_cluster_access_fails(running: Stack) -> None:
     running.problem = UnreadableError("no answer")
-    with pytest.raises(pulumi.RunError, match="cannot update replicas one at a time"):
+    with pytest.raises(pulumi.RunError, match="cannot limit how many replicas restart at a time"):
         run(running, tagged("b"))
     assert running.order == []
-    # As many as may be down at a time need no look, and metadata does not either.
+    # No list is needed if all replicas may be down at once, or if only metadata changes.
     run(running, metadata={"labels": {"team": "a"}})
     run(running, tagged("b"), rollout={"maxUnavailable": 3})
     assert len(running.order) == 3
@@ -297,7 +297,7 @@ def test_recreated_lws_change_together(running: Stack) -> None:
         if "LeaderWorkerSet" in urn:
             resource["outputs"]["metadata"]["uid"] = "old"
     run(running, tagged("b"), rollout={"timeout": "5s"})
-    assert running.lowest < 2, "nobody waits for another"
+    assert running.lowest < 2, "no replica waits for another"
     assert running.all_up()
 
 

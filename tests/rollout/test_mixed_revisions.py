@@ -108,9 +108,9 @@ def test_restart_of_only_decode_replica_is_an_outage(
     more = {"counts": counts, **({"layout": "PerRole", **surge} if surge else {})}
     lines = mixed(planned("0.31.0", **more), planned("0.32.0", **more))
     outage = (
-        "mixed revisions, broken: clients with decode pods: requests fail with HTTP 503 while the "
+        "mixed revisions, broken: clients and decode pods: requests fail with HTTP 503 while the "
         "only decode replica restarts; two decode replicas avoid it; layout: PerRole with "
-        "rollout.maxSurge: 1 and rollout.maxUnavailable: 0 shortens it to seconds [measured with "
+        "rollout.maxSurge: 1 and rollout.maxUnavailable: 0 avoids almost all of it [measured with "
         "vLLM 0.31.0 and 0.32.0, docs/failures.md]"
     )
     assert (outage in lines) is is_reported
@@ -238,7 +238,7 @@ def fails(names: str, pods: str = "new worker") -> str:
 
 def answers(flag: str, before: str, after: str, text: str) -> str:
     return (
-        f"degraded: clients and new worker pods ({flag} {before} -> {after}): these answers "
+        f"degraded: clients and new worker pods ({flag} {before} -> {after}): responses "
         f"{text}; {FORM}"
     )
 
@@ -269,13 +269,14 @@ def answers(flag: str, before: str, after: str, text: str) -> str:
         # Clients: form of the answers.
         (of("--reasoning-parser=qwen3"), of("--reasoning-parser=deepseek_r1"),
          [answers("--reasoning-parser", "qwen3", "deepseek_r1",
-                  "may separate the reasoning in another way")]),
+                  "may split off the reasoning differently")]),
         (of("--reasoning-parser=qwen3"), of(),
-         [answers("--reasoning-parser", "qwen3", "unset", "have the reasoning in their content")]),
+         [answers("--reasoning-parser", "qwen3", "unset",
+                  "contain the reasoning in their content")]),
         (of(), of("--enable-auto-tool-choice", "--tool-call-parser=hermes"), []),
         (of("--reasoning-parser=qwen3", release="0.15.1"),
          of("--reasoning-parser=qwen3", release="0.16.0"),
-         [("degraded: clients and new worker pods: these answers have the reasoning in "
+         [("degraded: clients and new worker pods: responses contain the reasoning in "
           f"`reasoning`, not in `reasoning_content`; {FORM} {API}")]),
         (of("--reasoning-parser=qwen3", release="0.11.2"),
          of("--reasoning-parser=qwen3", release="0.15.1"), []),

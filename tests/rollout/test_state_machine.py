@@ -112,7 +112,7 @@ class Run:
     """One update of a world, whose actions it checks."""
 
     def __init__(self, world: World, spec: int, *, lists: float, asks: bool = False) -> None:
-        """`lists` is the share of lists that succeed."""
+        """`lists` is the share of lists that succeed; `asks`: the stack's state is unknown."""
         self.world, self.spec, self.lists = world, spec, lists
         random = world.random
         self.broken, self.mute = world.some(random.choice((0, 0.2))), world.some(0.02)
@@ -201,7 +201,7 @@ class Run:
             self.been_up.add(name)
 
     def is_unit_down(self, name: str) -> bool:
-        """Whether its unit was down for another reason: then its change takes no place."""
+        """Whether its unit was down before: then its change does not count for the limit."""
         unit = world_unit(self.world.steps[name])
         down = self.state.unavailable - self.world.disrupted
         return any(world_unit(self.world.steps[other]) == unit for other in down)
@@ -240,7 +240,7 @@ class Run:
         return self.world.disrupted & {*self.registered}
 
     def check_limits(self) -> None:
-        """No more units of a queue are down by us than may be."""
+        """Check that updates take down no more units of a queue than its limit allows."""
         units: dict[str, set[str]] = {}
         limits: dict[str, int] = {}
         for name in self.world.disrupted:
@@ -412,10 +412,13 @@ def snapshots(**available: bool) -> dict[str, Snapshot]:
 
 
 def test_resumed_replica_counts_as_down_until_listed() -> None:
-    state, actions = played(started(NEW, NEW), UpdateStarted(0), PulumiAnswered(1, {ONE: NEW}))
+    failures = [ListReturned(at, None, "no answer") for at in (1, 2, 3)]
+    state, actions = played(
+        started(NEW, OLD), UpdateStarted(0), *failures, PulumiAnswered(4, {ONE: NEW})
+    )
     assert [action for action in actions if isinstance(action, Register)] == [Register((ONE,))]
-    up = {ONE: Snapshot(NEW, True, "b"), ZERO: Snapshot(NEW, True, "b")}
-    _, actions = played(state, ListReturned(2, up))
+    up = {ONE: Snapshot(NEW, True, "b"), ZERO: Snapshot(OLD, True, "a")}
+    _, actions = played(state, ListReturned(5, up))
     assert Register((ZERO,)) in actions
 
 
@@ -460,7 +463,7 @@ def test_deadline_of_gateways_starts_after_rolling_update(after: Version) -> Non
 
 
 @pytest.mark.parametrize(("lists", "ends"), [(2, False), (3, True)])
-def test_first_list_is_retried_three_times(lists: int, ends: bool) -> None:
+def test_first_list_is_attempted_three_times(lists: int, ends: bool) -> None:
     _, actions = played(
         started(OLD, OLD),
         UpdateStarted(0),
@@ -491,7 +494,7 @@ def test_repaired_replica_unblocks_update() -> None:
     ("zero", "seconds", "changes"),
     [("a", 2, False), ("a", 59, False), ("a", 61, True), ("never served", 2, True)],
 )
-def test_missed_probes_take_no_replica_down_beside_another(
+def test_unavailable_replica_changes_next_to_another_only_if_broken(
     zero: str, seconds: float, changes: bool
 ) -> None:
     state, _ = played(
@@ -505,7 +508,13 @@ def test_missed_probes_take_no_replica_down_beside_another(
     assert (Register((ZERO,)) in actions) is changes
 
 
-def test_missed_probes_hold_no_replica_up_that_may_change() -> None:
+def test_unchanged_update_does_not_wait_for_replica_that_never_served() -> None:
+    answers = [PulumiAnswered(1, {ONE: NEW}), PulumiAnswered(2, {ZERO: NEW})]
+    state, _ = played(started(NEW, NEW, wait={"level": "None"}), UpdateStarted(0), *answers)
+    assert state.is_over
+
+
+def test_unavailable_replica_may_change_if_no_other_changes() -> None:
     _, actions = played(
         started(OLD, OLD), UpdateStarted(0), ListReturned(0, snapshots(one=True, zero=False))
     )

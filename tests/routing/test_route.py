@@ -265,7 +265,7 @@ def test_gateway_extras_exist_for_external_routes(implementation: str, external:
 def test_route_of_another_namespace_needs_a_grant() -> None:
     (finding,) = warnings(routed(httproute=FAR))
     assert (
-        f"{AT}.refs[0].namespace: InferencePool svc-pool is in another namespace than the"
+        f"{AT}.refs[0].namespace: InferencePool svc-pool is in a different namespace from the"
         in finding
     )
     assert not objects(routed(httproute=FAR), "ReferenceGrant")

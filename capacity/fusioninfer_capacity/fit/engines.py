@@ -35,8 +35,8 @@ class ModelShape:
         expert_width: Width that one token's routed experts have together, 0 without experts.
         experts_per_token: Routed experts of one token.
         expert_hidden: Width of the experts' input.
-        vision: Parameters of encoders of images, 0 without one.
-        encoder: Layers and width of encoders of images, as SGLang reads them.
+        vision: Parameters of the vision encoder, 0 without one.
+        encoder: Layers and width of the vision encoder, as SGLang reads them.
         image: Bytes of activations of the largest image.
         depth: Layers.
         recurrent: Whether some layers keep a state of fixed size.
@@ -87,7 +87,7 @@ class Memory:
         cache_bits: Bits of an element of the KV cache; None for the type of the weights.
         bits: Bits of an unquantized parameter if the arguments set it, else None.
         block: Tokens in a block of the KV cache.
-        batched: Tokens of concurrent steps, which windows keep as well.
+        batched: Tokens of all steps in flight, which sliding-window layers also keep.
         margin: Fraction of the accelerator's memory within which a start-up is doubtful.
         doubt: Why the overhead is too uncertain to reject a model; None if it is not.
         holds_longest: Whether the engine only starts when a sequence of `length` fits.
@@ -98,8 +98,8 @@ class Memory:
         uneven: Whether groups may keep different numbers of bytes of a token.
         sequences: Maximum sequences of a step.
         states: Pages that each group of layers with a state has for a sequence.
-        packs: Whether latents in 8 bits of sparse attention are stored with scales of their own.
-        packed: How pages of several sizes share a block, in `compressed`; None if unknown.
+        packs: Whether 8-bit latents of sparse attention are stored with their own scales.
+        packed: How pages of several sizes share a block (`compressed.py`); None if unknown.
         basis: Description of the source of the numbers.
     """
 
@@ -145,7 +145,7 @@ def read_number(command: EngineCommand, flag: str) -> int | None:
     if number is None and match is not None:
         number = int(float(match[1]) * _UNITS[match[2]])
     if number is None or number < 1:
-        raise Unclear(f"{flag} {text or ''} is not a number")
+        raise Unclear(f"{flag} {text or ''} is not a positive number")
     return number
 
 
@@ -156,7 +156,7 @@ def _read_fraction(command: EngineCommand, flag: str) -> float | None:
     try:
         fraction = float(text or "")
     except ValueError:
-        raise Unclear(f"{flag} {text or ''} is not a number") from None
+        raise Unclear(f"{flag} {text or ''} is not a positive number") from None
     if not 0 < fraction <= 1:
         raise Unclear(f"{flag} {text} is not between 0 and 1")
     return fraction
@@ -189,10 +189,10 @@ def _read_release(
         raise Unclear(f"{engine.title} before {_join(oldest)} divides its memory differently")
     for flag in flags:
         if command.has(flag):
-            raise Unclear(f"{flag} is not followed")
+            raise Unclear(f"{flag} is not supported by the estimate")
     name = f"{engine.title} {_join(version)}"
     if image_version is None:
-        return version, f"{name}, the image names none"
+        return version, f"{name}, assumed, because the image names no release"
     return version, f"{name}, estimated as {_join(newest)}" if version > newest else name
 
 
@@ -201,16 +201,18 @@ def _explain_doubt(command: EngineCommand, newest: Version) -> str | None:
     version = command.image.version
     if version is None:
         return "the image names no release"
-    return f"releases after {_join(newest)} were not read" if version > newest else None
+    return (
+        f"the sources of releases after {_join(newest)} were not read" if version > newest else None
+    )
 
 
 def _join(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-#: Fraction of the accelerator's memory within which a startup is uncertain, and beyond which it is
-#: rejected: for releases and models whose logs the constants are fitted to, and for others. It is
-#: larger than the error of all recorded startups, and smaller than the closest recorded failure.
+#: Fractions of the accelerator's memory within which a startup is uncertain: for releases and
+#: models with recorded startups, and for others. They are larger than the error of all recorded
+#: startups, and smaller than the closest recorded failure.
 MARGIN, WIDE_MARGIN = 0.01, 0.05
 
 # vLLM
@@ -226,7 +228,7 @@ _KERNEL: Version = (0, 18, 0)
 #: First release that runs all tokens of a step through the experts at once, in a workspace that it
 #: keeps (vllm-project/vllm#34086, `workspace_shapes`).
 _UNCHUNKED: Version = (0, 18, 0)
-#: First releases of the second model runner, for dense models and for all: its profiling run
+#: First releases with Model Runner V2, for dense models and for all: its profiling run
 #: samples without tensors of its own. It counts CUDA graphs from the latter on.
 _RUNNER_DENSE: Version = (0, 25, 0)
 _RUNNER: Version = (0, 29, 0)
@@ -241,16 +243,16 @@ _STATE_PREFIXES: Version = (0, 26, 0)
 _IN_FLIGHT: Version = (0, 26, 0)
 #: First releases with other ways to put pages of several sizes into a block.
 _SLOTS, _STRIDES = (0, 23, 0), (0, 27, 0)
-#: First release that makes one group of numbers of layers that differ by less than half.
+#: First release that groups layer counts that differ by a factor of less than 1.5.
 _CLOSER: Version = (0, 18, 0)
 #: Bytes of the sampler's tensors, for each sequence and token of the vocabulary. Up to 0.11.0 it
-#: sorts nothing, either, where FlashInfer works in the image, which its reference does not say
-#: (vllm-project/vllm#26859, LMCache/LMCache#913): the cache is larger there than estimated.
+#: does not sort if FlashInfer works (vllm-project/vllm#26859, LMCache/LMCache#913), which the image
+#: reference does not tell. The cache is then larger than estimated.
 _SAMPLER_SORTS, _SAMPLER, _SAMPLER_SECOND = 38.5, 16.0, 4.0
 _VLLM_OUTSIDE_ONE, _VLLM_OUTSIDE_MANY = int(0.15 * GIB), int(0.9 * GIB)
-#: CUDA graphs: what the first takes, and each further one in each layer.
+#: CUDA graphs: a fixed part, and the part of each graph in each layer.
 _FIRST_GRAPH, _GRAPH_OF_LAYER = int(0.1 * GIB), int(0.15 * 2**20)
-#: Most tokens of a step for which activations of experts are held against logs.
+#: Largest step, in tokens, whose expert activations were compared with logs.
 _MAX_LOGGED_TOKENS = 16384
 #: Arguments that move weights or cache, or change their size.
 _VLLM_UNSUPPORTED = (
@@ -264,7 +266,7 @@ _VLLM_CACHE = {"auto": None, "bfloat16": 16, "fp8": 8, "fp8_e4m3": 8, "fp8_e5m2"
 def divide_vllm_memory(
     command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
 ) -> Memory:
-    """Return how vLLM divides memory with `ways` tensor parallel ranks of `ranks` devices."""
+    """Return how vLLM divides memory with tensor parallel size `ways` on `ranks` devices."""
     version, release = _read_release(command, _VLLM_OLDEST, _VLLM_NEWEST, _VLLM_UNSUPPORTED)
     explicit = _read_fraction(command, "--gpu-memory-utilization")
     fraction = explicit if explicit is not None else 0.92 if version >= _GRAPHS else 0.9
@@ -287,7 +289,7 @@ def divide_vllm_memory(
     is_fitted = version <= _VLLM_LOGGED and not has_images and not shape.recurrent
     doubt = _explain_doubt(command, _VLLM_NEWEST)
     if doubt is None and version >= _UNCHUNKED and routed > _MAX_LOGGED_TOKENS:
-        doubt = f"{routed} tokens go through its experts at once, logs have {_MAX_LOGGED_TOKENS}"
+        doubt = f"{routed} tokens go through its experts at once, {_MAX_LOGGED_TOKENS} in logs"
     if doubt is None and shape.experts_per_token and device.name.startswith("MI"):
         doubt = "the memory of experts on AMD's accelerators was up to 27 % off"
     has_prefixes = version >= _STATE_PREFIXES and not command.has("--no-enable-prefix-caching")
@@ -398,9 +400,9 @@ _SGLANG_OLDEST: Version = (0, 4, 6)
 #: The newest supported release, and the newest with logs.
 _SGLANG_NEWEST: Version = (0, 5, 23)
 _SGLANG_LOGGED: Version = (0, 5, 9)
-#: One report of 0.5.19 has 9.5 GiB of cache on an H100; its default would leave 4.2.
+#: Margin without logs: a report of 0.5.19 has 9.5 GiB of cache on an H100, the estimate 4.2.
 _SGLANG_WIDE_MARGIN = 0.08
-#: First release that captures graphs of pieces of prefill, and first with larger batches on
+#: First release that captures piecewise CUDA graphs for prefill, and first with larger batches on
 #: accelerators of less than 35 GiB.
 _PIECES: Version = (0, 5, 10)
 _SMALL_BATCHES: Version = (0, 5, 20)
@@ -413,7 +415,7 @@ _SGLANG_UNSUPPORTED = (
     "--json-model-override-args", "--load-format", "--enable-dp-attention", "--enable-eplb",
     "--ep-num-redundant-experts", "--moe-a2a-backend",
 )  # fmt: skip
-#: Arguments that disable piecewise graphs of prefill.
+#: Arguments that disable piecewise CUDA graphs for prefill.
 _NO_PIECES = (
     "--disable-piecewise-cuda-graph", "--disable-cuda-graph", "--disaggregation-mode",
     "--enable-torch-compile", "--enable-hierarchical-cache", "--enable-deterministic-inference",
@@ -425,7 +427,7 @@ _SGLANG_CACHE = {"auto": None, "bf16": 16, "bfloat16": 16, "fp8_e4m3": 8, "fp8_e
 def divide_sglang_memory(
     command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
 ) -> Memory:
-    """Return how SGLang divides memory with `ways` tensor parallel ranks of `ranks` devices."""
+    """Return how SGLang divides memory with tensor parallel size `ways` on `ranks` devices."""
     version, release = _read_release(command, _SGLANG_OLDEST, _SGLANG_NEWEST, _SGLANG_UNSUPPORTED)
     fraction = _read_fraction(command, "--mem-fraction-static")
     chunk = read_number(command, "--chunked-prefill-size")
@@ -443,7 +445,7 @@ def divide_sglang_memory(
     doubt = _explain_doubt(command, _SGLANG_NEWEST)
     if device.name.startswith("MI"):
         outside = _SGLANG_OUTSIDE_AMD
-        doubt = doubt or "one log alone has what SGLang takes on AMD's accelerators"
+        doubt = doubt or "SGLang's memory on AMD accelerators is known from one log only"
     free = device.total - outside
     return Memory(
         share=int(free * fraction),
@@ -540,8 +542,8 @@ class Proposal:
     """Container that `size` proposes.
 
     Attributes:
-        image: The default release of the core.
-        program: Words that start it; the image's own entrypoint has no others.
+        image: Image of the core package's default release.
+        program: Command that starts it, the same as the image's entrypoint.
         connector: KV connector from prefill to decode.
         arguments: Further arguments of a pod.
         launcher: Launcher of several nodes, None for the default.

@@ -56,7 +56,7 @@ class RoleRequest:
     Attributes:
         shape: Accelerators of the pods of one replica, claimed ones among them.
         replicas: Replicas; the maximum if an autoscaler sets them.
-        minimum: Replicas that it needs to start: of the gang, or before scaling.
+        minimum: Replicas that must start: the gang's minimum, or the number before autoscaling.
         resources: Names of the accelerator resources of its pods.
         claims: Devices that each of its pods claims.
         selects: Whether the user's pod templates select a pool.
@@ -87,7 +87,7 @@ class RoleRequest:
         """Whether its request is the same as when it was placed."""
         if self.previous is None:
             return False
-        # The replicas of a live LeaderWorkerSet are the autoscaler's, within bounds unknown there.
+        # A live LeaderWorkerSet has the autoscaler's replica count but not its bounds.
         scaled = self.plan.args.autoscaling is not None
         return scaled or self.previous.accelerators in (None, self.accelerators)
 
@@ -108,7 +108,7 @@ class ServiceRequest:
         colocate: Attribute or label that must have one value on the pools of all roles.
         reasons: For each role and pool, why the role cannot be there; empty if it can.
         assignments: Feasible assignments, in the order of the inventory.
-        too_many: Number of feasible assignments if it exceeds `MAX_ASSIGNMENTS`; then
+        too_many: Number of assignments before colocation if it exceeds `MAX_ASSIGNMENTS`; then
             `assignments` is empty.
     """
 
@@ -177,7 +177,7 @@ def count_claimed_devices(service: str, role: RolePlan, known: Collection[str]) 
     claims = role.args.resource_claims or ()
     for claim in claims:
         if not claim.made:
-            uncounted.append(f"{claim.name}: what it asks for stands in an object of the cluster")
+            uncounted.append(f"{claim.name}: its devices are defined by an object in the cluster")
             continue
         for request in claim_requests(claim_template(service, role.name, claim).spec):
             exactly = request.get("exactly")
@@ -191,7 +191,9 @@ def count_claimed_devices(service: str, role: RolePlan, known: Collection[str]) 
             if name not in known:
                 uncounted.append(f"{claim.name}: no pool names DeviceClass {name}")
             elif mode != _EXACT or not isinstance(count, int) or isinstance(count, bool):
-                uncounted.append(f"{claim.name}: asks for {mode} devices, not for a number")
+                uncounted.append(
+                    f"{claim.name}: the number of devices is not known (allocationMode {mode})"
+                )
             else:
                 devices += count
                 classes.add(str(name))

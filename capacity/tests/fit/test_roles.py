@@ -272,8 +272,11 @@ def test_role_without_accelerator_has_no_finding() -> None:
     ("arguments", "reason"),
     [
         (("--model", "team/unknown"), "not in the table"),
-        ((*MODEL, "--speculative-config", "{}"), "--speculative-config is not followed"),
-        ((*MODEL, "--max-model-len", "$(LENGTH)"), "is not a number"),
+        (
+            (*MODEL, "--speculative-config", "{}"),
+            "--speculative-config is not supported by the estimate",
+        ),
+        ((*MODEL, "--max-model-len", "$(LENGTH)"), "is not a positive number"),
         ((*MODEL, "--tensor-parallel-size", "$(TP)"), "its parallelism is not known"),
         ((*MODEL, "--quantization", "fp8"), "quantized while they are loaded"),
     ],

@@ -270,8 +270,8 @@ def test_pool_accepts_only_its_resources() -> None:
         (claim(3, selectors=["true"]), 3, "selectors are not evaluated"),
         (claim(adminAccess=True), 0, None),
         (claim(2, NIC), 0, "cnic: no pool names DeviceClass nic.example.com"),
-        ({"name": "x", "templateName": "t"}, 0, "x: what it asks for stands in an object of the"),
-        ({"name": "x", "claimName": "t"}, 0, "x: what it asks for stands in an object of the"),
+        ({"name": "x", "templateName": "t"}, 0, "x: its devices are defined by an object in the"),
+        ({"name": "x", "claimName": "t"}, 0, "x: its devices are defined by an object in the"),
         (
             {"name": "x", "spec": {"devices": {"requests": [
                 {"name": "a", "exactly": {"deviceClassName": GPU, "count": 2}},
@@ -283,7 +283,7 @@ def test_pool_accepts_only_its_resources() -> None:
             {"name": "x", "spec": {"devices": {"requests": [
                 {"name": "a", "exactly": {"deviceClassName": GPU, "allocationMode": "All"}}]}}},
             0,
-            "x: asks for All devices, not for a number",
+            "x: the number of devices is not known (allocationMode All)",
         ),
         (
             {"name": "x", "spec": {"devices": {"requests": [

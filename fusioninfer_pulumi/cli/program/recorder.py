@@ -119,7 +119,7 @@ class Recorder(MockMonitor):
         return SimpleNamespace(exists=False, unknown=True)
 
     def Invoke(self, request: Any) -> Any:
-        """Return the result of a provider's function, empty unless no provider is needed.
+        """Return the result of a function; it is empty if the function needs a provider.
 
         These functions do not return Outputs, so the result cannot be unknown. Generated code fails
         on None, while an empty result lets the program continue.

@@ -132,7 +132,7 @@ def _make_profile(name: str, weights: _Weights, *filters: str) -> dict[str, Any]
 
 
 def convert_scheduler(builder: ServiceBuilder, target: Location, spec: Node, maps: Objects) -> None:
-    """Convert the scheduler of a router that has one to the picker of a router role."""
+    """Convert `router.scheduler` to the `endpointPicker` of a router role."""
     scheduler = spec.get("router", "scheduler")
     assert scheduler is not None, "checked by the caller"
     report, picker = builder.report, (*target, "endpointPicker")
@@ -150,7 +150,7 @@ def convert_scheduler(builder: ServiceBuilder, target: Location, spec: Node, map
 
 
 def _read_plugins(scheduler: Node) -> list[dict[str, Any]]:
-    """Return the plugins for which KServe deploys sidecars; it ignores plugins of a ConfigMap."""
+    """Return the plugins among which KServe looks for ones with sidecars: not a ConfigMap's."""
     text = scheduler.get("config", "inline")
     containers = [] if text is not None else scheduler.list_at("template", "containers")
     for container in containers:
@@ -220,7 +220,7 @@ def _migrate_config(
         if tokenizer is not None:
             builder.report.unsupported(
                 at,
-                "the tokenizer needs the endpoint picker of llm-d 0.9 or later; change the image",
+                "the tokenizer needs the endpoint picker of llm-d 0.9 or 0.10; change the image",
             )
         return
     migrated = migrate(config)
@@ -251,7 +251,7 @@ def _report_pool(builder: ServiceBuilder, pool: Node) -> None:
         ("portNumber",): 9002,
     }
     preset: dict[Location, Any] = {("targetPorts", 0, "number"): 8000, ("targetPortNumber",): 8000}
-    # v1alpha2 has the fields of the pool's v1, v1alpha1 those of its v1alpha2.
+    # LLMInferenceService v1alpha2 embeds an InferencePool v1, and v1alpha1 a v1alpha2 one.
     for field in ("endpointPickerRef", "extensionRef"):
         preset |= {(field, *path): value for path, value in reference.items()}
     selectors: tuple[Location, ...] = (("selector", "matchLabels"), ("selector",))
@@ -338,7 +338,7 @@ def _convert_picker_pods(builder: ServiceBuilder, picker: Location, scheduler: N
 def _drop_generated_flags(builder: ServiceBuilder, args: Node) -> tuple[list[Node], Node | None]:
     """Return the arguments without redundant ones, and the configuration among them."""
     name, namespace = builder.main.name, builder.main.namespace
-    #: Flags of KServe's presets, and their meaning here.
+    #: Flags of KServe's presets, and the values with which they are dropped.
     preset_flags = {
         "pool-name": (name_child(str(name), POOL),),
         "pool-namespace": (str(namespace),),
@@ -363,7 +363,7 @@ def _drop_generated_flags(builder: ServiceBuilder, args: Node) -> tuple[list[Nod
         elif value is not None and value.content in preset_flags.get(flag, ()):
             builder.report.left_out(
                 nodes[0].at,
-                f"--{flag} {value.content} is generated from the service; ignored",
+                f"--{flag} {value.content} is set or not needed here; ignored",
             )
             builder.report.consume(*(node.at for node in nodes))
         else:

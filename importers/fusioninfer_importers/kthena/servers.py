@@ -1,4 +1,4 @@
-"""Converts a ModelServer to the router of the service whose pods it selects, and settings."""
+"""Converts a ModelServer to the router of the service that it selects, and settings of roles."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CONNECTORS = {
 
 @dataclass(frozen=True)
 class Server:
-    """A ModelServer that leads to a service.
+    """A ModelServer that selects the pods of a service.
 
     Attributes:
         document: The document.
@@ -65,7 +65,7 @@ def convert_server(
     spec: ModelServerSpec,
     servings: Sequence[Serving],
 ) -> Server | None:
-    """Add a router to the selected ModelServing, and settings to its roles; None without one."""
+    """Add a router and settings to the selected ModelServing; None if it cannot be converted."""
     at = document.at("spec")
     serving = _find_selected(report, document, spec, servings)
     if serving is None:
@@ -97,7 +97,7 @@ def convert_server(
     builder.default((*router, "scorers"), dict(SCORERS), at)
     report.chosen(
         at,
-        "not set; scores as Kthena's router does by default, each with weight 1: prefix cache, "
+        "a ModelServer sets no scorers; uses Kthena's default, each with weight 1: prefix cache, "
         "KV cache and queued requests (least-latency is not available)",
     )
     return Server(document, spec, serving, router)
@@ -125,7 +125,7 @@ def _find_selected(
     if not matches:
         report.unsupported(
             at / "matchLabels",
-            "selects no pods of this input; pass the ModelServing or Deployment together",
+            "selects no pods of this input; pass its ModelServing or Deployment as well",
             REFERENCE_MISSING,
         )
         return None
@@ -251,7 +251,7 @@ def _convert_connector(serving: Serving, spec: ModelServerSpec, at: SourceField)
         if connector_spec is not None:
             builder.report.left_out(
                 at / "type",
-                "overridden by the engines' own KV transfer settings",
+                "has no equivalent; the engines' own KV transfer settings apply, if any",
             )
         return
     connector, protocol = _CONNECTORS[kind]
@@ -296,9 +296,9 @@ def _is_entrypoint(container: Mapping[str, Any]) -> bool:
 
 
 def _move_engine(serving: Serving, index: int, port: int, at: SourceField) -> None:
-    """Move a decode engine behind an unknown entrypoint from the port that the sidecar needs.
+    """Move a decode engine that the image's entrypoint starts off the port of the sidecar.
 
-    The ModelServer names the engine, so its arguments are known.
+    The ModelServer names the engine, so its port flag is known.
     """
     builder, place = serving.builder, ("spec", "roles", index)
     keys = ("leaderTemplate", "template")
@@ -345,22 +345,22 @@ def check_traffic_policy(server: Server) -> None:
     if policy.retry is not None and not has_rules:
         report.unsupported(
             at / "retry",
-            "needs a route; pass its ModelRoute together",
+            "needs a route; pass its ModelRoute as well",
             REFERENCE_MISSING,
         )
     if policy.timeout is not None:
-        # Since August 2026 Kthena's router stops waiting at the response headers; a timeout of an
-        # HTTPRoute would also end streams.
+        # Since August 2026 Kthena's timeout covers only the wait for response headers; a timeout of
+        # an HTTPRoute would also end streams.
         report.warning(
             HEADER_TIMEOUT_LEFT_OUT,
             at / "timeout",
-            f"{policy.timeout} is ignored: Kthena's timeout ends at the response headers, and a "
-            "timeout of an HTTPRoute would cut streamed responses",
+            f"{policy.timeout} is ignored: Kthena's timeout covers only the wait for response "
+            "headers, and a timeout of an HTTPRoute would cut streamed responses",
         )
     if policy.retry is not None and has_rules:
         report.warning(
             RETRY_EXPERIMENTAL,
             at / "retry",
-            "is in the experimental channel of the Gateway API; the standard CRDs reject it",
+            "is in the experimental channel of the Gateway API; the standard CRDs do not have it",
         )
     report.consume(at)
