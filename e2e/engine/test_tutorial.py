@@ -85,7 +85,7 @@ class Terminals:
                 [sys.executable, *shlex.split(found[1])], cwd=REPOSITORY, stdout=log, stderr=log
             )
         ends = time.monotonic() + SECONDS
-        while "Ctrl-C ends" not in self.printed() and self.cluster.poll() is None:
+        while "Ctrl-C deletes" not in self.printed() and self.cluster.poll() is None:
             assert time.monotonic() < ends, self.printed()
             time.sleep(0.2)
         exported = re.search(r"export KUBECONFIG=(\S+)", self.printed())
