@@ -97,7 +97,7 @@ def test_prerequisites(tmp_path: Path) -> None:
         bare.delete(DEFINITIONS, POOLS)
         bare.wait(lambda: not bare.exists(DEFINITIONS, POOLS), 60)
         rejected = stack.run("preview").assert_failed()
-        assert f"{POOLS} is not installed" in rejected.text
+        assert "InferencePool (inference.networking.k8s.io/v1) is not served" in rejected.text
         away = stack.run("preview", KUBECONFIG=str(tmp_path / "none")).assert_succeeded()
         assert "prerequisites were not checked" in away.text
 
