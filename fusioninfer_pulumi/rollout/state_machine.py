@@ -80,7 +80,7 @@ class LwsState:
         snapshot: Its entry in the last list, None if it was missing.
         unavailable_since: Time of the list since which it has been unavailable, None if it is
             available or was missing.
-        is_broken: Whether it is missing or unavailable, and not expected to recover by itself.
+        may_recover: Whether it is unavailable, but served and may only have missed probes.
         deadline: When it must be available, in the phases CHANGING and STARTING.
         uses_rollout_timeout: Whether `rollout.timeout` sets the deadline; else `wait.timeout`.
         timeout_text: That timeout in messages, such as `after 45m (rollout.timeout)`.
@@ -97,7 +97,7 @@ class LwsState:
     version: Version | None = None
     snapshot: Snapshot | None = None
     unavailable_since: float | None = None
-    is_broken: bool = True
+    may_recover: bool = False
     deadline: float = math.inf
     uses_rollout_timeout: bool = False
     timeout_text: str = ""
@@ -374,7 +374,7 @@ def _register_next(state: UpdateState, at: float) -> _Result:
     if not waiting:
         return state, ()
     unavailable = state.unavailable
-    recently_unavailable = {name for name in unavailable if not state.lws[name].is_broken}
+    recently_unavailable = {name for name in unavailable if state.lws[name].may_recover}
     names = choose_next_lws(
         _list_steps(state), waiting, changing, unavailable, recently_unavailable
     )
@@ -456,15 +456,15 @@ def _apply_snapshot(
     lws: LwsState, snapshot: Snapshot | None, at: float, *, discovering: bool
 ) -> LwsState:
     if snapshot is None:
-        return replace(lws, snapshot=None, unavailable_since=None, is_broken=True)
+        return replace(lws, snapshot=None, unavailable_since=None, may_recover=False)
     lws = replace(lws, snapshot=snapshot, exists=lws.exists or discovering)
     if lws.is_up:
         served = snapshot.revision
-        return replace(lws, served_revision=served, unavailable_since=None, is_broken=False)
+        return replace(lws, served_revision=served, unavailable_since=None, may_recover=False)
     since = at if lws.unavailable_since is None else lws.unavailable_since
     has_served = snapshot.revision == lws.served_revision
-    is_overdue = at - since >= min(BROKEN_SECONDS, _parse_seconds(lws.step.timeout))
-    return replace(lws, unavailable_since=since, is_broken=is_overdue or not has_served)
+    is_recent = at - since < min(BROKEN_SECONDS, _parse_seconds(lws.step.timeout))
+    return replace(lws, unavailable_since=since, may_recover=has_served and is_recent)
 
 
 def _apply_failed_list(state: UpdateState, observation: ListReturned) -> _Result:
