@@ -11,7 +11,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 
-def refused(plan: ServicePlan) -> list[Finding]:
+def list_errors(plan: ServicePlan) -> list[Finding]:
     rules = ("model-not-divisible", "length-above-model")
     return [finding for finding in plan.findings if finding.rule in rules]
 
@@ -33,7 +33,7 @@ def split(
     ],
 )
 def test_heads_divide_by_the_ranks(model: str, tensor: int, says: str) -> None:
-    (finding,) = refused(split(model, tensor))
+    (finding,) = list_errors(split(model, tensor))
     assert finding.severity.value == "error"
     assert says in finding.text
 
@@ -43,23 +43,23 @@ def test_heads_divide_by_the_ranks(model: str, tensor: int, says: str) -> None:
     [("Qwen/Qwen3-32B", 8), ("Qwen/Qwen2.5-7B-Instruct", 4), ("deepseek-ai/DeepSeek-R1", 16)],
 )
 def test_head_finding_names_valid_sizes(model: str, tensor: int) -> None:
-    assert refused(split(model, tensor)) == []
+    assert list_errors(split(model, tensor)) == []
 
 
 def test_copies_of_attention_are_split_fewer_ways() -> None:
     words = ("python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen2.5-7B-Instruct",
              "--tp-size", "8")  # fmt: skip
     image = "lmsysorg/sglang:v0.5.9"
-    assert len(refused(plan_role(*words, image=image, gpus=8))) == 1
+    assert len(list_errors(plan_role(*words, image=image, gpus=8))) == 1
     copied = (*words, "--enable-dp-attention", "--dp-size", "8")
-    assert refused(plan_role(*copied, image=image, gpus=8)) == []
+    assert list_errors(plan_role(*copied, image=image, gpus=8)) == []
 
 
 def test_stages_are_no_more_than_layers() -> None:
     words = ("--model", "Qwen/Qwen3-8B", "--pipeline-parallel-size")
-    (finding,) = refused(plan_role(*words, "37", gpus=37))
+    (finding,) = list_errors(plan_role(*words, "37", gpus=37))
     assert "37 pipeline stages are more than the model's 36 layers" in finding.text
-    assert refused(plan_role(*words, "36", gpus=36)) == []
+    assert list_errors(plan_role(*words, "36", gpus=36)) == []
 
 
 LONG = ("--model", "Qwen/Qwen3-8B", "--max-model-len")
@@ -71,7 +71,7 @@ def with_variables(*variables: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("length", ["40961", "64k", "1M"])
 def test_sequences_are_no_longer_than_the_models(length: str) -> None:
-    (finding,) = refused(plan_role(*LONG, length))
+    (finding,) = list_errors(plan_role(*LONG, length))
     assert (finding.rule, finding.severity.value) == ("length-above-model", "error")
     assert "40960 tokens of the model" in finding.text
     assert "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1" in finding.text
@@ -79,7 +79,7 @@ def test_sequences_are_no_longer_than_the_models(length: str) -> None:
 
 @pytest.mark.parametrize("length", ["40960", "-1", "auto", "$(LENGTH)"])
 def test_accepted_lengths_have_no_finding(length: str) -> None:
-    assert refused(plan_role(*LONG, length)) == []
+    assert list_errors(plan_role(*LONG, length)) == []
 
 
 @pytest.mark.parametrize(
@@ -98,17 +98,17 @@ def test_a_variable_allows_longer_sequences(container: dict[str, Any], count: in
         "name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": [*LONG, "65536"],
         "resources": {"limits": {"nvidia.com/gpu": 1}}, **container,
     }  # fmt: skip
-    assert len(refused(plan_role(pod={"containers": [fields]}))) == count
+    assert len(list_errors(plan_role(pod={"containers": [fields]}))) == count
 
 
 def test_another_image_may_set_the_variable() -> None:
-    (finding,) = refused(plan_role(*LONG, "65536", image="registry.example.com/vllm:1"))
+    (finding,) = list_errors(plan_role(*LONG, "65536", image="registry.example.com/vllm:1"))
     assert finding.severity.value == "warning"
 
 
 def test_model_config_takes_precedence() -> None:
     overridden = ("--hf-overrides", '{"max_position_embeddings": 131072}')
-    assert refused(plan_role(*LONG, "65536", *overridden)) == []
+    assert list_errors(plan_role(*LONG, "65536", *overridden)) == []
 
 
 EXPERTS = [
@@ -122,26 +122,26 @@ EXPERTS = [
 @pytest.mark.parametrize(("model", "tensor", "share"), EXPERTS)
 def test_experts_are_whole_blocks_of_fp8(model: str, tensor: int, share: int) -> None:
     for image in ("vllm/vllm-openai:v0.24.0", "vllm/vllm-openai:v0.28.0"):
-        (finding,) = refused(split(model, tensor, image=image))
+        (finding,) = list_errors(split(model, tensor, image=image))
         assert f"are {share} wide, no multiple of the FP8 blocks of 128" in finding.text
         assert "or spread experts with --enable-expert-parallel" in finding.text
         spread = split(model, tensor, "--enable-expert-parallel", image=image)
-        assert refused(spread) == []
-    assert refused(split(model, tensor // 2, image="vllm/vllm-openai:v0.24.0")) == []
+        assert list_errors(spread) == []
+    assert list_errors(split(model, tensor // 2, image="vllm/vllm-openai:v0.24.0")) == []
 
 
 @pytest.mark.parametrize(("model", "tensor", "share"), EXPERTS)
 def test_newer_releases_share_scales_in_smaller_blocks(model: str, tensor: int, share: int) -> None:
     image = "vllm/vllm-openai:v0.29.0"
-    assert refused(split(model, tensor, image=image)) == []
+    assert list_errors(split(model, tensor, image=image)) == []
     # It refines blocks for this kernel, or pads experts.
-    (finding,) = refused(split(model, tensor, "--moe-backend", "deep_gemm", image=image))
+    (finding,) = list_errors(split(model, tensor, "--moe-backend", "deep_gemm", image=image))
     assert finding.severity.value == "warning"
     assert "deep_gemm may take smaller blocks, or pad them" in finding.text
 
 
 def test_blocks_of_an_unknown_release_are_a_warning() -> None:
-    (finding,) = refused(split("Qwen/Qwen3-235B-A22B-FP8", 8, image="vllm/vllm-openai:latest"))
+    (finding,) = list_errors(split("Qwen/Qwen3-235B-A22B-FP8", 8, image="vllm/vllm-openai:latest"))
     assert finding.severity.value == "warning"
     assert "vLLM before 0.29.0" in finding.text
 
@@ -150,7 +150,7 @@ def test_blocks_across_nodes_are_a_warning() -> None:
     """As in the documents' own examples."""
     model, image = "deepseek-ai/DeepSeek-R1", "vllm/vllm-openai:v0.24.0"
     nodes = {"multinode": {"nodeCount": 4}}
-    (finding,) = refused(split(model, 32, gpus=8, image=image, role=nodes))
+    (finding,) = list_errors(split(model, 32, gpus=8, image=image, role=nodes))
     assert finding.severity.value == "warning"
     assert "feed-forward layers of width 18432 split 32 ways are 576 wide" in finding.text
 
@@ -159,23 +159,23 @@ def test_sglang_groups_experts() -> None:
     words = ("python3", "-m", "sglang.launch_server", "--model-path", "MiniMaxAI/MiniMax-M2.5",
              "--tp-size", "8")  # fmt: skip
     image = "lmsysorg/sglang:v0.5.9"
-    (finding,) = refused(plan_role(*words, image=image, gpus=8))
+    (finding,) = list_errors(plan_role(*words, image=image, gpus=8))
     assert "or spread experts with --ep-size 8" in finding.text
-    assert refused(plan_role(*words, "--ep-size", "8", image=image, gpus=8)) == []
-    assert refused(plan_role(*words, "--ep-size", "2", image=image, gpus=8)) == []
+    assert list_errors(plan_role(*words, "--ep-size", "8", image=image, gpus=8)) == []
+    assert list_errors(plan_role(*words, "--ep-size", "2", image=image, gpus=8)) == []
 
 
 def test_copies_of_vllm_split_experts_further() -> None:
     copied = ("--data-parallel-size", "2")
     model = "Qwen/Qwen3-235B-A22B-FP8"
     image = "vllm/vllm-openai:v0.24.0"
-    assert refused(split(model, 4, image=image)) == []
-    assert len(refused(split(model, 4, *copied, image=image, gpus=8))) == 1
+    assert list_errors(split(model, 4, image=image)) == []
+    assert len(list_errors(split(model, 4, *copied, image=image, gpus=8))) == 1
 
 
 def test_feed_forward_layers_are_whole_blocks_in_every_release() -> None:
     for image in ("vllm/vllm-openai:v0.24.0", "vllm/vllm-openai:v0.33.0"):
-        (finding,) = refused(split("Qwen/Qwen3-4B-FP8", 8, image=image))
+        (finding,) = list_errors(split("Qwen/Qwen3-4B-FP8", 8, image=image))
         assert "feed-forward layers of width 9728 split 8 ways are 1216 wide" in finding.text
 
 

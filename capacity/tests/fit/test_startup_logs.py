@@ -1,4 +1,4 @@
-"""The arithmetic against what engines logged when they started, or refused to."""
+"""Memory estimates, compared with logs of engines that started or failed to."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def test_tokens_are_within_ten_percent_at_the_median_and_a_quarter_at_the_worst(
     assert max(errors.values()) < 0.25, errors
 
 
-def refused(log: Log) -> bool | None:
-    """Whether the check refuses it; None where it is not checked."""
+def is_rejected(log: Log) -> bool | None:
+    """Return whether the check rejects it; None if it is not checked."""
     model = find_architecture(log["model"])
     result = estimated(log)
     if result is None or model is None:
@@ -94,7 +94,7 @@ def refused(log: Log) -> bool | None:
     "log", [log for log in JUDGED if "outcome" in log], ids=lambda log: str(log["id"])
 )
 def test_logged_failures_are_rejected_and_startups_accepted(log: Log) -> None:
-    verdict = refused(log)
+    verdict = is_rejected(log)
     if verdict is None:
         pytest.skip("not checked")
     assert verdict is (log["outcome"] == "refused")
@@ -102,7 +102,7 @@ def test_logged_failures_are_rejected_and_startups_accepted(log: Log) -> None:
 
 def test_few_logs_are_not_checked() -> None:
     judged = [log for log in JUDGED if "outcome" in log]
-    unchecked = [log["id"] for log in judged if refused(log) is None]
+    unchecked = [log["id"] for log in judged if is_rejected(log) is None]
     assert len(judged) - len(unchecked) >= 24
     old = {log["id"] for log in judged if tuple(map(int, log["version"].split("."))) < (0, 9)}
     uncertain = {log["id"] for log in judged
