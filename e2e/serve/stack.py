@@ -48,23 +48,27 @@ class Stack:
     def update(self, **changes: Any) -> None:
         """Run `pulumi up` with changed settings; wait until all pods serve and none terminates."""
         self.settings |= changes
-        roles, more = self._make(**self.settings)
-        limit = {"timeout": f"{START_SECONDS:.0f}s"}
-        rollout = {**more.pop("rollout", {}), **limit}
-        manifest = service(self.namespace, *roles, wait=limit, rollout=rollout, **more)
-        self.project.write(manifest)
-        objects = objects_of(manifest)
+        objects = objects_of(self.write(START_SECONDS, **self.settings))
         self.running.bring(objects)
         self.project.up().assert_succeeded()
         wait_serving(self.running, objects, self.namespace)
         self.running.cluster.wait(lambda: not self._terminating(), 180, self._terminating)
 
+    def write(self, seconds: float, **settings: Any) -> Object:
+        """Write a program with these settings and timeouts; return the manifest of the service."""
+        roles, more = self._make(**settings)
+        limit = {"timeout": f"{seconds:.0f}s"}
+        rollout = {**more.pop("rollout", {}), **limit}
+        manifest = service(self.namespace, *roles, wait=limit, rollout=rollout, **more)
+        self.project.write(manifest)
+        return manifest
+
     def _terminating(self) -> list[Object]:
         pods = self.running.cluster.pods(self.namespace, LEADERS)
         return [pod for pod in pods if "deletionTimestamp" in pod["metadata"]]
 
-    def load(self, **more: Any) -> Load:
-        return Load(self.gateway.url, MODEL, host=self.gateway.host, clients=2, **more)
+    def load(self, *, clients: int = 2, **more: Any) -> Load:
+        return Load(self.gateway.url, MODEL, host=self.gateway.host, clients=clients, **more)
 
     @contextmanager
     def prompt_tokens(self, selector: str, port: int) -> Iterator[Callable[[str], int]]:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import closing
 
 import pytest
 
-from e2e.engine.project import CommandResult, Project, missing
+from e2e.engine.project import missing
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
-from e2e.serve.deploy import wait_serving
-from e2e.serve.gateway import Gateway
 from e2e.serve.load import RUNNING, Load, by_pod, figures, outage
-from e2e.serve.services import IMAGE, MODEL, objects_of, role, router, service
-from e2e.serve.serving import START_SECONDS, Serving
+from e2e.serve.services import IMAGE, role, router
+from e2e.serve.serving import Serving
+from e2e.serve.stack import Stack
 
 pytestmark = [
     pytest.mark.serve,
@@ -33,72 +30,36 @@ LONG_TOKENS = 300
 """Take an engine some seconds."""
 
 
-class Stack:
-    """A service of two replicas that Pulumi has deployed, behind Envoy."""
-
-    def __init__(self, running: Serving) -> None:
-        self.running = running
-        self.image = IMAGE
-        self.namespace = running.cluster.new_namespace()
-        folder = Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"])) / "app"
-        self.project = Project(folder, running.cluster.kubeconfig, seconds=2 * START_SECONDS)
-        self.update()
-        self.gateway = Gateway(running.cluster, self.namespace, "svc-httproute")
-
-    def update(self, *, image: str | None = None, replicas: int = 2) -> None:
-        """Run `pulumi up`, with the same image unless one is given; wait until all serves."""
-        self.image = image or self.image
-        manifest = self._write(self.image, replicas, START_SECONDS)
-        objects = objects_of(manifest)
-        self.running.bring(objects)
-        self.project.up().assert_succeeded()
-        wait_serving(self.running, objects, self.namespace)
-
-    def try_update(self, image: str, seconds: float) -> CommandResult:
-        self._write(image, 2, seconds)
-        return self.project.up()
-
-    def _write(self, image: str, replicas: int, seconds: float) -> Object:
-        limit = {"timeout": f"{seconds:.0f}s"}
-        inference = role(replicas=replicas, image=image)
-        manifest = service(self.namespace, router(), inference, wait=limit, rollout=limit)
-        self.project.write(manifest)
-        return manifest
-
-    def load(self, tokens: int = 8, clients: int = 2) -> Load:
-        host = self.gateway.host
-        return Load(self.gateway.url, MODEL, host=host, clients=clients, tokens=tokens)
-
-    def pods(self) -> list[Object]:
-        return self.running.pods(self.namespace, LEADERS)
-
-    def images(self) -> set[str]:
-        return {_image(pod) for pod in self.pods()}
+def _make(*, image: str, replicas: int) -> tuple[list[Object], Object]:
+    return [router(), role(replicas=replicas, image=image)], {}
 
 
-def _image(pod: Object) -> str:
-    (container,) = pod["spec"]["containers"]
-    return str(container["image"])
+def _list_pods(stack: Stack) -> list[Object]:
+    return stack.running.pods(stack.namespace, LEADERS)
+
+
+def _list_images(stack: Stack) -> set[str]:
+    return {
+        container["image"] for pod in _list_pods(stack) for container in pod["spec"]["containers"]
+    }
 
 
 @pytest.fixture(scope="module")
 def stack(running: Serving) -> Iterator[Stack]:
-    made = Stack(running)
-    yield made
-    made.gateway.close()
-    running.cluster.delete_namespace(made.namespace)
+    with closing(Stack(running, _make, image=IMAGE, replicas=2)) as deployed:
+        yield deployed
 
 
 @pytest.mark.proves("An image change under load fails no request")
 def test_image_change_loses_no_request(stack: Stack) -> None:
-    assert stack.images() == {IMAGE}
+    assert _list_images(stack) == {IMAGE}
     with stack.load() as load:
         load.wait(40)
         before = len(load.answers)
         stack.update(image=OTHER_IMAGE)
         during = len(load.answers)
         load.wait(20)
-    assert stack.images() == {OTHER_IMAGE}
+    assert _list_images(stack) == {OTHER_IMAGE}
     _tell(load, before=before, during=during)
     assert load.failed() == []
 
@@ -106,13 +67,13 @@ def test_image_change_loses_no_request(stack: Stack) -> None:
 @pytest.mark.long
 @pytest.mark.proves("Scaling up and down under load fails no request")
 def test_scaling_loses_no_request(stack: Stack) -> None:
-    with stack.load() as load, stack.load(LONG_TOKENS, clients=3) as long:
+    with stack.load() as load, stack.load(tokens=LONG_TOKENS, clients=3) as long:
         load.wait(40)
         before = len(load.answers)
         stack.update(replicas=3)
         grown = len(load.answers)
         load.wait(40)
-        busy = by_pod(stack.pods(), RUNNING)
+        busy = by_pod(_list_pods(stack), RUNNING)
         shrinks = len(load.answers)
         stack.update(replicas=2)
         shrunk = len(load.answers)
@@ -126,20 +87,21 @@ def test_scaling_loses_no_request(stack: Stack) -> None:
 @pytest.mark.long
 @pytest.mark.proves("A failing image and its repair fail no request")
 def test_rollback_loses_no_request(stack: Stack) -> None:
-    kept = {pod["metadata"]["uid"] for pod in stack.pods()}
+    kept = {pod["metadata"]["uid"] for pod in _list_pods(stack)}
     with stack.load() as load:
         load.wait(40)
         before = len(load.answers)
-        output = stack.try_update(ABSENT_IMAGE, 45)
+        stack.write(45, image=ABSENT_IMAGE, replicas=2)
+        output = stack.project.up()
         failed = len(load.answers)
         assert output.status != 0
         assert "is not available after 45s" in output.text
-        assert kept & {pod["metadata"]["uid"] for pod in stack.pods()}
+        assert kept & {pod["metadata"]["uid"] for pod in _list_pods(stack)}
         stack.update()
         repaired = len(load.answers)
         load.wait(20)
-    assert stack.images() == {stack.image}
-    assert len(kept & {pod["metadata"]["uid"] for pod in stack.pods()}) == 1
+    assert _list_images(stack) == {stack.settings["image"]}
+    assert len(kept & {pod["metadata"]["uid"] for pod in _list_pods(stack)}) == 1
     _tell(load, before=before, failing=failed, repairing=repaired)
     assert load.failed() == []
 
