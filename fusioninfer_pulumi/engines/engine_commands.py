@@ -126,7 +126,7 @@ def find_serving_port(
     explicit = port or command.port
     if explicit is not None:
         return explicit
-    ports = container.get("ports") or ()
-    http = [port["containerPort"] for port in ports if port.get("name") == "http"]
-    numbers = http or [port["containerPort"] for port in ports]
-    return int(numbers[0]) if numbers else _DEFAULT_PORT
+    ports = sorted(container.get("ports") or (), key=lambda item: item.get("name") != "http")
+    numbers = (item.get("containerPort") for item in ports)
+    # A port without a number is reported when the finished pod is checked.
+    return next((number for number in numbers if isinstance(number, int)), _DEFAULT_PORT)
