@@ -489,10 +489,17 @@ class _RoleExpander:
                 memory += copies * int(quantity.parse(role.kv_cache_offloading.cpu))
                 reason += ", and kvCacheOffloading.cpu"
         requests = {"cpu": str(cpus), "memory": f"{-(-memory // _GIB)}Gi"}
-        user_requests = (self.user_container.get("resources") or {}).get("requests") or {}
+        user_resources = self.user_container.get("resources") or {}
+        # The API server rejects a request above the limit.
+        lower = {
+            name: limit
+            for name, limit in (user_resources.get("limits") or {}).items()
+            if name in requests and quantity.parse(limit) < quantity.parse(requests[name])
+        }
+        user_requests = {**lower, **(user_resources.get("requests") or {})}
         self._note_generated(user_requests, "cpu", requests["cpu"], LIBRARY, why)
         self._note_generated(user_requests, "memory", requests["memory"], LIBRARY, reason)
-        return {"requests": requests, **({"limits": limits} if limits else {})}
+        return {"requests": {**requests, **lower}, **({"limits": limits} if limits else {})}
 
     # Notes and findings.
 

@@ -234,6 +234,15 @@ def test_size_of_shared_memory_limits_generated_volume() -> None:
     assert limits == [{"medium": "Memory", "sizeLimit": "64Gi"}, {"medium": "Memory"}]
 
 
+def test_generated_requests_are_at_most_the_users_limits() -> None:
+    limits = {"cpu": 4, "memory": "100Gi"}
+    user_template = template({"name": "vllm", "resources": {"limits": limits}})
+    manifest = service(short(gpus=1, template=user_template), **UNKNOWN)
+    assert engine(manifest)["resources"]["requests"] == {"cpu": 4, "memory": "16Gi"}
+    assert [line for line in said(manifest) if "requests" in line] == []
+    assert ("cpu", "4", "user") in [value[1:4] for value in plan_of(manifest).presets]
+
+
 def test_template_may_omit_containers() -> None:
     partial = {"spec": {"priorityClassName": "high", "tolerations": [{"operator": "Exists"}]}}
     manifest = service(short(gpus=1, template=partial), **UNKNOWN)
