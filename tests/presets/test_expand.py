@@ -199,7 +199,7 @@ def test_partial_template_is_merged_by_container_name() -> None:
     assert result["image"] == f"vllm/vllm-openai:v{RELEASE}"
     assert result["args"][1:3] == ["--max-model-len", "8192"]
     assert result["args"][3:10] == [*DRAIN, *RECIPE]
-    assert result["env"] == [KEEP_ALIVE, {"name": "HF_HOME", "value": "/data"}]
+    assert result["env"] == [{"name": "HF_HOME", "value": "/data"}, KEEP_ALIVE]
     assert result["resources"]["requests"] == {"cpu": 64, "memory": "16Gi"}  # a shorter sequence
 
 
@@ -241,6 +241,16 @@ def test_generated_requests_are_at_most_the_users_limits() -> None:
     assert engine(manifest)["resources"]["requests"] == {"cpu": 4, "memory": "16Gi"}
     assert [line for line in said(manifest) if "requests" in line] == []
     assert ("cpu", "4", "user") in [value[1:4] for value in plan_of(manifest).presets]
+
+
+def test_generated_variables_follow_the_users() -> None:
+    env = [{"name": "PGPASSWORD", "value": "hunter2"}]
+    user_template = template({"name": "vllm", "env": env})
+    manifest = service(short(gpus=1, template=user_template), **UNKNOWN)
+    assert engine(manifest)["env"] == [*env, KEEP_ALIVE]
+    assert [line for line in said(manifest) if "containers[0].env[0].value: PGPASSWORD" in line]
+    env.append({**KEEP_ALIVE, "value": "60"})
+    assert engine(manifest)["env"] == env
 
 
 def test_template_may_omit_containers() -> None:
