@@ -58,7 +58,7 @@ CPU = "cpu"
 _HUB_CACHE = "/root/.cache/huggingface"
 #: Origins of values, for `plan --explain`.
 USER, MODEL, RELEASE, CAPACITY, LIBRARY = (
-    "user", "model table", "engine release", "capacity", "library default",
+    "user", "model catalogue", "engine release", "capacity", "library default",
 )  # fmt: skip
 
 PRESET_WITHOUT_IMAGE = Rule("preset-without-image")
@@ -509,7 +509,9 @@ class _RoleExpander:
     def _note_engine(self) -> None:
         if "image" not in self.user_container:
             origin = LIBRARY if self.role_engine.default else USER
-            self._note("engine", f"{self.engine.title} {self.release}", origin, "engine.version")
+            self._note(
+                "engine", f"{self.engine.title} {self.release}", origin, "see engine.version"
+            )
         reason = f"for {self.runs_on}"
         self._note_generated(self.user_container, "image", self.image, RELEASE, reason)
         if not self.user_container.get("command"):
