@@ -33,7 +33,6 @@ from fusioninfer_pulumi.component.pulumi_sdk import collect_services, unknown_ou
 from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.stack_state import (
     OBSERVED,
-    Version,
     find_stack_lws,
     read_version,
     stack_lws,
@@ -52,6 +51,7 @@ from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.rollout.mixed_revisions import UpdateComparison, describe_mixed_revisions
+from fusioninfer_pulumi.rollout.state_machine import Version
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.routing.pool import service_reference
 from fusioninfer_pulumi.rules.catalog import check_ignored_rules
