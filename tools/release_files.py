@@ -50,10 +50,12 @@ def write_plugin(wheels: list[Path], folder: Path) -> list[Path]:
 
 def check_plugin(archive: Path, home: Path) -> None:
     """Install the plugin as Pulumi does, and start it for its schema."""
+    home.mkdir()
     pulumi = ("env", f"PULUMI_HOME={home}", "pulumi")
     install = (*pulumi, "plugin", "install", "resource", "fusioninfer", VERSION)
-    run(*install, "--file", archive, cwd=ROOT)
-    schema = run(*pulumi, "package", "get-schema", f"fusioninfer@{VERSION}", cwd=ROOT)
+    # Not in the repository, which is a project and a plugin: the CLI rejects that.
+    run(*install, "--file", archive, cwd=home)
+    schema = run(*pulumi, "package", "get-schema", f"fusioninfer@{VERSION}", cwd=home)
     if f'"version": "{VERSION}"' not in schema:
         raise SystemExit(f"the installed plugin has another schema:\n{schema[:400]}")
 
@@ -70,7 +72,7 @@ def write_sdks(folder: Path) -> None:
             language,
             "--out",
             folder,
-            cwd=ROOT,
+            cwd=folder.parent,
         )
         name = DIST / f"fusioninfer-sdk-{language}-{__version__}"
         shutil.make_archive(str(name), "gztar", folder / language)
