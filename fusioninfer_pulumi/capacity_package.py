@@ -1,6 +1,6 @@
 """Interface to the package fusioninfer-capacity: memory estimates, sizes and placement.
 
-The package is found by its entry point `fusioninfer.capacity`, and loaded only when it is needed.
+The package is found by the entry point group `fusioninfer.capacity`, and loaded when needed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ModelLayout(Protocol):
 
     @property
     def nodes(self) -> int:
-        """Pods per replica, each with one pipeline stage."""
+        """Pods per replica: its pipeline stages, unless it has `copied_tensor`."""
 
     @property
     def spread(self) -> bool:
@@ -51,14 +51,14 @@ class ModelLayout(Protocol):
 
     @property
     def copied_tensor(self) -> int | None:
-        """Accelerators per copy of the attention, if replicas have copies instead of stages.
+        """Tensor parallel size of a data parallel rank, if a replica has these and no stages.
 
-        The copies share the experts. None if no such layout fits, and on one node.
+        The ranks share the experts. None if no such layout fits, and on one node.
         """
 
     @property
     def reason(self) -> str:
-        """Reason for the choice."""
+        """A noun phrase for the accelerators and why they were chosen, which begins a sentence."""
 
 
 class PlacementResult(Protocol):
@@ -91,7 +91,7 @@ class CapacityPackage(Protocol):
         """Return memory estimates by role, of roles that can be estimated, and findings."""
 
     def inventory_findings(self, inventory: InventoryArgs) -> Sequence[Finding]:
-        """Check an inventory beyond its models' own rules."""
+        """Check an inventory beyond the field checks of `InventoryArgs`."""
 
     def read_previous(self, source: str | None) -> Any:
         """Read an earlier placement: a file with the JSON of `plan --inventory` or `place`.
@@ -114,7 +114,7 @@ class CapacityPackage(Protocol):
     def layout(
         self, model: ModelArgs, accelerator: str, engine: str, length: int | None
     ) -> ModelLayout | str:
-        """Return the smallest layout for a model, or the end of a sentence that says why none is.
+        """Return the smallest layout for a model, or the end of a sentence: why none is known.
 
         `length` is the longest sequence in tokens, None for the model's maximum.
         """

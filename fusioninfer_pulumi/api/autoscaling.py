@@ -116,21 +116,21 @@ class AutoscalingArgs(SpecModel):
     """Maximum number of replicas."""
 
     target: Annotated[AutoscalingTarget, Field(strict=False)] | None = None
-    """`latency`, `throughput` or `queue`: generated metrics and target values for the engine and
+    """`latency`, `throughput` or `queue`: metrics and target values generated for the engine and
     the endpoint picker, limited to this service."""
 
     target_requests: float | None = Field(default=None, gt=0)
-    """Requests per replica, replacing the default: running requests for `latency` (100), waiting
-    requests for the other targets (5)."""
+    """Requests per replica, replacing the default: running and waiting requests for `latency`
+    (100), waiting requests for the other targets (5)."""
 
     time_to_first_token: Duration | None = None
     """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as
-    `1s`, followed instead of running requests. Measured by llm-d's endpoint picker if its metrics
-    are readable, else by the engines."""
+    `1s`, which replaces the number of requests except to start from zero. Measured by llm-d's
+    endpoint picker if its metrics are readable, else by the engines."""
 
     time_per_token: Duration | None = None
     """`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as
-    `50ms`, followed instead of running requests."""
+    `50ms`, which replaces the number of requests except to start from zero."""
 
     metrics: list[AutoscalingMetricArgs] = Field(default_factory=empty_list)
     """Metrics in addition to `target`. The metric that requires the most replicas applies."""
@@ -159,7 +159,7 @@ class AutoscalingArgs(SpecModel):
         """Check that there is a metric, and the bounds."""
         triggers = self.keda is not None and self.keda.triggers
         if self.target is None and not self.metrics and not triggers:
-            yield error(FIELD_REQUIRED, at, "needs target or metrics to scale by")
+            yield error(FIELD_REQUIRED, at, "needs target, metrics or keda.triggers")
         if self.min_replicas > self.max_replicas:
             message = f"minReplicas ({self.min_replicas}) is above maxReplicas"
             yield error(OUT_OF_RANGE, at, f"{message} ({self.max_replicas})")
@@ -171,7 +171,7 @@ def scales_to_zero(args: AutoscalingArgs) -> bool:
     return args.min_replicas == 0 or idle == 0
 
 
-def uses_picker_metrics(args: AutoscalingArgs) -> bool:
+def counts_queued_requests(args: AutoscalingArgs) -> bool:
     """Return whether `target` counts requests that the endpoint picker queues."""
     return args.target is not None and (
         args.target is AutoscalingTarget.QUEUE or scales_to_zero(args)

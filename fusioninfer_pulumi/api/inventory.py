@@ -6,14 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from fusioninfer_pulumi.api.field_types import (
-    Bytes,
-    Count,
-    LabelKey,
-    LabelMap,
-    PositiveCount,
-    Text,
-)
+from fusioninfer_pulumi.api.field_types import Bytes, Count, LabelKey, LabelMap, PositiveCount, Text
 from fusioninfer_pulumi.api.spec_model import SpecModel, check_model, default, empty_list
 from fusioninfer_pulumi.api.validation_errors import raise_findings
 from fusioninfer_pulumi.findings import Finding, Location, error

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.field_types import (
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.api.validation_errors import string_format
 
-#: The Prometheus operator's type Duration, except 0.
+#: The Prometheus operator's type Duration from hours to milliseconds.
 Interval = Annotated[
     str,
     string_format(
@@ -63,7 +63,7 @@ class MonitoringArgs(SpecModel):
     """Prometheus operator monitors; `{}` scrapes engines, and the picker if its metrics are on."""
 
     engines: bool = True
-    """Whether to create a PodMonitor for the leaders of each serving role, on the serving port."""
+    """Whether each serving role gets a PodMonitor of its leaders, on their serving ports."""
 
     picker: bool | None = None
     """Whether to create a ServiceMonitor for the endpoint picker; by default if its metrics are on
@@ -103,7 +103,7 @@ _Collector = Annotated[
 
 
 class TracingArgs(SpecModel):
-    """OpenTelemetry traces of the endpoint picker and the engines, sent by OTLP over gRPC."""
+    """OpenTelemetry traces of the endpoint picker and of vLLM, sent by OTLP over gRPC."""
 
     endpoint: _Collector
     """Address of the collector, such as `http://otel-collector.observability:4317`; `https` for

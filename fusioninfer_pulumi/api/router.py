@@ -42,7 +42,7 @@ class MetricsMode(str, enum.Enum):
     """Access to the endpoint picker's metrics."""
 
     OFF = "Off"  #: nobody
-    AUTHENTICATED = "Authenticated"  #: accounts that may get /metrics; needs a ClusterRoleBinding
+    AUTHENTICATED = "Authenticated"  #: accounts that may get /metrics; adds a ClusterRoleBinding
     UNAUTHENTICATED = "Unauthenticated"  #: everybody who can reach the port
 
 
@@ -128,8 +128,8 @@ class EndpointPickerArgs(SpecModel):
     together with `family`."""
 
     family: str | None = None
-    """Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,
-    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
+    """Release of the image, if its name and tag do not tell, or of the default image: `gaie-1.2` to
+    `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
 
     replicas: PositiveCount = 1
     """Number of pods."""
@@ -160,9 +160,9 @@ class EndpointPickerArgs(SpecModel):
 
     flow_control: bool | None = None
     """Whether it queues requests while there is no pod, or while the KV caches of all pods are
-    full; releases up to v1.3 also queue while more than 5 requests wait in each pod. If disabled,
-    requests get status 503 while there is no pod. By default enabled if `autoscaling.target`
-    requires it."""
+    full; `gaie-1.3` also queues while more than 5 requests wait in each pod. If disabled, requests
+    get status 503 while there is no pod. By default enabled if `autoscaling.target` or
+    `serviceLevels` requires it."""
 
     service_levels: ServiceLevelsArgs | None = None
     """Priorities of requests, and fairness between tenants; enables `flowControl`
@@ -208,7 +208,7 @@ class PoolArgs(SpecModel):
 class NetworkPolicyArgs(SpecModel):
     """NetworkPolicies that restrict access to the service's pods.
 
-    By default enabled if `gateway.implementation` determines where the gateway's proxies run.
+    Without this field they exist if `gateway.implementation` determines where the proxies run.
     """
 
     enabled: bool = True
@@ -230,9 +230,9 @@ class NetworkPolicyArgs(SpecModel):
 
 _FIELDS_OF_PICKER = {
     "ports": "the picker's ports are fixed; remove it",
-    "args": "conflicts with endpointPicker.args; remove it here",
-    "image": "conflicts with endpointPicker.image; remove it here",
-    "resources": "conflicts with endpointPicker.resources; remove it here",
+    "args": "is set by endpointPicker.args; remove it here",
+    "image": "is set by endpointPicker.image; remove it here",
+    "resources": "is set by endpointPicker.resources; remove it here",
 }
 
 

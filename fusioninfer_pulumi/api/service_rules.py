@@ -1,7 +1,7 @@
 """Checks of roles and of whole services, before anything is built.
 
-The models have already rejected invalid values. These checks are in `api`, not in `checks`, because
-the constructor of `InferenceServiceArgs` raises their findings. Checks of a single model are in its
+Pydantic has already rejected invalid values. These checks are in `api`, not in `checks`, because
+the constructor of `InferenceServiceArgs` raises their findings. Checks of a single class are in its
 method `findings`.
 """
 
@@ -60,7 +60,7 @@ def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[F
     routers = [i for i, role in enumerate(spec.roles) if _is_router(role)]
     yield from _pod_keys((), spec)
     for index in routers[1:]:
-        message = f"a service has one router; remove this one or roles[{routers[0]}]"
+        message = f"a service has at most one router; remove this one or roles[{routers[0]}]"
         yield error(DUPLICATE_NAME, ("roles", index, "componentType"), message)
     if len(routers) == len(spec.roles):
         message = "no role serves a model; add a worker, prefiller or decoder"
@@ -88,7 +88,7 @@ def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[
     """
     this = f"(this role is a {role.component_type.value})"
     if _is_router(role):
-        message = f"a router runs no model; remove it {this}"
+        message = f"has no effect, because a router serves no model; remove the field {this}"
         yield from reject_fields(at, role, _SERVING_FIELDS, message)
         yield from _router(at, role)
         return

@@ -1,4 +1,4 @@
-"""Converts pydantic's errors to findings.
+"""Converts findings to pydantic's errors and back.
 
 Validators raise `rule_error`, whose type is the rule's id.
 """
@@ -101,12 +101,12 @@ def type_mismatch(at: Location, value: Any, kind: str, rule: Rule = WRONG_TYPE) 
 
 
 def pydantic_findings(problem: ValidationError, root: type[BaseModel]) -> list[Finding]:
-    """Return a finding for each error, in the order of the fields, located relative to `spec`.
+    """Return a finding for each error, in the order of the fields, without a leading `spec`.
 
     Suggestions for unknown keys come from the fields of `root`, the validated model.
     """
     details = problem.errors(include_url=False)
-    return [_finding(finding, root) for finding in details]
+    return [_finding(detail, root) for detail in details]
 
 
 def field_of(location: Sequence[str | int]) -> Location:

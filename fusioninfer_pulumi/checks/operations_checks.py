@@ -10,8 +10,8 @@ from fusioninfer_pulumi.api.autoscaling import (
     AutoscalingEngine,
     AutoscalingTarget,
     MetricSource,
+    counts_queued_requests,
     scales_to_zero,
-    uses_picker_metrics,
 )
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.pod_template import reserved_key_findings
@@ -238,7 +238,7 @@ def _check_target(
     router = built.plan.routing
     waits_in_picker = router is not None and router.intent.flow_control
     ttft_includes_queue = args.time_to_first_token is not None and waits_in_picker
-    if (uses_picker_metrics(args) or ttft_includes_queue) and not hpa_queue:
+    if (counts_queued_requests(args) or ttft_includes_queue) and not hpa_queue:
         yield from _check_picker_target(built, role, args, at)
 
 
@@ -276,7 +276,7 @@ def _check_picker_target(
     elif monitoring is not None and monitoring.picker is False:
         message = "cannot be false: autoscaling reads the endpoint picker's queue"
         yield error(FIELD_OUT_OF_PLACE, ("monitoring", "picker"), message)
-    if router.intent.pairs and uses_picker_metrics(args):
+    if router.intent.pairs and counts_queued_requests(args):
         yield error(
             FIELD_OUT_OF_PLACE,
             target,

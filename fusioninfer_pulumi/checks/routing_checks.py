@@ -27,19 +27,10 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     find_closest_image,
     find_family,
 )
-from fusioninfer_pulumi.findings import (
-    Finding,
-    Location,
-    Rule,
-    error,
-    show,
-    warning,
-)
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.routing.epp import EppPlan
-from fusioninfer_pulumi.routing.gateway_implementations import (
-    SeveralPools,
-)
+from fusioninfer_pulumi.routing.gateway_implementations import SeveralPools
 from fusioninfer_pulumi.routing.pool import is_pool
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.rules.common import (
@@ -53,8 +44,6 @@ from fusioninfer_pulumi.rules.common import (
 )
 
 ROUTE_WITHOUT_GATEWAY = Rule("route-without-gateway")
-
-
 SERVING_PORTS_DIFFER = Rule("serving-ports-differ")
 SEVERAL_POOLS_UNSUPPORTED = Rule("several-pools-unsupported")
 REFERENCE_GRANT_MISSING = Rule("reference-grant-missing")

@@ -306,7 +306,7 @@ def _describe_cache_changes(
 def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> PlacementResult | None:
     """Place the services of manifests, and add an error to Pulumi projects.
 
-    Returns the placement of the first source, which has the manifests.
+    Returns the placement of the first source, the one with manifests; None if there is none.
     """
     if options.inventory is not None:
         from fusioninfer_pulumi.cli.read_sources import place_source
@@ -327,7 +327,7 @@ def _report_findings(
     quiet: bool = False,
     output: str = "text",
 ) -> bool:
-    """Print findings except ignored warnings, and return whether they stop the command.
+    """Drop ignored findings, print the others, and return whether they stop the command.
 
     Args:
         options: The command line.

@@ -50,7 +50,7 @@ class KubernetesObject(HeldResource):
             f"kubernetes:{group}:{manifest['kind']}",
             name,
             {**manifest, "status": None},
-            # As pulumi-kubernetes' own resources have it.
+            # The provider's version, which pulumi-kubernetes' own resources set, too.
             pulumi.ResourceOptions.merge(
                 pulumi.ResourceOptions(version=_get_version("pulumi-kubernetes")), opts
             ),
@@ -60,7 +60,7 @@ class KubernetesObject(HeldResource):
 class LeaderWorkerSet(KubernetesObject):
     """A LeaderWorkerSet (leaderworkerset.x-k8s.io/v1)."""
 
-    #: Fields that LeaderWorkerSet's webhook does not allow to change.
+    #: Generated fields that LeaderWorkerSet's webhook does not allow to change.
     IMMUTABLE: ClassVar[list[str]] = ["spec.leaderWorkerTemplate.subGroupPolicy"]
 
 

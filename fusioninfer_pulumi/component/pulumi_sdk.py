@@ -1,4 +1,4 @@
-"""The only module that depends on internals of Pulumi's SDK.
+"""Uses of the internals of Pulumi's SDK by components.
 
 `tests/component/test_sdk.py` fails if those internals change. The module also tells how a program
 runs: by Pulumi, under mocks, by the command line, or to write files.
@@ -32,7 +32,7 @@ collect_services: ContextVar[list[tuple[str, ServicePlan]] | None] = ContextVar(
 
 def running_stack() -> Any:
     """Return an object that lives as long as a program runs; None outside of programs."""
-    # Programs in other languages have no root stack in the plugin.
+    # In the process of the component provider there is no root stack.
     return pulumi.runtime.get_root_resource() or settings.get_monitor()
 
 
@@ -52,7 +52,7 @@ def provider_of(resource: pulumi.Resource) -> pulumi.ProviderResource | None:
 
 
 def renders_yaml(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
-    """Return whether a component's objects are only written to files (`renderYamlToDirectory`).
+    """Return whether no API server gets a component's objects (`renderYamlToDirectory`, commands).
 
     It is an Output (which is always known) for an explicit provider, because Pulumi must be asked
     for the provider's arguments.

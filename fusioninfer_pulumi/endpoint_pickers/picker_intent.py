@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from fusioninfer_pulumi.api.autoscaling import uses_picker_metrics
+from fusioninfer_pulumi.api.autoscaling import counts_queued_requests
 from fusioninfer_pulumi.api.engine import Edition
 from fusioninfer_pulumi.api.role import RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, GroupPairing
@@ -79,7 +79,8 @@ def choose_epp_intent(
     default = Strategy.PD_DISAGGREGATION if shape.is_prefill_decode else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
     needed = picker.service_levels is not None or any(
-        role.autoscaling is not None and uses_picker_metrics(role.autoscaling) for role in declared
+        role.autoscaling is not None and counts_queued_requests(role.autoscaling)
+        for role in declared
     )
     return EppIntent(
         strategy,

@@ -56,7 +56,7 @@ class Option:
             yield from (f"--no-{name[2:]}" for name in self.names if name.startswith("--"))
 
 
-#: Arguments by spelling; each of them is a key.
+#: Arguments by spelling; every spelling is a key.
 Options = Mapping[str, Option]
 
 
@@ -105,7 +105,7 @@ class ArgumentTable:
         return self.releases[options[0].since] if options else None
 
     def find_removal(self, word: str, release: str) -> str | None:
-        """Return the last release up to this one that removed an argument, None if none did."""
+        """Return the last release up to this one that removed an argument, which it lacks."""
         at = self.releases.index(release)
         ends = [option.until for option in self.versions(word) if option.until is not None]
         before = [end for end in ends if end <= at]

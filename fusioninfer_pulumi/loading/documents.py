@@ -22,12 +22,7 @@ from fusioninfer_pulumi.loading.model_config import (
     model_config_finding,
     with_model_config,
 )
-from fusioninfer_pulumi.loading.validate import (
-    NO_SERVICE,
-    WRONG_KIND,
-    Validated,
-    validate_document,
-)
+from fusioninfer_pulumi.loading.validate import NO_SERVICE, WRONG_KIND, Validated, validate_document
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 

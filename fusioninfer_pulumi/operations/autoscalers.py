@@ -26,8 +26,8 @@ from fusioninfer_pulumi.api.autoscaling import (
     AutoscalingMetricArgs,
     AutoscalingTarget,
     MetricSource,
+    counts_queued_requests,
     scales_to_zero,
-    uses_picker_metrics,
 )
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode
@@ -200,7 +200,7 @@ def target_metrics(
     if scales_to_zero(args):
         # Without pods these series do not exist, and a query without a result is an error.
         queries = {name: f"({query}) or vector(0)" for name, query in queries.items()}
-    if uses_picker_metrics(args):
+    if counts_queued_requests(args):
         if epp is None or epp.family.flow_control is None:
             return ()
         flow = epp.family.flow_control

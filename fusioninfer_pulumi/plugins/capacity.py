@@ -1,4 +1,4 @@
-"""Names of the core for the package `capacity`. docs/capacity.md explains how to write another."""
+"""Names for the package fusioninfer-capacity, or for one of yours: see docs/capacity.md."""
 
 from __future__ import annotations
 

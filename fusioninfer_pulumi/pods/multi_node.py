@@ -20,7 +20,7 @@ from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE
 WORKER_COMMAND_LOST = Rule("worker-command-lost")
 OUTPUT_IN_COMMAND = Rule("output-in-command")
 
-#: Fields that the serving container of a worker loses, because workers do not serve.
+#: Fields removed from a worker's serving container; `add_graceful_shutdown` sets `lifecycle`.
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
 
 #: Launchers that change command lines.
@@ -97,7 +97,7 @@ def split(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 
 
 def read_engine(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Record the engine's command line and port, before a launcher puts them into a script."""
+    """Record the command line before a launcher puts it into a script, and the serving port."""
     command = pods.command
     port = find_serving_port(pods.leader.container, command, ctx.role.port)
     port = pods.kv.pool_port if pods.kv is not None else port
@@ -121,6 +121,7 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         return pods, findings
     # A worker that exits before the ray head is up would restart its group forever.
     retry = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
+    command_path = leader.command_path
     try:
         edited = launchers.launch(leader.command, ctx.launcher, ctx.nodes, is_leader=True)
         pods = pods.put(leader.with_command(edited))
@@ -132,6 +133,7 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
                 "launcher: none and write both commands"
             )
             return pods, [error(WORKER_COMMAND_LOST, worker.command_path, message)]
+        command_path = worker.command_path
         edited = launchers.launch(
             worker.command, ctx.launcher, ctx.nodes, is_leader=False, retry=retry
         )
@@ -139,11 +141,11 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     except EditError as problem:
         remedy = "or set launcher: none and write the leader's and the workers' commands yourself"
         message = f"{problem}, {remedy}"
-        return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
+        return pods, [error(COMMAND_NOT_EDITABLE, command_path, message)]
 
 
 def declare_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Declare ports of the ray head and of ranks, because PodMonitors find only declared ports."""
+    """Declare the ports of ranks, because PodMonitors find only those, and of the ray head."""
     existing = pods.leader.container.get("ports") or ()
     declared, ports = {port.get("containerPort") for port in existing}, list(existing)
     if ctx.launcher is Launcher.RAY and RAY_PORT not in declared:

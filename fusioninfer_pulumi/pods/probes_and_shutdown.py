@@ -66,7 +66,7 @@ def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
 
 #: Sleep before SIGTERM, in which short requests end and endpoints and pickers remove the pod.
 PAUSE_SECONDS = 20
-#: Time for the engine to exit after SIGTERM.
+#: Least time between SIGTERM and SIGKILL.
 END_SECONDS = 60
 #: Time for the engine to exit once its running requests have ended.
 _TEARDOWN_SECONDS = 20
@@ -82,7 +82,8 @@ def add_graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Fi
     """Make pods of a known engine shut down gracefully, unless the user configures `lifecycle`.
 
     A deleted pod gets SIGTERM before its clients know of the deletion. A preStop hook that sleeps
-    keeps it serving until they do. Workers sleep until their leader no longer needs them.
+    keeps it serving until they do. Workers sleep until their leader no longer needs them. A user's
+    grace period that is too short for the hook leaves it out.
     """
     command = pods.command
     if command.engine is None:
@@ -94,7 +95,7 @@ def add_graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Fi
 
 def _add_pause(pod: Pod, drain: int) -> Pod:
     user_grace = pod.spec.get(GRACE)
-    # A value that is not a number is an Output, or the API server rejects it.
+    # No hook for an Output, whose value is unknown, or for what the API server rejects anyway.
     is_enough = user_grace is None or (isinstance(user_grace, int) and user_grace > PAUSE_SECONDS)
     if "lifecycle" in pod.user_container or not is_enough:
         return pod

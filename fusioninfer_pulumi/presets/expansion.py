@@ -352,9 +352,9 @@ class _RoleExpander:
 
     def _build_template(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
         generated = self._build_container(role, chosen)
-        # The generated arguments include the user's.
-        arguments = {"args": generated["args"]} if "args" in generated else {}
-        serving = overlay(generated, {**self.user_container, **arguments})
+        # The generated lists begin with the user's items, so that findings have their indices.
+        lists = {key: generated[key] for key in ("args", "env") if key in generated}
+        serving = overlay(generated, {**self.user_container, **lists})
         containers = [dict(container) for container in self.spec.get("containers") or ()]
         names = [container["name"] for container in containers]
         at = names.index(serving["name"]) if serving["name"] in names else len(containers)
@@ -420,9 +420,12 @@ class _RoleExpander:
             variables |= {
                 key: (value, "GiB of KV cache") for key, value in preset.cpu_variables.items()
             }
+        user_env = user_container.get("env") or ()
+        user_names = {variable["name"] for variable in user_env}
         for key, (value, reason) in variables.items():
-            container.setdefault("env", []).append({"name": key, "value": value})
-            self._note(f"env {key}", value, LIBRARY, reason)
+            if key not in user_names:
+                container.setdefault("env", [*user_env]).append({"name": key, "value": value})
+                self._note(f"env {key}", value, LIBRARY, reason)
         container["resources"] = self._compute_resources(role, chosen)
         return container
 
@@ -489,10 +492,17 @@ class _RoleExpander:
                 memory += copies * int(quantity.parse(role.kv_cache_offloading.cpu))
                 reason += ", and kvCacheOffloading.cpu"
         requests = {"cpu": str(cpus), "memory": f"{-(-memory // _GIB)}Gi"}
-        user_requests = (self.user_container.get("resources") or {}).get("requests") or {}
+        user_resources = self.user_container.get("resources") or {}
+        # The API server rejects a request above the limit.
+        lower = {
+            name: limit
+            for name, limit in (user_resources.get("limits") or {}).items()
+            if name in requests and quantity.parse(limit) < quantity.parse(requests[name])
+        }
+        user_requests = {**lower, **(user_resources.get("requests") or {})}
         self._note_generated(user_requests, "cpu", requests["cpu"], LIBRARY, why)
         self._note_generated(user_requests, "memory", requests["memory"], LIBRARY, reason)
-        return {"requests": requests, **({"limits": limits} if limits else {})}
+        return {"requests": {**requests, **lower}, **({"limits": limits} if limits else {})}
 
     # Notes and findings.
 

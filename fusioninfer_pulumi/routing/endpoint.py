@@ -28,6 +28,7 @@ class Endpoint(NamedTuple):
 
     Attributes:
         host: Host name, which may be an Output; None if only the live Gateway has an address.
+        port: None for the scheme's default port.
     """
 
     scheme: str
@@ -46,10 +47,11 @@ class Endpoint(NamedTuple):
 
 
 def find_endpoint(router: Routing) -> Endpoint | None:
-    """Return the endpoint of a service, if possible with TLS.
+    """Return the endpoint of a service; of listeners for the same host, one with TLS.
 
-    Its host is the route's first host name without a wildcard, else a listener's host name, else
-    the address of the service's own Gateway. None if there is none of these, or no route.
+    Its host is the route's first host name without a wildcard that a known listener accepts, else
+    the first one, else a listener's host name, else the address of the service's own Gateway. None
+    if there is none of these, or no route.
     """
     if router.route is None:
         return None
@@ -73,7 +75,7 @@ def find_endpoint(router: Routing) -> Endpoint | None:
             if not listener.get("hostname") or hosts_overlap(listener["hostname"], host):
                 return _build_endpoint(listener["protocol"], listener["port"], host)
     if hostnames:
-        # No listener is known, but the parent references may have a port.
+        # No known listener accepts these names, but the parent references may have a port.
         ports = {parent.port for parent in router.parents}
         port = ports.pop() if len(ports) == 1 else None
         return _build_endpoint(

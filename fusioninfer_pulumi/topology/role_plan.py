@@ -82,7 +82,7 @@ class RoleRollout(NamedTuple):
 
 @dataclass(frozen=True)
 class RolePlan:
-    """A role that runs pods.
+    """A role that serves a model.
 
     Attributes:
         position: Index of the role in the spec.
@@ -93,7 +93,7 @@ class RolePlan:
         nodes: Pods in one replica.
         launcher: Launcher of multi-node replicas, None for single pods.
         service_rollout: The service's `rollout`, which the role's `rollout` overrides.
-        scaled_externally: Whether an autoscaler sets the replicas.
+        scaled_externally: Whether the role has `autoscaling`.
     """
 
     position: int

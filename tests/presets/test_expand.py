@@ -199,7 +199,7 @@ def test_partial_template_is_merged_by_container_name() -> None:
     assert result["image"] == f"vllm/vllm-openai:v{RELEASE}"
     assert result["args"][1:3] == ["--max-model-len", "8192"]
     assert result["args"][3:10] == [*DRAIN, *RECIPE]
-    assert result["env"] == [KEEP_ALIVE, {"name": "HF_HOME", "value": "/data"}]
+    assert result["env"] == [{"name": "HF_HOME", "value": "/data"}, KEEP_ALIVE]
     assert result["resources"]["requests"] == {"cpu": 64, "memory": "16Gi"}  # a shorter sequence
 
 
@@ -232,6 +232,25 @@ def test_size_of_shared_memory_limits_generated_volume() -> None:
     roles[0]["kvTransfer"] = {"sharedMemory": "64Gi"}
     limits = [part["volumes"][0]["emptyDir"] for part in pods(service(*roles, **UNKNOWN))]
     assert limits == [{"medium": "Memory", "sizeLimit": "64Gi"}, {"medium": "Memory"}]
+
+
+def test_generated_requests_are_at_most_the_users_limits() -> None:
+    limits = {"cpu": 4, "memory": "100Gi"}
+    user_template = template({"name": "vllm", "resources": {"limits": limits}})
+    manifest = service(short(gpus=1, template=user_template), **UNKNOWN)
+    assert engine(manifest)["resources"]["requests"] == {"cpu": 4, "memory": "16Gi"}
+    assert [line for line in said(manifest) if "requests" in line] == []
+    assert ("cpu", "4", "user") in [value[1:4] for value in plan_of(manifest).presets]
+
+
+def test_generated_variables_follow_the_users() -> None:
+    env = [{"name": "PGPASSWORD", "value": "hunter2"}]
+    user_template = template({"name": "vllm", "env": env})
+    manifest = service(short(gpus=1, template=user_template), **UNKNOWN)
+    assert engine(manifest)["env"] == [*env, KEEP_ALIVE]
+    assert [line for line in said(manifest) if "containers[0].env[0].value: PGPASSWORD" in line]
+    env.append({**KEEP_ALIVE, "value": "60"})
+    assert engine(manifest)["env"] == env
 
 
 def test_template_may_omit_containers() -> None:

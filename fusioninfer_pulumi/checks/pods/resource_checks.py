@@ -20,7 +20,7 @@ from fusioninfer_pulumi.kube.resource_requests import (
     read_limit,
     suggest_accelerator,
 )
-from fusioninfer_pulumi.pods.kv_cache import DISK, sum_disk
+from fusioninfer_pulumi.pods.kv_cache import DISK, get_shared_memory_limit, sum_disk
 from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 from fusioninfer_pulumi.presets.model_catalogue import get_weights_size
@@ -124,9 +124,18 @@ SHARED_MEMORY_MISSING = Rule("shared-memory-missing")
 
 
 def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warn of missing shared memory."""
+    """Warn of missing shared memory, and of more shared memory than the container may use."""
     has_ranks = _ranks_in_pod(pods, ctx) > 1
+    shared = _parse_amount(get_shared_memory_limit(ctx.role))
     for pod in pods.user_pods:
+        limit = _parse_amount(read_limit(pod.container, "memory"))
+        if shared is not None and limit is not None and shared > limit:
+            yield warning(
+                MEMORY_LIMIT_TOO_SMALL,
+                ctx.at("kvTransfer", "sharedMemory"),
+                f"must be at most the container's memory limit ({quantity.write(limit)}), got "
+                f"{quantity.write(shared)}: files in shared memory count against the limit",
+            )
         runs = pod.is_leader or ctx.launcher in WRAPPING or pod.user_command.engine is not None
         # Ranks on TPUs and Neuron devices do not communicate by shared memory.
         linked = any(name.startswith(_OTHER_LINKS) for name, _ in _amounts(pod))

@@ -51,7 +51,7 @@ def build_total_rows(difference: Difference) -> list[list[str]]:
 
 
 def summarize(difference: Difference) -> str:
-    """Return the counts of objects, and of replicas that restart, start and stop."""
+    """Return the counts of objects, and of replicas and workloads that restart."""
     if not difference:
         return "no difference"
     lws = [effect for effect in difference.effects if effect.kind == "LeaderWorkerSet"]
@@ -205,7 +205,7 @@ def format_one_line(change: FieldChange, limit: int) -> str | None:
 def format_lines(change: FieldChange, limit: int) -> list[str]:
     """Return a field's values as lines of a diff, each with its sign, at most a screenful.
 
-    Of texts with several lines, only the lines that differ are included.
+    Changed texts of several lines are shortened to a unified diff.
     """
     lines = list(_format_all_lines(change, limit))
     if len(lines) > _MAX_LINES:
@@ -243,7 +243,7 @@ def _get_sign_and_value(change: FieldChange) -> tuple[str, Any]:
 
 
 def _split_lines(value: Any, limit: int) -> list[str]:
-    """Return the lines of a value: JSON if it fits into one line, otherwise YAML."""
+    """Return the lines of a text; other values as JSON in one line, or as YAML if too long."""
     if isinstance(value, str):
         return value.splitlines() or ['""']
     text = _format_value(value)
@@ -258,7 +258,7 @@ def _split_lines(value: Any, limit: int) -> list[str]:
 def _format_both(change: FieldChange, limit: int) -> tuple[str, str]:
     """Return both values of a changed field; long ones are cut around the first difference."""
     old, new = _format_value(change.old), _format_value(change.new)
-    if old == new and change.old != change.new:  # such as "1" and 1, or masks of two secrets
+    if old == new and change.old != change.new:  # such as "1" and 1
         old, new = _format_json(change.old), _format_json(change.new)
     start = 0
     if max(len(old), len(new)) > limit:

@@ -34,7 +34,7 @@ def to_markdown(difference: Difference, *, limit: int = LIMIT) -> str:
 
     Args:
         difference: The result of `compare`.
-        limit: Maximum number of characters; the last line counts the lines that are left out.
+        limit: Maximum number of characters; a cut section ends with the count of omitted lines.
 
     Returns:
         A summary in one line, the effects of the change, and the changed fields in a collapsed
@@ -112,7 +112,7 @@ def _cut(text: str, limit: int) -> str:
 def to_json(difference: Difference) -> dict[str, Any]:
     """Return a difference as JSON; users' programs rely on the keys.
 
-    These are `different`, and the fields of the records in camelCase.
+    These are `different`, and the fields of the records in camelCase except for `_OMITTED`.
     """
     return {"different": bool(difference), **_to_plain(difference)}
 

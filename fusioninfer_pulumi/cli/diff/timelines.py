@@ -45,8 +45,8 @@ HEAD = ("STEP", "BEGINS BY", "RESTARTS", "STARTS")
 GPUS = "GPUS"
 #: Explanation below the table.
 BOUNDS = (
-    "This is the slowest successful update: each replica becomes available just before its timeout."
-    " A real step takes some seconds more: Pulumi's own work, and up to 5 s between status checks."
+    "In the slowest successful update each replica becomes available just before its timeout."
+    " Each step takes some seconds more: Pulumi's own work, and up to 5 s between status checks."
 )
 
 
