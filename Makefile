@@ -69,7 +69,7 @@ package: $(STAMP)  ## Build the packages, and run the wheel on every Python of t
 	$(BIN)/python tools/check_package.py
 
 .PHONY: release-files
-release-files: $(STAMP)  ## Build sdists, wheels, SBOM and, with the Pulumi CLI, SDKs into dist/
+release-files: $(STAMP)  ## Build sdists, wheels, plugin, SBOM and, with the Pulumi CLI, SDKs into dist/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[package]'
 	$(BIN)/python tools/release_files.py
 

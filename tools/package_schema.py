@@ -24,12 +24,16 @@ from fusioninfer_pulumi.component.serving_prerequisites import (
 from fusioninfer_pulumi.kube.typed_args import kubernetes_name
 from fusioninfer_pulumi.provider.server import OUTPUTS, VERSION, ServiceOutputs
 
-REPOSITORY = "https://github.com/fusioninfer/fusioninfer-pulumi"
+HOST = "https://github.com/"
+REPOSITORY = f"{HOST}fusioninfer/fusioninfer-pulumi"
 _ANY = {"$ref": "pulumi.json#/Any"}
 _PRIMITIVES = ("string", "integer", "number", "boolean")
 #: The type of a service where it is not the component itself.
 _SERVICE = "Service"
 _STRING = {"type": "string", "plain": True}
+_PLAIN_INPUTS = """\
+Counts, names and other inputs that determine the pods are plain: they accept no outputs. Copy a
+value from another stack or resource into the stack's configuration."""
 #: Inputs of ServingPrerequisites that are not plain text.
 _PREREQUISITES: Mapping[str, dict[str, Any]] = {
     "services": {
@@ -67,6 +71,8 @@ def build_package_schema() -> dict[str, Any]:
         "logoUrl": f"{REPOSITORY}/raw/main/docs/logo.svg",
         "license": "Apache-2.0",
         "publisher": "FusionInfer",
+        # Releases have the plugin's archives; `package add` with a git address overrides this.
+        "pluginDownloadURL": f"github://api.github.com/{REPOSITORY.removeprefix(HOST)}",
         "meta": {"supportPack": True},
         "language": {
             "nodejs": {"respectSchemaVersion": True},
@@ -109,7 +115,7 @@ def _build_component(
     } | more_outputs
     return {
         "isComponent": True,
-        "description": inspect.cleandoc(component.__doc__ or ""),
+        "description": f"{inspect.cleandoc(component.__doc__ or '')}\n\n{_PLAIN_INPUTS}",
         "inputProperties": inputs,
         "requiredInputs": required,
         "properties": outputs,

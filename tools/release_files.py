@@ -1,6 +1,7 @@
-"""Builds what a release consists of into dist/: sdists, wheels, an SBOM, and SDKs.
+"""Builds what a release consists of into dist/: sdists, wheels, the plugin, an SBOM, and SDKs.
 
-The SDKs need the Pulumi CLI with its language hosts; without it they are skipped, except in CI.
+The SDKs, and the check that the plugin installs, need the Pulumi CLI with its language hosts;
+without it they are skipped, except in CI.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from pathlib import Path
 from check_package import PACKAGES, ROOT, build, run
 
 from fusioninfer_pulumi import __version__
+from fusioninfer_pulumi.provider.server import VERSION
 
 DIST = ROOT / "dist"
 SCHEMA = ROOT / "fusioninfer_pulumi" / "generated" / "pulumi-package.json"
 #: Languages of the SDKs that `pulumi package gen-sdk` writes.
 LANGUAGES = ("nodejs", "go", "dotnet", "java")
+#: Systems for which Pulumi downloads an archive of their own; the plugin is the same on each.
+SYSTEMS = ("linux-amd64", "linux-arm64", "darwin-amd64", "darwin-arm64", "windows-amd64")
 
 
 def write_sbom(wheels: list[Path], folder: Path) -> None:
@@ -30,6 +34,30 @@ def write_sbom(wheels: list[Path], folder: Path) -> None:
     run(python, "-m", "pip", "uninstall", "-q", "--yes", "pip", "setuptools", cwd=ROOT)
     module = (sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible")
     run(*module, "--output-file", DIST / "sbom.cdx.json", python, cwd=ROOT)
+
+
+def write_plugin(wheels: list[Path], folder: Path) -> list[Path]:
+    """Write the archives of the plugin: the wheels, which Pulumi installs, and their start."""
+    folder.mkdir()
+    for file in (ROOT / "PulumiPlugin.yaml", ROOT / "__main__.py", *wheels):
+        shutil.copy(file, folder)
+    requirements = "".join(f"./{wheel.name}\n" for wheel in wheels)
+    (folder / "requirements.txt").write_text(requirements, encoding="utf-8")
+    name = f"pulumi-resource-fusioninfer-v{VERSION}"
+    archives = (DIST / f"{name}-{system}" for system in SYSTEMS)
+    return [Path(shutil.make_archive(str(path), "gztar", folder)) for path in archives]
+
+
+def check_plugin(archive: Path, home: Path) -> None:
+    """Install the plugin as Pulumi does, and start it for its schema."""
+    home.mkdir()
+    pulumi = ("env", f"PULUMI_HOME={home}", "pulumi")
+    install = (*pulumi, "plugin", "install", "resource", "fusioninfer", VERSION)
+    # Not in the repository, which is a project and a plugin: the CLI rejects that.
+    run(*install, "--file", archive, cwd=home)
+    schema = run(*pulumi, "package", "get-schema", f"fusioninfer@{VERSION}", cwd=home)
+    if f'"version": "{VERSION}"' not in schema:
+        raise SystemExit(f"the installed plugin has another schema:\n{schema[:400]}")
 
 
 def write_sdks(folder: Path) -> None:
@@ -44,7 +72,7 @@ def write_sdks(folder: Path) -> None:
             language,
             "--out",
             folder,
-            cwd=ROOT,
+            cwd=folder.parent,
         )
         name = DIST / f"fusioninfer-sdk-{language}-{__version__}"
         shutil.make_archive(str(name), "gztar", folder / language)
@@ -61,11 +89,14 @@ def main() -> int:
         folder = Path(temporary)
         files = [build(ROOT / name, folder / f"built-{name}") for name in ("", *PACKAGES)]
         built = [Path(shutil.copy(file, DIST)) for pair in files for file in pair]
-        write_sbom([file for file in built if file.suffix == ".whl"], folder / "venv")
+        wheels = [file for file in built if file.suffix == ".whl"]
+        write_sbom(wheels, folder / "venv")
+        archive, *_ = write_plugin(wheels, folder / "plugin")
         if shutil.which("pulumi") or os.environ.get("CI"):
+            check_plugin(archive, folder / "home")
             write_sdks(folder / "sdks")
         else:
-            print("skipped: SDKs, because there is no Pulumi CLI")
+            print("skipped: SDKs and the plugin's check, because there is no Pulumi CLI")
     print("\n".join(sorted(path.name for path in DIST.iterdir())))
     return 0
 

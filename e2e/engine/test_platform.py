@@ -102,17 +102,27 @@ def test_prerequisites(tmp_path: Path) -> None:
         assert "prerequisites were not checked" in away.text
 
 
-@pytest.mark.proves("A policy pack reads the component's inputs and its objects")
+@pytest.mark.proves("Each policy of the pack rejects a service by its inputs or objects")
 def test_policy_pack_rejects_service(project: Callable[..., Stack], tmp_path: Path) -> None:
     pack = shutil.copytree(REPOSITORY / "examples" / "policies", tmp_path / "pack")
+    stack = project()
+    # The policy pack uses the virtual environment of the tests, and the stack is `dev`.
     described = yaml.safe_load((pack / "PulumiPolicy.yaml").read_text(encoding="utf-8"))
-    # The policy pack uses the virtual environment of the tests.
-    described["runtime"] = yaml.safe_load((project().folder / "Pulumi.yaml").read_text())["runtime"]
+    described["runtime"] = yaml.safe_load((stack.folder / "Pulumi.yaml").read_text())["runtime"]
     (pack / "PulumiPolicy.yaml").write_text(yaml.safe_dump(described), encoding="utf-8")
-    stack = project("prod")
-    manifest = stack.service(role(replicas=1))
+    policies = (pack / "policies.py").read_text(encoding="utf-8")
+    policies = policies.replace("MOST_GPUS = 64", "MOST_GPUS = 0").replace('"prod"', '"dev"')
+    (pack / "policies.py").write_text(policies, encoding="utf-8")
+    manifest = stack.service(role(replicas=1, gpus=1), router())
     manifest["spec"]["model"] = {"uri": "hf://example/unapproved"}
     stack.write(manifest)
     result = stack.run("preview", "--policy-pack", str(pack), "--color", "never").assert_failed()
-    assert "hf://example/unapproved is not an approved model" in result.text
-    assert "is not from an allowed registry" in result.text
+    for violation in (
+        "the stack uses 1 GPUs, allowed: 0",
+        "registry.example/engine:1 is not from an allowed registry",
+        "hf://example/unapproved is not an approved model",
+        "role serve needs at least 2 replicas",
+        "role serve has no disruptionBudget",
+        "the route is public: no policy authenticates its requests",
+    ):
+        assert violation in result.text

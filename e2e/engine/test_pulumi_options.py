@@ -56,8 +56,8 @@ def urn_of(stack: Stack, name: str) -> str:
 
 
 @pytest.mark.proves(
-    "With --target, --exclude, --refresh, --run-program and --parallel 1, a service updates "
-    "replica by replica"
+    "With --target, --exclude, --refresh, --run-program, --parallel 1 and --plan, a service "
+    "updates replica by replica"
 )
 def test_partial_updates(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
@@ -78,15 +78,18 @@ def test_partial_updates(stack: Stack) -> None:
         assert list(stack.images().values()) == list(tags), words
         assert least["serve"] == 2, words
     assert stack.preview() == {}
-    # A plan contains the outputs of the preview, and an update ends with different ones.
     experimental = {"PULUMI_EXPERIMENTAL": "true"}
-    stack.write(stack.service(role(tag="7")))
+    stack.write(stack.service(role(tag="7", **SLOW)))
     stack.run("preview", "--save-plan", "plan.json", **experimental).assert_succeeded()
+    with stack.min_ready_replicas() as least:
+        stack.run(*UP, "--plan", "plan.json", **experimental).assert_succeeded()
+    assert (least["serve"], set(stack.images().values())) == (2, {"7"})
+    # Other changes than the plan's are rejected.
+    stack.write(stack.service(role(tag="8")))
     planned = stack.run(*UP, "--plan", "plan.json", **experimental).assert_failed()
-    assert "resource violates plan" in planned.text
+    assert "violates plan" in planned.text
     assert set(stack.images().values()) == {"7"}
-    stack.up().assert_succeeded()
-    assert stack.changes() == {}
+    stack.deploy(role(tag="7", **SLOW))
     stack.run("refresh", "--yes", "--run-program").assert_succeeded()
     assert stack.preview() == {}
     uids = stack.lws_uids()

@@ -123,7 +123,7 @@ class Children:
         self._writes_files = renders_yaml(component)
         self.yaml_only: pulumi.Output[bool] = pulumi.Output.from_input(self._writes_files)
         self._steps = {step.name: step for step in order_update(plan)}
-        self._sub_group_policies = _sub_group_policies(name, plan)
+        self._existing = find_stack_lws(name, plan) or {}
         self._update: Update | None = None
         self.observed = pulumi.Output.from_input(Observed())
         if reads_cluster() and self._writes_files is not True:
@@ -196,12 +196,13 @@ class Children:
         depends_on: Any = dependencies
         object_options = pulumi.ResourceOptions()
         if kind == "LeaderWorkerSet":
-            old = self._sub_group_policies.get(name)
+            existing = self._existing.get(name)
+            old = existing.template.sub_groups if existing and existing.template else None
             new = manifest["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY)
             object_options = lws_options(
                 self._steps[name],
                 has_sub_groups=bool(old or new),
-                is_same_policy=old is not None and is_same_policy(old, new),
+                is_same_policy=bool(old) and is_same_policy(old, new),
             )
             if self._update is not None:
                 gate = self._update.registration_gate(name)
@@ -235,15 +236,6 @@ def _group(manifest: Manifest) -> str | None:
     """Return the serving group of an object, None if it belongs to all groups."""
     group: str | None = manifest["metadata"]["labels"].get(labels.GROUP_INDEX)
     return group
-
-
-def _sub_group_policies(name: str, plan: ServicePlan) -> dict[str, Mapping[str, Any]]:
-    """Return the (immutable) `subGroupPolicy` of existing LeaderWorkerSets, by name."""
-    return {
-        lws_name: lws.template.sub_groups
-        for lws_name, lws in (find_stack_lws(name, plan) or {}).items()
-        if lws.template is not None and lws.template.sub_groups
-    }
 
 
 def await_annotations(manifest: Manifest, plan: ServicePlan) -> dict[str, str]:

@@ -26,13 +26,17 @@ from fusioninfer_pulumi.component.kubernetes_objects import (
     LiveObjects,
     PodGroup,
     combine,
-    drop_generation,
     latest,
     live_objects,
 )
-from fusioninfer_pulumi.component.pulumi_sdk import collect_services
+from fusioninfer_pulumi.component.pulumi_sdk import collect_services, unknown_output
 from fusioninfer_pulumi.component.server_check import check_on_server
-from fusioninfer_pulumi.component.stack_state import OBSERVED, find_stack_lws, stack_lws
+from fusioninfer_pulumi.component.stack_state import (
+    OBSERVED,
+    find_stack_lws,
+    read_version,
+    stack_lws,
+)
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import (
     Finding,
@@ -47,6 +51,7 @@ from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.rollout.mixed_revisions import UpdateComparison, describe_mixed_revisions
+from fusioninfer_pulumi.rollout.state_machine import Version
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
 from fusioninfer_pulumi.routing.pool import service_reference
 from fusioninfer_pulumi.rules.catalog import check_ignored_rules
@@ -152,16 +157,19 @@ class InferenceService(pulumi.ComponentResource):
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
         waited = self._children.waited
         self.endpoint = self._endpoint(waited)
-        self.status = self._status(waited)
+        versions = {planned: lws.version for planned, lws in (existing or {}).items()}
+        self.status = self._status(waited, versions)
         probe_endpoint(self, self.plan, self.endpoint, self._children.deadline)
         check_on_server(self, self.plan, self._children.yaml_only, log_warnings)
+        observed = self._children.observed.apply(asdict)
         self.register_outputs(
             {
                 "name": self.name,
                 "namespace": self.namespace,
                 "endpoint": self.endpoint,
                 "status": self.status,
-                OBSERVED: self._children.observed.apply(asdict),
+                # `up --plan` rejects outputs that differ from those that the preview knew.
+                OBSERVED: unknown_output() if pulumi.runtime.is_dry_run() else observed,
             }
         )
 
@@ -204,7 +212,10 @@ class InferenceService(pulumi.ComponentResource):
         gateways = live_objects(self._children.by_name("Gateway"))
         return combine([gateways, waited], list).apply(gateway_url)
 
-    def _status(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[ServiceStatus]:
+    def _status(
+        self, waited: pulumi.Output[LiveObjects], versions: Mapping[str, Version]
+    ) -> pulumi.Output[ServiceStatus]:
+        """Return the status; unknown in previews that change a LeaderWorkerSet of `versions`."""
         plan = self.plan
         # Names are unique among these kinds.
         objects = {
@@ -214,17 +225,20 @@ class InferenceService(pulumi.ComponentResource):
         }
         yaml_only = self._children.yaml_only
 
-        async def compute(states: list[LiveObjects]) -> ServiceStatus:
-            first, later = states
+        def compute_if_unchanged(states: list[LiveObjects]) -> Any:
+            live_versions = {name: read_version(states[0][name]["metadata"]) for name in versions}
+            if pulumi.runtime.is_dry_run() and live_versions != versions:
+                return unknown_output()
+            return compute(*states)
+
+        async def compute(first: LiveObjects, later: LiveObjects) -> ServiceStatus:
             live = {name: latest(state, later.get(name)) for name, state in first.items()}
-            if pulumi.runtime.is_dry_run():
-                live = {name: drop_generation(state) for name, state in live.items()}
             lws = {name: live[name] for name in self.leader_worker_sets}
             is_yaml_only = bool(await yaml_only.future())
             failures = await find_failed_replicas(self, plan, lws, yaml_only=is_yaml_only)
             return service_status(plan, live, failures)
 
-        return combine([live_objects(objects), waited], list).apply(compute)
+        return combine([live_objects(objects), waited], list).apply(compute_if_unchanged)
 
 
 def recorded_inputs(args: InferenceServiceArgs, plan: ServicePlan) -> dict[str, Any]:

@@ -142,14 +142,3 @@ def latest(*several: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
     states = [state for state in several if state]
     return max(states, key=version) if states else None
-
-
-def drop_generation(state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return a live object without its generation, for previews.
-
-    A dry run increments the generation of a changed object, so its status would look outdated.
-    """
-    if not state or "generation" not in (state.get("metadata") or {}):
-        return state
-    metadata = {key: value for key, value in state["metadata"].items() if key != "generation"}
-    return {**state, "metadata": metadata}

@@ -6,6 +6,7 @@ runs: by Pulumi, under mocks, by the command line, or to write files.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -62,6 +63,14 @@ def renders_yaml(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
     if provider is None:
         return bool(pulumi.Config("kubernetes").get(_RENDER_OPTION))
     return pulumi.Output.from_input(_has_render_option(provider))
+
+
+def unknown_output() -> pulumi.Output[Any]:
+    """Return an Output whose value a preview does not know."""
+    value, known = asyncio.Future[Any](), asyncio.Future[bool]()
+    value.set_result(pulumi.output.UNKNOWN)
+    known.set_result(False)
+    return pulumi.Output(set(), value, known)
 
 
 async def _has_render_option(provider: pulumi.ProviderResource) -> bool:

@@ -21,6 +21,7 @@ from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.component.inference_service import InferenceService, raise_errors
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
+from fusioninfer_pulumi.component.pulumi_sdk import unknown_output
 from fusioninfer_pulumi.component.serving_prerequisites import TOKEN as PREREQUISITES_TOKEN
 from fusioninfer_pulumi.component.serving_prerequisites import (
     ServingPrerequisites,
@@ -115,8 +116,7 @@ def normalize_inputs(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, pulumi.output.Unknown):
-        unknown = _make_future(pulumi.output.UNKNOWN)
-        return pulumi.Output(set(), unknown, _make_future(result=False))
+        return unknown_output()
     if isinstance(value, dict):
         return {key: normalize_inputs(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -183,12 +183,6 @@ def _enter_stack() -> None:
     stack, project = pulumi.get_stack(), pulumi.get_project()
     urn = f"urn:pulumi:{stack}::{project}::pulumi:pulumi:Stack::{project}-{stack}"
     settings.set_root_resource(pulumi.resource.DependencyResource(urn))
-
-
-def _make_future(result: Any) -> asyncio.Future[Any]:
-    future: asyncio.Future[Any] = asyncio.Future()
-    future.set_result(result)
-    return future
 
 
 def _convert_errors(output: Any, name: str) -> Any:

@@ -72,6 +72,7 @@ def test_plain_marks_fields_that_cannot_be_outputs() -> None:
         "description": role["replicas"]["description"],
     }
     assert role["componentType"]["plain"]
+    assert "are plain: they accept no outputs" in SERVICE["description"]
     assert "plain" not in role["template"]
     assert "plain" not in kind("SchedulingStrategy")["properties"]["queue"]
     assert "plain" not in kind("SecretKey")["properties"]["name"]
@@ -112,4 +113,6 @@ def test_on_and_off_are_enum_values() -> None:
 def test_schema_has_registry_metadata() -> None:
     assert "kind/component" in SCHEMA["keywords"]
     assert SCHEMA["license"] == "Apache-2.0"
+    repository = SCHEMA["repository"].removeprefix("https://github.com/")
+    assert SCHEMA["pluginDownloadURL"] == f"github://api.github.com/{repository}"
     assert all(resource["isComponent"] for resource in SCHEMA["resources"].values())
