@@ -10,7 +10,7 @@ from e2e import inputs, objects
 from e2e.harness import ApiError, Cluster, Object
 from fusioninfer_pulumi.checks.server_dry_run import check_on_api_server
 from fusioninfer_pulumi.kube.client import KubernetesApi
-from tests import ill_pods, refused_pods
+from tests import ill_pods, rejected_pods
 
 #: Pod fields that reference cluster objects, and fields that admission derives from them. The dry
 #: run of the StatefulSet validates their format.
@@ -54,8 +54,8 @@ def create_pods(cluster: Cluster, room: str, template: Object) -> None:
 REJECTED = [
     *(pytest.param(template(fields, {}), id=at) for fields, at, _ in ill_pods.PODS),
     *(pytest.param(template({}, fields), id=at) for fields, at, _ in ill_pods.CONTAINERS),
-    *(pytest.param(case[1], id=f"{case[0]} {case[2]}") for case in refused_pods.REFUSED),
-    *(pytest.param(rejected, id=at) for rejected, at in refused_pods.REFUSED_BY_SERVER),
+    *(pytest.param(case[1], id=f"{case[0]} {case[2]}") for case in rejected_pods.REJECTED),
+    *(pytest.param(rejected, id=at) for rejected, at in rejected_pods.REJECTED_BY_SERVER),
 ]
 
 
@@ -69,7 +69,7 @@ def test_server_rejects_what_pod_rules_reject(
 
 
 @pytest.mark.proves("Unusual but valid templates become pods")
-@pytest.mark.parametrize("template", refused_pods.TAKEN)
+@pytest.mark.parametrize("template", rejected_pods.TAKEN)
 def test_unusual_templates_become_pods(cluster: Cluster, room: str, template: Object) -> None:
     create_pods(cluster, room, template)
 
@@ -91,9 +91,10 @@ def test_lws_with_invalid_pod_template_is_accepted(
 
 
 @pytest.mark.proves(
-    f"`check --server` rejects {len(refused_pods.REFUSED_BY_SERVER)} pod templates accepted offline"
+    f"`check --server` rejects {len(rejected_pods.REJECTED_BY_SERVER)} pod templates "
+    "accepted offline"
 )
-@pytest.mark.parametrize(("template", "at"), refused_pods.REFUSED_BY_SERVER)
+@pytest.mark.parametrize(("template", "at"), rejected_pods.REJECTED_BY_SERVER)
 def test_check_server_rejects_templates_accepted_offline(
     cluster: Cluster, room: str, template: Object, at: str
 ) -> None:

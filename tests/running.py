@@ -27,7 +27,7 @@ def state_of(manifest: Manifest, component: str = "svc") -> dict[str, Any]:
     return findings
 
 
-def refused(engine: Any, old: Manifest, new: Manifest) -> list[str]:
+def rejected(engine: Any, old: Manifest, new: Manifest) -> list[str]:
     """Returns the errors of an edit; asserts that the component and `diff` give the same."""
     engine.state = state_of(old)
     expected: list[str] = []
@@ -47,7 +47,7 @@ def refused(engine: Any, old: Manifest, new: Manifest) -> list[str]:
 
 def changed(engine: Any, old: Manifest, new: Manifest, *starts: str) -> None:
     """Asserts how each error starts, or that there is none."""
-    findings = refused(engine, old, new)
+    findings = rejected(engine, old, new)
     assert len(findings) == len(starts), findings
     for item, start in zip(findings, starts, strict=True):
         if not item.startswith(start):

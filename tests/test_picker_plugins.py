@@ -34,7 +34,7 @@ func register() {
     "pkg/epp/server/options.go": """package server
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Pool, "pool-name", "", "The pool")
-	fs.StringVar(&o.Metric, "old-metric", "", "Refused")
+	fs.StringVar(&o.Metric, "old-metric", "", "Rejected")
 }
 var deprecatedMetricFlags = map[string]struct{}{"old-metric": {}}
 """,

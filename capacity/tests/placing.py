@@ -84,12 +84,12 @@ def only(findings: Placement) -> ServicePlacement:
     return record
 
 
-def refusal(*fields: Any, **extra: Any) -> str:
+def rejection(*fields: Any, **extra: Any) -> str:
     """Returns the error of `place`."""
     try:
         result = place(*fields, **extra)
-    except InvalidServiceError as refused:
-        return without_rules(str(refused))
+    except InvalidServiceError as rejected:
+        return without_rules(str(rejected))
     raise AssertionError(f"placed: {where(result)}")
 
 

@@ -1,4 +1,4 @@
-"""`--inventory`: services placed, explained as text and JSON, rendered; refused with the reason."""
+"""`--inventory` places services: explained as text and JSON, rendered, or rejected with reasons."""
 
 from __future__ import annotations
 

@@ -574,7 +574,7 @@ def test_offloading_tiers_are_copied() -> None:
 def test_workloads_have_separate_offloading() -> None:
     document = llm(kvCacheOffloading={"cpu": "1Gi"}, prefill={"template": pod(),
                    "kvCacheOffloading": {"cpu": "2Gi"}})  # fmt: skip
-    # Without a connector between the two this is refused, for that reason alone.
+    # Without a connector between the two this is rejected, for that reason alone.
     assert not [problem for problem in reject(document) if "kvCacheOffloading" in problem]
     with_router = llm(kvCacheOffloading={"cpu": "1Gi"}, router={"scheduler": {}, "route": {}})
     result = {role["name"]: role.get("kvCacheOffloading") for role in to_spec(with_router)["roles"]}

@@ -1,4 +1,4 @@
-"""Kthena's ModelServers and ModelRoutes become routers, or are refused field by field."""
+"""Kthena's ModelServers and ModelRoutes become routers, or are rejected field by field."""
 
 from __future__ import annotations
 

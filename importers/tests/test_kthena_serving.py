@@ -1,4 +1,4 @@
-"""Kthena's ModelServings become services, or are refused field by field."""
+"""Kthena's ModelServings become services, or are rejected field by field."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_labels_with_values_of_kthenas_own_are_unsupported(selector: Manifest, a
         f"f: template.roles[0].entryTemplate.spec.affinity.{at}: cannot be carried over: pods "
         "have no label"
     )
-    # The schema refuses such an affinity besides.
+    # The schema rejects such an affinity, too.
     findings = reject(serving(role(entryTemplate=entry(affinity=selector))))
     assert [finding for finding in findings if finding.startswith(expected)]
 

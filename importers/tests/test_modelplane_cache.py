@@ -137,7 +137,7 @@ def test_large_model_gets_longer_timeout() -> None:
     assert to_spec(document, cache(sizeGiB=1100))["model"]["cache"]["job"] == {"timeout": "11h"}
 
 
-REFUSED: list[tuple[list[Manifest], str]] = [
+REJECTED: list[tuple[list[Manifest], str]] = [
     (
         [cached()],
         (f"f: {HERE}: cannot be carried over: ModelCache cache of namespace default is not in "
@@ -182,7 +182,7 @@ REFUSED: list[tuple[list[Manifest], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("documents", "expected"), REFUSED)
+@pytest.mark.parametrize(("documents", "expected"), REJECTED)
 def test_invalid_values_are_rejected(documents: list[Manifest], expected: str) -> None:
     assert reject(*documents) == [expected]
 

@@ -1,4 +1,4 @@
-"""Modelplane's ModelDeployments become services, or are refused field by field."""
+"""Modelplane's ModelDeployments become services, or are rejected field by field."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ GANG_ENV = [
 ]
 
 
-def refused(document: Manifest) -> list[str]:
-    """Why a document is refused, whatever losses are allowed."""
+def rejected(document: Manifest) -> list[str]:
+    """Return why a document is rejected even if all losses are allowed."""
     return reject(document, lossy=True)
 
 
@@ -135,7 +135,7 @@ def test_pools_are_not_pinned() -> None:
 @pytest.mark.parametrize("metadata", [{"labels": 7}, {"labels": [7]}, {"labels": {7: 7}}])
 def test_malformed_labels_are_rejected(metadata: Any) -> None:
     wrong = {**template(), "metadata": metadata}
-    (finding, *_) = refused(proposed(workers=workers(template=wrong)))
+    (finding, *_) = rejected(proposed(workers=workers(template=wrong)))
     assert finding.startswith("f: workers.template.metadata.labels")
 
 
@@ -189,7 +189,7 @@ def test_expressions_without_driver_are_rejected(cel: str, drivers: str) -> None
 def test_findings_about_variables_name_source_index() -> None:
     wrong = member("Leader", nodeSelector=None, template=template(env=[{"name": "A", "value": 1}]))
     document = released(engine("e", wrong, member("Worker")))
-    assert refused(document) == [
+    assert rejected(document) == [
         (
             "f: template.spec.engines[0].members[0].template.spec.containers[0].env[0].value: must "
             "be a "
@@ -366,7 +366,7 @@ DEVICES = "cannot be carried over: all members of a role must have the same clai
     ],
 )
 def test_conflicting_deployments_are_rejected(document: Manifest, expected: str) -> None:
-    assert any(problem.startswith(expected) for problem in refused(document))
+    assert any(problem.startswith(expected) for problem in rejected(document))
 
 
 @pytest.mark.parametrize(

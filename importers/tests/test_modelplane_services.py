@@ -173,7 +173,7 @@ ENDPOINT = {
     "metadata": {"name": "saas"},
     "spec": {"url": "https://example.com/", "rewritePath": "/"},
 }
-REFUSED: list[tuple[list[Manifest], str]] = [
+REJECTED: list[tuple[list[Manifest], str]] = [
     ([released(), model_service("other")], f"f#2: endpoints[0]: {NOWHERE}"),
     (
         [{**released(), "metadata": {"name": "md", "namespace": "n"}}, model_service()],
@@ -230,7 +230,7 @@ REFUSED: list[tuple[list[Manifest], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("documents", "expected"), REFUSED)
+@pytest.mark.parametrize(("documents", "expected"), REJECTED)
 def test_unsupported_endpoints_are_rejected(documents: list[Manifest], expected: str) -> None:
     assert reject(*documents) == [expected]
     if "cannot be carried over" in expected:

@@ -1,4 +1,4 @@
-"""One wrong value in documents of other systems: refused in words of ours, or read."""
+"""One wrong value in documents of other systems is rejected with a message of ours, or read."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ CONFIG = ("spec", "router", "scheduler", "config")
 INLINE = "router.scheduler.config.inline"
 MEMBER = "template.spec.engines[0].members[0]"
 COUNT = "must be a count of at least 0 or a percentage from 0% to 100%"
-REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], Any, str]] = {
+REJECTED: dict[str, tuple[list[Any], tuple[Any, ...], Any, str]] = {
     "a server's name": (KTHENA, (1, "metadata", "name"), [1],
                         "f#2: metadata.name: must be a string, got [1]"),
     "a route's namespace": (KTHENA, (2, "metadata"), {"name": "r", "namespace": {"a": 1}},
@@ -111,15 +111,15 @@ REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], Any, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("slip", REFUSED)
+@pytest.mark.parametrize("slip", REJECTED)
 def test_a_wrong_value_is_one_line(slip: str) -> None:
-    documents, at, value, line = REFUSED[slip]
+    documents, at, value, line = REJECTED[slip]
     errors = reject(*changed(documents, at, value))
     assert [item for item in errors if item.startswith(line.partition(": must")[0])] == [line]
 
 
 def list_all_findings(documents: Any) -> list[str]:
-    """Everything that is said of documents; what is not refused is rendered."""
+    """Return all findings of documents; render them unless they are rejected."""
     read = read_source(*documents)
     if not read.has(Severity.ERROR):
         read.render()

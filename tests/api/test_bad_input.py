@@ -90,9 +90,9 @@ def test_invalid_mapping_is_rejected_like_a_file() -> None:
 
 
 def test_constructor_error_has_one_line_per_finding() -> None:
-    with pytest.raises(InvalidServiceError) as refused:
+    with pytest.raises(InvalidServiceError) as rejected:
         RoleArgs(name="serve", component_type=ComponentType.WORKER, replica=3, replicas="2")
-    assert str(refused.value).splitlines() == [
+    assert str(rejected.value).splitlines() == [
         'RoleArgs: replicas: must be an integer, got "2" [wrong-type]',
         "RoleArgs: replica: unknown key, did you mean replicas? [unknown-key]",
     ]
@@ -145,8 +145,8 @@ ESCAPED = "x\\n::error::injected \\x1b[31m"
 def test_finding_escapes_control_characters() -> None:
     expected = Finding("lines", Severity.ERROR, ("a", COMMAND), f"got {COMMAND}")
     assert (str(expected), expected.message) == (f"a[{ESCAPED}]: got {ESCAPED}", f"got {ESCAPED}")
-    refused = str(InvalidServiceError([Finding("lines", Severity.ERROR, (), COMMAND)], COMMAND))
-    assert refused == f"{ESCAPED}: {ESCAPED} [lines]"
+    rejected = str(InvalidServiceError([Finding("lines", Severity.ERROR, (), COMMAND)], COMMAND))
+    assert rejected == f"{ESCAPED}: {ESCAPED} [lines]"
 
 
 def test_lone_surrogate_is_escaped() -> None:

@@ -1,4 +1,4 @@
-"""What is refused of pod templates: shapes, names, amounts of resources."""
+"""Pod templates are rejected for wrong shapes, names and amounts of resources."""
 
 from __future__ import annotations
 

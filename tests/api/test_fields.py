@@ -270,9 +270,9 @@ def test_mutated_service_is_rejected_or_renders(manifest: Any, seed: int) -> Non
             (args,) = load(broken)
             (plan,) = add_collision_findings([plan_service(args)])
             assert all(can_be_written(item) for item in render(plan))
-        except InvalidServiceError as refused:
-            assert_told(refused.findings)
-        # The rest of a refused document can be planned.
+        except InvalidServiceError as rejected:
+            assert_told(rejected.findings)
+        # The rest of a rejected document can be planned.
         problems(broken)
         wrong = [
             finding.rule

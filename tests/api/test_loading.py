@@ -42,7 +42,7 @@ MERGE_BOMB = "a0: &a0 {k0: v}\n" + "".join(
 CHAIN = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 900))
 
 
-def refusal(text: str) -> str:
+def rejection(text: str) -> str:
     with pytest.raises(InvalidServiceError) as caught:
         loads(text)
     return without_rules(str(caught.value))
@@ -81,7 +81,7 @@ def refusal(text: str) -> str:
     ],
 )  # fmt: skip
 def test_text_that_is_not_a_manifest_has_a_one_line_error(text: str, expected: str) -> None:
-    assert refusal(text) == expected
+    assert rejection(text) == expected
 
 
 TOO_MANY = "more than 500000 values with all aliases expanded"
@@ -142,7 +142,7 @@ def _peak() -> int:
 def _main() -> None:
     limit = 4 * MEGABYTES * 1024 * 1024
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    messages: dict[str, Any] = {name: refusal(text) for name, (text, _) in absurd_texts().items()}
+    messages: dict[str, Any] = {name: rejection(text) for name, (text, _) in absurd_texts().items()}
     with pytest.raises(InvalidServiceError) as caught:
         load("/dev/zero")
     messages["endless file"] = without_rules(str(caught.value))
@@ -152,7 +152,7 @@ def _main() -> None:
 
 def test_alias_bomb_in_template_is_rejected_before_validation() -> None:
     start = time.process_time()
-    assert "all aliases expanded" in refusal(TEXT + BOMB.replace("a0:", "x:", 1))
+    assert "all aliases expanded" in rejection(TEXT + BOMB.replace("a0:", "x:", 1))
     assert time.process_time() - start < 2
 
 
@@ -187,7 +187,7 @@ def test_error_names_file_and_document(tmp_path: Path) -> None:
 
 def test_documents_before_a_syntax_error_are_checked() -> None:
     text = TEXT.replace("worker", "trainer") + "---\n["
-    lines = refusal(text).splitlines()
+    lines = rejection(text).splitlines()
     assert [line.partition(":")[0] for line in lines] == ["roles[0].componentType", "not YAML"]
 
 

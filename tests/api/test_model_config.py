@@ -103,9 +103,9 @@ def test_unusable_config_file_is_an_error(
     folder: Path, config: str, make: Callable[[Path], None], says: str
 ) -> None:
     make(folder)
-    with pytest.raises(InvalidServiceError) as refused:
+    with pytest.raises(InvalidServiceError) as rejected:
         load(manifest(folder, config))
-    (finding,) = refused.value.findings
+    (finding,) = rejected.value.findings
     assert (finding.rule, finding.path) == ("model-config-unreadable", "model.config")
     assert says in finding.text
 
@@ -114,6 +114,6 @@ def test_rejected_manifest_does_not_read_its_config_file(folder: Path) -> None:
     path = manifest(folder, "/dev/zero")
     text = path.read_text(encoding="utf-8").replace("name: svc", "name: Not A Name")
     path.write_text(text.replace("spec:", "spec:\n  unknown: 1", 1), encoding="utf-8")
-    with pytest.raises(InvalidServiceError) as refused:
+    with pytest.raises(InvalidServiceError) as rejected:
         load(path)
-    assert "model-config-unreadable" not in {finding.rule for finding in refused.value.findings}
+    assert "model-config-unreadable" not in {finding.rule for finding in rejected.value.findings}

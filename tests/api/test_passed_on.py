@@ -181,8 +181,8 @@ def test_every_field_that_accepts_outputs_has_a_case() -> None:
 @pytest.mark.parametrize("where", [*CASES, *POD])
 def test_output_reaches_the_objects_unchanged(where: str, output: Any) -> None:
     later = output("known-later")
-    refused, kept = objects((CASES | POD)[where](later))
-    assert refused == []
+    rejected, kept = objects((CASES | POD)[where](later))
+    assert rejected == []
     assert (later in kept) == (where not in NOWHERE)
     texts = [item for item in kept if isinstance(item, str)]
     assert not [text for text in texts if "Output" in text or "0x" in text]

@@ -1,4 +1,4 @@
-"""One wrong value anywhere in a service: it is refused in words of ours, or it can be written."""
+"""One wrong value anywhere in a service: it is rejected in words of ours, or it can be written."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def test_services_of_full_pods_are_valid(name: str) -> None:
 @given(service=st.sampled_from(list(SERVICES.values())).flatmap(mutants))
 @examples(3)
 def test_typo_is_rejected_with_a_readable_error_or_renders(service: Manifest) -> None:
-    assert_told(expected := refusal(service))
+    assert_told(expected := rejection(service))
     assert expected or can_be_written(list(rendered(service)))
 
 
-def refusal(service: Manifest) -> InvalidServiceError | None:
+def rejection(service: Manifest) -> InvalidServiceError | None:
     try:
         rendered(service)
-    except InvalidServiceError as refused:
-        return refused
+    except InvalidServiceError as rejected:
+        return rejected
     return None
 
 
-def assert_told(refused: InvalidServiceError | None) -> None:
-    lines = [] if refused is None else str(refused).splitlines()
-    assert refused is None or len(lines) == len(refused.findings)
+def assert_told(rejected: InvalidServiceError | None) -> None:
+    lines = [] if rejected is None else str(rejected).splitlines()
+    assert rejected is None or len(lines) == len(rejected.findings)
     assert all(line.isprintable() for line in lines)
     assert not [line for line in lines if any(word in line for word in _FOREIGN)]

@@ -34,21 +34,21 @@ RECORDED: dict[str, Manifest] = json.loads(
 
 
 class FakeApi(FakeCluster):
-    """An API server that accepts all objects but those that `refuse` names."""
+    """An API server that accepts all objects but those that `reject` names."""
 
-    def __init__(self, refuse: Callable[[Manifest], Reply | None] = lambda _: None) -> None:
+    def __init__(self, reject: Callable[[Manifest], Reply | None] = lambda _: None) -> None:
         kinds = {api for api in KINDS if "." in api}
-        super().__init__(without=kinds, more=[(f"{LWS}/v1", "LeaderWorkerSet")], reject=refuse)
+        super().__init__(without=kinds, more=[(f"{LWS}/v1", "LeaderWorkerSet")], reject=reject)
 
     def of_kind(self, kind: str) -> list[Manifest]:
         return [item for item in self.sent if item["kind"] == kind]
 
 
 def check(
-    manifest: Manifest, refuse: Callable[[Manifest], Reply | None] = lambda _: None
+    manifest: Manifest, reject: Callable[[Manifest], Reply | None] = lambda _: None
 ) -> list[Finding]:
     """Return the findings of a service, without kinds that the fake does not have."""
-    api: Any = FakeApi(refuse)
+    api: Any = FakeApi(reject)
     (item,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
     return [finding for finding in item if finding.rule != "crd-not-installed"]
 
@@ -138,14 +138,14 @@ def test_same_cause_is_reported_once() -> None:
     status = RECORDED["unsupported"]
     below = {"LeaderWorkerSet": "spec.leaderWorkerTemplate.workerTemplate."}
 
-    def refuse(manifest: Manifest) -> Reply | None:
+    def reject(manifest: Manifest) -> Reply | None:
         if manifest["kind"] not in ("Pod", *below):
             return None
         (cause,) = status["details"]["causes"]
         at = below.get(manifest["kind"], "") + cause["field"]
         return 422, {**status, "details": {"causes": [{**cause, "field": at}]}}
 
-    (finding,) = check(pod(container(imagePullPolicy="Always")), refuse)
+    (finding,) = check(pod(container(imagePullPolicy="Always")), reject)
     assert finding.path == "roles[0].template.spec.containers[0].imagePullPolicy"
     assert "rejects LeaderWorkerSet svc-inference-0" in finding.message
 
@@ -177,7 +177,7 @@ def test_missing_reference_is_a_warning(name: str, field: str) -> None:
 def test_each_missing_reference_is_reported_once() -> None:
     answers = {"serviceAccountName": "account", "runtimeClassName": "runtime"}
 
-    def refuse(manifest: Manifest) -> Reply | None:
+    def reject(manifest: Manifest) -> Reply | None:
         spec = manifest["spec"] if manifest["kind"] == "Pod" else {}
         missing = [name for field, name in answers.items() if field in spec]
         return (403, RECORDED[missing[0]]) if missing else None
@@ -188,7 +188,7 @@ def test_each_missing_reference_is_reported_once() -> None:
             template=template(serviceAccountName="absent", runtimeClassName="absent"),
         )
     )
-    assert [finding.path for finding in check(manifest, refuse)] == [
+    assert [finding.path for finding in check(manifest, reject)] == [
         "roles[0].template.spec.serviceAccountName",
         "roles[0].template.spec.runtimeClassName",
     ]
@@ -221,7 +221,7 @@ WEBHOOK = {"code": 403, "message": 'admission webhook "p.example.com" denied: no
 LATER = {"message": "Internal error occurred: failed calling webhook"}
 FIXED = {"field": "spec.clusterIP", "message": "Invalid value: field is immutable"}
 SUBGROUPS = "the webhook denied the request: cannot enable subGroupSize after the lws is created"
-REFUSES, NOT_ASKED = "api-server-refuses", "api-server-not-asked"
+REJECTS, NOT_ASKED = "api-server-refuses", "api-server-not-asked"
 
 
 def test_accepted_objects_have_no_findings() -> None:
@@ -261,7 +261,7 @@ def test_rejected_field_is_an_error_at_the_users_field(
     manifest: Manifest, kind: str, status: Manifest, field: str, message: str
 ) -> None:
     (finding,) = check(manifest, of_kind(kind, status))
-    assert (finding.rule, finding.severity, finding.path) == (REFUSES, Severity.ERROR, field)
+    assert (finding.rule, finding.severity, finding.path) == (REJECTS, Severity.ERROR, field)
     assert message in finding.message
 
 
@@ -270,17 +270,17 @@ def test_rejected_field_is_an_error_at_the_users_field(
     [
         # Running pods may take up the quota.
         ("Pod", {"code": 403, "message": 'pods "a" is forbidden: exceeded quota: gpus'},
-         ("warning", REFUSES, "roles[0].template")),
+         ("warning", REJECTS, "roles[0].template")),
         ("Pod", RECORDED["rights"], ("warning", NOT_ASKED, "")),
         *(("Pod", {"code": code, **LATER}, ("warning", NOT_ASKED, "roles[0]"))
           for code in (429, 500, 503)),
         # A policy may know controllers by their user.
-        ("Pod", WEBHOOK, ("warning", REFUSES, "roles[0].template")),
-        ("LeaderWorkerSet", WEBHOOK, ("error", REFUSES, "roles[0]")),
+        ("Pod", WEBHOOK, ("warning", REJECTS, "roles[0].template")),
+        ("LeaderWorkerSet", WEBHOOK, ("error", REJECTS, "roles[0]")),
         # Pulumi replaces these objects.
         ("Service", {"code": 422, "message": "no", "details": {"causes": [FIXED]}},
-         ("warning", REFUSES, "")),
-        ("LeaderWorkerSet", {"code": 403, "message": SUBGROUPS}, ("warning", REFUSES, "roles[0]")),
+         ("warning", REJECTS, "")),
+        ("LeaderWorkerSet", {"code": 403, "message": SUBGROUPS}, ("warning", REJECTS, "roles[0]")),
     ],
 )  # fmt: skip
 def test_answer_is_one_finding(kind: str, status: Manifest, expected: tuple[str, ...]) -> None:

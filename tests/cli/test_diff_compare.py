@@ -121,7 +121,7 @@ def test_revision_is_hidden_if_another_field_changed() -> None:
 
 
 CLAIM = {"metadata": {"name": "cache"}}
-REFUSED = {
+REJECTED = {
     "subGroupPolicy": ({}, {"template": {"subGroupPolicy": {"subGroupSize": 2}}}),
     "subGroupPolicy.subGroupSize": (
         {"template": {"subGroupPolicy": {"subGroupSize": 1}}},
@@ -131,9 +131,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("field", REFUSED)
+@pytest.mark.parametrize("field", REJECTED)
 def test_change_of_an_immutable_field_is_a_replacement(field: str) -> None:
-    before, after = REFUSED[field]
+    before, after = REJECTED[field]
     difference = compare([lws(**before)], [lws(**after)])
     assert [change.action for change in difference.objects] == ["replaced"]
     assert effect(difference).restarts == ("decode-0",)

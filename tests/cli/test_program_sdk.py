@@ -52,7 +52,7 @@ def test_registered_functions_need_no_server(run: Run, monkeypatch: pytest.Monke
 def test_recorder_accepts_every_function_the_sdk_registers() -> None:
     called = set(re.findall(r"callback(?:s|_server)\.(register_\w+)\(", sources()))
     assert called >= {"register_transform", "register_stack_transform", "register_resource_hook"}
-    # The mocks do not announce state migrations, so the SDK refuses them itself.
+    # The mocks do not announce state migrations, so the SDK rejects them itself.
     assert {
         name for name in called - {"register_state_migration"} if not hasattr(Recorder, name)
     } == set()

@@ -42,7 +42,7 @@ def missing(objects: Any, **fields: Any) -> str | None:
 
 
 OLD = {**ACCEPTED, "observedGeneration": 1}
-REFUSED = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListeners"}
+REJECTED = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListeners"}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ REFUSED = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListene
             "HTTPRoute svc-httproute: Gateway svc-gateway has not reported a status",
         ),
         (
-            live(httproute=judged(at("svc-gateway", REFUSED, RESOLVED))),
+            live(httproute=judged(at("svc-gateway", REJECTED, RESOLVED))),
             "HTTPRoute svc-httproute at svc-gateway: not Accepted, NotAllowedByListeners",
         ),
         (

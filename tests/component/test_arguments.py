@@ -55,7 +55,7 @@ def inputs(engine: Any, args: Any, name: str = "svc") -> Any:
     return {child.request.name + child.request.type: child.inputs for child in deployment.children}
 
 
-def refusal(engine: Any, args: Any, name: str = "svc") -> list[str]:
+def rejection(engine: Any, args: Any, name: str = "svc") -> list[str]:
     """The lines of the error; nothing was registered before it."""
     lines: list[str] = []
 
@@ -108,7 +108,7 @@ def test_kubernetes_name_defaults_to_logical_name(engine: Any) -> None:
 
 def test_invalid_logical_name_is_rejected(engine: Any) -> None:
     for args in (SNAKE, InferenceServiceArgs(**SNAKE)):
-        lines = refusal(engine, args, "My_Service")
+        lines = rejection(engine, args, "My_Service")
         assert len(lines) == 1
         assert "My_Service" in lines[0]
         assert "metadata.name" in lines[0] or ": name: " in lines[0]
@@ -167,7 +167,7 @@ def test_typed_args_inside_mapping_are_converted(engine: Any) -> None:
 def test_all_errors_of_mapping_are_reported_together(engine: Any) -> None:
     role = {**CAMEL["roles"][0], "replicas": -1, "restrtPolicy": "None"}
     args = {"roles": [role, {"name": "Bad", "componentType": "woker"}], "namespace": 5}
-    lines = refusal(engine, args)
+    lines = rejection(engine, args)
     assert [line.partition(": ")[2].partition(": ")[0] for line in lines] == [
         "namespace",
         "roles[0].replicas",
@@ -196,7 +196,7 @@ def test_plan_errors_are_raised(engine: Any) -> None:
     wide = copy.deepcopy(SNAKE)
     wide["roles"][0]["template"]["spec"]["containers"][0]["args"] += ["-tp", "4"]
     for args in (wide, InferenceServiceArgs(**wide)):
-        (line,) = refusal(engine, args)
+        (line,) = rejection(engine, args)
         assert line.startswith(
             "svc: roles[0].template.spec.containers[0].args: --tensor-parallel-size 4"
         )

@@ -46,9 +46,9 @@ def pair(prefill: int = 2, decode: int | None = 1, tag: str = "1", **more: Any) 
 
 def test_blocked_join_message_names_fix(engine: Any) -> None:
     engine.state = state_of(service(small()))
-    with pytest.raises(InvalidServiceError) as refused:
+    with pytest.raises(InvalidServiceError) as rejected:
         made(engine, service(small(), BIG))
-    assert str(refused.value) == (
+    assert str(rejected.value) == (
         "svc: rollout.strategy: Rolling would never end: small restarts only when gang svc is "
         "complete, and svc-small-1, svc-small-0 would join it later. Use AllAtOnce or Recreate for "
         "this update, or rename the role (docs/rollout.md) [gang-update-never-ends]"

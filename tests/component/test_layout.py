@@ -105,10 +105,10 @@ def test_layout_change_of_running_role_is_rejected(
     engine: Any, state: Any, layout: str, expected: str
 ) -> None:
     engine.state = state
-    with pytest.raises(InvalidServiceError) as refused:
+    with pytest.raises(InvalidServiceError) as rejected:
         made(engine, service(layout=layout))
     other = "PerRole" if layout == "PerReplica" else "PerReplica"
-    assert str(refused.value).startswith(
+    assert str(rejected.value).startswith(
         f"svc: layout: {layout} cannot replace {other} in a running role ({expected}); "
     )
     assert made(engine, service(layout=other)).children

@@ -28,7 +28,7 @@ def lws(deployment: Any) -> int:
     return sum(child.request.type.endswith(":LeaderWorkerSet") for child in deployment.children)
 
 
-def refused(second: Any) -> Any:
+def rejected(second: Any) -> Any:
     def run() -> None:
         InferenceService("one", args(name="svc"))
         with pytest.raises(InvalidServiceError, match=r"^two: .*svc"):
@@ -38,7 +38,7 @@ def refused(second: Any) -> Any:
 
 
 def test_same_service_name_is_rejected(engine: Any) -> None:
-    deployment = engine.run(refused(lambda: InferenceService("two", args(name="svc"))))
+    deployment = engine.run(rejected(lambda: InferenceService("two", args(name="svc"))))
     assert lws(deployment) == 1
 
 

@@ -83,10 +83,10 @@ def test_findings_become_property_errors(output: Any) -> None:
     output("the fixture gives an event loop")
     wrong = over_the_wire(inputs(layout="PerPod"))
     wrong["roles"][0]["replicas"] = 1.5
-    with pytest.raises(InputPropertiesError) as refused:
+    with pytest.raises(InputPropertiesError) as rejected:
         # As each request of the engine, in a context of its own.
         contextvars.copy_context().run(Provider().construct, "svc", TOKEN, wrong)
-    assert [error["property_path"] for error in refused.value.errors or ()] == [
+    assert [error["property_path"] for error in rejected.value.errors or ()] == [
         "roles[0].replicas",
         "layout",
     ]
@@ -117,9 +117,9 @@ def test_unknown_values_become_outputs(output: Any) -> None:
 
 def test_prerequisites_report_path_of_invalid_service(engine: Any) -> None:
     def program() -> None:
-        with pytest.raises(InputPropertiesError) as refused:
+        with pytest.raises(InputPropertiesError) as rejected:
             Provider().construct("check", CHECK, {"services": [{"name": "a", "roles": []}]})
-        (finding,) = refused.value.errors or ()
+        (finding,) = rejected.value.errors or ()
         assert finding["property_path"] == "services[0].roles"
 
     assert engine.run(program).registered == []

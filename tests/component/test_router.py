@@ -195,8 +195,8 @@ def test_route_without_picker_depends_on_service(engine: Any) -> None:
         result.append(InferenceService("app", spec(httproute=ROUTE, **off)))
         return {"url": result[0].endpoint, "status": result[0].status}
 
-    refusal = {"type": "ResolvedRefs", "status": "False", "reason": "BackendNotFound"}
-    parents = [{"parentRef": {"name": "shared"}, "conditions": [refusal]}]
+    rejection = {"type": "ResolvedRefs", "status": "False", "reason": "BackendNotFound"}
+    parents = [{"parentRef": {"name": "shared"}, "conditions": [rejection]}]
     engine.live["svc-httproute"] = {"status": {"parents": parents}}
     available = [{"type": "Available", "status": "True"}]
     engine.live["svc-inference-0"] = {"status": {"readyReplicas": 1, "conditions": available}}

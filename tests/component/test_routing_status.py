@@ -1,4 +1,4 @@
-"""What gateways refuse, as a table; and what the service's status makes of it."""
+"""What gateways reject, as a table; and what the service's status makes of it."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def test_missing_or_outdated_condition_is_ignored(look: Any) -> None:
 
 
 def test_unready_pods_take_precedence_over_route() -> None:
-    refused = of_parent(condition("Accepted"))
-    live = {"svc-inference-0": {"status": {}}, "svc-httproute": refused}
+    rejected = of_parent(condition("Accepted"))
+    live = {"svc-inference-0": {"status": {}}, "svc-httproute": rejected}
     status = service_status(PLAN, live)
     assert status["conditions"][1]["reason"] == "InferenceServiceProcessing"
 

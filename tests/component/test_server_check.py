@@ -19,7 +19,7 @@ from fusioninfer_pulumi.kube import client
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 AT = ("roles", 0, "template")
-REFUSED = error(API_SERVER_REFUSES, AT, "the API server rejects the Pod of it")
+REJECTED = error(API_SERVER_REFUSES, AT, "the API server rejects the Pod of it")
 DOUBTED = warning(API_SERVER_REFUSES, AT, "no PriorityClass")
 UNASKED = warning(API_SERVER_NOT_ASKED, (), "no rights")
 
@@ -87,7 +87,7 @@ def test_mocks_query_nothing(engine: Any, requests: Asked, monkeypatch: pytest.M
 
 
 def test_rejected_object_fails_preview(engine: Any, requests: Asked) -> None:
-    requests.found = (REFUSED, DOUBTED)
+    requests.found = (REJECTED, DOUBTED)
     with pytest.raises(pulumi.RunError, match=r"^svc: roles\[0\].template: the API server rejects"):
         previewed(engine)
 

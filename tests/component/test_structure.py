@@ -1,4 +1,4 @@
-"""Outputs where structure is needed: refused, with the field and the way out."""
+"""Outputs where structure is needed: rejected, with the field and the way out."""
 
 from __future__ import annotations
 

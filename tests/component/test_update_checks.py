@@ -42,9 +42,9 @@ def test_replacing_more_than_limit_is_rejected(
     engine: Any, before: Any, after: Any, more: Any
 ) -> None:
     engine.state = held(before, 3)
-    with pytest.raises(InvalidServiceError) as refused:
+    with pytest.raises(InvalidServiceError) as rejected:
         made(engine, after, 3, **more)
-    assert str(refused.value).startswith(
+    assert str(rejected.value).startswith(
         "svc: roles[0].subGroupPolicy: LeaderWorkerSet cannot change it after creation: "
         "3 replicas of inference would be replaced at once; rename the role"
     )

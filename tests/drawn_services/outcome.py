@@ -25,9 +25,9 @@ class Outcome:
     Attributes:
         status: Exit status of `render`.
         objects: Its output.
-        findings: Errors and warnings of `render` and, where nothing was refused, all findings of
+        findings: Errors and warnings of `render` and, where nothing was rejected, all findings of
             `plan`; without rule ids.
-        plans: What else `plan` says, none where the input was refused.
+        plans: What else `plan` says, none where the input was rejected.
     """
 
     status: int

@@ -356,7 +356,7 @@ def _minima(draw: Draw, roles: list[Manifest]) -> dict[str, int]:
         if "autoscaling" in role or draw.chance(0.6):
             minima[role["name"]] = draw.whole(0, most)
     if minima and not any(minima.values()) and draw.chance(0.95):
-        # A gang that needs nothing is refused.
+        # A gang that needs nothing is rejected.
         del minima[next(iter(minima))]
     return minima
 

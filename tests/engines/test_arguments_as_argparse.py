@@ -21,13 +21,13 @@ LAUNCH = ["python3", "-m", "sglang.launch_server"]
 BOUNDED = ("--port", "--mem-fraction-static", "--context-length", "--max-running-requests")
 
 
-class RefusedError(Exception):
+class RejectedError(Exception):
     """Raised where argparse would exit."""
 
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise RefusedError(message)
+        raise RejectedError(message)
 
 
 def size(text: str) -> int:
@@ -88,14 +88,14 @@ def test_errors_are_those_of_argparse(seed: int) -> None:
         line = drawn_line(draw, options)
         try:
             _, rest = parser.parse_known_args(line)
-            refused = bool(rest)
-        except RefusedError:
-            refused = True
+            rejected = bool(rest)
+        except RejectedError:
+            rejected = True
         image = f"lmsysorg/sglang:v{RELEASE}"
         result = check_arguments(
             read_command({"image": image, "command": LAUNCH, "args": line}), {}
         )
         errors = [finding for finding in result if finding.severity is Severity.ERROR]
-        assert bool(errors) == refused, (line, errors)
-        wrong += refused
+        assert bool(errors) == rejected, (line, errors)
+        wrong += rejected
     assert 4 < wrong < 36

@@ -1,4 +1,4 @@
-"""Whole command lines of leaders and workers, and every refusal word by word."""
+"""Whole command lines of leaders and workers, and every rejection word by word."""
 
 from __future__ import annotations
 

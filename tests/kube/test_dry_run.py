@@ -195,7 +195,7 @@ def test_unknown_kinds_are_not_sent(server: Server, api_version: str, kind: str)
     assert server.received == []
 
 
-def test_causes_of_a_refusal(server: Server) -> None:
+def test_causes_of_a_rejection(server: Server) -> None:
     status = {
         "message": 'Pod "a" is invalid: spec:\n wrong',
         "details": {"kind": "Pod", "causes": [{"field": "spec", "message": "wrong", "reason": ""}]},

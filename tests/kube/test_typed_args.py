@@ -81,6 +81,6 @@ def test_camel_case_and_outputs_are_kept(output: Any) -> None:
 
 def test_field_in_both_spellings_is_rejected() -> None:
     pod = {"containers": [], "nodeSelector": {}, "node_selector": {}}
-    with pytest.raises(InvalidServiceError, match="nodeSelector and node_selector") as refused:
+    with pytest.raises(InvalidServiceError, match="nodeSelector and node_selector") as rejected:
         RoleArgs(name="a", component_type="worker", template={"spec": pod})
-    assert [finding.rule for finding in refused.value.findings] == ["duplicate-key"]
+    assert [finding.rule for finding in rejected.value.findings] == ["duplicate-key"]

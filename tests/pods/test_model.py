@@ -45,13 +45,13 @@ SOURCES: list[tuple[str, ModelSource | None]] = [
 @pytest.mark.parametrize(("uri", "source"), SOURCES)
 def test_sources_are_read(uri: str, source: ModelSource | None) -> None:
     assert parse_model_uri(uri) == source
-    refused = [
+    rejected = [
         (
             "model.uri: must be hf://ORG/NAME[@REVISION], pvc://CLAIM[/PATH], s3://BUCKET/KEY or "
             f'oci://IMAGE, got "{uri}"'
         )
     ]
-    assert problems(serving({"uri": uri})) == ([] if source else refused)
+    assert problems(serving({"uri": uri})) == ([] if source else rejected)
 
 
 def test_init_container_fetches_from_a_bucket() -> None:

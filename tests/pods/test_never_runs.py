@@ -21,7 +21,7 @@ def rules(fields: dict[str, Any] | None = None, **container: Any) -> set[str]:
 
 
 #: Arguments of vLLM v0.11.0, and the rule that they violate.
-REFUSED: list[tuple[Sequence[str], str]] = [
+REJECTED: list[tuple[Sequence[str], str]] = [
     (["--port", "0"], "argument-value-invalid"),
     (["--port", "70000"], "argument-value-invalid"),
 ]  # fmt: skip
@@ -36,7 +36,7 @@ TAKEN: list[Sequence[str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("arguments", "rule"), REFUSED)
+@pytest.mark.parametrize(("arguments", "rule"), REJECTED)
 def test_arguments_that_cannot_work_are_found(arguments: list[str], rule: str) -> None:
     limits = {f"{CONTAINER}.resources.limits": {"memory": "64Gi", "nvidia.com/gpu": 8}}
     assert rule in rules(limits, args=["--model", "m", *arguments])
@@ -45,7 +45,7 @@ def test_arguments_that_cannot_work_are_found(arguments: list[str], rule: str) -
 @pytest.mark.parametrize("arguments", TAKEN)
 def test_similar_arguments_are_accepted(arguments: list[str]) -> None:
     result = rules(args=["--model", "m", *arguments])
-    assert not result & {rule for _, rule in REFUSED}
+    assert not result & {rule for _, rule in REJECTED}
 
 
 KEY = ["--api-key", "$(K)"]

@@ -1,4 +1,4 @@
-"""A role's `parallelism`: arguments, pods of a replica, launcher, and what is refused."""
+"""A role's `parallelism`: arguments, pods of a replica, launcher, and what is rejected."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_unknown_connector_is_a_warning() -> None:
     assert "--kv-connector=shared-storage" in its_sidecar(chosen)["args"]
 
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
+REJECTED: list[tuple[dict[str, Any], str]] = [
     (
         {"sidecar": {"args": ["--vllm-port=1"]}},
         "sidecar.args[0]: --vllm-port is set by kvTransfer.enginePort; remove it here",
@@ -151,7 +151,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fields", "message"), REFUSED)
+@pytest.mark.parametrize(("fields", "message"), REJECTED)
 def test_invalid_sidecar_is_rejected(fields: dict[str, Any], message: str) -> None:
     assert problems(pair(decode_role=transfer(**fields))) == [f"roles[2].kvTransfer.{message}"]
 

@@ -1,17 +1,17 @@
-"""What API validation refuses of a pod is an error at the user's field."""
+"""What API validation rejects of a pod is an error at the user's field."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from refused_pods import REFUSED, REFUSED_BY_SERVER, TAKEN, Fields
+from rejected_pods import REJECTED, REJECTED_BY_SERVER, TAKEN, Fields
 
 from fusioninfer_pulumi.checks.pods.template import check_template
 from fusioninfer_pulumi.findings import format_path
 
 
-@pytest.mark.parametrize(("rule", "value", "at"), REFUSED)
+@pytest.mark.parametrize(("rule", "value", "at"), REJECTED)
 def test_rule_is_reported_at_the_field(rule: str, value: Fields, at: str) -> None:
     result = [(finding.rule, format_path(finding.location)) for finding in check_template(value)]
     assert result == [(rule, at)]
@@ -22,7 +22,7 @@ def test_unusual_valid_fields_are_accepted(value: Fields) -> None:
     assert list(check_template(value)) == []
 
 
-@pytest.mark.parametrize("value", [value for value, _ in REFUSED_BY_SERVER])
+@pytest.mark.parametrize("value", [value for value, _ in REJECTED_BY_SERVER])
 def test_rest_is_left_to_the_server(value: Fields) -> None:
     assert list(check_template(value)) == []
 
@@ -47,7 +47,7 @@ PRESENCE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("value", [value for _, value, _ in REFUSED])
+@pytest.mark.parametrize("value", [value for _, value, _ in REJECTED])
 def test_unknown_program_is_never_rejected(value: Fields) -> None:
     result = {finding.rule for finding in check_template(outputs(value))}
     assert result <= PRESENCE

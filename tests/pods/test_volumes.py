@@ -1,4 +1,4 @@
-"""Volumes and mounts that no API server takes are refused where they stand."""
+"""Volumes and mounts that no API server takes are rejected where they stand."""
 
 from __future__ import annotations
 

@@ -104,8 +104,8 @@ def test_type_checkers_know_the_further_fields() -> None:
 
 
 def test_unknown_field_suggests_the_name_in_python() -> None:
-    with pytest.raises(InvalidServiceError) as refused:
+    with pytest.raises(InvalidServiceError) as rejected:
         model_service("Qwen/Qwen3-8B", accelerator="H100", replica=3, zebra=1)
-    first, second = map(str, refused.value.findings)
+    first, second = map(str, rejected.value.findings)
     assert first == "replica: unknown field; did you mean replicas?"
     assert second == "zebra: unknown field"

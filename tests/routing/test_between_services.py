@@ -155,10 +155,10 @@ def test_every_command_reports_split_to_service_without_pool(
 def test_unreadable_service_may_be_the_named_one(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    refused = other()
-    refused["spec"]["roles"][0]["replicas"] = -1
+    rejected = other()
+    rejected["spec"]["roles"][0]["replicas"] = -1
     fine = named("x", httproute=BY_HEADER)
-    (tmp_path / "f.yaml").write_text(yaml.safe_dump_all([chat(), fine, refused]), encoding="utf-8")
+    (tmp_path / "f.yaml").write_text(yaml.safe_dump_all([chat(), fine, rejected]), encoding="utf-8")
     assert main(["check", str(tmp_path / "f.yaml")]) == 2
     assert "none of the services" not in capsys.readouterr().err
 

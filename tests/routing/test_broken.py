@@ -1,4 +1,4 @@
-"""Whatever is broken of a router is refused or can be written: nothing fails half-way."""
+"""Whatever is broken of a router is rejected or can be written: nothing fails half-way."""
 
 from __future__ import annotations
 
@@ -107,9 +107,9 @@ def judged(manifest: Manifest) -> bool:
         (args,) = load(manifest)
         plan = plan_service(args)
         objects = render(plan)
-    except InvalidServiceError as refused:
-        assert_told(refused.findings)
-        # What refuses a document never breaks on what remains of it either.
+    except InvalidServiceError as rejected:
+        assert_told(rejected.findings)
+        # What rejects a document never breaks on what remains of it either.
         assert problems(manifest)
         return False
     assert plan.routing is not None

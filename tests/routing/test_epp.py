@@ -65,8 +65,8 @@ def test_custom_image_may_register_plugins() -> None:
     )
     fields = {"image": "own.example/picker:7", "family": "gaie-1.5"}
     expected = "roles[0].endpointPickerConfig.plugins[0].type: gaie-1.5 has no plugin"
-    (refused,) = problems(routed(endpointPickerConfig=text, endpointPicker={"image": V1_5}))
-    assert refused.startswith(expected)
+    (rejected,) = problems(routed(endpointPickerConfig=text, endpointPicker={"image": V1_5}))
+    assert rejected.startswith(expected)
     assert not problems(routed(endpointPickerConfig=text, endpointPicker=fields))
     (warned,) = warnings(routed(endpointPickerConfig=text, endpointPicker=fields))
     assert warned.startswith(f"warning: {expected}")

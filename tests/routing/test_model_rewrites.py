@@ -1,4 +1,4 @@
-"""Names that clients ask for, and the models that answer: the object, what is refused, shares."""
+"""Names that clients ask for, and the models that answer: the object, what is rejected, shares."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ def test_route_of_another_namespace_needs_a_grant() -> None:
     }
 
 
-REFUSED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
+REJECTED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
     "a route's field": (
         {"httproute": {**NEAR, "hostnames": ["a.example.com"]}},
         (
@@ -303,7 +303,7 @@ REFUSED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED_EXTERNAL)
+@pytest.mark.parametrize("case", REJECTED_EXTERNAL)
 def test_external_route_conflicts_with_own_route(case: str) -> None:
-    fields, wanted = REFUSED_EXTERNAL[case]
+    fields, wanted = REJECTED_EXTERNAL[case]
     assert any(wanted in problem for problem in problems(routed(**fields)))

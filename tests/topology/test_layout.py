@@ -1,4 +1,4 @@
-"""One LeaderWorkerSet for each role: its name, its gang, its rolling update, what is refused."""
+"""One LeaderWorkerSet for each role: its name, its gang, its rolling update, what is rejected."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_per_role_service_is_all_or_nothing_by_default() -> None:
     [
         ({}, (0, 1, 0)),
         ({"maxUnavailable": 2, "partition": 3}, (3, 2, 0)),
-        # LeaderWorkerSet rounds the one down, and refuses 0; the other one up.
+        # LeaderWorkerSet rounds the one down, and rejects 0; the other one up.
         ({"maxUnavailable": "10%", "maxSurge": "10%"}, (0, 1, 1)),
         ({"maxUnavailable": "60%", "maxSurge": "60%"}, (0, 2, 3)),
         ({"maxUnavailable": 0, "maxSurge": 9}, (0, 0, 4)),

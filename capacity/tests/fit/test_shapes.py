@@ -1,4 +1,4 @@
-"""What engines refuse of a model however much memory there is."""
+"""Models that engines reject however much memory there is."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_feed_forward_layers_are_whole_blocks_in_every_release() -> None:
 
 
 def test_rejected_layouts_are_not_proposed() -> None:
-    """TP 8 alone would fit, but its engine refuses the experts."""
+    """TP 8 alone would fit, but its engine rejects the experts."""
     model = "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8"
     plan = split(model, 2, image="vllm/vllm-openai:v0.24.0", pod={"nodeSelector": H100})
     (finding,) = [item for item in plan.findings if item.rule == "weights-exceed-memory"]

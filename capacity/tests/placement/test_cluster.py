@@ -151,14 +151,14 @@ CLASS = {
 class Api(KubernetesApi):
     """A cluster of two nodes, one of which has a device; some kinds may not be read."""
 
-    refused: frozenset[str] = frozenset()
+    rejected: frozenset[str] = frozenset()
     served = True
 
     def __init__(self, *_: Any) -> None:
         self.unread: dict[str, None] = {}
 
     def objects(self, _api: str, kind: str, *_: Any, **__: Any) -> Any:
-        if kind in self.refused:
+        if kind in self.rejected:
             self.unread[f"{kind}: 403 Forbidden"] = None
             return None
         kinds = {
@@ -170,7 +170,7 @@ class Api(KubernetesApi):
 
 
 @pytest.mark.parametrize(
-    ("refused", "served", "wanted"),
+    ("rejected", "served", "wanted"),
     [
         ({"Pod"}, True, None),
         ({"ResourceSlice"}, True, ["a"]),
@@ -180,12 +180,12 @@ class Api(KubernetesApi):
     ],
 )
 def test_forbidden_reads_are_reported_or_skipped(
-    monkeypatch: pytest.MonkeyPatch, refused: Any, served: bool, wanted: list[str] | None
+    monkeypatch: pytest.MonkeyPatch, rejected: Any, served: bool, wanted: list[str] | None
 ) -> None:
-    kind = type("Api", (Api,), {"refused": frozenset(refused), "served": served})
+    kind = type("Api", (Api,), {"rejected": frozenset(rejected), "served": served})
     monkeypatch.setattr(cluster, "KubernetesApi", kind)
     if wanted is None:
-        with pytest.raises(UnreadableError, match=f"{next(iter(refused))}: 403 Forbidden"):
+        with pytest.raises(UnreadableError, match=f"{next(iter(rejected))}: 403 Forbidden"):
             read_inventory()
     else:
         assert [item.name for item in read_inventory().pools] == wanted

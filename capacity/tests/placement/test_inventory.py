@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from capacity.tests.placing import LABEL, pool, refusal, where, worker
+from capacity.tests.placing import LABEL, pool, rejection, where, worker
 from fusioninfer_capacity import place
 from fusioninfer_pulumi.api import NodePoolArgs
 from fusioninfer_pulumi.findings import InvalidServiceError
@@ -89,6 +89,6 @@ def test_missing_file_raises_file_not_found(tmp_path: Path) -> None:
 
 def test_resource_that_is_not_an_accelerator_is_rejected() -> None:
     odd = [pool("a", 1, resource="example.com/fpga", labels={LABEL: "a"})]
-    assert refusal([worker("w")], odd) == (
+    assert rejection([worker("w")], odd) == (
         'inventory: pools[0].resource: "example.com/fpga" is not an accelerator resource'
     )

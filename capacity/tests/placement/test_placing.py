@@ -1,4 +1,4 @@
-"""`place`: joint, written into the pod templates, explained; what runs stays; what is refused."""
+"""`place` chooses for all services together, explains the choice and keeps running pods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from capacity.tests.placing import (
     pair,
     pod_specs,
     pool,
-    refusal,
+    rejection,
     role,
     where,
     worker,
@@ -165,7 +165,7 @@ def test_first_pool_wins_a_tie() -> None:
 def test_missing_capacity_names_nearest_pair() -> None:
     stock = inventory(pool("a", 4), pool("b", 2))
     services = [worker("held", 4), pair("big", (1, 1), (1, 3))]
-    assert refusal(services, stock) == (
+    assert rejection(services, stock) == (
         "big: placement: does not fit; the closest choice, prefill on a, decode on b, needs 1 "
         "more node of a (8 accelerators) and 1 more node of b (8 accelerators) besides the other "
         "services"
@@ -198,8 +198,8 @@ def test_gang_minimum_is_placed_if_capacity_is_short() -> None:
     least = only(result)
     assert (least.status, [item.replicas for item in least.roles]) == (Status.MINIMUM, [1, 1])
     assert "prefill 1 of 1, decode 1 of 2" in result.findings[0][0].message
-    assert "needs 1 more node of a" in refusal([service], inventory(pool("a", 2)))
-    assert "needs 2 more nodes of a" in refusal(
+    assert "needs 1 more node of a" in rejection([service], inventory(pool("a", 2)))
+    assert "needs 2 more nodes of a" in rejection(
         [pair("s", (1, 1), (2, 2))], inventory(pool("a", 3))
     )
 
@@ -209,7 +209,7 @@ def test_serving_groups_have_separate_minima() -> None:
     (record,) = place([service], inventory(pool("a", 9))).placed
     assert record is not None
     assert [(item.replicas, item.accelerators) for item in record.roles] == [(3, 24), (6, 48)]
-    assert "needs 1 more node of a" in refusal([service], inventory(pool("a", 8)))
+    assert "needs 1 more node of a" in rejection([service], inventory(pool("a", 8)))
     service["spec"]["schedulingStrategy"] = {"gangPolicy": {"minRoleReplicas": {"decode": 1}}}
     least = only(place([service], inventory(pool("a", 6))))
     assert least.status is Status.MINIMUM
@@ -224,7 +224,7 @@ def test_autoscaled_role_is_placed_with_its_maximum() -> None:
     assert (full.status, full.roles[0].accelerators) == (Status.PLACED, 32)
     least = only(place([service], inventory(pool("a", 3))))
     assert (least.status, least.roles[0].replicas, least.roles[0].wanted) == (Status.MINIMUM, 2, 4)
-    assert "needs 1 more node of a" in refusal([service], inventory(pool("a", 1)))
+    assert "needs 1 more node of a" in rejection([service], inventory(pool("a", 1)))
 
 
 def test_risky_mixture_is_avoided_or_reported() -> None:
@@ -253,7 +253,7 @@ def test_roles_scaled_to_zero_need_no_capacity() -> None:
 def test_running_service_is_not_moved_but_remedy_is_named() -> None:
     stock = inventory(pool("a", 4), pool("b", 2))
     before = {"small": {"serve": "a"}}
-    findings = refusal([worker("small", 2), worker("large", 4)], stock, previous=before)
+    findings = rejection([worker("small", 2), worker("large", 4)], stock, previous=before)
     assert findings == (
         "large: placement: does not fit; the closest choice, serve on a, needs 2 more nodes of a "
         "(16 accelerators) besides the other services; it would fit if small/serve to b "
@@ -266,7 +266,7 @@ def test_running_service_is_not_moved_but_remedy_is_named() -> None:
 
 
 def test_remedy_does_not_evict_another_service() -> None:
-    findings = refusal(
+    findings = rejection(
         [worker("new", 4), worker("runs", 4)],
         inventory(pool("a", 4)),
         previous={"runs": {"serve": "a"}},
@@ -300,7 +300,7 @@ MANY = {"name": "serve", "pool": "a", "accelerators": "many"}
     [{"service": "w", "namespace": "default", "placement": {"roles": [MANY]}}],
 ])  # fmt: skip
 def test_previous_placement_with_wrong_structure_is_rejected(wrong: Any) -> None:
-    findings = refusal([worker("w")], inventory(pool("a", 1)), previous=wrong)
+    findings = rejection([worker("w")], inventory(pool("a", 1)), previous=wrong)
     assert findings.startswith("must be the JSON of `plan --inventory`, or a mapping of service")
 
 
@@ -340,17 +340,17 @@ def test_moved_role_is_reported() -> None:
 def test_unplaceable_services_are_rejected(services: Any, expected: str) -> None:
     if "multinode" in expected:
         services[0]["spec"]["roles"][0]["multinode"] = {"nodeCount": 0}
-    assert refusal(services, inventory(pool("a", 9))).startswith(expected)
+    assert rejection(services, inventory(pool("a", 9))).startswith(expected)
 
 
 def test_a_service_needs_a_name() -> None:
     flat = {"roles": worker("w")["spec"]["roles"]}
-    assert "name" in refusal([flat], inventory(pool("a", 1)))
+    assert "name" in rejection([flat], inventory(pool("a", 1)))
 
 
 def test_output_in_pool_selection_is_rejected(output: Callable[..., Any]) -> None:
     selector = {"nodeSelector": {"zone": output("a")}}
-    findings = refusal([worker("w", pod=selector)], inventory(pool("a", 1)))
+    findings = rejection([worker("w", pod=selector)], inventory(pool("a", 1)))
     assert findings.startswith(
         "w: roles[0].template.spec.nodeSelector.zone: is read to choose a pool"
     )
@@ -360,7 +360,7 @@ def test_too_many_combinations_are_rejected() -> None:
     roles = [role(f"r{index}", "worker") for index in range(5)]
     service = {**worker("w"), "spec": {"roles": roles}}
     stock = inventory(*(pool(f"p{index}", 9) for index in range(6)))
-    assert refusal([service], stock) == (
+    assert rejection([service], stock) == (
         "w: placement: its roles may be combined on pools in 7776 ways, at most 5000 are looked "
         "at; name pools in placement.pools"
     )

@@ -17,7 +17,7 @@ from capacity.tests.placing import (
     only,
     pair,
     pool,
-    refusal,
+    rejection,
     role,
     where,
     worker,
@@ -149,7 +149,7 @@ def test_excluded_pool_has_a_reason(needs: Any, first: Any, reason: str) -> None
     assert only(result).impossible == {"serve": {"a": (reason,)}}
     alone = inventory({**pool("a", 4), **first})
     if "pools" not in needs.get("placement", {}):
-        assert refusal([worker("w", **needs)], alone) == (
+        assert rejection([worker("w", **needs)], alone) == (
             f"w: roles[0]: no pool can take serve: a: {reason}"
         )
 
@@ -176,7 +176,7 @@ def test_both_templates_of_a_multi_node_role_count() -> None:
     assert where(place([service], inventory(pool("a", 4), pool("b", 4)))) == {"w": {"serve": "b"}}
     torn = {"spec": {**template["spec"], "nodeSelector": {LABEL: "a"}}}
     split["leaderTemplate"] = torn
-    assert refusal([service], inventory(pool("a", 4), pool("b", 4))) == (
+    assert rejection([service], inventory(pool("a", 4), pool("b", 4))) == (
         "w: roles[0]: no pool can take serve: "
         f"a: nodeSelector requires {LABEL}=b, has {LABEL}=a; "
         f"b: nodeSelector requires {LABEL}=a, has {LABEL}=b"
@@ -193,7 +193,7 @@ def test_colocate_uses_an_attribute_or_a_label() -> None:
     service = pair("s", (1, 1, 4), (1, 1, 8), placement={"colocate": ZONE})
     assert where(place([service], stock)) == {"s": {"prefill": "b", "decode": "c"}}
     elsewhere = pair("s", (1, 1, 8), (1, 1, 4), placement={"colocate": "fabric"})
-    assert refusal([elsewhere], stock) == (
+    assert rejection([elsewhere], stock) == (
         "s: placement.colocate: no pools that its roles may be on have the same fabric: "
         "a does not state it, b does not state it, c does not state it"
     )
@@ -240,7 +240,7 @@ def test_claims_and_resources_share_one_ledger() -> None:
     stock = inventory(both)
     listed = [worker("r"), claiming("c", 1, 1, claim())]
     assert where(place(listed, stock)) == {"r": {"serve": "a"}, "c": {"serve": "a"}}
-    assert "the closest choice, serve on a, needs 1 more node of a" in refusal(
+    assert "the closest choice, serve on a, needs 1 more node of a" in rejection(
         [*listed, claiming("d", 1, 1, claim(1))], stock
     )
 
@@ -259,7 +259,7 @@ def test_pool_accepts_only_its_resources() -> None:
     assert claims.impossible["serve"] == {
         "resources": ("offers nvidia.com/gpu, pods claim gpu.nvidia.com",)
     }
-    assert "nodes have 4 accelerators, a pod needs 8" in refusal(
+    assert "nodes have 4 accelerators, a pod needs 8" in rejection(
         [claiming("c", 1, 1, claim())], inventory(dra("small", 9, 4))
     )
 

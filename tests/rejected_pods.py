@@ -1,4 +1,4 @@
-"""Pod templates that fit their schema and that no API server takes: `refused_pods.yaml`."""
+"""Pod templates that fit their schema and that no API server takes: `rejected_pods.yaml`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def _template(row: Fields) -> Fields:
 _ROWS = read(Path(__file__).with_suffix(".yaml"))
 _TOO_LONG: Fields = {"metadata": {"annotations": {"a": "x" * 300_000}}}
 
-#: Those that are refused offline, too.
-REFUSED: list[Case] = [(row["rule"], _template(row), row["at"]) for row in _ROWS["refused"]]
+#: Those that are rejected offline, too.
+REJECTED: list[Case] = [(row["rule"], _template(row), row["at"]) for row in _ROWS["rejected"]]
 
 #: Those that only the API server rejects, with the field that it names.
-REFUSED_BY_SERVER: list[tuple[Fields, str]] = [
-    *((_template(row), row["at"]) for row in _ROWS["refused_by_server"]),
+REJECTED_BY_SERVER: list[tuple[Fields, str]] = [
+    *((_template(row), row["at"]) for row in _ROWS["rejected_by_server"]),
     (_template(_TOO_LONG), "metadata.annotations"),
 ]
 
