@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import re
 import shutil
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,7 +127,6 @@ def generated_picker(
 
 
 KIND, OBJECTIVE = "InferenceModelRewrite", "InferenceObjective"
-DECISIONS = "llm_d_epp_model_rewrite_decisions_total"
 """A metric of llm-d's picker, which also has that of the inference extension."""
 DEFINITIONS = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
@@ -151,12 +148,6 @@ def install_llm_d_kind(cluster: Cluster, kind: str = KIND) -> str:
     llm_d["metadata"] = {"name": name}
     cluster.install_kinds([llm_d])
     return name
-
-
-def count_decisions(metrics: str) -> Counter[str]:
-    """Return the number of requests per target model in a picker's metrics."""
-    lines = re.findall(rf'^{DECISIONS}{{.*target_model="([^"]*)".*}} (\S+)$', metrics, re.MULTILINE)
-    return Counter({target: int(float(count)) for target, count in lines})
 
 
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'

@@ -113,20 +113,6 @@ ZONE = "topology.kubernetes.io/zone"
 SPREAD = [{"topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
 
 
-def spread(
-    cluster: Cluster, namespace: str, replicas: int, nodes: int, small: int,
-    minimum: dict[str, int] | None,
-) -> LiveService:  # fmt: skip
-    """Apply a service to a zone of eight nodes and one of `small`; six leaders are in a gang."""
-    cluster.add_nodes(8, labels={ZONE: "large"})
-    cluster.add_nodes(small, labels={ZONE: "small"})
-    roles = [inputs.role("inference", "worker", replicas, nodes, topologySpread=SPREAD)]
-    roles += [inputs.role("other", "worker", 1, 2, 0)] if replicas == 6 else []
-    live = LiveService(cluster, namespace, inputs.service("svc", *roles, minimum=minimum))
-    live.apply()
-    return live
-
-
 @pytest.mark.proves("Volcano spreads leaders of a gang over zones, kube-scheduler those of none")
 @pytest.mark.parametrize(
     ("nodes", "small", "minimum"),
@@ -136,7 +122,11 @@ def spread(
 def test_leaders_are_spread(
     cluster: Cluster, namespace: str, nodes: int, small: int, minimum: dict[str, int] | None
 ) -> None:
-    live = spread(cluster, namespace, 4, nodes, small, minimum)
+    cluster.add_nodes(8, labels={ZONE: "large"})
+    cluster.add_nodes(small, labels={ZONE: "small"})
+    role = inputs.role("inference", "worker", 4, nodes, topologySpread=SPREAD)
+    live = LiveService(cluster, namespace, inputs.service("svc", role, minimum=minimum))
+    live.apply()
     live.wait_bound({f"inference-{index}": nodes for index in range(4)})
     zones = {
         node["metadata"]["name"]: node["metadata"]["labels"].get(ZONE, "")
@@ -145,11 +135,3 @@ def test_leaders_are_spread(
     leader = "leaderworkerset.sigs.k8s.io/worker-index=0"
     counts = Counter(zones[pod["spec"]["nodeName"]] for pod in cluster.bound(namespace, leader))
     assert counts == {"large": 2, "small": 2}
-
-
-@pytest.mark.proves("A gang whose leaders cannot be spread stays pending")
-def test_gang_that_cannot_be_spread_stays_pending(cluster: Cluster, namespace: str) -> None:
-    # The small zone has capacity for two leaders, and four in the large zone would be a skew of 2.
-    live = spread(cluster, namespace, 6, 1, 2, None)
-    cluster.settle(8)
-    assert set(live.bound().values()) == {0}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,6 @@ import yaml
 
 from e2e.harness import Cluster
 from e2e.test_placement import GPU, LABEL, add, count_bound, run
-from fusioninfer_capacity import size as sizing
-from fusioninfer_capacity.fit.accelerators import ACCELERATORS
-from fusioninfer_capacity.fit.architecture import find_architecture
-from fusioninfer_capacity.fit.sizing import Layout, Wish, list_layouts
-from fusioninfer_capacity.proposals import Place, Proposal
-from fusioninfer_capacity.proposals import count_replicas as room_of
 from fusioninfer_pulumi import load
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.cli.main import main
@@ -69,28 +62,3 @@ def test_printed_manifest_is_schedulable(
     add(cluster, STOCK)
     run(cluster, namespace, [service])
     wait_bound_on(cluster, namespace, accelerator.lower(), pods)
-
-
-def find_layouts(wish: Wish) -> Iterator[Layout]:
-    for layout in list_layouts(wish):
-        if layout.reason is None and room_of(STOCK.pools[0], layout):
-            yield layout
-
-
-@pytest.mark.proves("Exactly as many replicas as `size` computes are schedulable")
-def test_size_computes_schedulable_replicas(cluster: Cluster, namespace: str) -> None:
-    model = find_architecture("meta-llama/Llama-3.3-70B-Instruct")
-    assert model is not None
-    wish = Wish("meta-llama/Llama-3.3-70B-Instruct", model, ACCELERATORS["H100"], length=8192)
-    layout = next(find_layouts(wish))
-    room = room_of(STOCK.pools[0], layout)
-    assert (layout.tensor, layout.nodes, room) == (2, 1, 12)
-    place = Place(STOCK.pools[0], room)
-    proposal = Proposal(layout, place, room + 1)
-    service = load_service(sizing.build_manifest(wish, proposal, STOCK), namespace)
-    add(cluster, STOCK)
-    run(cluster, namespace, [service])
-    cluster.wait(lambda: len(cluster.pods(namespace)) == room + 1, 120)
-    wait_bound_on(cluster, namespace, "h100", room)
-    cluster.settle(5)
-    assert len(cluster.bound(namespace)) == room

@@ -41,6 +41,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = writers
 
 
+def pytest_collection() -> None:
+    """Lets the garbage collector wait: what is collected lives as long as the process."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Loads once what many tests need, and keeps the garbage collector from walking it again."""
     # Programs run in forks of this process. In each of them the import would take 0.2 s.
@@ -49,10 +54,10 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
-@pytest.fixture(autouse=True)
-def no_event_loop() -> None:
+def pytest_runtest_setup() -> None:
     """Lets a test that needs an event loop and makes none fail whatever ran before it."""
     asyncio.set_event_loop(None)
 

@@ -17,7 +17,7 @@ if os.environ.get("CI"):
 
 def load() -> None:
     """Makes few examples the default; `pytest --hypothesis-profile=long` takes many."""
-    settings.register_profile("few", max_examples=5, **_COMMON)
+    settings.register_profile("few", max_examples=3, **_COMMON)
     settings.register_profile("long", max_examples=200, **_COMMON)
     settings.load_profile("few")
 

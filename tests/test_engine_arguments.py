@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.generated import FOLDER
@@ -45,7 +46,7 @@ def lower(text: str) -> str:
     return text.lower()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("names", "options", "expected"),
     [
         (["--a"], {}, {"type": "str"}),

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import package_code
-import pytest
+from rows import each_row
 
 from fusioninfer_pulumi.rules.catalog import all_rules
 
@@ -120,7 +120,7 @@ def names() -> Iterator[tuple[str, str]]:
 PLACES = {"docs": docs, "fields": fields, "rules": rules, "messages": messages, "names": names}
 
 
-@pytest.mark.parametrize(("word", "instead", "places"), WORDS)
+@each_row(("word", "instead", "places"), WORDS)
 def test_glossary_word_is_not_used(word: str, instead: str, places: str) -> None:
     result = {
         f"{place}: {at}"

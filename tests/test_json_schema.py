@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 import yaml
 from json_schema import schema_text
+from rows import each_row
 
 from fusioninfer_pulumi.loading import load
 
@@ -90,7 +91,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("place", WRONG)
+@each_row("place", WRONG)
 def test_schema_rejects_wrong_values(place: str) -> None:
     (manifest,) = documents(ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml")
     holder = manifest["spec"]["roles"][0] if place.startswith("$.spec.roles[0]") else manifest

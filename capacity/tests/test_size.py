@@ -93,7 +93,7 @@ def test_a_program_declares_the_same_service(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize(
     ("model", "accelerator", "length"),
-    slow_unless(lambda row: row[0] == MODELS[3], product(MODELS, ("H100", "H200"), (4096, 32768))),
+    slow_unless((MODELS[3], "H200", 4096).__eq__, product(MODELS, ("H100", "H200"), (4096, 32768))),
 )
 def test_layouts_agree_with_planned_services(model: str, accelerator: str, length: int) -> None:
     """Each layout is planned as a service of its own; the first one takes the fewest."""
@@ -398,11 +398,12 @@ def test_prefill_decode_manifest_is_accepted(
     ("accelerator", "layout", "parallelism", "pods"),
     [
         ("H200", "TP2 x DP4+EP", {"tensor": 2, "data": 4, "expert": True}, [8]),
-        (
+        pytest.param(
             "H100",
             "TP4 x DP4+EP (2 nodes)",
             {"tensor": 4, "data": 4, "dataLocal": 2, "expert": True},
             [8, 8],
+            marks=pytest.mark.slow,
         ),
     ],
 )

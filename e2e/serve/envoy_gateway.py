@@ -6,6 +6,7 @@ It reads objects from files instead of the API server, and only logs their statu
 from __future__ import annotations
 
 import base64
+import copy
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -72,6 +73,36 @@ def secret(namespace: str, name: str, **values: str) -> Object:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": encoded}
 
 
+BACKEND_REFERENCE = {"group": "gateway.envoyproxy.io", "kind": "Backend", "name": "engines"}
+
+
+def replace_pool(route: Object, port: int, addresses: Iterable[str]) -> list[Object]:
+    """Return an HTTPRoute's Gateway, a Backend with these addresses, and the route to it.
+
+    The Backend replaces the pool, for which Envoy Gateway needs an extension.
+    """
+    route = copy.deepcopy(route)
+    (parent,) = route["spec"]["parentRefs"]
+    listener = {"name": "http", "protocol": "HTTP", "port": port,
+                "allowedRoutes": {"namespaces": {"from": "All"}}}  # fmt: skip
+    gateway = {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "Gateway",
+        "metadata": {"name": parent["name"], "namespace": parent["namespace"]},
+        "spec": {"gatewayClassName": CLASS, "listeners": [listener]},
+    }
+    endpoints = [{"ip": {"address": address, "port": 8000}} for address in addresses]
+    backend = {
+        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+        "kind": "Backend",
+        "metadata": {"name": "engines", "namespace": route["metadata"]["namespace"]},
+        "spec": {"endpoints": endpoints},
+    }
+    for rule in route["spec"]["rules"]:
+        rule["backendRefs"] = [BACKEND_REFERENCE]
+    return [gateway, backend, route]
+
+
 _HOMES = ("configHome", "dataHome", "stateHome", "runtimeDir")
 
 
@@ -113,6 +144,5 @@ def _settings(files: Path, homes: dict[str, str]) -> Object:
                 "infrastructure": {"type": "Host", "host": homes},
             },
         },
-        # Tests use a Backend, because Envoy Gateway needs an extension for InferencePools.
         "extensionApis": {"enableBackend": True},
     }

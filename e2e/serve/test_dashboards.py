@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import shutil
 import time
@@ -18,7 +17,7 @@ from e2e.harness import Object
 from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.serve import prometheus
 from e2e.serve.deploy import wait_serving
-from e2e.serve.envoy_gateway import CLASS, EnvoyGateway
+from e2e.serve.envoy_gateway import EnvoyGateway, replace_pool
 from e2e.serve.gateway import Gateway
 from e2e.serve.load import Load
 from e2e.serve.prometheus import Prometheus
@@ -84,8 +83,9 @@ def scraped(
     gateway = Gateway(running.cluster, namespace, "svc-httproute")
     (port,) = free_ports(1)
     pods = running.cluster.pods(namespace, "fusioninfer.io/component-type=worker")
-    addresses = [(pod["status"]["podIP"], 8000) for pod in pods]
-    envoy_gateway = EnvoyGateway(running.cluster, tmp_path, make_gateway(objects, port, addresses))
+    (http_route,) = (item for item in objects if item["kind"] == "HTTPRoute")
+    replaced = replace_pool(http_route, port, [pod["status"]["podIP"] for pod in pods])
+    envoy_gateway = EnvoyGateway(running.cluster, tmp_path, replaced)
     route = f"http://{LOOPBACK}:{port}"
     wait_listening(route, gateway.host)
     started = Prometheus(running.cluster, namespace, objects, [envoy_gateway.scraped()])
@@ -110,36 +110,6 @@ def queries(board: Object) -> Iterator[tuple[int, str]]:
             for name, value in values.items():
                 expression = expression.replace(f"${{{name}}}", value).replace(f"${name}", value)
             yield panel["id"], expression
-
-
-def make_gateway(objects: list[Object], port: int, backends: list[tuple[str, int]]) -> list[Object]:
-    """Return the HTTPRoute, its Gateway, and a Backend with these addresses.
-
-    The Backend replaces the pool, for which Envoy Gateway needs an extension.
-    """
-    (route,) = (copy.deepcopy(item) for item in objects if item["kind"] == "HTTPRoute")
-    (parent,) = route["spec"]["parentRefs"]
-    listener = {"name": "http", "protocol": "HTTP", "port": port,
-                "allowedRoutes": {"namespaces": {"from": "All"}}}  # fmt: skip
-    gateway = {
-        "apiVersion": "gateway.networking.k8s.io/v1",
-        "kind": "Gateway",
-        "metadata": {"name": parent["name"], "namespace": parent["namespace"]},
-        "spec": {"gatewayClassName": CLASS, "listeners": [listener]},
-    }
-    meta = {"name": "engines", "namespace": route["metadata"]["namespace"]}
-    addresses = [{"ip": {"address": address, "port": number}} for address, number in backends]
-    engines = {
-        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
-        "kind": "Backend",
-        "metadata": meta,
-        "spec": {"endpoints": addresses},
-    }
-    for rule in route["spec"]["rules"]:
-        rule["backendRefs"] = [
-            {"group": "gateway.envoyproxy.io", "kind": "Backend", "name": meta["name"]}
-        ]
-    return [gateway, engines, route]
 
 
 def wait_listening(url: str, host: str) -> None:

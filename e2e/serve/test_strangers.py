@@ -27,7 +27,7 @@ from e2e.harness.certificates import create_certificates
 from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.inputs import security_objects
 from e2e.serve.deploy import wait_serving
-from e2e.serve.envoy_gateway import CLASS, EnvoyGateway, secret
+from e2e.serve.envoy_gateway import BACKEND_REFERENCE, EnvoyGateway, replace_pool, secret
 from e2e.serve.serving import Serving
 from fusioninfer_pulumi import load, plan_service, render
 
@@ -104,7 +104,8 @@ class GuardedEngine:
         rule["limit"]["requests"] = requests
         verify = [*_verify(name, engine.authorities[authority])]
         keys = secret(NAMESPACE, "qwen-clients", **KEYS)
-        objects = [*_gateway_objects(self._port, engine.address), *verify, *limits, clients, keys]
+        routing = replace_pool(render_route(), self._port, [engine.address])
+        objects = [*routing, *verify, *limits, clients, keys]
         self._gateway = EnvoyGateway(running.cluster, directory, objects)
 
     def __enter__(self) -> GuardedEngine:
@@ -134,9 +135,6 @@ class GuardedEngine:
                 time.sleep(0.5)
 
 
-BACKEND_REFERENCE = {"group": "gateway.envoyproxy.io", "kind": "Backend", "name": "engines"}
-
-
 @pytest.fixture(scope="module")
 def engine(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     directory = tmp_path_factory.mktemp("certificates")
@@ -158,27 +156,6 @@ def engine(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     address = running.cluster.get("v1/Service", "direct", NAMESPACE)["spec"]["clusterIP"]
     yield Engine(address, (certs.authority.read_text(), other.authority.read_text()))
     running.cluster.delete_namespace(NAMESPACE)
-
-
-def _gateway_objects(port: int, address: str) -> list[Object]:
-    listener = {"name": "http", "protocol": "HTTP", "port": port,
-                "allowedRoutes": {"namespaces": {"from": "All"}}}  # fmt: skip
-    gateway = {
-        "apiVersion": "gateway.networking.k8s.io/v1",
-        "kind": "Gateway",
-        "metadata": {"name": "shared", "namespace": "gateways"},
-        "spec": {"gatewayClassName": CLASS, "listeners": [listener]},
-    }
-    backend = {
-        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
-        "kind": "Backend",
-        "metadata": {"name": "engines", "namespace": NAMESPACE},
-        "spec": {"endpoints": [{"ip": {"address": address, "port": 8000}}]},
-    }
-    route = render_route()
-    (rule,) = route["spec"]["rules"]
-    rule["backendRefs"] = [BACKEND_REFERENCE]
-    return [gateway, backend, route]
 
 
 def _verify(name: str, authority: str) -> Iterator[Object]:

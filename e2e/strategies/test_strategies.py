@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import socket
-import ssl
 from collections.abc import Iterator
 
-import grpc
 import pytest
 
 from e2e import inputs
 from e2e.harness import Cluster, Object, ProgramFailedError
-from e2e.harness.processes import LOOPBACK
 from e2e.routers import IMAGES, find, generated_picker, picker_versions
 from e2e.strategies.engine import Engine, Load
 from e2e.strategies.fleet import Chooser, Fleet, make_loads
@@ -174,22 +170,6 @@ def _ranks(manifest: Object) -> Object:
     container["image"] = "vllm/vllm-openai:v0.32.0"
     container["args"] = ["m"]
     return manifest
-
-
-@pytest.mark.proves("Pickers speak TLS with HTTP/2 to the gateway unless disabled")
-@VERSIONS
-def test_pickers_speak_tls_by_default(fleet: Fleet, version: str) -> None:
-    objects = fleet.routing(version, endpointPicker={})
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # As gateways do.
-    context.set_alpn_protocols(["h2"])
-    with fleet.run(version, objects) as picker:
-        address = (LOOPBACK, picker.picker.grpc_port)
-        with socket.create_connection(address, 10) as raw, context.wrap_socket(raw) as secured:
-            assert secured.selected_alpn_protocol() == "h2"
-        with pytest.raises(grpc.RpcError) as rejection:
-            picker.ask()  # Without TLS.
-        assert rejection.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.mark.proves("A picker serves the certificate of the named Secret")

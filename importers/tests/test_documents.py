@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.documents import DOCUMENTS
@@ -22,7 +23,7 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@each_row("name", DOCUMENTS)
 def test_the_documents_inputs_are_read_planned_and_rendered(name: str) -> None:
     assert reject(DOCUMENTS[name]) == []
     (plan,) = read_source(DOCUMENTS[name]).plans
@@ -109,6 +110,6 @@ def test_edited_kserve_samples_are_rendered() -> None:
     assert [ref["name"] for ref in rule["backendRefs"]] == ["llama-3-8b-pool"]
 
 
-@pytest.mark.parametrize("name", acceptable())
+@each_row("name", acceptable())
 def test_other_samples_are_read_unchanged(name: str) -> None:
     assert reject(acceptable()[name]) == []

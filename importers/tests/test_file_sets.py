@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import samples
 import yaml
+from profiles import slow_unless
 from told import without_rules
 
 from fusioninfer_pulumi import InvalidServiceError, load
@@ -51,7 +52,7 @@ SETS: dict[str, list[Manifest]] = {
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", slow_unless("KServe".__eq__, SETS))
 def test_a_folder_is_read_like_one_file(run: Run, name: str) -> None:
     write("one.yaml", *SETS[name])
     files = [write(f"set/{index}.yaml", item) for index, item in enumerate(reversed(SETS[name]))]

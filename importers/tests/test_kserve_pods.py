@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import pytest
+from rows import each_row
 from samples import rendered
 
 from importers.tests.kserve_samples import (
@@ -92,7 +93,7 @@ def test_offloaded_cache_removes_shared_memory_limit() -> None:
     assert template(document)["volumes"] == volumes(None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("main", "probes"),
     [
         ({"args": ["--port", "9000"]},
@@ -224,7 +225,7 @@ def additional(value: str) -> Manifest:
     return {"name": "VLLM_ADDITIONAL_ARGS", "value": value}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "args"),
     [
         ({"env": [{"name": "VLLM_ADDITIONAL_ARGS", "value": "--a 1 --b 'x y'"}]}, "--a|1|--b|x y"),
@@ -253,7 +254,7 @@ def test_preset_script_arguments_are_appended(fields: Manifest, args: str) -> No
     assert "VLLM_ADDITIONAL_ARGS" not in names
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("args", "words"),
     [
         (["--a", "$POD_IP"], ["--a", "$(POD_IP)"]),
@@ -276,7 +277,7 @@ UNDEFINED = "refers to HOST, which the container's env does not define"
 PROGRAM = "runs a program to compute its arguments; write the value"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("args", "at", "why"),
     [
         (["--a", "$HOST"], "args[1]", UNDEFINED),

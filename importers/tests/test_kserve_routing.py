@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
+from profiles import slow_unless
+from rows import each_row
 from samples import rendered
 
 from importers.tests.kserve_samples import ROUTER, Manifest, config, llm, pod
@@ -55,7 +57,7 @@ def test_managed_route_has_no_header_rule_where_the_annotation_disables_it() -> 
 PARENTS = [{"name": "shared", "namespace": "gateways"}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("block", "gateway"),
     [
         ({}, {"refs": [KSERVE_GATEWAY]}),
@@ -179,7 +181,7 @@ LONG = "a-service-with-a-name-that-is-very-very-long"
 
 @pytest.mark.parametrize(
     ("fields", "ours"),
-    [
+    slow_unless(lambda row: LONG in row[1]["name"] or "weight" in row[1], [
         ({"group": "inference.networking.k8s.io", "kind": "InferencePool",
           "name": "llm-inference-pool", "port": 8000, "weight": 1}, {**POOL, "weight": 1}),
         ({"group": "inference.networking.x-k8s.io", "kind": "InferencePool",
@@ -191,7 +193,7 @@ LONG = "a-service-with-a-name-that-is-very-very-long"
         ({"name": "a-service-w9f7f1f624e76589e570cba3f85ed4928-kserve-workload-svc"},
          {**POOL, "name": f"{LONG}-pool"}),
         ({"kind": "InferencePool", "name": "other-inference-pool"}, {**POOL, "name": "other-pool"}),
-    ],
+    ]),
 )  # fmt: skip
 def test_backends_of_kserve_become_our_pool(fields: Manifest, ours: Manifest) -> None:
     mirrored = {key: value for key, value in fields.items() if key != "weight"}
@@ -515,7 +517,7 @@ def test_unused_keys_of_a_config_map_are_reported() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("documents", "why"),
     [
         ([referring()],

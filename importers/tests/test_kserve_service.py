@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import each_row
 from samples import of_kind, rendered
 
 from fusioninfer_importers.kserve.container import IMAGE
@@ -49,7 +50,7 @@ def test_single_workload_becomes_one_role() -> None:
     assert role["template"]["spec"]["volumes"] == volumes()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("uri", "enabled", "fetch"),
     [
         (URI, False, "Engine"),
@@ -120,7 +121,7 @@ def test_a_worker_block_makes_replicas_of_several_pods(
     assert container(role, "workerTemplate")["command"] == ["vllm", "serve"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("more", "why"),
     [
         (
@@ -148,7 +149,7 @@ def test_conflicting_fields_are_rejected(more: Manifest, why: str) -> None:
     assert f"f: {why}" in reject(llm(**more))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("more", "field"),
     [
         ({"scaling": {"maxReplicas": 3}}, "scaling"),
@@ -494,7 +495,7 @@ def spread(key: str, skew: int) -> Manifest:
     return {"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": "DoNotSchedule"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "below", "above", "merged"),
     [
         (
@@ -605,7 +606,7 @@ def test_user_command_gets_offloading_arguments() -> None:
     assert not any(item.startswith(text) for item in check(llm(kvCacheOffloading={"cpu": "1Gi"})))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("more", "text"),
     [
         # KServe's script leaves its own setting out beside one in the arguments, in silence.
@@ -625,7 +626,7 @@ def test_invalid_values_are_rejected(more: Any, text: str) -> None:
     assert any(item.startswith(text) for item in matches), matches
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("uri", "account", "severity", "text"),
     [
         ("s3://b/m", None, "warning", "spec: KServe adds the credentials of the Secrets of"),

@@ -7,6 +7,7 @@ import contextlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import each_row
 
 from fusioninfer_importers.kserve.templates import Scope, TemplateError, evaluate
 from importers.tests.kserve_samples import ROUTER, URI, Manifest, container, llm, pod
@@ -19,7 +20,7 @@ SCOPE = Scope(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "result"),
     [
         ("{{ .Spec.Model.Name }}", "m"),
@@ -45,7 +46,7 @@ def test_templates_evaluate_as_in_kserve(text: str, result: str) -> None:
     assert evaluate(text, SCOPE) == result
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "{{ .Spec.Worker.Containers }}", "{{ .Spec.Replicas }}", "{{ .Spec.Prefill }}", "{{ . }}",

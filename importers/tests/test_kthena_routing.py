@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from rows import each_row
 from samples import of_kind, rendered
 
 from fusioninfer_importers.kthena.routes import anchor
@@ -93,7 +94,7 @@ def test_a_route_matches_the_header_with_the_model() -> None:
     assert item["spec"]["rules"][0]["backendRefs"][0]["name"] == "ms-pool"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("match", "expected"),
     [
         ({}, {"headers": [MODEL]}),
@@ -311,7 +312,7 @@ def test_target_keeps_its_own_rule() -> None:
     assert len(second["rules"]) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other", "fine"),
     [(9, 9, True), (9, 8, False), (None, 9, True), (9, None, False)],
 )
@@ -375,7 +376,7 @@ def test_decode_engine_of_a_script_keeps_its_port_and_is_rejected() -> None:
 ONE_EACH = (role("prefill", replicas=1), role("decode", replicas=1))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("documents", "expected"),
     [
         (
@@ -486,7 +487,7 @@ def test_unsupported_fields_of_routing_are_errors_or_warnings(
     assert f"{label}: warning: {rest}" in check(*documents, lossy=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("documents", "expected"),
     [
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.kthena_samples import ON, Manifest, binding, policy, role, scaled, serving
@@ -90,7 +91,7 @@ def test_bindings_of_older_releases_name_the_role() -> None:
     assert result == {**WAITING, **BOUNDS, "behavior": DEFAULTS}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "expected"),
     [
         ({"stabilizationWindow": "2m"}, (120, [("Pods", 1, 15), ("Percent", 100, 15)], "Max")),
@@ -124,7 +125,7 @@ def test_a_tolerance_other_than_the_default_is_a_warning() -> None:
     assert any("tolerancePercent: 5 needs Kubernetes 1.35" in item for item in warn(*documents))
 
 
-@pytest.mark.parametrize(("replicas", "start"), [(0, 1), (9, 4), (3, None), (None, None)])
+@each_row(("replicas", "start"), [(0, 1), (9, 4), (3, None), (None, None)])
 def test_a_role_starts_within_its_bounds(replicas: int | None, start: int | None) -> None:
     documents = serving(role(replicas=replicas)), policy()
     assert to_spec(*documents)["roles"][0].get("replicas") == (start or replicas)
@@ -198,7 +199,7 @@ LOST = "cannot be carried over: "
 ROLE = "f#2: disaggregatedTarget.roles.server"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("documents", "wanted"),
     [
         ([policy(disaggregatedTarget=None, homogeneousTarget=group())],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from fusioninfer_importers.kthena.serving import choose_component_types
 from fusioninfer_pulumi.plan.service_objects import render
@@ -277,9 +278,7 @@ def test_component_type_follows_from_role_name(names: list[str], expected: list[
     assert choose_component_types(names) == expected
 
 
-@pytest.mark.parametrize(
-    ("partition", "expected"), [(2, 2), ("50%", 2), ("34%", 2), ("0%", 0), ("100%", 3)]
-)
+@each_row(("partition", "expected"), [(2, 2), ("50%", 2), ("34%", 2), ("0%", 0), ("100%", 3)])
 def test_role_rollout_is_copied(partition: Any, expected: int) -> None:
     document = serving(
         role(replicas=3, partition=partition, maxUnavailable="10%"),
@@ -293,7 +292,7 @@ def test_role_rollout_is_copied(partition: Any, expected: int) -> None:
 GROUPS = "ServingGroupRollingUpdate"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("replicas", "strategy", "expected"),
     [
         (1, None, None),
@@ -331,7 +330,7 @@ def test_empty_mappings_are_defaults(rollout: Any, metadata: Manifest) -> None:
     assert to_spec(serving(metadata=metadata, **value)) == to_spec(serving())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "expected"),
     [
         (
@@ -372,7 +371,7 @@ def test_differences_are_reported(document: Manifest, expected: str) -> None:
     assert expected in check(document)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "expected"),
     [
         (

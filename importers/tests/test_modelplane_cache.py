@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.modelplane_samples import (
@@ -75,7 +76,7 @@ ARGUMENTS: list[tuple[Manifest, Manifest]] = [
 ]
 
 
-@pytest.mark.parametrize(("document", "changed"), ARGUMENTS)
+@each_row(("document", "changed"), ARGUMENTS)
 def test_engine_arguments_use_the_mount_path(document: Manifest, changed: Manifest) -> None:
     value = document["spec"]["template"]["spec"]["engines"][0]["members"][0]["template"]
     (container,) = pod(document, cache())["containers"]
@@ -182,7 +183,7 @@ REJECTED: list[tuple[list[Manifest], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("documents", "expected"), REJECTED)
+@each_row(("documents", "expected"), REJECTED)
 def test_invalid_values_are_rejected(documents: list[Manifest], expected: str) -> None:
     assert reject(*documents) == [expected]
 

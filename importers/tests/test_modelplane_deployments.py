@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from rows import each_row
 
 from importers.tests.modelplane_samples import (
     GPU,
@@ -288,7 +289,7 @@ def test_labels_of_the_template_are_those_of_the_service() -> None:
 DEVICES = "cannot be carried over: all members of a role must have the same claims"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "expected"),
     [
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from fusioninfer_pulumi.plan.service_objects import render
 from importers.tests.modelplane_samples import (
@@ -230,7 +231,7 @@ REJECTED: list[tuple[list[Manifest], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("documents", "expected"), REJECTED)
+@each_row(("documents", "expected"), REJECTED)
 def test_unsupported_endpoints_are_rejected(documents: list[Manifest], expected: str) -> None:
     assert reject(*documents) == [expected]
     if "cannot be carried over" in expected:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutations import changed, mutants
 from profiles import examples
+from rows import each_row
 
 from fusioninfer_pulumi.findings import Severity
 from importers.tests import kserve_samples, kthena_samples, modelplane_samples
@@ -111,7 +112,7 @@ REJECTED: dict[str, tuple[list[Any], tuple[Any, ...], Any, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("slip", REJECTED)
+@each_row("slip", REJECTED)
 def test_a_wrong_value_is_one_line(slip: str) -> None:
     documents, at, value, line = REJECTED[slip]
     errors = reject(*changed(documents, at, value))

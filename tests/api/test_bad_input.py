@@ -7,6 +7,7 @@ from typing import Any
 
 import pulumi
 import pytest
+from rows import each_row
 from samples import (
     container,
     plan_manifest,
@@ -30,7 +31,7 @@ KEYS = ", ".join(sorted(field.alias or name for name, field in RoleArgs.model_fi
 WHOLE = {"apiVersion": "fusioninfer.io/v1alpha1", "kind": "InferenceService"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("manifest", "expected"),
     [
         ([1], ["must be a mapping, got [1]"]),
@@ -124,7 +125,7 @@ def test_constructor_error_names_the_nested_field() -> None:
 SPLIT = template(container(gpus=1, args=["--model", "m", "--tensor-parallel-size", "4"]))
 
 
-@pytest.mark.parametrize("raw", [[], None, {"spec": 5}, {"spec": {"roles": 5, "model": 5}}])
+@each_row("raw", [[], None, {"spec": 5}, {"spec": {"roles": 5, "model": 5}}])
 def test_malformed_service_is_not_planned(raw: Any) -> None:
     manifest = {**service(role()), **raw} if isinstance(raw, dict) else raw
     plan, findings = plan_manifest(manifest)

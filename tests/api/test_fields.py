@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
+from rows import each_row
 from samples import (
     assert_told,
     can_be_written,
@@ -183,7 +184,7 @@ LIFTED: dict[str, Callable[[Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("path", LIFTED)
+@each_row("path", LIFTED)
 def test_output_in_place_of_structure_names_the_fix(path: str, output: Make) -> None:
     (problem,) = problems(LIFTED[path](output("x")))
     assert problem.startswith(f"{path}: ")

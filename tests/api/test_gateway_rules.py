@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from gateway_rules import (
     EXPERIMENTAL_BY_SERVER,
     GATEWAYS_BY_SERVER,
@@ -12,6 +11,7 @@ from gateway_rules import (
     TAKEN_ROUTES,
     Spec,
 )
+from rows import each_row
 
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.schemas.kind_schema import GATEWAY, HTTP_ROUTE, Part
@@ -21,7 +21,7 @@ ROUTES = [spec for spec, _ in (*ROUTES_BY_SERVER, *EXPERIMENTAL_BY_SERVER)]
 GATEWAYS = [spec for spec, _ in GATEWAYS_BY_SERVER]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("part", "spec"),
     [
         *((HTTP_ROUTE, spec) for spec in (*ROUTES, *TAKEN_ROUTES, *TAKEN_EXPERIMENTAL)),

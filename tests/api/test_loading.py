@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from rows import each_row
 from samples import role, service, template
 from told import without_rules
 
@@ -48,7 +49,7 @@ def rejection(text: str) -> str:
     return without_rules(str(caught.value))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("", "is empty; expected an InferenceService"),
@@ -164,7 +165,7 @@ def test_binary_file_is_rejected(tmp_path: Path) -> None:
     assert str(caught.value) == f"{path}: not YAML: not UTF-8 text [unreadable-file]"
 
 
-@pytest.mark.parametrize("path", ["missing.yaml", "a\0b", "apiVersion: v1\nkind: Pod", "a" * 5_000])
+@each_row("path", ["missing.yaml", "a\0b", "apiVersion: v1\nkind: Pod", "a" * 5_000])
 def test_missing_path_is_an_os_error(path: str) -> None:
     with pytest.raises(OSError, match=r"No such file|File name too long"):
         load(path)
@@ -207,7 +208,7 @@ def test_equivalent_yaml_and_json_give_equal_services(text: str) -> None:
     assert loads(text) == load(yaml.safe_load(TEXT))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [
         ("12:30", "12:30"),

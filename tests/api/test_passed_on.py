@@ -7,27 +7,18 @@ from typing import Any
 
 import pytest
 from json_schema import fields_schema
+from rows import each_row
 from samples import container, prefill_decode, role, service, template
 
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service, render
 from fusioninfer_pulumi.api.field_types import OUTPUT_MARK
 from fusioninfer_pulumi.findings import Finding, errors
 
-SCHEMAS = fields_schema(InferenceServiceArgs)
-
 
 def marked(schema: Any) -> bool:
     if isinstance(schema, dict):
         return OUTPUT_MARK in schema or any(marked(item) for item in schema.values())
     return isinstance(schema, list) and any(marked(item) for item in schema)
-
-
-MARKED = {
-    f"{name}.{field}"
-    for name, schema in SCHEMAS.items()
-    for field, kept in schema.get("properties", {}).items()
-    if marked(kept)
-}
 
 
 def model(uri: str = "hf://a/b", **more: Any) -> Any:
@@ -175,10 +166,15 @@ def objects(manifest: Any) -> tuple[list[Finding], list[Any]]:
 
 
 def test_every_field_that_accepts_outputs_has_a_case() -> None:
-    assert set(CASES) == MARKED
+    assert set(CASES) == {
+        f"{name}.{field}"
+        for name, schema in fields_schema(InferenceServiceArgs).items()
+        for field, kept in schema.get("properties", {}).items()
+        if marked(kept)
+    }
 
 
-@pytest.mark.parametrize("where", [*CASES, *POD])
+@each_row("where", [*CASES, *POD])
 def test_output_reaches_the_objects_unchanged(where: str, output: Any) -> None:
     later = output("known-later")
     rejected, kept = objects((CASES | POD)[where](later))
@@ -188,7 +184,7 @@ def test_output_reaches_the_objects_unchanged(where: str, output: Any) -> None:
     assert not [text for text in texts if "Output" in text or "0x" in text]
 
 
-@pytest.mark.parametrize("where", CASES)
+@each_row("where", CASES)
 def test_plain_value_is_checked(where: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         InferenceServiceArgs.model_validate(CASES[where](["not", "text"]))

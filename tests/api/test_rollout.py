@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import each_row
 
 from fusioninfer_pulumi.kube.durations import seconds
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("90s", 90),
@@ -30,7 +30,7 @@ def test_durations_are_parsed_as_in_go(text: str, expected: Fraction) -> None:
     assert seconds(text) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text", ["", "10", "m", "1 m", "1d", "-5s", "+5s", "1e3s", ".s", "1h30", "1..5s", "9999999h"]
 )
 def test_duration_that_go_rejects_is_rejected(text: str) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from full_pods import SERVICES
 from hypothesis import given
 from hypothesis import strategies as st
 from mutations import mutants
 from profiles import examples
+from rows import each_row
 from samples import Manifest, can_be_written, rendered
 
 from fusioninfer_pulumi.findings import InvalidServiceError
@@ -16,7 +16,7 @@ from fusioninfer_pulumi.findings import InvalidServiceError
 _FOREIGN = ("Input should", "function-", "constrained-", "[dict[", "Value error")
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@each_row("name", SERVICES)
 def test_services_of_full_pods_are_valid(name: str) -> None:
     assert rendered(SERVICES[name])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import jsonschema
@@ -11,6 +12,7 @@ import yaml
 from json_schema import manifest_schema
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.json_schema import models_json_schema
+from rows import each_row
 from samples import problems, role, service
 
 from fusioninfer_pulumi.api.field_types import (
@@ -27,7 +29,10 @@ from fusioninfer_pulumi.api.validation_errors import _DESCRIPTIONS
 from fusioninfer_pulumi.cli.printing import to_yaml
 from fusioninfer_pulumi.loading import loads
 
-SCHEMA = jsonschema.Draft202012Validator(manifest_schema())
+
+@cache
+def schema() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(manifest_schema())
 
 
 def models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
@@ -63,7 +68,7 @@ BYTES, QUANTITY = TypeAdapter(Bytes), TypeAdapter(Quantity)
 PART, SHARE = TypeAdapter(CountOrPercentage), TypeAdapter(CountOrAnyPercentage)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "value"),
     [
         *((BYTES, value) for value in ("1", "80Gi", "1.5Ki", "1e3", 4096)),
@@ -77,7 +82,7 @@ def test_valid_amount_is_accepted(field: TypeAdapter[Any], value: Any) -> None:
     jsonschema.validate(value, field.json_schema())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "value", "words"),
     [
         *(
@@ -134,7 +139,7 @@ def test_unquoted_off_sets_the_metrics_mode() -> None:
     assert picker.metrics.value == "Off"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("manifest", "accepted"),
     [
         (ganged("Off"), True),
@@ -147,7 +152,7 @@ def test_unquoted_off_sets_the_metrics_mode() -> None:
     ],
 )
 def test_json_schema_accepts_the_same_values(manifest: dict[str, Any], accepted: bool) -> None:
-    assert SCHEMA.is_valid(manifest) is accepted
+    assert schema().is_valid(manifest) is accepted
     assert (not problems(manifest)) is accepted
 
 

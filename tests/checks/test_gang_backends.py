@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from clusters import FakeCluster, stored
+from rows import each_row
 from samples import plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi.checks.cluster_checks import KUEUE_FRAMEWORK, check_gang_backends
@@ -29,7 +29,7 @@ def cluster(*groups: str, framework: str = KUEUE_FRAMEWORK) -> FakeCluster:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("manifest", "groups", "expected"),
     [
         (GANG, [VOLCANO], None),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from clusters import KINDS, FakeCluster, stored
 from routed import routed
+from rows import each_row
 from samples import container, nodes, plan_of, pod, role, service, template
 
 from fusioninfer_pulumi.checks.cluster_checks import check_named_objects, references
@@ -47,7 +47,7 @@ QUEUE = "schedulingStrategy.queue"
 KUEUE = {"queue": "x", "gangPolicy": {"backend": "Kueue"}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("manifest", "field", "kind"),
     [
         (pod(imagePullSecrets=[{"name": "x"}]), f"{AT}.imagePullSecrets[0].name", "Secret"),
@@ -98,7 +98,7 @@ def test_each_missing_object_is_reported_once() -> None:
     assert len(findings(manifest)) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("manifest", "more"),
     [
         (service(role()), {}),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import samples
 from clusters import KINDS, FakeCluster, plural, stored
+from rows import each_row
 
 from fusioninfer_pulumi import plan_service, render
 from fusioninfer_pulumi.api import InferenceServiceArgs
@@ -172,7 +173,7 @@ SCALED_EXTERNALLY = plan(
 NATIVE_SERVED = {"more": [("scheduling.k8s.io/v1beta1", "PodGroup")]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("service", "changed", "expected"),
     [
         (plan(), {"without": [LWS]},
@@ -241,7 +242,7 @@ def test_dry_run_finds_unknown_field(field: str, words: str, expected: str) -> N
     assert expected in finding
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("release", "expected"),
     [
         ("v1.34.9", None),
@@ -256,7 +257,7 @@ def test_release_of_kubernetes_with_stalled_updates(release: str, expected: str 
     assert expected is None or messages[0].startswith(expected)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("texts", "expected"),
     [
         (["gangSchedulingManagement: {schedulerProvider: volcano}"], "provider is on"),
@@ -338,7 +339,7 @@ def test_installed_releases_are_read() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "release"),
     [("v1.2.3", (1, 2, 3)), ("0.9.0", (0, 9, 0)), ("v1.5.0-rc.1", (1, 5, 0)), ("latest", None),
      ("v1.2", None), ("", None)],

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import samples
 from clusters import FakeCluster, stored
+from rows import each_row
 
 from fusioninfer_pulumi import plan_service
 from fusioninfer_pulumi.api import InferenceServiceArgs
@@ -98,7 +99,7 @@ def test_quota_covers_autoscaled_and_surge_replicas() -> None:
     assert messages([surging], resource_quota({HARD: "12"})) == [[]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "harmless",
     [
         resource_quota({"requests.amd.com/gpu": 1}),

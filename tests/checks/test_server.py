@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from clusters import KINDS, FakeCluster
 from routed import routed
+from rows import each_row
 from samples import container, nodes, plan_of, pod, prefill_decode, role, service, template
 
 from fusioninfer_pulumi.checks.server_dry_run import (
@@ -242,7 +243,7 @@ TWICE = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("manifest", "kind", "status", "field", "message"),
     [
         (PULLED, "Pod", RECORDED["unsupported"], f"{SPEC}.containers[0].imagePullPolicy",
@@ -265,7 +266,7 @@ def test_rejected_field_is_an_error_at_the_users_field(
     assert message in finding.message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "status", "expected"),
     [
         # Running pods may take up the quota.
@@ -307,7 +308,7 @@ def test_final_answers_have_no_next_request() -> None:
         assert next_request(manifest, answer) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "location"),
     [
         ("spec.containers[0].env[12].name", ("spec", "containers", 0, "env", 12, "name")),

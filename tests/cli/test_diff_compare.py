@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from cli.printed import to_text
+from rows import each_row
 
 from fusioninfer_pulumi.cli.diff import Difference, FieldChange, RoleEffect, compare
 from fusioninfer_pulumi.cli.diff._records import Pair
@@ -104,7 +105,7 @@ RESTARTS = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "reason"), RESTARTS)
+@each_row(("spec", "reason"), RESTARTS)
 def test_change_restarts_replicas(spec: Manifest, reason: str) -> None:
     difference = compare([lws()], [lws(**spec)])
     only = effect(difference)
@@ -255,7 +256,7 @@ SCALER = object_of(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "note"),
     [
         ([claim("100Gi")], [claim("50Gi")],
@@ -275,7 +276,7 @@ def test_effect_on_live_objects_is_noted(
     assert note is None or notes[0].startswith(note)
 
 
-@pytest.mark.parametrize(("old", "new", "notes"), NOTES)
+@each_row(("old", "new", "notes"), NOTES)
 def test_diff_prints_notes(old: list[Manifest], new: list[Manifest], notes: list[str]) -> None:
     assert list(compare(old, new).notes) == notes
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from profiles import slow_unless
 from samples import container, role, service, template
 
 from fusioninfer_pulumi.cli.main import main
@@ -66,7 +67,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", slow_unless("text".__eq__, FORMS))
 @pytest.mark.parametrize("case", CASES)
 def test_changed_credentials_are_a_difference_that_is_not_shown(
     case: str, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cli.printed import to_text
+from rows import each_row
 from samples import container, role, service, template
 
 from fusioninfer_pulumi.checks.stages import plan_service
@@ -79,7 +80,7 @@ def test_script_of_a_launcher_is_parsed() -> None:
     assert [entry.name for entry in change.removed] == ["--task"]
 
 
-@pytest.mark.parametrize("containers", [None, 7, [7], [{"name": 7}], {"a": 1}])
+@each_row("containers", [None, 7, [7], [{"name": 7}], {"a": 1}])
 def test_invalid_manifests_are_skipped(containers: Any) -> None:
     old, new = (
         {

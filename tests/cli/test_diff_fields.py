@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from fusioninfer_pulumi.cli.diff import FieldChange, compare
 
@@ -27,7 +28,7 @@ def test_objects_are_matched_by_identity() -> None:
     assert [change.action for change in compare([old, old], [old]).objects] == ["removed"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "expected"),
     [
         ({"a": True}, {"a": 1}, [("a", True, 1, "changed")]),
@@ -67,6 +68,7 @@ def test_changed_fields_are_listed(
     )
 
 
+@pytest.mark.slow
 def test_comparing_equal_objects_imports_nothing() -> None:
     containers = [{"name": f"c{n}", "image": "a", "args": ["a", "b"]} for n in range(5)]
     many = [

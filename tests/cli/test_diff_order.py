@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from cli.printed import between, to_text
+from rows import each_row
 from samples import container, nodes, plan_of, role, service, template
 
 from fusioninfer_pulumi import render
@@ -125,7 +126,7 @@ KEPT = (
 SCALED = "role serve: replicas 2 -> 3, nothing restarts"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "note", "changed"),
     [
         (scaled(2), scaled(3), KEPT.format(2, 3), []),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from cli.printed import to_text
+from rows import each_row
 
 from fusioninfer_pulumi.cli.diff import compare, to_markdown
 from fusioninfer_pulumi.cli.diff._formatting import join_names
@@ -23,7 +24,7 @@ def text(old: Manifest, new: Manifest) -> list[str]:
     return shown[shown.index("~ ConfigMap c") + 1 :]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "lines"),
     [
         ("a", "b", ["    data.k: a -> b"]),
@@ -141,7 +142,7 @@ def test_many_services_leave_room_for_fields() -> None:
     assert "@@ LeaderWorkerSet service-0..service-1199 (1200 objects) @@\n" in shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("names", "expected"),
     [
         ([], ""),

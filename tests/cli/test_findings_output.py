@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from rows import each_row
 from samples import container, listening, role, service, template
 
 from fusioninfer_pulumi.cli.finding_formats import LineFinder
@@ -161,7 +162,7 @@ def test_workflow_commands_in_texts_are_escaped(
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("origin", "location", "line"),
     [
         (Origin("f"), ("roles", 0, "name"), 4),
@@ -181,7 +182,7 @@ def test_findings_have_lines(
     assert LineFinder({"f": text}).add_line(origin, location) == origin._replace(line=line)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("origin", "text"),
     [
         (Origin("f"), "f"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from profiles import slow_unless
+from rows import each_row
 
 from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.cli.main import main
@@ -35,7 +36,7 @@ def shell(script: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "printed"),
     [
         ([], "the following arguments are required: COMMAND"),
@@ -148,7 +149,7 @@ STREAMS = {
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's devices")
-@pytest.mark.parametrize("case", slow_unless(lambda case: case.startswith("standard"), STREAMS))
+@pytest.mark.parametrize("case", slow_unless("standard output is closed".__eq__, STREAMS))
 def test_failing_streams_have_their_status(case: str) -> None:
     script, printed, status = STREAMS[case]
     done = shell(script)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 import yaml
+from rows import each_row
 
 from fusioninfer_pulumi.cli.finding_formats import format_finding_line
 from fusioninfer_pulumi.cli.printing import to_yaml
 from fusioninfer_pulumi.findings import Finding, Origin, Severity
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["1e3", "1e-2", "0o7", "007", "y", "N", "yes", "on", "1.5", "1", "0x1f", "12:30", "~", ""],
 )

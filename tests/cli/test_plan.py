@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cli.printed import plan_text
+from rows import each_row
 from told import without_rules
 
 from fusioninfer_pulumi import load, plan_service
@@ -237,7 +238,7 @@ def test_markup_in_user_text_is_printed_verbatim() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "several"),
     [("Service", "Services"), ("NetworkPolicy", "NetworkPolicies"), ("Gateway", "Gateways"),
      ("Ingress", "Ingresses")],

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli.projects import messages
+from profiles import slow_unless
 
 from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording, Secrets
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
@@ -56,7 +57,9 @@ RAISING = {
 }
 
 
-@pytest.mark.parametrize("way", RAISING)
+@pytest.mark.parametrize(
+    "way", slow_unless(("of config", "of an output", "property").__contains__, RAISING)
+)
 def test_no_error_holds_a_secret(run: Run, tmp_path: Path, way: str) -> None:
     (tmp_path / "Pulumi.dev.yaml").write_text("config: {app:token: hunter2-long}\n")
     with pytest.raises(ProgramError) as caught:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cli.projects import PROJECT, Folder, frames, messages
+from profiles import slow_unless
 from yaml_files import read
 
 from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording
@@ -58,7 +59,10 @@ RUNS = [(path.stem, "dev") for path in sorted(PROGRAMS.glob("*.py"))] + [
 ]
 
 
-@pytest.mark.parametrize(("program", "stack"), RUNS)
+@pytest.mark.parametrize(
+    ("program", "stack"),
+    slow_unless(lambda row: row[0] in ("hidden", "options", "services", "unknown"), RUNS),
+)
 def test_program_registers_the_golden_objects(
     folder: Folder, golden: Golden, program: str, stack: str
 ) -> None:
@@ -87,7 +91,24 @@ def test_findings_have_rules(folder: Folder) -> None:
     }
 
 
-@pytest.mark.parametrize("row", CASES, ids=lambda row: row["case"])
+#: One program of each kind; the others run in `make test-long`.
+FAST = (
+    "components nest and are not objects",
+    "transformations and transforms apply",
+    "function results are unknown",
+    "remote components and releases",
+    "what only the cluster knows is unknown",
+    "all lines of a message are kept",
+    "failure in an apply",
+    "missing package says where it is missing",
+    "value that is no property",
+    "keys of secret mappings are masked in objects but for those of secrets",
+)
+
+
+@pytest.mark.parametrize(
+    "row", slow_unless(lambda row: row["case"] in FAST, CASES), ids=lambda row: row["case"]
+)
 def test_program_has_objects_and_messages(run: Run, row: dict[str, Any]) -> None:
     try:
         recording = run(row["program"])

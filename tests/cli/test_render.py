@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from cli.projects import Folder
+from rows import each_row
 
 from fusioninfer_pulumi import load, plan_service, render
 from fusioninfer_pulumi.cli.main import main
@@ -88,7 +89,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@each_row("text", TEXTS)
 def test_texts_survive_yaml(text: str) -> None:
     shared = {"text": text}
     item = {"apiVersion": "v1", "first": shared, "second": shared, text: [text, shared]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from rows import each_row
 from samples import container, plan_of, role, service, template
 
 from fusioninfer_pulumi.cli.diff import compare
@@ -93,7 +93,7 @@ def test_autoscaled_role_keeps_its_live_replicas() -> None:
     assert columns(update) == [("", "", "5", "10"), ("a", "", "4", "10"), ("", "", "5", "10")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "why"),
     [
         (
@@ -124,7 +124,7 @@ def queued(queue: str = "team", rollout: str = "Rolling", **more: Any) -> Manife
 UNQUEUED = service(queued()["spec"]["roles"][0])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "what"),
     [
         (queued(), queued("other"), "queue"),

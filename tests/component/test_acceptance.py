@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from component.awaited import awaited
 from routed import ROUTE
+from rows import each_row
 from samples import nodes, plan_of, role, service
 
 from fusioninfer_pulumi import render
@@ -45,7 +45,7 @@ OLD = {**ACCEPTED, "observedGeneration": 1}
 REJECTED = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListeners"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("objects", "expected"),
     [
         (live(), None),
@@ -88,7 +88,7 @@ def test_all_parents_must_accept_route() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("level", "kinds"),
     [
         ("None", set()),
@@ -113,7 +113,7 @@ def test_service_without_route_awaits_no_gateway() -> None:
 PLACED = {"type": "PodGroupInitiallyScheduled"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("group", "expected"),
     [
         ({"status": {"phase": "Running"}}, None),

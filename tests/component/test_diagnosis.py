@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from component.diagnosed import SET, pod
+from rows import each_row
 
 from fusioninfer_pulumi.component.diagnosis import (
     Snapshot,
@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"
 CASES = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_explanations_of_recorded_objects(name: str) -> None:
     """`e2e/test_diagnosis.py --write-transcripts` records the objects."""
     case = yaml.safe_load(CASES[name].read_text(encoding="utf-8"))
@@ -43,7 +43,7 @@ def container(**status: Any) -> dict[str, Any]:
 KILLED = {"exitCode": 137, "reason": "OOMKilled"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("findings", "messages"),
     [
         (pod(conditions=[{"type": "Ready", "status": "True"}]), None),

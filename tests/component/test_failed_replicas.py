@@ -13,6 +13,7 @@ import pytest
 import yaml
 from clusters import FakeCluster
 from component.live import READY, ROLLING
+from rows import each_row
 from samples import role, service
 
 from fusioninfer_pulumi import InferenceService
@@ -39,7 +40,7 @@ def pod(state: Any = None, name: str = "svc-inference-1-0", **status: Any) -> di
     return {"metadata": {"name": name, "labels": labels}, "status": status}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("findings", "why"),
     [
         (pod({"state": BACKOFF}), UNPULLABLE),
@@ -74,7 +75,7 @@ def test_failures_of_recorded_pods(path: Path) -> None:
     assert bool(fails) == (path.stem in ("crashing", "evicted", "unpullable"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("revision", "going", "counts"),
     [("new", False, True), ("old", False, True), ("new", True, True), ("old", True, False)],
 )

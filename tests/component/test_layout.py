@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from recorded import LWS, recorded, urn
+from rows import each_row
 from samples import nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
@@ -60,7 +61,7 @@ def test_externally_scaled_replicas_are_ignored() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seen", "ready", "phase", "active"),
     [
         (live(4, available=True), 4, "Running", "InferenceServiceAvailable"),

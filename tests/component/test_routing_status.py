@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from routed import routed
+from rows import each_row
 from samples import plan_of
 
 from fusioninfer_pulumi.component.status import find_rejection, service_status
@@ -32,7 +32,7 @@ def of_parent(*conditions: Any, name: str = "svc-gateway") -> dict[str, Any]:
     return {"metadata": {"generation": 2}, "status": {"parents": [parent]}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "look", "reason", "message"),
     [
         ("svc-gateway", of_gateway(condition("Accepted")), "GatewayNotReady",
@@ -62,7 +62,7 @@ def test_false_condition_makes_service_inactive(
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     "look",
     [
         None,

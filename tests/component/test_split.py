@@ -9,6 +9,7 @@ import pulumi
 import pytest
 from component.stacks import Stack
 from routed import ROUTE, routed
+from rows import each_row
 
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component.route_shares import find_unavailable
@@ -36,8 +37,15 @@ def run(stack: Stack, *services: str, split: Mapping[str, int], **more: Any) -> 
     return stack.run(program, services, preview=preview)
 
 
-@pytest.mark.parametrize("level", ["None", "Available"])
-@pytest.mark.parametrize("services", [("chat", "next"), ("next", "chat")])
+@pytest.mark.parametrize(
+    ("services", "level"),
+    [
+        (("chat", "next"), "None"),
+        (("next", "chat"), "Available"),
+        pytest.param(("chat", "next"), "Available", marks=pytest.mark.slow),
+        pytest.param(("next", "chat"), "None", marks=pytest.mark.slow),
+    ],
+)
 def test_share_of_new_service_waits_for_its_replica(
     stack: Stack, services: tuple[str, ...], level: str
 ) -> None:
@@ -124,7 +132,7 @@ def lws(role: str, ready: int, replicas: int = 1) -> dict[str, Any]:
 PICKER = {"status": {"availableReplicas": 1}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lws_list", "pickers", "missing"),
     [
         ([lws("a", 1), lws("a", 0)], [PICKER], None),

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from picker_configs import document
+from rows import each_row
 from yaml_files import Dumper, read
 
 from fusioninfer_pulumi.api.role import Strategy
@@ -68,7 +68,7 @@ def test_metrics_of_vllm_need_no_plugin() -> None:
         assert unchanged == config(family, "queue-size")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("strategy", "scorers"),
     [
         ("prefix-cache", {"prefix-cache": 100}),
@@ -88,8 +88,8 @@ def test_text_has_no_anchors() -> None:
     assert yaml.safe_load(text) == config("llm-d-0.10", "pd-disaggregation")
 
 
-@pytest.mark.parametrize("strategy", Strategy)
-@pytest.mark.parametrize("levels", [None, ServiceLevelsArgs(levels=[{"name": "a", "priority": 1}])])
+@each_row("strategy", Strategy)
+@each_row("levels", [None, ServiceLevelsArgs(levels=[{"name": "a", "priority": 1}])])
 def test_configuration_of_llm_d_1_0_is_that_of_0_10_under_its_api_version(
     strategy: Strategy, levels: Any
 ) -> None:

@@ -1,6 +1,7 @@
 """The picker's command line."""
 
 import pytest
+from rows import each_row
 
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
@@ -29,7 +30,7 @@ KV_METRIC = "--kv-cache-usage-percentage-metric=vllm:kv_cache_usage_perc"
 WANTED = (EndpointPickerArgs(), "s-pool", "ml")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@each_row("family", FAMILIES)
 def test_flags_are_the_same_for_all_families(family: str) -> None:
     fields = [KV_METRIC] if family == "gaie-1.2" else []
     assert build_epp_flags(FAMILIES[family], *WANTED) == PORTABLE + fields
@@ -79,7 +80,7 @@ OF_SGLANG = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("family", "metrics", "want"),
     [
         ("gaie-1.2", None, [KV_METRIC]),

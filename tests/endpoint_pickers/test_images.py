@@ -1,8 +1,8 @@
 """Which family an image reference names."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import each_row
 
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     FAMILIES,
@@ -14,7 +14,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
 GAIE = "registry.k8s.io/gateway-api-inference-extension/epp"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("image", "family"),
     [
         (f"{GAIE}:v1.2.0", "gaie-1.2"),
@@ -63,7 +63,7 @@ def test_default_image_belongs_to_its_family() -> None:
 ROUTER = "ghcr.io/llm-d/llm-d-router-endpoint-picker"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "image", ["mine:v1", f"{GAIE}:latest", f"{GAIE}:v1.1.0", "lwepp:v1.6.0", f"{ROUTER}:v0.8.0"]
 )
 def test_unknown_image_names_supported_releases(image: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from fusioninfer_pulumi.engines.argument_checks import (
     check_arguments,
@@ -39,7 +40,7 @@ def told(image: str, words: str | list[str], **more: Any) -> list[str]:
 
 
 # Read by hand in `arg_utils.py`, the configuration classes and `server_args.py` of these releases.
-@pytest.mark.parametrize(
+@each_row(
     ("engine", "release", "name", "expected"),
     [
         ("vllm", "0.11.0", "--max-lora-rank", {"choices": (8, 16, 32, 64, 128, 256, 320, 512)}),
@@ -95,7 +96,7 @@ def test_tables_contain_whole_releases(
         assert set(arguments.split()) <= set(table.options(release))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("image", "release"),
     [
         (VLLM + "0.11.0", "0.11.0"),
@@ -158,7 +159,7 @@ RIGHT = [
 ]
 
 
-@pytest.mark.parametrize(("image", "words"), RIGHT)
+@each_row(("image", "words"), RIGHT)
 def test_arguments_of_release_are_accepted(image: str, words: str | list[str]) -> None:
     assert told(image, words) == []
 
@@ -205,7 +206,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("image", "words", "expected"), WRONG)
+@each_row(("image", "words", "expected"), WRONG)
 def test_arguments_the_release_lacks_are_reported(
     image: str, words: str | list[str], expected: list[str]
 ) -> None:
@@ -213,7 +214,7 @@ def test_arguments_the_release_lacks_are_reported(
     assert told(image, words) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("image", "words", "text"),
     [
         (VLLM + "0.11.0", "--max-nm-seqs 8", "did you mean --max-num-seqs?"),
@@ -230,7 +231,7 @@ def test_message_names_the_fix(image: str, words: str, text: str) -> None:
     assert len(finding.message) < 161
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "variables", "expected"),
     [
         ("--port $(PORT)", {"PORT": "http"}, ["error argument-value-invalid args.0"]),
@@ -261,7 +262,7 @@ def test_variables_from_elsewhere_are_not_read() -> None:
     assert read_plain_variables({"env": env}) == {"D": "d"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "expected"),
     [
         ("exec vllm serve m --max-nm-seqs 8", ["error argument-unknown command"]),
@@ -277,7 +278,7 @@ def test_arguments_in_scripts_are_checked(script: str, expected: list[str]) -> N
     assert findings == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "args", "expected"),
     [
         (["sglang", "serve"], "m --tp 2", []),
@@ -297,7 +298,7 @@ def test_sglang_programs_accept_their_arguments(
 API_SERVER = ["python3", "-m", "vllm.entrypoints.openai.api_server"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("release", "command", "args", "expected"),
     [
         ("0.11.1", ["vllm", "serve"], "--model m --headless", []),
@@ -324,7 +325,7 @@ def test_element_with_flag_and_value_is_split() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("option", "value", "problem"),
     [
         (Option("--a", ("--a",), "int"), "8", None),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import each_row
 
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, read_command
@@ -17,7 +17,7 @@ STOCK = "vllm/vllm-openai:v0.11.0"
 MODEL = ["--model", "Qwen/Qwen3-8B"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reference", "image"),
     [
         (STOCK, Image(STOCK, "vllm", True, "v0.11.0", (0, 11, 0), "0.11.0")),
@@ -84,7 +84,7 @@ def seen(command: EngineCommand) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("container", "expected"),
     [
         # The image's own entrypoint.
@@ -292,7 +292,7 @@ SERVED = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "names"), SERVED)
+@each_row(("arguments", "names"), SERVED)
 def test_names_of_a_model(arguments: list[str], names: tuple[str, ...] | None) -> None:
     assert vllm(*arguments).served_names == names
 

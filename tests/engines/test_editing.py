@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
+from rows import each_row
 
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command_editing import EditError, edit, with_command
@@ -113,7 +114,7 @@ LISTS: list[tuple[list[str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("given_args", "wanted"), LISTS)
+@each_row(("given_args", "wanted"), LISTS)
 def test_flag_is_replaced_in_place(given_args: list[str], wanted: list[str]) -> None:
     result = edited(
         {"image": "vllm/vllm-openai:latest", "args": given_args}, setting("--port", "2")
@@ -130,7 +131,7 @@ def test_complete_command_line_is_not_edited() -> None:
     assert edited(script, setting("--port", "2")) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("container", "why"),
     [
         ({"image": "mine:1", "command": ["/serve"]}, "name neither vLLM nor SGLang"),

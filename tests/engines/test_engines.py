@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.engine import EngineCommand, Parallelism
@@ -37,7 +38,7 @@ NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
 FLAG = "--kv-transfer-config"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "config"),
     [
         (["m"], None),
@@ -80,7 +81,7 @@ def test_connector_that_does_not_exist(command: EngineCommand) -> None:
     assert message.endswith("has no PyNcclConnector and stops; use NixlConnector")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         vllm([FLAG, '{"kv_connector":"MyConnector","kv_role":"kv_both"}']),
@@ -102,7 +103,7 @@ NO_RAY = (
 AT = ("multinode", "launcher")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "launcher", "expected"),
     [
         (vllm("m -tp 16"), "ray", []),
@@ -138,7 +139,7 @@ def command(engine: str, arguments: str | list[Any]) -> EngineCommand:
     return read_command({"name": "c", "image": "x", "command": PROGRAMS[engine], "args": words})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("engine", "arguments", "expected"),
     [
         ("vllm", "m", Parallelism(1, 1, 1, None, False)),
@@ -177,7 +178,7 @@ def test_unknown_engine_has_no_parallelism() -> None:
     assert check_accelerators(UNKNOWN, 8, 1) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parallelism", "nodes", "devices"),
     [
         (Parallelism(8, 2, 1, None, True), None, 16),
@@ -194,7 +195,7 @@ def test_devices_of_a_replica_are_counted(
     assert parallelism.devices(nodes) == devices
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("engine", "arguments", "per_pod", "nodes", "expected"),
     [
         ("vllm", "m --tensor-parallel-size 32", 8, 4, []),

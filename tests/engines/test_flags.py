@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import each_row
 
 from fusioninfer_pulumi.engines.command_flags import (
     get_flag_value,
@@ -16,7 +16,7 @@ from fusioninfer_pulumi.engines.command_flags import (
 TENSOR = ("--tensor-parallel-size", "-tp")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "value"),
     [
         ([], None),
@@ -46,7 +46,7 @@ def test_flag_without_value() -> None:
     assert not has_flag(["headless", "--headless-x"], "--headless")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "number"),
     [("8", 8), ("-1", -1), ("08", 8), ("", None), (None, None), ("8.0", None), ("$TP", None),
      ("$(TP)", None), ("auto", None), ("٣", None), ("9" * 30, None)],
@@ -58,7 +58,7 @@ def test_integer_parses_plain_decimals(text: str | None, number: int | None) -> 
 JSON = '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argument", "split"),
     [
         (f"--kv-transfer-config '{JSON}'", ["--kv-transfer-config", JSON]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from fusioninfer_pulumi.engines.engine import PairState
 from fusioninfer_pulumi.engines.engine_commands import read_command
@@ -33,7 +34,7 @@ def sglang(release: str, mode: str, *arguments: str) -> Any:
     })  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("prefill", "decode", "state", "difference"),
     [
         (vllm("0.32.0"), vllm("0.32.0"), "compatible", ""),
@@ -92,7 +93,7 @@ def test_pair_revision_is_stable() -> None:
     assert compute_pair_revision([vllm("0.32.0"), vllm("0.32.0")]) == "217ae809a0"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("other", "is_same"),
     [
         (vllm("0.32.0", config=RECOMPUTE), True),
@@ -123,7 +124,7 @@ def test_pair_revision_is_the_same_for_mirrors() -> None:
     assert compute_pair_revision([mirrored]) == compute_pair_revision([vllm("0.32.0")])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         read_command({"image": "vllm/vllm-openai:v0.32.0", "args": [MODEL]}),

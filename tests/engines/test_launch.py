@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command_editing import EditError
@@ -47,7 +48,7 @@ def test_default_launcher_depends_on_engine() -> None:
     assert [choose_launcher(vllm, 2, data) for data in (4, 3)] == ["data-parallel", "ray"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("container", "script"),
     [
         # The documents' example 2.
@@ -108,7 +109,7 @@ def test_ray_leader_of_an_unknown_program() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "expected"),
     [
         ("vllm serve m", f"{HEAD} exec vllm serve m {RAY}"),
@@ -154,7 +155,7 @@ LEADER = [*VLLM, "0", *MASTER]
 WORKER = [*VLLM, "$(LWS_WORKER_INDEX)", *MASTER, "--headless"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("container", "command", "args"),
     [
         ({"image": NEWER, "args": ["--model", "m"]}, [], ["--model", "m"]),
@@ -237,9 +238,7 @@ def test_sglang_launches_with_multiprocessing() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("launcher", "nodes"), [("none", 4), ("ray", 1), ("multiprocessing", 1), ("none", 1)]
-)
+@each_row(("launcher", "nodes"), [("none", 4), ("ray", 1), ("multiprocessing", 1), ("none", 1)])
 def test_launcher_none_changes_nothing(launcher: str, nodes: int) -> None:
     for container in ({"command": ["a"], "args": ["b", OUTPUT]}, {"args": ["b"]}, {}):
         assert leader_launch(container, launcher, nodes) is None
@@ -255,7 +254,7 @@ API_SERVER = ["python3", "-m", "vllm.entrypoints.openai.api_server"]
 SIZES = ["--data-parallel-size", "16", "--tensor-parallel-size", "2"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("container", "launcher", "message"),
     [
         ({"image": "me/model:1", "args": ["m"]}, "ray", "the program that its image starts is not"),

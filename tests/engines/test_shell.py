@@ -8,6 +8,7 @@ import shlex
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import each_row
 
 from fusioninfer_pulumi.engines._shell_words import (
     Script,
@@ -22,7 +23,7 @@ def read(*words: str) -> Script:
     return read_script(read_argv({"command": ["sh", "-c", *words]}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "call", "may_exec"),
     [
         ("vllm serve m", "vllm serve m", True),
@@ -75,7 +76,7 @@ def test_engine_call_is_found(script: str, call: str, may_exec: bool) -> None:
     assert [finding.may_exec for finding in result] == [may_exec]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "single"),
     [
         ("vllm serve m", True),
@@ -92,7 +93,7 @@ def test_single_pipeline_is_recognized(script: str, single: bool) -> None:
     assert read(script).single is single
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "arguments", "hidden"),
     [
         (r"vllm serve a\ b 'c d' "+r'"e \"f\" $G \h"', ["a b", "c d", 'e "f" $G \\h'], False),
@@ -112,7 +113,7 @@ def test_arguments_of_a_call_are_read(script: str, arguments: list[str], hidden:
     assert (list(call.arguments), call.hidden) == (arguments, hidden)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "message"),
     [
         ("cat <<EOF\nx\nEOF\nvllm serve m", "a here-document (<<)"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.utils.quantity import parse_quantity
+from rows import each_row
 
 from fusioninfer_pulumi.kube import quantity
 
@@ -39,14 +40,12 @@ def test_invalid_quantities_are_rejected_like_official_client(text: str) -> None
     assert read == parse_quantity(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["8", "500m", "1.5Gi", "1e3", "1E3", "1E", "1Ei", "12e-1", ".5", "5."]
-)
+@each_row("text", ["8", "500m", "1.5Gi", "1e3", "1E3", "1E", "1Ei", "12e-1", ".5", "5."])
 def test_quantity_grammar_is_parsed(text: str) -> None:
     assert quantity.parse(text) == parse_quantity(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["", " 1", "1 ", "1_000", "one", "1ki", "1K", "1mi", "NaN", "Infinity", "0x10", "1e", "1e999",
      "--1", "1.2.3", "٣", "9" * 100, "1\n"],
@@ -76,7 +75,7 @@ def test_formatting_keeps_precision_of_kubernetes(text: str) -> None:
     assert amount <= again < amount + Decimal("0.001")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("amount", "text"),
     [
         ("0", "0"),

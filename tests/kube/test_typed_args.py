@@ -8,6 +8,7 @@ from typing import Any
 import pulumi_kubernetes.core.v1._inputs as core
 import pulumi_kubernetes.meta.v1._inputs as meta
 import pytest
+from rows import each_row
 
 from fusioninfer_pulumi import InvalidServiceError, RoleArgs
 from fusioninfer_pulumi.kube.typed_args import MAPS, kubernetes_name, use_kubernetes_names
@@ -63,7 +64,7 @@ def test_fields_are_renamed_at_every_depth() -> None:
     }
 
 
-@pytest.mark.parametrize("field", sorted(MAPS))
+@each_row("field", sorted(MAPS))
 def test_user_keys_of_maps_are_kept(field: str) -> None:
     assert use_kubernetes_names({field: {"host_pid": "x"}}) == {field: {"host_pid": "x"}}
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from rows import each_row
 from samples import prefill_decode, rendered, template
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -267,7 +268,7 @@ def test_every_document_object_is_compared() -> None:
     assert {path.stem for path in (FIXTURES / "documents").glob("*.yaml")} == compared
 
 
-@pytest.mark.parametrize("name", DEVIATIONS)
+@each_row("name", DEVIATIONS)
 def test_listed_deviation_is_needed(name: str) -> None:
     differ = []
     for manifest, names in CASES.values():

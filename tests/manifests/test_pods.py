@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import pytest
+from rows import each_row
 from samples import container, nodes, pod_templates, prefill_decode, rendered, role, service
 from samples import template as pod
 
@@ -124,7 +125,7 @@ def test_leader_and_worker_templates_are_used_unchanged() -> None:
 PAUSE = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 20"]}}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "seconds", "paused"),
     [
         ({}, None, True),
@@ -135,7 +136,7 @@ PAUSE = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 20"]}}}
         ({"lifecycle": None}, None, False),
     ],
 )
-@pytest.mark.parametrize("count", [1, 2])
+@each_row("count", [1, 2])
 def test_serving_pods_shut_down_gracefully_unless_configured(
     fields: dict[str, Any], seconds: int | None, paused: bool, count: int
 ) -> None:
@@ -165,7 +166,7 @@ def test_grace_period_covers_the_shutdown_timeout(timeout: str, worker: int, gra
         assert spec["terminationGracePeriodSeconds"] == grace
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("serving", "probed"),
     [
         (container(), True),
@@ -189,7 +190,7 @@ def test_known_engine_gets_readiness_probe_unless_configured(
     assert built == {key: value for key, value in serving.items() if value is not None}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "expected"),
     [
         ({}, None),
@@ -245,7 +246,7 @@ def test_gang_pod_names_pod_group_and_task() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "spec"),
     [
         ({"kvCacheOffloading": {"cpu": "1Gi"}}, {}),

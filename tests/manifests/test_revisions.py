@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from rows import each_row
 from samples import container, listening, nodes, prefill_decode, rendered, role, service
 from samples import template as pod
 
@@ -33,7 +33,7 @@ def test_revision_is_stable_across_machines_and_releases() -> None:
     assert revisions(plain) == {"svc-inference-0": "f598ed1d3b"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         service(role(replicas=3)),
@@ -50,7 +50,7 @@ def test_change_outside_of_pods_keeps_the_revision(other: dict[str, Any]) -> Non
     assert revisions(other)["svc-inference-0"] == revisions(service())["svc-inference-0"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         service(role(template=pod(container(image="vllm/vllm-openai:v0.11.1")))),

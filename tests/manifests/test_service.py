@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from rows import each_row
 from samples import container, nodes, on, prefill_decode, rendered, role, service, template
 
 TYPE = "fusioninfer.io/component-type"
@@ -20,7 +20,7 @@ def spec(manifest: dict[str, Any]) -> dict[str, Any]:
     return findings
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("manifest", "selected"),
     [
         (service(), {TYPE: "worker"}),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from routed import pair
+from rows import each_row
 from samples import nodes, prefill_decode, rendered, role, service
 
 Manifest = dict[str, Any]
@@ -30,7 +30,7 @@ def least(fields: Manifest, replicas: int, size: int = 1) -> int:
     return findings
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "replicas", "down"),
     [
         ({}, 1, 1),
@@ -50,7 +50,7 @@ def least(fields: Manifest, replicas: int, size: int = 1) -> int:
         ({"minAvailable": "100%"}, 5, 0),
     ],
 )
-@pytest.mark.parametrize("size", [1, 4])
+@each_row("size", [1, 4])
 def test_replica_budget_is_converted_to_pods(
     fields: Manifest, replicas: int, down: int, size: int
 ) -> None:

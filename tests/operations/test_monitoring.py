@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from routed import V1_5, objects, only, pair, routed
+from rows import each_row
 from samples import container, nodes, role, service, template
 
 from fusioninfer_pulumi.checks.stages import plan_services
@@ -80,7 +81,7 @@ def test_decode_pods_are_scraped_through_their_sidecar() -> None:
     assert ports == [{"name": "sidecar", "containerPort": 8000}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("metrics", "monitoring", "expected"),
     [
         ("Off", {}, None),

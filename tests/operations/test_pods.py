@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from routed import pair
+from rows import each_row
 from samples import (
     container,
     nodes,
@@ -21,7 +21,7 @@ Manifest = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "failures"),
     [
         ({"timeout": "30m"}, 180),

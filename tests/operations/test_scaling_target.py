@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import yaml
 from routed import only
+from rows import each_row
 from samples import plan_of, problems, rendered, role, service
 
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
@@ -157,7 +157,7 @@ def test_target_that_needs_a_queue_enables_flow_control() -> None:
     assert waiting["flowControl"] == {"defaultRequestTTL": "0s"}
 
 
-@pytest.mark.parametrize("family", [name for name, row in FAMILIES.items() if row.flow_control])
+@each_row("family", [name for name, row in FAMILIES.items() if row.flow_control])
 def test_each_family_with_flow_control_accepts_its_configuration(family: str) -> None:
     row = FAMILIES[family]
     manifest = scaled(keda("queue", minReplicas=0), router(family=family))
@@ -213,7 +213,7 @@ def test_hpa_follows_external_metrics_of_the_service() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("manifest", "problem"),
     [
         (scaled({"maxReplicas": 4}), "roles[0].autoscaling: needs target or metrics"),
@@ -261,7 +261,7 @@ def guarded(query: str, monitoring: Any = None, **policy: Any) -> Manifest:
 PROMETHEUS_PODS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "m"}}}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("manifest", "is_hidden"),
     [
         (guarded('sum(vllm:num_requests_waiting{pod="a"})'), True),

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from routed import objects, only, pair, routed
+from rows import each_row
 from samples import container, problems, role, service, template, warnings
 
 from fusioninfer_pulumi.cli.main import main
@@ -169,7 +170,7 @@ def test_dashboards_are_filled_in() -> None:
     assert per_gpu.endswith(") or vector(0)) * 2)")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("implementation", "has"),
     [(None, True), ("envoy-ai-gateway", True), ("istio", False), ("agentgateway", False)],
 )

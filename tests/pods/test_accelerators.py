@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from rows import each_row
 from samples import Manifest, container, role, rules, service, template
 
 from fusioninfer_pulumi.findings import Severity
@@ -28,7 +28,7 @@ def found(*containers: Any, rule: str = MISSING, **spec: Any) -> list[tuple[str,
 NVIDIA, TPU, GAUDI = "nvidia.com/gpu", "google.com/tpu", "habana.ai/gaudi"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "meant"),
     [
         *(
@@ -58,7 +58,7 @@ def test_misspelt_resource_suggests_closest_name(written: str, meant: str) -> No
     assert SLIP in dict(rules(manifest, severity))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         NVIDIA, "nvidia.com/gpu.shared", "nvidia.com/mig-3g.20gb", "nvidia.com/gpumem",

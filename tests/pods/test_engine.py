@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pd import NIXL, NIXL_ARGS, engine, leader, pair, serving, sidecar, words, worker
+from profiles import slow_unless
 from samples import nodes, problems
 
 MOVED = ["--port", "8001"]
@@ -57,7 +58,7 @@ FORMS: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "wanted"), FORMS)
+@pytest.mark.parametrize(("fields", "wanted"), slow_unless(FORMS[::4].__contains__, FORMS))
 def test_engine_moves_in_every_form(fields: dict[str, Any], wanted: list[str]) -> None:
     decode = {key: value for key, value in fields.items() if value is not None}
     manifest = pair(decode=decode)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from routed import only, routed
+from rows import each_row
 from samples import container, nodes, plan_of, problems, rendered, role, service, template
 
 Manifest = dict[str, Any]
@@ -83,7 +83,7 @@ def test_changed_pod_labels_change_only_the_roles_revision() -> None:
     assert revisions(podLabels={}) == before
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("at", "field", "key"),
     [
         ("service", "podLabels", "fusioninfer.io/role-name"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pods.models import main, pod, serving
+from rows import each_row
 
 from fusioninfer_pulumi.api.model import ModelSource, parse_model_uri
 from fusioninfer_pulumi.engines.command_flags import get_flag_value
@@ -42,7 +42,7 @@ SOURCES: list[tuple[str, ModelSource | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("uri", "source"), SOURCES)
+@each_row(("uri", "source"), SOURCES)
 def test_sources_are_read(uri: str, source: ModelSource | None) -> None:
     assert parse_model_uri(uri) == source
     rejected = [

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from rows import each_row
 from rule_examples import found_in
 
 from fusioninfer_pulumi.rules.catalog import change_base
@@ -42,7 +43,7 @@ def test_arguments_that_cannot_work_are_found(arguments: list[str], rule: str) -
     assert rule in rules(limits, args=["--model", "m", *arguments])
 
 
-@pytest.mark.parametrize("arguments", TAKEN)
+@each_row("arguments", TAKEN)
 def test_similar_arguments_are_accepted(arguments: list[str]) -> None:
     result = rules(args=["--model", "m", *arguments])
     assert not result & {rule for _, rule in REJECTED}
@@ -58,7 +59,7 @@ PROBES: list[tuple[dict[str, Any], Sequence[str], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("probe", "arguments", "rule"), PROBES)
+@each_row(("probe", "arguments", "rule"), PROBES)
 def test_probe_path_must_not_need_an_api_key(
     probe: dict[str, Any], arguments: list[str], rule: str
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pd import engine, leader, pair
+from rows import each_row
 from samples import plan_of, role, service, template
 
 VLLM = "vllm/vllm-openai:v"
@@ -42,7 +43,7 @@ def told(prefill: Any, decode: Any, *, paired: bool = True) -> list[str]:
 AT = "roles[2]"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("prefill", "decode", "expected"),
     [
         (vllm(), vllm(), []),
@@ -171,7 +172,7 @@ def test_every_pair_is_compared() -> None:
     assert "role p" in result[0].message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("release", "connector", "expected"),
     [
         ("0.22.1", None, ["kv_both", "kv_both"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import each_row
 from samples import (
     container,
     nodes,
@@ -23,7 +24,7 @@ def resources(**amounts: Any) -> dict[str, Any]:
     return {"resources": {"limits": amounts}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "resource",
     ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi",
      "google.com/tpu", "nvidia.com/mig-1g.5gb"],
@@ -36,7 +37,7 @@ def test_accelerators_of_every_vendor_are_counted(resource: str) -> None:
     assert {finding.rule for finding in plan.findings} <= {"shared-memory-missing"}
 
 
-@pytest.mark.parametrize("resource", ["cpu", "memory", "rdma/hca", "example.com/fpga"])
+@each_row("resource", ["cpu", "memory", "rdma/hca", "example.com/fpga"])
 def test_other_resources_are_no_accelerators(resource: str) -> None:
     assert accelerators(template(container(**resources(**{resource: "4"})))) == 0
 
@@ -59,7 +60,7 @@ def amounts(pod: dict[str, Any]) -> dict[str, str]:
     return {name: str(amount) for name, amount in sorted(pod_requests(pod).items())}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pod", "expected"),
     [
         # A request that is not given equals the limit; one that is given wins.

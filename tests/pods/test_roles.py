@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from rows import each_row
 from samples import (
     container,
     listening,
@@ -20,7 +20,7 @@ def named(*names: str) -> dict[str, Any]:
     return template(*(container(name) for name in names))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("names", "value", "expected"),
     [
         (("one", "two"), None, "one"),
@@ -39,7 +39,7 @@ def test_serving_container_is_the_one_named_or_known_or_first(
     assert planned.pods.leader.name == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("port", "args", "ports", "expected"),
     [
         (None, [], [], 8000),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pd import engine, its_sidecar, leader, pair, serving, sidecar, transfer, worker
+from rows import each_row
 from samples import nodes, problems, rendered, warnings
 
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
@@ -70,7 +71,7 @@ def test_sidecar_requests_count_for_the_gang() -> None:
     assert group["spec"]["minResources"]["cpu"] == "100m"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("connector", "protocol"),
     [
         ("NixlConnector", "nixlv2"),
@@ -151,7 +152,7 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fields", "message"), REJECTED)
+@each_row(("fields", "message"), REJECTED)
 def test_invalid_sidecar_is_rejected(fields: dict[str, Any], message: str) -> None:
     assert problems(pair(decode_role=transfer(**fields))) == [f"roles[2].kvTransfer.{message}"]
 
@@ -184,7 +185,7 @@ OWN: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("spec", OWN)
+@each_row("spec", OWN)
 def test_user_sidecar_is_kept(spec: dict[str, Any]) -> None:
     manifest = pair(decode_role={"template": {"spec": spec}})
     made_spec = leader(manifest)["spec"]

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from rejected_pods import REJECTED, REJECTED_BY_SERVER, TAKEN, Fields
+from rows import each_row
 
 from fusioninfer_pulumi.checks.pods.template import check_template
 from fusioninfer_pulumi.findings import format_path
 
 
-@pytest.mark.parametrize(("rule", "value", "at"), REJECTED)
+@each_row(("rule", "value", "at"), REJECTED)
 def test_rule_is_reported_at_the_field(rule: str, value: Fields, at: str) -> None:
     result = [(finding.rule, format_path(finding.location)) for finding in check_template(value)]
     assert result == [(rule, at)]
 
 
-@pytest.mark.parametrize("value", TAKEN)
+@each_row("value", TAKEN)
 def test_unusual_valid_fields_are_accepted(value: Fields) -> None:
     assert list(check_template(value)) == []
 
 
-@pytest.mark.parametrize("value", [value for value, _ in REJECTED_BY_SERVER])
+@each_row("value", [value for value, _ in REJECTED_BY_SERVER])
 def test_rest_is_left_to_the_server(value: Fields) -> None:
     assert list(check_template(value)) == []
 
@@ -47,7 +47,7 @@ PRESENCE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("value", [value for _, value, _ in REJECTED])
+@each_row("value", [value for _, value, _ in REJECTED])
 def test_unknown_program_is_never_rejected(value: Fields) -> None:
     result = {finding.rule for finding in check_template(outputs(value))}
     assert result <= PRESENCE

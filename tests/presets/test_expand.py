@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from rows import each_row
 
 import fusioninfer_pulumi.capacity_package
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service
@@ -163,7 +164,7 @@ def test_number_of_gpus_is_enough() -> None:
     assert "--shutdown-timeout" not in both
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("role", "gpus"),
     [
         ({"parallelism": {"tensor": 2, "data": 2}}, 4),

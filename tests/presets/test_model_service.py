@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from fusioninfer_pulumi import (
     EngineArgs,
@@ -25,7 +26,7 @@ def named(args: InferenceServiceArgs) -> Mapping[str, RoleArgs]:
     return {role.name: role for role in args.roles}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "uri"),
     [
         ("Qwen/Qwen3-8B", "hf://Qwen/Qwen3-8B"),

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from profiles import slow_unless
 from routed import LLM_D, pair, router
+from rows import each_row
 from samples import container, role, service, template
 
 from fusioninfer_pulumi import load, plan_service, render
@@ -71,7 +73,7 @@ def mixed(old: tuple[ServicePlan, Any], new: tuple[ServicePlan, Any]) -> list[st
 
 @pytest.mark.parametrize(
     ("more", "advice"),
-    [
+    slow_unless(lambda row: not row[1] or "groups" in row[0], [
         ({}, None),
         ({"rollout": {"roleOrder": "Sequential"}}, None),
         ({"groups": 2, "rollout": {"level": "Group"}}, None),
@@ -84,7 +86,7 @@ def mixed(old: tuple[ServicePlan, Any], new: tuple[ServicePlan, Any]) -> list[st
          "layout PerReplica with two prefill replicas and strategy Rolling avoids it"),
         ({"router": {"endpointPicker": OLD_PICKER}},
          "the endpoint picker of llm-d 0.10 or later avoids it"),
-    ],
+    ]),
 )  # fmt: skip
 def test_release_change_reports_consequence_for_clients_and_remedy(
     more: Manifest, advice: str | None
@@ -243,7 +245,7 @@ def answers(flag: str, before: str, after: str, text: str) -> str:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "expected"),
     [
         # Clients: names.

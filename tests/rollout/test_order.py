@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rollouts import grouped_plans, plans
+from rows import each_row
 from samples import nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi.api.rollout import RoleOrder
@@ -154,7 +154,7 @@ def test_serving_groups_change_as_a_whole(plan: ServicePlan) -> None:
         assert firsts == sorted(firsts, reverse=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("manifest", "rounds"),
     [
         (service(role(replicas=3)), [["2"], ["1"], ["0"]]),

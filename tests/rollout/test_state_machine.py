@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 from rollouts import grouped_plans, plans
+from rows import each_row
 from samples import nodes, plan_of, role, service
 
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -490,7 +491,7 @@ def test_repaired_replica_unblocks_update() -> None:
     assert [action for action in actions if isinstance(action, Fail)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("zero", "seconds", "changes"),
     [("a", 2, False), ("a", 59, False), ("a", 61, True), ("never served", 2, True)],
 )

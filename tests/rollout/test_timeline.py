@@ -7,11 +7,11 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 from rollouts import grouped_plans, plans
+from rows import each_row
 from samples import minima, nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
@@ -70,7 +70,7 @@ def whole(**rollout: Any) -> ServicePlan:
     return plan_of(service(role("a", replicas=3), **spec))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("plan", "expected"),
     [
         (
@@ -230,7 +230,6 @@ class _FasterCluster(_SimulatedCluster):
         self.up.update(name for name in awaited if self.due[name] <= self.now)
 
 
-@examples(3)
 @given(plans() | grouped_plans(), st.integers(0, 2**32).map(Random))
 def test_faster_update_ends_earlier(plan: ServicePlan, random: Random) -> None:
     changes = drawn(plan, random)
@@ -242,9 +241,7 @@ def test_faster_update_ends_earlier(plan: ServicePlan, random: Random) -> None:
     assert played.peak <= slowest.peak
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0s"), (59.2, "1m"), (2700, "45m"), (8130, "2h15m30s")]
-)
+@each_row(("seconds", "text"), [(0, "0s"), (59.2, "1m"), (2700, "45m"), (8130, "2h15m30s")])
 def test_durations_for_people(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 

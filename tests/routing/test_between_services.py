@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from routed import ROUTE, routed, router
+from rows import each_row
 from samples import Manifest, container, role, service, template
 from told import without_rules
 
@@ -108,12 +109,12 @@ WRONG: dict[str, tuple[list[Manifest], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", FINE)
+@each_row("case", FINE)
 def test_services_that_refer_to_each_other_have_no_finding(case: str) -> None:
     assert told(*FINE[case]) == []
 
 
-@pytest.mark.parametrize("case", WRONG)
+@each_row("case", WRONG)
 def test_missing_target_is_reported_once(case: str) -> None:
     manifests, wanted = WRONG[case]
     for order in (manifests, manifests[::-1]):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from gateways import HTTP, HTTPS, managed, open_to, referenced
 from routed import ROUTE, routed
+from rows import each_row
 from samples import Manifest, plan_of
 
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
@@ -58,7 +58,7 @@ ENDPOINTS: dict[str, tuple[Manifest, str | None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ENDPOINTS)
+@each_row("case", ENDPOINTS)
 def test_endpoint_follows_from_hosts_and_listeners(case: str) -> None:
     manifest, url = ENDPOINTS[case]
     assert endpoint(manifest) == url

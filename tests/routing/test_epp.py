@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from routed import LLM_D, ROUTE, V1_2, V1_5, only, pair, picker_container, routed
+from rows import each_row
 from samples import (
     Manifest,
     container,
@@ -41,7 +42,7 @@ IMAGES: dict[str, tuple[Manifest, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", IMAGES)
+@each_row("case", IMAGES)
 def test_image_decides_the_picker_family(case: str) -> None:
     manifest, image, family = IMAGES[case]
     router = plan_of(manifest).picker

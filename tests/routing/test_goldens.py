@@ -149,6 +149,7 @@ def test_objects_match_document_except_listed_deviations(case: str) -> None:
     assert comparable(ours) == comparable(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DEVIATIONS)
 def test_listed_deviation_is_needed(name: str) -> None:
     differ = []

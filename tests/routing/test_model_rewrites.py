@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from routed import LLM_D, ROUTE, V1_5, only, routed
+from rows import each_row
 from samples import Manifest, container, role, template
 
 from fusioninfer_pulumi.checks.stages import plan_services
@@ -41,7 +42,7 @@ API_VERSIONS = {
 }
 
 
-@pytest.mark.parametrize("picker", API_VERSIONS)
+@each_row("picker", API_VERSIONS)
 def test_object_is_of_the_group_that_the_picker_reads(picker: str) -> None:
     result = only(canary(95, 5, **image(picker)), "InferenceModelRewrite")
     assert result["apiVersion"] == f"{API_VERSIONS[picker]}/v1alpha2"

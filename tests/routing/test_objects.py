@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from routed import LLM_D, V1_5, objects, only, pair, picker_container, routed
+from rows import each_row
 from samples import Manifest, problems, rendered, role
 
 from fusioninfer_pulumi.kube.containers import overlay
@@ -51,7 +52,7 @@ def test_rbac_role_allows_only_what_the_picker_watches(picker: Manifest, more: l
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("picker", "pauses"),
     [
         ({}, True),
@@ -67,7 +68,7 @@ def test_picker_keeps_serving_after_deletion(picker: dict[str, Any], pauses: boo
     assert hook == ({"sleep": {"seconds": 60}} if pauses else None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("router", "picker", "elects"),
     [
         ({"strategy": "prefix-cache"}, {}, True),
@@ -136,7 +137,7 @@ def test_destination_rule_names_the_pickers_service(output: Any) -> None:
     assert only(unknown, "DestinationRule")["spec"]["host"] == "svc-epp"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("generated", "fields", "wanted"),
     [
         ({"a": 1, "b": 2}, {"b": 3}, {"a": 1, "b": 3}),
@@ -215,7 +216,7 @@ BESIDE = {"podSelector": {"matchLabels": {"gateway.networking.k8s.io/gateway-nam
 OWNED = {"podSelector": {"matchLabels": {"gateway.envoyproxy.io/owning-gateway-name": "shared"}}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("router", "peers"),
     [
         ({"httproute": ELSEWHERE, "gateway": {"implementation": "istio"}}, [namespace("gateways")]),
@@ -267,7 +268,7 @@ OUT = "roles[0].networkPolicy: blocks Prometheus, which monitoring needs; "
 WHERE = "roles[0].networkPolicy: the location of the gateway's proxies is unknown; "
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("router", "spec", "problem"),
     [
         (ISTIO, MONITORED, OUT),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from routed import LLM_D, only, pair, routed
+from rows import each_row
 from samples import Manifest, listening, problems, role
 
 SERVICE, TYPE = "fusioninfer.io/service", "fusioninfer.io/component-type"
@@ -54,7 +55,7 @@ SELECTORS: dict[str, tuple[Manifest, dict[str, str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", SELECTORS)
+@each_row("case", SELECTORS)
 def test_selector_matches_serving_pods(case: str) -> None:
     manifest, also = SELECTORS[case]
     assert pool(manifest)["selector"] == {"matchLabels": {**LEADERS, **also}}

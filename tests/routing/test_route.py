@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from routed import ROUTE, objects, only, routed
+from rows import each_row
 from samples import Manifest, kinds, plan_of, problems, said, warnings
 
 from fusioninfer_pulumi.findings import Severity
@@ -84,7 +85,7 @@ RULES: dict[str, tuple[Manifest, Manifest]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", RULES)
+@each_row("case", RULES)
 def test_rule_defaults_to_the_pool(case: str) -> None:
     given_rule, expected = RULES[case]
     before = copy.deepcopy(given_rule)
@@ -236,7 +237,7 @@ def test_service_routed_by_another_has_no_route() -> None:
     assert not warnings(other)
 
 
-@pytest.mark.parametrize("gateway", GATEWAYS)
+@each_row("gateway", GATEWAYS)
 def test_split_without_gateway_support_is_reported(gateway: str | None) -> None:
     wanted = GATEWAYS[gateway]
     manifest = split(("new", 10), gateway=gateway)
@@ -303,7 +304,7 @@ REJECTED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REJECTED_EXTERNAL)
+@each_row("case", REJECTED_EXTERNAL)
 def test_external_route_conflicts_with_own_route(case: str) -> None:
     fields, wanted = REJECTED_EXTERNAL[case]
     assert any(wanted in problem for problem in problems(routed(**fields)))

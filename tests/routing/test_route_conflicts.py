@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from routed import ROUTE, router
+from rows import each_row
 from samples import Manifest, role, service, template
 
 from fusioninfer_pulumi.checks.stages import plan_services
@@ -48,7 +48,7 @@ def test_conflicting_routes_are_reported_at_the_later_one() -> None:
     assert conflicts(routed_by("a", **v1), routed_by("b", rules=[{"matches": [HEADER]}])) == ["b"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         {"hostnames": ["b.example.com"]},

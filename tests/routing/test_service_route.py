@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from routed import ROUTE, objects, only, pair, routed
+from rows import each_row
 from samples import (
     Manifest,
     listening,
@@ -44,7 +44,7 @@ def test_route_has_the_port_of_the_engine() -> None:
     assert rule["timeouts"] == {"request": "0s"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "at"),
     [
         ({"strategy": "queue-size"}, "strategy"),

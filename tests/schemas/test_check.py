@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kubernetes import client
+from rows import each_row
 from samples import container, pod, rendered, role, service
 
 from fusioninfer_pulumi.schemas.kind_schema import (
@@ -52,7 +53,7 @@ def test_every_field_that_the_official_client_knows_is_known(model: str) -> None
     assert set(getattr(client, model).attribute_map.values()) <= known | other
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "part", "expected"),
     [
         ({"hostnames": ["a b"]}, HTTP_ROUTE,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
+from rows import each_row
 
 from fusioninfer_pulumi.topology.capacity_model import (
     Capacity,
@@ -34,7 +35,7 @@ def row(
     return dict(result.running), result.status, result.exact
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("form", "gpus", "prefill", "decode", "status"),
     [
         (LITERAL, 80, 1, 2, "Full"),
@@ -111,7 +112,7 @@ def test_capacity_of_edge_cases_is_exact(
     assert row(roles, form, *pools) == want
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("gpus", "largest", "want"),
     [
         (64, 8, [(8, 8)]),
@@ -187,8 +188,8 @@ def test_gang_of_one_pod_size_is_exact(
     assert capacity(roles, form, pools).exact
 
 
-@pytest.mark.parametrize("form", GangForm)
-@pytest.mark.parametrize("sizes", [(8, 8), (8, 4)])
+@each_row("form", GangForm)
+@each_row("sizes", [(8, 8), (8, 4)])
 def test_capacity_model_is_fast(form: GangForm, sizes: tuple[int, int]) -> None:
     roles = [RoleDemand(f"r{i}", 100, sizes, i % 3) for i in range(99)]
     roles.append(RoleDemand("many", 10**6, sizes, 1))

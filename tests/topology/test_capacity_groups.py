@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
+from rows import each_row
 
 from fusioninfer_pulumi.topology.capacity_model import (
     GangForm,
@@ -19,7 +19,7 @@ LITERAL, SUBGROUP, NONE = GangForm.LITERAL, GangForm.SUBGROUP, GangForm.NONE
 STORY = (RoleDemand("prefill", 1, (8, 8), 1), RoleDemand("decode", 2, (8,) * 4, 1))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("form", "nodes", "prefill", "decode", "groups", "status"),
     [
         (LITERAL, 20, 2, 4, 2, "Full"),

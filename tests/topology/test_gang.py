@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from rows import each_row
 from samples import (
     container,
     kinds,
@@ -35,7 +35,7 @@ def story(**spec: Any) -> dict[str, Any]:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("manifest", "gang"),
     [
         (service(), False),
@@ -59,7 +59,7 @@ def test_gang_is_needed_for_multi_node_or_paired_pods(manifest: dict[str, Any], 
     assert plan.shape.scheduler == ("volcano" if gang else None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("named", "expected", "members"),
     [
         ({}, {"prefill": 1, "decode": 2}, 10),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import each_row
 from samples import (
     container,
     kinds,
@@ -85,7 +86,7 @@ def test_per_role_service_is_all_or_nothing_by_default() -> None:
         )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rollout", "expected"),
     [
         ({}, (0, 1, 0)),

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from fusioninfer_capacity.fit.architecture import load_models
 from fusioninfer_capacity.fit.estimate import SYSTEMS, Estimates, NotCoveredError
@@ -76,7 +77,7 @@ def test_times_come_from_the_package() -> None:
     assert (requests[3]["tp_size"], requests[3]["pp_size"], requests[3]["moe_tp_size"]) == (4, 2, 4)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "accelerator", "tensor", "reason"),
     [
         (LLAMA, "RTX-3090", 1, "no times of RTX-3090"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from rows import each_row
 
 from fusioninfer_capacity.fit.architecture import (
     UnknownArchitectureError,
@@ -59,7 +60,7 @@ def test_parameters_are_those_of_the_name() -> None:
         assert billions < 2 or wanted in sizes, name  # smaller ones are rounded too much
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "billions"),
     [
         ("XiaomiMiMo/MiMo-V2-Flash", 309),
@@ -193,7 +194,7 @@ def test_experts_are_spread_over_all_copies() -> None:
     assert alone - spread == pytest.approx(15 / 16 * 656e9, rel=0.02)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("explicit", "bits"),
     [
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 8.0),
@@ -212,7 +213,7 @@ def test_bits_per_parameter_follow_from_config(explicit: dict[str, object], bits
     assert result.bits == bits
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "module", "covered"),
     [
         ("model.layers.*.self_attn", "self_attn.q_proj", False),

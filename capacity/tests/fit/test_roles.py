@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS, find_by_labels, find_by_name
 from fusioninfer_pulumi.api import InferenceServiceArgs
@@ -205,7 +206,7 @@ def test_experts_on_amd_are_uncertain() -> None:
     assert "uncertain: the memory of experts on AMD's" in find_findings(plan)[0].text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "severity"), [(None, "error"), ("0", "error"), ("1", "warning"), ("True", "warning")]
 )
 def test_a_cache_that_sglang_sizes_after_its_graphs_is_uncertain(
@@ -268,7 +269,7 @@ def test_role_without_accelerator_has_no_finding() -> None:
     assert plan.memory == {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "reason"),
     [
         (("--model", "team/unknown"), "not in the table"),
@@ -297,7 +298,7 @@ def test_hybrid_models_have_tokens() -> None:
     assert (large.memory["chat"].tokens or 0) > 500_000
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("accelerator", "image", "dtype", "rejected"),
     [
         ("T4", "vllm/vllm-openai:v0.32.0", "bfloat16", True),
@@ -320,14 +321,12 @@ def test_bfloat16_is_rejected_on_accelerators_without_it(
     assert result == ([message] if rejected else [])
 
 
-@pytest.mark.parametrize(
-    "name", ["GB200", "GB300", "A10", "A30", "A40", "L40", "V100", "V100-16GB"]
-)
+@each_row("name", ["GB200", "GB300", "A10", "A30", "A40", "L40", "V100", "V100-16GB"])
 def test_accelerator_name_is_known(name: str) -> None:
     assert find_by_name(name) is not None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("labels", "name"),
     [
         (H100, "H100"),
@@ -363,9 +362,7 @@ def test_memory_label_describes_unknown_accelerator() -> None:
     assert result.total == pytest.approx(ACCELERATORS["H100"].total, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    "name", ["H100", "h200", "NVIDIA H100 80GB HBM3", "A100-80GB", "nvidia-l4"]
-)
+@each_row("name", ["H100", "h200", "NVIDIA H100 80GB HBM3", "A100-80GB", "nvidia-l4"])
 def test_accelerator_names_are_found(name: str) -> None:
     assert find_by_name(name) is not None
 
@@ -412,7 +409,7 @@ def test_config_may_be_mapping_or_path(tmp_path: Path, monkeypatch: pytest.Monke
     assert weights.pop() == pytest.approx(15.0 * 2**30, rel=0.01)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changed",
     [
         {"num_hidden_layers": 10**9},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from capacity.tests.fit.test_roles import H100, plan_role
 from fusioninfer_pulumi.findings import Finding
@@ -23,7 +24,7 @@ def split(
     return plan_role(*words, gpus=gpus or tensor, **fields)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "tensor", "says"),
     [
         ("Qwen/Qwen3-32B", 3, "64 attention heads cannot be split 3 ways; use 1, 2, 4, 8 or 16"),
@@ -77,12 +78,12 @@ def test_sequences_are_no_longer_than_the_models(length: str) -> None:
     assert "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1" in finding.text
 
 
-@pytest.mark.parametrize("length", ["40960", "-1", "auto", "$(LENGTH)"])
+@each_row("length", ["40960", "-1", "auto", "$(LENGTH)"])
 def test_accepted_lengths_have_no_finding(length: str) -> None:
     assert list_errors(plan_role(*LONG, length)) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("container", "count"),
     [
         (with_variables({"name": "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "value": "1"}), 0),
@@ -119,7 +120,7 @@ EXPERTS = [
 ]
 
 
-@pytest.mark.parametrize(("model", "tensor", "share"), EXPERTS)
+@each_row(("model", "tensor", "share"), EXPERTS)
 def test_experts_are_whole_blocks_of_fp8(model: str, tensor: int, share: int) -> None:
     for image in ("vllm/vllm-openai:v0.24.0", "vllm/vllm-openai:v0.28.0"):
         (finding,) = list_errors(split(model, tensor, image=image))
@@ -130,7 +131,7 @@ def test_experts_are_whole_blocks_of_fp8(model: str, tensor: int, share: int) ->
     assert list_errors(split(model, tensor // 2, image="vllm/vllm-openai:v0.24.0")) == []
 
 
-@pytest.mark.parametrize(("model", "tensor", "share"), EXPERTS)
+@each_row(("model", "tensor", "share"), EXPERTS)
 def test_newer_releases_share_scales_in_smaller_blocks(model: str, tensor: int, share: int) -> None:
     image = "vllm/vllm-openai:v0.29.0"
     assert list_errors(split(model, tensor, image=image)) == []

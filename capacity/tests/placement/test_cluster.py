@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from capacity.tests.placing import LABEL, inventory, only, pair, pool, role, where, worker
 from fusioninfer_capacity import place, read_inventory
@@ -64,7 +65,7 @@ def test_nodes_of_a_label_become_a_pool() -> None:
     assert where(place([worker("w", 1, 2, 7)], result)) == {"w": {"serve": "a"}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "away",
     [
         node("n2", "a", ready="False"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from rows import each_row
 
 from capacity.tests.placement.test_cluster import lws_of, node
 from capacity.tests.placement.test_problem import GPU, claim, claiming
@@ -110,7 +110,7 @@ def test_nodes_that_share_slices_are_left_out() -> None:
     assert findings.nodes == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expressions", "counted"),
     [
         ([f'device.driver == "{GPU}"'], 3),

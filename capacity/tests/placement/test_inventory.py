@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from rows import each_row
 
 from capacity.tests.placing import LABEL, pool, rejection, where, worker
 from fusioninfer_capacity import place
@@ -33,7 +34,7 @@ def test_file_and_data_forms_are_equal(raw: Any, tmp_path: Path) -> None:
     assert where(place([worker("w", 2)], tmp_path / "pools.yaml")) == {"w": {"serve": "a"}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "expected"),
     [
         ([], "pools: must contain at least 1 item, got none"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
+from rows import each_row
 
 from fusioninfer_capacity.placement._packing import Fit, Load, Pools, add_replicas, can_pack
 from fusioninfer_pulumi.api import NodePoolArgs
@@ -47,7 +47,7 @@ def test_sizes_that_divide_each_other_are_packed_wherever_they_fit(
     assert result == tried(tuple(pods), tuple(nodes))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pods", "nodes", "fits"),
     [
         ([], [], True),

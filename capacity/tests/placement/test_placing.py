@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from capacity.tests.placing import (
     LABEL,
@@ -295,7 +296,7 @@ def test_a_previous_placement_has_several_forms(form: str, tmp_path: Path) -> No
 MANY = {"name": "serve", "pool": "a", "accelerators": "many"}
 
 
-@pytest.mark.parametrize("wrong", [
+@each_row("wrong", [
     {"w": "a"}, {"w": {"serve": 1}}, [{"service": "w"}], [1],
     [{"service": "w", "namespace": "default", "placement": {"roles": [MANY]}}],
 ])  # fmt: skip
@@ -319,7 +320,7 @@ def test_moved_role_is_reported() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("services", "expected"),
     [
         ([worker("w"), worker("w")],

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import each_row
 
 from capacity.tests.placement.test_packing import tried
 from capacity.tests.placing import (
@@ -47,7 +48,7 @@ def wants(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "fits"),
     [
         ({}, True),
@@ -81,7 +82,7 @@ def test_selectors_match_like_the_scheduler(spec: Any, fits: bool) -> None:
     assert (not list(find_mismatches(spec, LABELS))) == fits
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("toleration", "kept_away"),
     [
         (None, True),
@@ -264,7 +265,7 @@ def test_pool_accepts_only_its_resources() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "counted", "wanted"),
     [
         (claim(3, selectors=["true"]), 3, "selectors are not evaluated"),
