@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,30 @@ def test_prefill_labels_tell_which_workload_a_server_selects() -> None:
     ):
         selecting = server(labels=labels, **({"pdGroup": group_labels} if group_labels else {}))
         assert list(module._find_related(selecting, [single, pair])) == [selecting, selected]
+
+
+def test_services_of_go_tests_are_read_once(tmp_path: Path) -> None:
+    def create(test: str, namespace: str, name: str, **spec: Any) -> list[str]:
+        service = llm(name, **spec)
+        service["metadata"] |= {"namespace": namespace, "creationTimestamp": None}
+        base = config()
+        base["metadata"]["namespace"] = namespace
+        return [
+            json.dumps({"test": test, "object": {**item, "status": {}}}) for item in (service, base)
+        ]
+
+    lines = [
+        *create("", "kserve", "preset"),
+        *create("first", "test-1", "first-service", baseRefs=[{"name": "base"}]),
+        *create("second", "test-2", "second-service", baseRefs=[{"name": "base"}]),
+        *create("third", "test-3", "third-service", replicas=3),
+    ]
+    recording = tmp_path / "recording"
+    recording.write_text("\n".join(lines), encoding="utf-8")
+    samples = list(tool()._read_recording(recording))
+    names = [(sample.name, len(sample.documents)) for sample in samples]
+    assert names == [("first", 2), ("third", 1)]
+    (service, base) = samples[0].documents
+    assert service["metadata"] == {"name": "first-service", "namespace": "test-1"}
+    assert base["kind"] == "LLMInferenceServiceConfig"
+    assert "status" not in service

@@ -50,8 +50,16 @@ class Deployed:
 @contextmanager
 def deployed(running: Serving, *roles: Object, **spec: Any) -> Iterator[Deployed]:
     """Deploy a service with these roles, and delete it afterwards."""
-    namespace = running.cluster.new_namespace()
-    apply_service(running, namespace, *roles, **spec)
+    manifest = service(running.cluster.new_namespace(), *roles, **spec)
+    with deployed_manifest(running, manifest) as it:
+        yield it
+
+
+@contextmanager
+def deployed_manifest(running: Serving, manifest: Object) -> Iterator[Deployed]:
+    """Deploy the service `svc` with a route, and delete its namespace afterwards."""
+    namespace = manifest["metadata"]["namespace"]
+    _apply_manifest(running, manifest)
     gateway = Gateway(running.cluster, namespace, "svc-httproute")
     try:
         yield Deployed(running, namespace, gateway)
@@ -61,9 +69,13 @@ def deployed(running: Serving, *roles: Object, **spec: Any) -> Iterator[Deployed
 
 
 def apply_service(running: Serving, namespace: str, *roles: Object, **spec: Any) -> None:
-    objects = objects_of(service(namespace, *roles, **spec))
+    _apply_manifest(running, service(namespace, *roles, **spec))
+
+
+def _apply_manifest(running: Serving, manifest: Object) -> None:
+    objects = objects_of(manifest)
     running.apply(objects)
-    wait_serving(running, objects, namespace)
+    wait_serving(running, objects, manifest["metadata"]["namespace"])
 
 
 def rendered(service: Path) -> list[Object]:

@@ -157,7 +157,7 @@ def _is_secure(cluster: Cluster, service: Object) -> bool:
     """Return whether the picker uses TLS, which gateways cannot detect."""
     meta = service["metadata"]
     deployment = cluster.get("apps/v1/Deployment", meta["name"], meta["namespace"])
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    container, *_ = deployment["spec"]["template"]["spec"]["containers"]
     return "--secure-serving=false" not in container["args"]
 
 

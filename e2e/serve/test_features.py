@@ -1,11 +1,9 @@
-"""A service with HTTPS, a model cache with warm-up, KV events and tracing."""
+"""A service with HTTPS, a model cache with warm-up, and tracing."""
 
 from __future__ import annotations
 
 import base64
-import json
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,11 +18,11 @@ from e2e.harness.certificates import Certificates, create_certificates
 from e2e.harness.pods import LEADERS
 from e2e.serve.deploy import wait_serving
 from e2e.serve.enclosure import ADDRESS
-from e2e.serve.engine import Models, vllm
+from e2e.serve.engine import Models
 from e2e.serve.gateway import Gateway
 from e2e.serve.hub import Collector, Hub
 from e2e.serve.load import complete
-from e2e.serve.services import PROMPT, objects_of, role, router, service
+from e2e.serve.services import objects_of, role, router, service
 from e2e.serve.serving import Serving
 from fusioninfer_pulumi import load, plan_service
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
@@ -35,7 +33,6 @@ HOST = "svc.example.com"
 SECRET = "svc-tls"
 REPOSITORY, NAME = "example/tiny", "chat"
 STORAGE = "shared"
-WATCHER = Path(__file__).with_name("kv_events.py")
 PICKER = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
 """Not release 1.2.1 of the documents, because it emits no spans."""
 
@@ -110,7 +107,7 @@ def service_of(namespace: str, hub: Hub) -> Object:
         gateway={"gatewayClassName": "envoy", "listeners": [listener]},
         endpointPicker={"image": PICKER},
     )
-    engines = role(kvEvents={})
+    engines = role()
     (container,) = engines["template"]["spec"]["containers"]
     container["args"] = ["--max-model-len", "2048"]
     storage = {"size": "1Gi", "storageClassName": STORAGE}
@@ -180,21 +177,6 @@ def test_warm_up_job_fills_cache(featured: Featured) -> None:
     (mount,) = (m for m in container["volumeMounts"] if m["name"] == "model-cache")
     assert mount["readOnly"]
     assert featured.ask("the quick")["model"] == NAME
-
-
-@pytest.mark.proves("KV events reach a subscriber under the topic that pickers expect")
-def test_kv_events_reach_subscriber(featured: Featured) -> None:
-    address = featured.pod["status"]["podIP"]
-    command = [str(vllm().python), str(WATCHER), f"tcp://{address}:5557"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:
-        assert watcher.stdout is not None
-        assert watcher.stdout.readline() == "\n"
-        featured.ask(f"events {PROMPT}")
-        message = json.loads(watcher.stdout.readline())
-        watcher.kill()
-    assert message["topic"] == f"kv@{address}:8000@{NAME}"
-    assert set(message["events"]) == {"BlockStored"}
-    assert message["blocks"] >= 2
 
 
 @pytest.mark.proves("Spans of engine and endpoint picker 1.5 reach the collector in one trace")

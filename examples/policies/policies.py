@@ -17,10 +17,10 @@ from pulumi_policy import (
 from fusioninfer_pulumi.component import TOKEN
 from fusioninfer_pulumi.kube.resource_requests import accelerators
 
-MOST_GPUS = 64
+MAX_GPUS = 64
 REGISTRIES = ("registry.example.com/", "vllm/", "ghcr.io/llm-d/", "registry.k8s.io/")
 MODELS = ("hf://Qwen/", "hf://deepseek-ai/")
-FEWEST_REPLICAS = 2
+MIN_REPLICAS = 2
 PRODUCTION = "prod"
 
 LWS = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
@@ -39,8 +39,8 @@ def check_gpu_budget(args: StackValidationArgs, report: Report) -> None:
     total = sum(
         gpus(resource.props) for resource in args.resources if resource.resource_type == LWS
     )
-    if total > MOST_GPUS:
-        report(f"the stack uses {total} GPUs, allowed: {MOST_GPUS}")
+    if total > MAX_GPUS:
+        report(f"the stack uses {total} GPUs, allowed: {MAX_GPUS}")
 
 
 def check_images(args: ResourceValidationArgs, report: Report) -> None:
@@ -67,8 +67,8 @@ def check_replicas(args: ResourceValidationArgs, report: Report) -> None:
     for role in args.props["roles"]:
         if role["componentType"] == "router":
             continue
-        if role["replicas"] < FEWEST_REPLICAS and "autoscaling" not in role:
-            report(f"role {role['name']} needs at least {FEWEST_REPLICAS} replicas")
+        if role["replicas"] < MIN_REPLICAS and "autoscaling" not in role:
+            report(f"role {role['name']} needs at least {MIN_REPLICAS} replicas")
         if "disruptionBudget" not in role and "disruptionBudget" not in args.props:
             report(f"role {role['name']} has no disruptionBudget")
 

@@ -48,7 +48,7 @@ class PresetValue(NamedTuple):
         role: Name of the role.
         field: Field of the role, or of its container.
         value: The value as text.
-        origin: `user`, `model table`, `engine release`, `capacity` or `library default`.
+        origin: `user`, `model catalogue`, `engine release`, `capacity` or `library default`.
         reason: Why it has this value, or its source.
     """
 

@@ -58,7 +58,7 @@ CPU = "cpu"
 _HUB_CACHE = "/root/.cache/huggingface"
 #: Origins of values, for `plan --explain`.
 USER, MODEL, RELEASE, CAPACITY, LIBRARY = (
-    "user", "model table", "engine release", "capacity", "library default",
+    "user", "model catalogue", "engine release", "capacity", "library default",
 )  # fmt: skip
 
 PRESET_WITHOUT_IMAGE = Rule("preset-without-image")

@@ -165,8 +165,8 @@ def find_catalogue_layout(name: str, accelerator: str) -> GpuLayout | None:
     split = None
     if known.gpus > 1:
         split = ParallelismArgs(tensor=known.gpus, expert=True if known.expert else None)
-    reason = "by the memory of its recipe" if known.auto else "its row for this GPU"
-    return GpuLayout(known.gpus, split, "model table", reason, known.auto)
+    reason = "by the memory of its recipe" if known.auto else "its entry for this accelerator"
+    return GpuLayout(known.gpus, split, "model catalogue", reason, known.auto)
 
 
 def get_model_bytes(model: ModelArgs, name: str) -> int | None:

@@ -425,6 +425,31 @@ def test_scheduler_preset_is_accepted_as_a_config() -> None:
     assert "tls-certs" not in str(picker)
 
 
+def test_tokenizer_preset_is_accepted_as_a_config() -> None:
+    # config/llmisvcconfig/config-llm-tokenizer.yaml of KServe, shortened.
+    script = (
+        "exec vllm launch render /mnt/models/base \\\n  --port=8000 \\\n"
+        "  {{ if .GlobalConfig.EnableTLS }}--enable-ssl-refresh{{ end }}"
+    )
+    container = {
+        "name": "main",
+        "image": "vllm:mine",
+        "command": ["/bin/bash", "-c", script],
+        "args": [],
+        "ports": [{"name": "render-http", "containerPort": 8000, "protocol": "TCP"}],
+    }
+    pod = {"containers": [container], "dnsPolicy": "ClusterFirst", "restartPolicy": "Always"}
+    preset = {"template": {**pod, "automountServiceAccountToken": False}}
+    name = "kserve-config-llm-tokenizer"
+    service = llm(router=ROUTER, model={"uri": "hf://org/model"}, baseRefs=[{"name": name}])
+    documents = service, config(name, router={"scheduler": {"tokenizer": preset}})
+    (sidecar,) = router(*documents)["endpointPicker"]["template"]["spec"]["containers"]
+    assert sidecar["image"] == "vllm:mine"
+    assert sidecar["command"] == ["vllm", "launch", "render", "org/model", "--port=8002"]
+    container["command"] = ["/bin/bash", "-c", f"prepare; {script}"]
+    assert len(reject(*documents)) == 3
+
+
 def test_a_configuration_among_the_flags_is_the_pickers() -> None:
     main = {"name": "main", "args": ["--v=4", "--config-text", TEXT]}
     scheduler: Manifest = {"template": {"containers": [main]}}

@@ -379,12 +379,12 @@ def test_every_value_has_an_origin() -> None:
     origins = {value.field: value.origin for value in plan.presets}
     assert origins["engine"] == "library default"
     assert origins["image"] == "engine release"
-    assert origins["gpus"] == "model table"
+    assert origins["gpus"] == "model catalogue"
     assert origins["cpu"] == "user"
     assert origins["memory"] == "library default"
-    assert origins["args --tool-call-parser"] == "model table"
+    assert origins["args --tool-call-parser"] == "model catalogue"
     assert set(origins.values()) <= {
-        "user", "model table", "engine release", "capacity", "library default",
+        "user", "model catalogue", "engine release", "capacity", "library default",
     }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ _PLUGINS = {
 _HANDLER, _SCORER = "disagg-profile-handler", "prefix-cache-scorer"
 TOKEN_PRODUCER, PRECISE_SCORER = "token-producer", "precise-prefix-cache-scorer"
 _PRECISE_PRODUCER = "precise-prefix-cache-producer"
+_POD_SOURCE = "endpoint-notification-source"
 _ALWAYS, _BY_PREFIX = "always-disagg-pd-decider", "prefix-based-pd-decider"
 #: Factor by which KServe converts thresholds.
 _CHARACTERS_PER_TOKEN = 4
@@ -117,6 +118,30 @@ def connect_tokenizer(config: dict[str, Any], parameters: Mapping[str, Any]) -> 
             settings = plugin["parameters"] = {**(plugin.get("parameters") or {})}
             settings.setdefault("modelName", parameters["modelName"])
             settings["vllm"] = {**parameters["vllm"], **(settings.get("vllm") or {})}
+    _add_pod_discovery(config, plugins)
+
+
+def _add_pod_discovery(config: dict[str, Any], plugins: list[dict[str, Any]]) -> None:
+    """Add the source of pods to whose KV events a producer subscribes.
+
+    Without it, llm-d 0.9 and 0.10 ignore `discoverPods` (Extract in the producer's extractor.go).
+    KServe does not add it, so its samples subscribe to no pod.
+    """
+    producers = [
+        plugin
+        for plugin in plugins
+        if plugin.get("type") == _PRECISE_PRODUCER and _discovers_pods(plugin)
+    ]
+    if not producers or "dataLayer" in config:
+        return
+    extractors = [{"pluginRef": item.get("name", _PRECISE_PRODUCER)} for item in producers]
+    config["plugins"] = [*config["plugins"], {"type": _POD_SOURCE}]
+    config["dataLayer"] = {"sources": [{"pluginRef": _POD_SOURCE, "extractors": extractors}]}
+
+
+def _discovers_pods(producer: Mapping[str, Any]) -> bool:
+    events = (producer.get("parameters") or {}).get("kvEventsConfig") or {}
+    return "zmqEndpoint" not in events and events.get("discoverPods") is not False
 
 
 def _migrate_scorer_parameters(scorer: Mapping[str, Any]) -> dict[str, Any]:

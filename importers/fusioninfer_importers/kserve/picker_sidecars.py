@@ -23,6 +23,14 @@ _PRESETS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8")
 _LATENCY_PRODUCER = "predicted-latency-producer"
 _TOKENIZER, _PORT = "tokenizer", 8002
 _WEIGHTS = "/mnt/models/base"
+#: Fields of KServe's preset for the tokenizer (config-llm-tokenizer) that the sidecar replaces.
+_PRESET_POD = {
+    "automountServiceAccountToken": False,
+    "dnsPolicy": "ClusterFirst",
+    "restartPolicy": "Always",
+}
+_PRESET_PORTS = [{"name": "render-http", "containerPort": 8000, "protocol": "TCP"}]
+_PRESET_SCRIPT = f"exec vllm launch render {_WEIGHTS} --port=8000"
 
 
 def add_sidecars(
@@ -99,6 +107,8 @@ def _read_tokenizer_pod(builder: ServiceBuilder, tokenizer: Node | None) -> Node
         return Node(builder.main.at(), {})
     builder.report.consume(*() if tokenizer.content else (tokenizer.at,))
     pod = tokenizer.get("template") or Node(tokenizer.at, {})
+    for field, value in _PRESET_POD.items():
+        _consume_preset(builder, pod.get(field), value)
     items = [_rename_main(builder, item) for item in pod.list_at("containers")]
     fields = {"volumes": pod.get("volumes"), "containers": Node(pod.at, items)}
     return set_fields(Node(pod.at, {}), **fields)
@@ -109,6 +119,17 @@ def _rename_main(builder: ServiceBuilder, container: Node) -> Node:
     if name is None or name.content != MAIN:
         return container
     builder.report.consume(name.at)
+    _consume_preset(builder, container.get("args"), [])
+    _consume_preset(builder, container.get("ports"), _PRESET_PORTS)
+    command = container.get("command")
+    script = str(command.items[-1].content) if command is not None and command.items else ""
+    if command is not None and script.replace("\\\n", "").split() == _PRESET_SCRIPT.split():
+        _consume_preset(builder, command, command.value)
     return set_fields(
         container, name=Node(name.at, _TOKENIZER), command=None, args=None, ports=None
     )
+
+
+def _consume_preset(builder: ServiceBuilder, field: Node | None, value: Any) -> None:
+    if field is not None and field.value == value:
+        builder.report.consume(field.at, *(leaf.at for _, leaf in field.leaves()))

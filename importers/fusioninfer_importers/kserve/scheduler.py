@@ -230,7 +230,7 @@ def _migrate_config(
         origin = builder.remove(target_config)
         builder.default(target_config, yaml.safe_dump(migrated, sort_keys=False), origin)
         builder.report.translated(
-            origin, "rewritten for the current release of the endpoint picker, as KServe does"
+            origin, "rewritten for the current release of the endpoint picker"
         )
 
 

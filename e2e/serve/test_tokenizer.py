@@ -1,0 +1,156 @@
+"""An imported KServe service whose endpoint picker has a tokenizer and the engines' KV events."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+
+from e2e.harness import Object
+from e2e.serve.deploy import Deployed, deployed_manifest
+from e2e.serve.enclosure import ADDRESS
+from e2e.serve.engine import Models
+from e2e.serve.hub import PORT, Hub
+from e2e.serve.load import HIT_TOKENS, REQUESTS, by_pod, complete, counter, metrics
+from e2e.serve.services import IMAGE, PROMPT, objects_of, role, service
+from e2e.serve.serving import Serving
+
+pytestmark = [
+    pytest.mark.serve,
+    pytest.mark.long,
+    pytest.mark.skipif(not shutil.which("llm-d-epp"), reason="not on PATH: llm-d-epp"),
+]
+
+NAME, REPOSITORY = "chat", "Qwen/Qwen3-8B"
+CONVERSATIONS, TURNS = 4, 4
+ENGINE_BLOCK, PICKER_BLOCK = 128, 64
+"""Tokens of a block: vLLM's default on CPUs, and a size that the picker does not share with it."""
+
+PICKER_METRICS = 9090
+ADMITTED = "llm_d_router_epp_kv_cache_index_admissions_total"
+FOUND = "llm_d_router_epp_kv_cache_index_lookup_hits_total"
+
+_PARAMETERS: Object = {
+    "tokenProcessorConfig": {"blockSizeTokens": PICKER_BLOCK},
+    "indexerConfig": {"kvBlockIndexConfig": {"enableMetrics": True}},
+}
+PLUGINS: dict[str, list[Object]] = {
+    # The picker connects to the engines.
+    "tcp://*:5557": [
+        {"type": "token-producer"},
+        {"type": "precise-prefix-cache-producer", "parameters": _PARAMETERS},
+        {"type": "prefix-cache-scorer",
+         "parameters": {"prefixMatchInfoProducerName": "precise-prefix-cache-producer"}},
+    ],
+    # The engines connect to the picker, and find their addresses in the events' topics.
+    "tcp://svc-epp:5557": [
+        {"type": "precise-prefix-cache-scorer",
+         "parameters": {**_PARAMETERS, "kvEventsConfig": {"zmqEndpoint": "tcp://*:5557"}}},
+    ],
+}  # fmt: skip
+
+
+def kserve_service(namespace: str, endpoint: str) -> Object:
+    """Return a manifest; its engines have the argument that the library generates for KV events."""
+    engine = role(args=("--served-model-name", NAME), kvEvents={"endpoint": endpoint})
+    (lws, *_) = objects_of(service(namespace, engine))
+    (generated,) = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "securityContext": {"runAsUser": 1000},
+        # KServe's preset evaluates them in a shell.
+        "args": ["--max-model-len", "2048", *map(shlex.quote, generated["args"][-2:])],
+        "env": generated["env"],
+        "resources": generated["resources"],
+    }
+    plugins = PLUGINS[endpoint]
+    others = ("single-profile-handler", "queue-scorer", "max-score-picker")
+    weights = {plugins[-1]["type"]: 3, "queue-scorer": 1, "max-score-picker": 1}
+    references = [{"pluginRef": name, "weight": weight} for name, weight in weights.items()]
+    config = {
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "plugins": [*plugins, *({"type": name} for name in others)],
+        "schedulingProfiles": [{"name": "default", "plugins": references}],
+    }
+    pool = {"group": "inference.networking.k8s.io", "kind": "InferencePool",
+            "name": "svc-inference-pool"}  # fmt: skip
+    small = {"name": "main", "resources": {"requests": {"cpu": "100m", "memory": "100Mi"}}}
+    picker = {**small, "args": ["--metrics-endpoint-auth=false"]}
+    scheduler = {
+        "template": {"containers": [picker]},
+        "config": {"inline": config},
+        # The preset's digest names an image that is not generated here.
+        "tokenizer": {"template": {"containers": [{**small, "image": IMAGE}]}},
+    }
+    return {
+        "apiVersion": "serving.kserve.io/v1alpha2",
+        "kind": "LLMInferenceService",
+        "metadata": {"name": "svc", "namespace": namespace},
+        "spec": {
+            "model": {"uri": f"hf://{REPOSITORY}", "name": NAME},
+            "replicas": 2,
+            "template": {"containers": [container]},
+            "router": {
+                "route": {"http": {"spec": {"rules": [{"backendRefs": [pool]}]}}},
+                "gateway": {},
+                "scheduler": scheduler,
+            },
+        },
+    }
+
+
+@pytest.mark.parametrize("endpoint", PLUGINS, ids=["picker-connects", "engines-connect"])
+@pytest.mark.proves(
+    "Imported from KServe with a tokenizer, llm-d's picker finds prefixes by the engines' KV events"
+)
+def test_conversation_returns_to_its_prefix(running: Serving, endpoint: str) -> None:
+    namespace = running.cluster.new_namespace()
+    manifest = kserve_service(namespace, endpoint)
+    with Hub(ADDRESS, REPOSITORY, Models().model, PORT), deployed_manifest(running, manifest) as it:
+        (picker,), pods = it.pods("app=svc-epp"), it.pods()
+        assert len(pods) == 2
+        for pod in pods:
+            running.cluster.wait(partial(_is_heard, picker, pod), 120, lambda: running.logs(picker))
+        found = counter(metrics(picker, PICKER_METRICS), FOUND)
+        reused = sum(by_pod(pods, HIT_TOKENS).values())
+        texts = [f"{number} {PROMPT}" for number in range(CONVERSATIONS)]
+        places: list[list[str]] = [[] for _ in texts]
+        blocks = 0
+        for turn in range(TURNS):
+            for number, text in enumerate(texts):
+                place, answer = _ask(it, pods, text)
+                places[number].append(place)
+                blocks += answer["usage"]["prompt_tokens"] // ENGINE_BLOCK * (turn < TURNS - 1)
+                texts[number] += f"{answer['choices'][0]['text']} {turn}: {PROMPT}"
+        found = counter(metrics(picker, PICKER_METRICS), FOUND) - found
+        reused = sum(by_pod(pods, HIT_TOKENS).values()) - reused
+        print(f"{places}: {blocks} blocks, picker found {found}, engines reused {reused} tokens")
+        assert [len(set(visited)) for visited in places] == [1] * CONVERSATIONS
+        assert found * PICKER_BLOCK >= blocks * ENGINE_BLOCK > 0
+        assert reused >= blocks * ENGINE_BLOCK
+
+
+def _is_heard(picker: Object, pod: Object) -> bool:
+    """Return whether the picker receives events of a request that only this pod gets."""
+    before = counter(metrics(picker, PICKER_METRICS), ADMITTED)
+    complete(f"http://{pod['status']['podIP']}:8000", NAME, f"{time.monotonic()} {PROMPT}")
+    time.sleep(1)
+    return counter(metrics(picker, PICKER_METRICS), ADMITTED) > before
+
+
+def _ask(it: Deployed, pods: list[Object], text: str) -> tuple[str, Any]:
+    """Return the name of the pod that answers, and its answer."""
+    before = by_pod(pods, REQUESTS)
+    answer = it.ask(text, NAME)
+
+    def find_served() -> list[str]:
+        return [pod for pod, count in by_pod(pods, REQUESTS).items() if count > before[pod]]
+
+    (place,) = it.running.cluster.wait(find_served, 10)
+    return place, answer
