@@ -158,21 +158,21 @@ class AutoscalingArgsDict(TypedDict, total=False):
     """Maximum number of replicas."""
 
     target: AutoscalingTarget | Literal["latency", "throughput", "queue"] | None
-    """`latency`, `throughput` or `queue`: generated metrics and target values for the engine and
+    """`latency`, `throughput` or `queue`: metrics and target values generated for the engine and
     the endpoint picker, limited to this service."""
 
     target_requests: float | None
-    """Requests per replica, replacing the default: running requests for `latency` (100), waiting
-    requests for the other targets (5)."""
+    """Requests per replica, replacing the default: running and waiting requests for `latency`
+    (100), waiting requests for the other targets (5)."""
 
     time_to_first_token: str | None
     """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as
-    `1s`, followed instead of running requests. Measured by llm-d's endpoint picker if its metrics
-    are readable, else by the engines."""
+    `1s`, which replaces the number of requests except to start from zero. Measured by llm-d's
+    endpoint picker if its metrics are readable, else by the engines."""
 
     time_per_token: str | None
     """`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as
-    `50ms`, followed instead of running requests."""
+    `50ms`, which replaces the number of requests except to start from zero."""
 
     metrics: Sequence[AutoscalingMetricArgs | AutoscalingMetricArgsDict]
     """Metrics in addition to `target`. The metric that requires the most replicas applies."""
@@ -334,8 +334,8 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     together with `family`."""
 
     family: str | None
-    """Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,
-    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
+    """Release of the image, if its name and tag do not tell, or of the default image: `gaie-1.2` to
+    `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
 
     replicas: int
     """Number of pods."""
@@ -366,9 +366,9 @@ class EndpointPickerArgsDict(TypedDict, total=False):
 
     flow_control: bool | None
     """Whether it queues requests while there is no pod, or while the KV caches of all pods are
-    full; releases up to v1.3 also queue while more than 5 requests wait in each pod. If disabled,
-    requests get status 503 while there is no pod. By default enabled if `autoscaling.target`
-    requires it."""
+    full; `gaie-1.3` also queues while more than 5 requests wait in each pod. If disabled, requests
+    get status 503 while there is no pod. By default enabled if `autoscaling.target` or
+    `serviceLevels` requires it."""
 
     service_levels: ServiceLevelsArgs | ServiceLevelsArgsDict | None
     """Priorities of requests, and fairness between tenants; enables `flowControl`
@@ -851,7 +851,7 @@ class MonitoringArgsDict(TypedDict, total=False):
     """Prometheus operator monitors; `{}` scrapes engines, and the picker if its metrics are on."""
 
     engines: bool
-    """Whether to create a PodMonitor for the leaders of each serving role, on the serving port."""
+    """Whether each serving role gets a PodMonitor of its leaders, on their serving ports."""
 
     picker: bool | None
     """Whether to create a ServiceMonitor for the endpoint picker; by default if its metrics are on
@@ -905,7 +905,7 @@ class NetworkConfigArgsDict(TypedDict, total=False):
 class NetworkPolicyArgsDict(TypedDict, total=False):
     """NetworkPolicies that restrict access to the service's pods.
 
-    By default enabled if `gateway.implementation` determines where the gateway's proxies run."""
+    Without this field they exist if `gateway.implementation` determines where the proxies run."""
 
     enabled: bool
     """Whether to create NetworkPolicies; without them everybody can reach the pods."""
@@ -1560,7 +1560,7 @@ class TopologySpreadArgsDict(TypedDict, total=False):
 
 
 class TracingArgsDict(TypedDict, total=False):
-    """OpenTelemetry traces of the endpoint picker and the engines, sent by OTLP over gRPC."""
+    """OpenTelemetry traces of the endpoint picker and of vLLM, sent by OTLP over gRPC."""
 
     endpoint: Required[str]
     """Address of the collector, such as `http://otel-collector.observability:4317`; `https` for

@@ -93,13 +93,13 @@ class AutoscalingArgs(SpecModel):
     max_replicas: PositiveCount
     "Maximum number of replicas."
     target: AutoscalingTarget | None
-    "`latency`, `throughput` or `queue`: generated metrics and target values for the engine and\n    the endpoint picker, limited to this service."
+    "`latency`, `throughput` or `queue`: metrics and target values generated for the engine and\n    the endpoint picker, limited to this service."
     target_requests: float | None
-    "Requests per replica, replacing the default: running requests for `latency` (100), waiting\n    requests for the other targets (5)."
+    "Requests per replica, replacing the default: running and waiting requests for `latency`\n    (100), waiting requests for the other targets (5)."
     time_to_first_token: Duration | None
-    "`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as\n    `1s`, followed instead of running requests. Measured by llm-d's endpoint picker if its metrics\n    are readable, else by the engines."
+    "`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as\n    `1s`, which replaces the number of requests except to start from zero. Measured by llm-d's\n    endpoint picker if its metrics are readable, else by the engines."
     time_per_token: Duration | None
-    "`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as\n    `50ms`, followed instead of running requests."
+    "`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as\n    `50ms`, which replaces the number of requests except to start from zero."
     metrics: list[AutoscalingMetricArgs]
     "Metrics in addition to `target`. The metric that requires the most replicas applies."
     prometheus: WebAddress | None
@@ -115,7 +115,7 @@ class AutoscalingArgs(SpecModel):
     def latency_goals(self) -> dict[str, Fraction]: ...
 
 def scales_to_zero(args: AutoscalingArgs) -> bool: ...
-def uses_picker_metrics(args: AutoscalingArgs) -> bool: ...
+def counts_queued_requests(args: AutoscalingArgs) -> bool: ...
 
 class PrefillDecodeRatioArgs(SpecModel):
     """Allowed number of prefill replicas per decode replica."""

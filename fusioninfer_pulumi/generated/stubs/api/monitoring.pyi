@@ -48,7 +48,7 @@ class MonitoringArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.MonitoringArgsDict]) -> None: ...
     engines: bool
-    "Whether to create a PodMonitor for the leaders of each serving role, on the serving port."
+    "Whether each serving role gets a PodMonitor of its leaders, on their serving ports."
     picker: bool | None
     "Whether to create a ServiceMonitor for the endpoint picker; by default if its metrics are on\n    (`endpointPicker.metrics`)."
     path: _Path
@@ -69,7 +69,7 @@ class MonitoringArgs(SpecModel):
 _Collector = str
 
 class TracingArgs(SpecModel):
-    """OpenTelemetry traces of the endpoint picker and the engines, sent by OTLP over gRPC."""
+    """OpenTelemetry traces of the endpoint picker and of vLLM, sent by OTLP over gRPC."""
 
     def __init__(self, **fields: Unpack[dicts.TracingArgsDict]) -> None: ...
     endpoint: _Collector

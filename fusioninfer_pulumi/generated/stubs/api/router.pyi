@@ -92,7 +92,7 @@ class EndpointPickerArgs(SpecModel):
     image: ImageOrOutput | None
     "Image. Default: the inference extension's endpoint picker, or llm-d's for\n    `pd-disaggregation`, `session-affinity`, `serviceLevels` and `modelRewrites`. May be an Output,\n    together with `family`."
     family: str | None
-    "Release of the image, if it cannot be read from its name and tag: `gaie-1.2`, `gaie-1.3`,\n    `gaie-1.4` or `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."
+    "Release of the image, if its name and tag do not tell, or of the default image: `gaie-1.2` to\n    `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."
     replicas: PositiveCount
     "Number of pods."
     leader_election: bool | None
@@ -110,7 +110,7 @@ class EndpointPickerArgs(SpecModel):
     metrics: OnOff[MetricsMode]
     "Who may read its metrics; no one by default."
     flow_control: bool | None
-    "Whether it queues requests while there is no pod, or while the KV caches of all pods are\n    full; releases up to v1.3 also queue while more than 5 requests wait in each pod. If disabled,\n    requests get status 503 while there is no pod. By default enabled if `autoscaling.target`\n    requires it."
+    "Whether it queues requests while there is no pod, or while the KV caches of all pods are\n    full; `gaie-1.3` also queues while more than 5 requests wait in each pod. If disabled, requests\n    get status 503 while there is no pod. By default enabled if `autoscaling.target` or\n    `serviceLevels` requires it."
     service_levels: ServiceLevelsArgs | None
     "Priorities of requests, and fairness between tenants; enables `flowControl`\n    (docs/how-to/service-levels.md)."
     session: SessionArgs
@@ -136,7 +136,7 @@ class PoolArgs(SpecModel):
 class NetworkPolicyArgs(SpecModel):
     """NetworkPolicies that restrict access to the service's pods.
 
-    By default enabled if `gateway.implementation` determines where the gateway's proxies run.
+    Without this field they exist if `gateway.implementation` determines where the proxies run.
     """
 
     def __init__(self, **fields: Unpack[dicts.NetworkPolicyArgsDict]) -> None: ...
