@@ -24,7 +24,7 @@ MAX_PAUSE_SECONDS, PAUSE_FRACTION = 5.0, 0.1
 MARGIN_SECONDS = 5.0
 #: After this many failed attempts at the first list, the cluster counts as unreadable.
 MAX_ATTEMPTS = 3
-#: A replica that has served counts as broken once it is unavailable for this time, or for
+#: A replica that has served counts as broken once it is unavailable for this time, or for half of
 #: `rollout.timeout` if that is shorter. On a busy node it may only miss readiness probes.
 BROKEN_SECONDS = 60.0
 
@@ -463,7 +463,7 @@ def _apply_snapshot(
         return replace(lws, served_revision=served, unavailable_since=None, may_recover=False)
     since = at if lws.unavailable_since is None else lws.unavailable_since
     has_served = snapshot.revision == lws.served_revision
-    is_recent = at - since < min(BROKEN_SECONDS, _parse_seconds(lws.step.timeout))
+    is_recent = at - since < min(BROKEN_SECONDS, _parse_seconds(lws.step.timeout) / 2)
     return replace(lws, unavailable_since=since, may_recover=has_served and is_recent)
 
 

@@ -492,14 +492,21 @@ def test_repaired_replica_unblocks_update() -> None:
 
 
 @each_row(
-    ("zero", "seconds", "changes"),
-    [("a", 2, False), ("a", 59, False), ("a", 61, True), ("never served", 2, True)],
+    ("zero", "seconds", "changes", "rollout"),
+    [
+        ("a", 2, False, {}),
+        ("a", 59, False, {}),
+        ("a", 61, True, {}),
+        ("a", 4, False, {"timeout": "10s"}),
+        ("a", 6, True, {"timeout": "10s"}),
+        ("never served", 2, True, {}),
+    ],
 )
 def test_unavailable_replica_changes_next_to_another_only_if_broken(
-    zero: str, seconds: float, changes: bool
+    zero: str, seconds: float, changes: bool, rollout: dict[str, object]
 ) -> None:
     state, _ = played(
-        started(OLD, OLD),
+        started(OLD, OLD, rollout=rollout),
         UpdateStarted(0),
         ListReturned(0, snapshots(one=True, zero=True)),
         PulumiAnswered(1, {ONE: NEW}),
