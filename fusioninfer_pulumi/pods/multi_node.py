@@ -121,7 +121,6 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         return pods, findings
     # A worker that exits before the ray head is up would restart its group forever.
     retry = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
-    command_path = leader.command_path
     try:
         edited = launchers.launch(leader.command, ctx.launcher, ctx.nodes, is_leader=True)
         pods = pods.put(leader.with_command(edited))
@@ -133,7 +132,6 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
                 "launcher: none and write both commands"
             )
             return pods, [error(WORKER_COMMAND_LOST, worker.command_path, message)]
-        command_path = worker.command_path
         edited = launchers.launch(
             worker.command, ctx.launcher, ctx.nodes, is_leader=False, retry=retry
         )
@@ -141,7 +139,8 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     except EditError as problem:
         remedy = "or set launcher: none and write the leader's and the workers' commands yourself"
         message = f"{problem}, {remedy}"
-        return pods, [error(COMMAND_NOT_EDITABLE, command_path, message)]
+        pod = leader if pods.leader is leader else worker  # the leader is edited first
+        return pods, [error(COMMAND_NOT_EDITABLE, pod.command_path, message)]
 
 
 def declare_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:

@@ -216,7 +216,7 @@ def test_hpa_follows_external_metrics_of_the_service() -> None:
 @each_row(
     ("manifest", "problem"),
     [
-        (scaled({"maxReplicas": 4}), "roles[0].autoscaling: needs target, metrics or keda.triggers"),
+        (scaled({"maxReplicas": 4}), "roles[0].autoscaling: needs target, metrics or"),
         (scaled({"maxReplicas": 4, "targetRequests": 2, "metrics": [{"name": "a", "target": 1}]}),
          "roles[0].autoscaling.targetRequests: has no effect without target"),
         (scaled(keda("latency"), monitoring=None), "monitoring: is required with autoscaling.targ"),
