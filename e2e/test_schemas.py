@@ -12,12 +12,7 @@ from e2e.harness import ApiError, Cluster
 from e2e.inputs import ROOT
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.schemas.schema_check import object_findings
-from tests.gateway_rules import (
-    GATEWAYS_BY_SERVER,
-    ROUTES_BY_SERVER,
-    TAKEN_GATEWAYS,
-    TAKEN_ROUTES,
-)
+from tests.gateway_rules import GATEWAYS_BY_SERVER, ROUTES_BY_SERVER, TAKEN_GATEWAYS, TAKEN_ROUTES
 
 
 # llm-d's tables are not covered, because its sources are not on the module proxy.

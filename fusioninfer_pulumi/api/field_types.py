@@ -23,11 +23,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from fusioninfer_pulumi.api.validation_errors import (
-    raise_findings,
-    rule_error,
-    string_format,
-)
+from fusioninfer_pulumi.api.validation_errors import raise_findings, rule_error, string_format
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Location, error, show
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output, output_paths

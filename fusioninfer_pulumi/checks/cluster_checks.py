@@ -18,20 +18,13 @@ import yaml
 from fusioninfer_pulumi.api.scheduling import GangBackend
 from fusioninfer_pulumi.checks.between_services import count_groups
 from fusioninfer_pulumi.checks.object_checks import find_user_field
-from fusioninfer_pulumi.checks.server_dry_run import (
-    FALLBACK_NAMESPACE,
-    list_dry_run_objects,
-)
+from fusioninfer_pulumi.checks.server_dry_run import FALLBACK_NAMESPACE, list_dry_run_objects
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.kube import labels, quantity, supported_products
 from fusioninfer_pulumi.kube.client import KubernetesApi, Object
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.resource_requests import is_accelerator, pod_requests
-from fusioninfer_pulumi.kube.supported_products import (
-    CLUSTER_WIDE,
-    REFERENCES,
-    iterate_field,
-)
+from fusioninfer_pulumi.kube.supported_products import CLUSTER_WIDE, REFERENCES, iterate_field
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import NAMED_OBJECT_MISSING

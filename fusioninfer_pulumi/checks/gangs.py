@@ -6,11 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.role import StartupPolicy
-from fusioninfer_pulumi.api.scheduling import (
-    GangBackend,
-    GangMode,
-    SchedulingStrategyArgs,
-)
+from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode, SchedulingStrategyArgs
 from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER, VOLCANO, is_prefill_decode
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
 from fusioninfer_pulumi.kube import labels

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from fusioninfer_pulumi.api.rollout import (
-    Layout,
-    RolloutLevel,
-    RolloutStrategy,
-)
+from fusioninfer_pulumi.api.rollout import Layout, RolloutLevel, RolloutStrategy
 from fusioninfer_pulumi.api.spec_model import reject_fields
 from fusioninfer_pulumi.findings import Finding, Rule, error, show, warning
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.pods.probes_and_shutdown import compute_startup_seconds
 from fusioninfer_pulumi.rollout.update_order import resolve_group_rollout
-from fusioninfer_pulumi.rules.common import (
-    FIELD_OUT_OF_PLACE,
-)
+from fusioninfer_pulumi.rules.common import FIELD_OUT_OF_PLACE
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 UPDATE_TAKES_SERVICE_DOWN = Rule("update-takes-service-down")

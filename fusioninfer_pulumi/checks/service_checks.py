@@ -10,10 +10,7 @@ from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import serving_roles
 from fusioninfer_pulumi.checks.between_services import count_groups
-from fusioninfer_pulumi.checks.gangs import (
-    kueue_label_findings,
-    scheduling_findings,
-)
+from fusioninfer_pulumi.checks.gangs import kueue_label_findings, scheduling_findings
 from fusioninfer_pulumi.checks.routing_checks import SERVING_PORTS_DIFFER
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container

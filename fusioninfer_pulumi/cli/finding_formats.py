@@ -12,13 +12,7 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.cli.printing import print_json
-from fusioninfer_pulumi.findings import (
-    Finding,
-    Location,
-    Origin,
-    Severity,
-    one_line,
-)
+from fusioninfer_pulumi.findings import Finding, Location, Origin, Severity, one_line
 from fusioninfer_pulumi.loading.yaml_text import nodes
 
 #: Workflow commands by severity.

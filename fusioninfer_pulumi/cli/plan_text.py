@@ -15,11 +15,7 @@ from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.capacity_package import PlacementResult
 from fusioninfer_pulumi.cli.diff.timelines import BOUNDS, HEAD, ServiceTimeline
 from fusioninfer_pulumi.cli.finding_formats import format_finding, format_rule_suffix
-from fusioninfer_pulumi.cli.plan_output import (
-    PlanView,
-    describe_gang,
-    describe_request_path,
-)
+from fusioninfer_pulumi.cli.plan_output import PlanView, describe_gang, describe_request_path
 from fusioninfer_pulumi.cli.terminal import console, make_table
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.plan.service_json import plain

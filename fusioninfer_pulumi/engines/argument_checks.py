@@ -23,12 +23,7 @@ from fusioninfer_pulumi.engines.command_flags import (
     replace_variables,
     split_joined_flags,
 )
-from fusioninfer_pulumi.engines.engine import (
-    ARGUMENT_VALUE_INVALID,
-    Engine,
-    EngineCommand,
-    Word,
-)
+from fusioninfer_pulumi.engines.engine import ARGUMENT_VALUE_INVALID, Engine, EngineCommand, Word
 from fusioninfer_pulumi.findings import Finding, Rule, closest_name, error, show, warning
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 

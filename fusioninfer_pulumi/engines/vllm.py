@@ -24,10 +24,7 @@ from fusioninfer_pulumi.engines.engine import (
     Word,
 )
 from fusioninfer_pulumi.engines.engine_images import Version, format_version
-from fusioninfer_pulumi.engines.launchers import (
-    LEADER_ADDRESS_ENV,
-    NODES,
-)
+from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, NODES
 from fusioninfer_pulumi.engines.vllm_kv_cache import TRANSFER, VllmKvCache
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 

@@ -23,11 +23,7 @@ from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube.containers import add_mounts, find_mount, shared_memory
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta
-from fusioninfer_pulumi.rules.common import (
-    COMMAND_NOT_EDITABLE,
-    ENGINE_UNKNOWN,
-    TAKEN_BY_TEMPLATE,
-)
+from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN, TAKEN_BY_TEMPLATE
 
 Template = Mapping[str, Any]
 

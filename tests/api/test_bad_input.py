@@ -8,14 +8,7 @@ from typing import Any
 import pulumi
 import pytest
 from rows import each_row
-from samples import (
-    container,
-    plan_manifest,
-    problems,
-    role,
-    service,
-    template,
-)
+from samples import container, plan_manifest, problems, role, service, template
 
 from fusioninfer_pulumi.api import ComponentType, InferenceServiceArgs, RoleArgs
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Severity, show

@@ -14,12 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from fusioninfer_pulumi.kube.client import (
-    Answer,
-    KubernetesApi,
-    UnreadableError,
-    send_dry_runs,
-)
+from fusioninfer_pulumi.kube.client import Answer, KubernetesApi, UnreadableError, send_dry_runs
 
 Reply = tuple[int, dict[str, Any]]
 KINDS = {

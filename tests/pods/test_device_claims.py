@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.samples import (
-    container,
-    kinds,
-    nodes,
-    pod_templates,
-    rendered,
-    role,
-    service,
-    template,
-)
+from tests.samples import container, kinds, nodes, pod_templates, rendered, role, service, template
 
 GPUS = {"name": "gpus", "deviceClassName": "gpu.nvidia.com", "count": 8}
 

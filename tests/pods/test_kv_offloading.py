@@ -10,15 +10,7 @@ from typing import Any
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.plan.service_objects import render_workloads
-from tests.samples import (
-    Manifest,
-    pod_templates,
-    prefill_decode,
-    problems,
-    role,
-    service,
-    template,
-)
+from tests.samples import Manifest, pod_templates, prefill_decode, problems, role, service, template
 
 HERE = Path(__file__).parent
 GIB = 2**30

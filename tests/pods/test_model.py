@@ -12,11 +12,7 @@ from rows import each_row
 from fusioninfer_pulumi.api.model import ModelSource, parse_model_uri
 from fusioninfer_pulumi.engines.command_flags import get_flag_value
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from tests.samples import (
-    nodes,
-    pod_templates,
-    problems,
-)
+from tests.samples import nodes, pod_templates, problems
 
 HF = "hf://Qwen/Qwen3-8B"
 SGLANG = {"image": "lmsysorg/sglang:v0.5.3"}

@@ -7,14 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.pods.test_model import HF, main, pod, serving
-from tests.samples import (
-    container,
-    kinds,
-    rendered,
-    role,
-    service,
-    template,
-)
+from tests.samples import container, kinds, rendered, role, service, template
 
 WARM = {"storage": {"size": "100Gi"}, "warmUp": True}
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pods.models import main, serving
 
-from tests.samples import (
-    warnings,
-)
+from tests.samples import warnings
 
 
 def test_unknown_program_keeps_its_command() -> None:

@@ -8,12 +8,7 @@ from typing import Any
 
 from drawn_services import draw_service
 from full_pods import SERVICES
-from samples import (
-    plan_of,
-    rendered,
-    role,
-    service,
-)
+from samples import plan_of, rendered, role, service
 
 from fusioninfer_pulumi.api.service_shape import service_shape
 from fusioninfer_pulumi.checks.stages import plan_service

@@ -6,16 +6,7 @@ from typing import Any
 
 import pytest
 from rows import each_row
-from samples import (
-    container,
-    nodes,
-    plan_of,
-    prefill_decode,
-    rendered,
-    role,
-    service,
-    template,
-)
+from samples import container, nodes, plan_of, prefill_decode, rendered, role, service, template
 
 from fusioninfer_pulumi.kube.resource_requests import accelerators, is_accelerator, pod_requests
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rows import each_row
-from samples import (
-    container,
-    listening,
-    plan_of,
-    rendered,
-    role,
-    service,
-    template,
-)
+from samples import container, listening, plan_of, rendered, role, service, template
 
 
 def named(*names: str) -> dict[str, Any]:

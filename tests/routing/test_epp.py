@@ -8,15 +8,7 @@ import pytest
 import yaml
 from routed import LLM_D, ROUTE, V1_2, V1_5, only, pair, picker_container, routed
 from rows import each_row
-from samples import (
-    Manifest,
-    container,
-    plan_of,
-    problems,
-    role,
-    template,
-    warnings,
-)
+from samples import Manifest, container, plan_of, problems, role, template, warnings
 
 AT = "roles[0].endpointPicker"
 

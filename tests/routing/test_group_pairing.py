@@ -6,12 +6,7 @@ from typing import Any
 
 import yaml
 from routed import pair
-from samples import (
-    Manifest,
-    plan_of,
-    problems,
-    rendered,
-)
+from samples import Manifest, plan_of, problems, rendered
 
 from fusioninfer_pulumi.kube import labels
 

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from routed import objects, only, routed
-from samples import (
-    Manifest,
-    container,
-    pod_templates,
-    role,
-    template,
-)
+from samples import Manifest, container, pod_templates, role, template
 
 RELEASE = "vllm/vllm-openai:v0.32.0-cpu"
 BY_HAND = ["m", "--data-parallel-size=4", "--data-parallel-size-local=4", "-dpm"]

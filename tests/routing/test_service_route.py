@@ -6,15 +6,7 @@ from typing import Any
 
 from routed import ROUTE, objects, only, pair, routed
 from rows import each_row
-from samples import (
-    Manifest,
-    listening,
-    plan_of,
-    problems,
-    rendered,
-    role,
-    warnings,
-)
+from samples import Manifest, listening, plan_of, problems, rendered, role, warnings
 
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.cli.plan_output import PlanView, mermaid

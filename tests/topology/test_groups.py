@@ -7,16 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from samples import (
-    Manifest,
-    nodes,
-    plan_of,
-    prefill_decode,
-    problems,
-    rendered,
-    role,
-    service,
-)
+from samples import Manifest, nodes, plan_of, prefill_decode, problems, rendered, role, service
 
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.cli.plan_output import PlanView, plan_json

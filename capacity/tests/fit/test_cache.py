@@ -11,13 +11,7 @@ import pytest
 
 from capacity.tests.startup_logs import command_of
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
-from fusioninfer_capacity.fit.architecture import (
-    Cache,
-    Compressed,
-    Layer,
-    State,
-    find_architecture,
-)
+from fusioninfer_capacity.fit.architecture import Cache, Compressed, Layer, State, find_architecture
 from fusioninfer_capacity.fit.cache import CacheLayout, make_layout
 from fusioninfer_capacity.fit.compressed import CompressedLayout
 from fusioninfer_capacity.fit.engines import GIB, SIZED, Memory

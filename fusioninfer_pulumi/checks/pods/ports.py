@@ -9,12 +9,7 @@ from typing import Any
 from fusioninfer_pulumi.api.availability import StartupArgs
 from fusioninfer_pulumi.api.model import ModelArgs, parse_model_uri
 from fusioninfer_pulumi.checks.pods.template import known_mapping
-from fusioninfer_pulumi.engines.engine import (
-    CONFIG_FLAG,
-    HOST_FLAG,
-    PORT_FLAG,
-    EngineCommand,
-)
+from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, HOST_FLAG, PORT_FLAG, EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.pods.pd_sidecar import find_user_sidecar

@@ -7,9 +7,7 @@ from itertools import product
 
 from fusioninfer_pulumi.api.kv_cache import KvTransferArgs
 from fusioninfer_pulumi.api.role import ComponentType
-from fusioninfer_pulumi.endpoint_pickers.picker_families import (
-    OWNED_FLAGS,
-)
+from fusioninfer_pulumi.endpoint_pickers.picker_families import OWNED_FLAGS
 from fusioninfer_pulumi.engines.engine import NIXL, KvConnector
 from fusioninfer_pulumi.engines.engine_commands import ENGINES
 from fusioninfer_pulumi.engines.handshake import AUTO, read_pair_setting

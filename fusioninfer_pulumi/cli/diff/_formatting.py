@@ -7,13 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fusioninfer_pulumi.cli.diff._records import (
-    Action,
-    Difference,
-    FieldChange,
-    ObjectChange,
-    Pair,
-)
+from fusioninfer_pulumi.cli.diff._records import Action, Difference, FieldChange, ObjectChange, Pair
 from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, to_canonical
 
 

@@ -6,11 +6,7 @@ import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fusioninfer_pulumi.cli.diff._formatting import (
-    count_objects,
-    format_service,
-    join_names,
-)
+from fusioninfer_pulumi.cli.diff._formatting import count_objects, format_service, join_names
 from fusioninfer_pulumi.cli.diff._records import EngineChange, Pair, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
     LWS_TEMPLATE,

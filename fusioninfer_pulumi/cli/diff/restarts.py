@@ -18,12 +18,7 @@ from fusioninfer_pulumi.checks.update_checks import (
     check_layout_change,
     check_subgroup_policies,
 )
-from fusioninfer_pulumi.cli.diff._records import (
-    FieldChange,
-    ObjectChange,
-    Pair,
-    RoleEffect,
-)
+from fusioninfer_pulumi.cli.diff._records import FieldChange, ObjectChange, Pair, RoleEffect
 from fusioninfer_pulumi.cli.diff.manifests import (
     LWS_NETWORK,
     LWS_TEMPLATE,

@@ -9,12 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.cli.diff._formatting import join_names
-from fusioninfer_pulumi.cli.diff.compare import (
-    Change,
-    Manifests,
-    Plans,
-    find_mixed_revisions,
-)
+from fusioninfer_pulumi.cli.diff.compare import Change, Manifests, Plans, find_mixed_revisions
 from fusioninfer_pulumi.cli.diff.manifests import (
     Manifest,
     Service,

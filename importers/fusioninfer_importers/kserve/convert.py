@@ -16,10 +16,7 @@ from fusioninfer_importers.kserve.credentials import (
     convert_credentials,
     find_referenced_objects,
 )
-from fusioninfer_importers.kserve.models import (
-    LLMInferenceService,
-    LLMInferenceServiceConfig,
-)
+from fusioninfer_importers.kserve.models import LLMInferenceService, LLMInferenceServiceConfig
 from fusioninfer_importers.kserve.router import (
     Related,
     convert_router,
@@ -32,12 +29,7 @@ from fusioninfer_importers.kserve.scaling import (
     is_settings,
     scale_roles_to_zero,
 )
-from fusioninfer_importers.kserve.scheduler import (
-    NAMESPACE,
-    PICKER,
-    Objects,
-    list_namespaces,
-)
+from fusioninfer_importers.kserve.scheduler import NAMESPACE, PICKER, Objects, list_namespaces
 from fusioninfer_importers.kserve.served_model import convert_initializer, convert_model
 from fusioninfer_importers.kserve.workload import convert_devices, convert_workload
 from fusioninfer_importers.model import validate_kind

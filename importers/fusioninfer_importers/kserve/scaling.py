@@ -10,12 +10,7 @@ import yaml
 from fusioninfer_importers.conversion import ServiceBuilder, filter_kind
 from fusioninfer_importers.gang import GANG_MODE
 from fusioninfer_importers.kserve._child_names import WORKLOADS, name_child
-from fusioninfer_importers.kserve._nodes import (
-    Node,
-    copy_fields,
-    copy_node,
-    set_fields,
-)
+from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, set_fields
 from fusioninfer_importers.rules import REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, SourceField, object_names
 
