@@ -259,7 +259,7 @@ def probes_use_the_services_liveness_and_readiness(document: Objects, ours: Obje
 
 
 @deviation
-def the_endpoint_picker_is_ready_once_it_listens(document: Objects, ours: Objects) -> None:
+def a_probe_checks_the_endpoint_pickers_port(document: Objects, ours: Objects) -> None:
     container(document)["startupProbe"] = {
         "tcpSocket": {"port": 9002},
         "periodSeconds": 1,
@@ -322,7 +322,7 @@ def the_endpoint_pickers_port_has_an_appprotocol(document: Objects, ours: Object
 
 
 @deviation
-def sidecars_may_read_their_pool(document: Objects, ours: Objects) -> None:
+def sidecars_get_permission_to_read_their_pool(document: Objects, ours: Objects) -> None:
     if is_pair(document):
         name = f"{service_of(document)}-sidecar"
         rights = [manifest for manifest in ours if manifest["metadata"]["name"] == name]
