@@ -56,5 +56,5 @@ def test_update_without_permissions_is_rejected(stack: Stack) -> None:
     before = stack.pods()
     stack.write(stack.service(role(tag="2"), **SHORT))
     lines = stack.up().diagnostics()
-    assert any(f"the cluster is unreadable: {unread}" in line for line in lines), lines
+    assert any(f"LeaderWorkerSets cannot be listed: {unread}" in line for line in lines), lines
     assert stack.pods() == before
