@@ -127,7 +127,6 @@ def generated_picker(
 
 
 KIND, OBJECTIVE = "InferenceModelRewrite", "InferenceObjective"
-"""A metric of llm-d's picker, which also has that of the inference extension."""
 DEFINITIONS = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
 

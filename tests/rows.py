@@ -35,6 +35,7 @@ def each_row(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Any
 
         signature = inspect.signature(test)
         remaining = [item for name, item in signature.parameters.items() if name not in keys]
+        # Pytest reads it to find the fixtures; mypy does not know that functions may have it.
         run.__signature__ = signature.replace(parameters=remaining)  # type: ignore[attr-defined]
         return run
 

@@ -111,7 +111,7 @@ def test_policy_pack_rejects_service(project: Callable[..., Stack], tmp_path: Pa
     described["runtime"] = yaml.safe_load((stack.folder / "Pulumi.yaml").read_text())["runtime"]
     (pack / "PulumiPolicy.yaml").write_text(yaml.safe_dump(described), encoding="utf-8")
     policies = (pack / "policies.py").read_text(encoding="utf-8")
-    policies = policies.replace("MOST_GPUS = 64", "MOST_GPUS = 0").replace('"prod"', '"dev"')
+    policies = policies.replace("MAX_GPUS = 64", "MAX_GPUS = 0").replace('"prod"', '"dev"')
     (pack / "policies.py").write_text(policies, encoding="utf-8")
     manifest = stack.service(role(replicas=1, gpus=1), router())
     manifest["spec"]["model"] = {"uri": "hf://example/unapproved"}

@@ -22,15 +22,11 @@ from fusioninfer_pulumi.component.kubernetes_objects import (
 )
 from fusioninfer_pulumi.component.pulumi_sdk import renders_yaml
 from fusioninfer_pulumi.component.route_shares import find_growing_shares
-from fusioninfer_pulumi.component.stack_state import (
-    Observed,
-    find_stack_lws,
-    read_observed,
-    stack_shares,
-)
+from fusioninfer_pulumi.component.stack_state import Observed, read_observed, stack_shares
 from fusioninfer_pulumi.component.update_run import Update
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rollout.stack_lws import StackLws
 from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY, is_same_policy
 
@@ -115,15 +111,19 @@ class Children:
         name: str,
         plan: ServicePlan,
         manifests: Sequence[Manifest],
+        existing: Mapping[str, StackLws],
         child_options: pulumi.ResourceOptions,
     ) -> None:
-        """Register all objects in apply order, with `child_options` for each."""
+        """Register all objects in apply order, with `child_options` for each.
+
+        `existing`: the LeaderWorkerSets in the stack's state, by their planned names.
+        """
         self._registered: dict[str, list[tuple[Manifest, KubernetesObject]]] = {}
         self._name, self._plan, self._child_options = name, plan, child_options
         self._writes_files = renders_yaml(component)
         self.yaml_only: pulumi.Output[bool] = pulumi.Output.from_input(self._writes_files)
         self._steps = {step.name: step for step in order_update(plan)}
-        self._existing = find_stack_lws(name, plan) or {}
+        self._existing = existing
         self._update: Update | None = None
         self.observed = pulumi.Output.from_input(Observed())
         if reads_cluster() and self._writes_files is not True:

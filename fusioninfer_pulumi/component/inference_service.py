@@ -151,7 +151,7 @@ class InferenceService(pulumi.ComponentResource):
             depends_on=opts.depends_on if opts else None,
             retain_on_delete=opts.retain_on_delete if opts else None,
         )
-        self._children = Children(self, name, self.plan, manifests, child_options)
+        self._children = Children(self, name, self.plan, manifests, existing or {}, child_options)
         self._set_objects()
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
@@ -226,8 +226,10 @@ class InferenceService(pulumi.ComponentResource):
         yaml_only = self._children.yaml_only
 
         def compute_if_unchanged(states: list[LiveObjects]) -> Any:
-            live_versions = {name: read_version(states[0][name]["metadata"]) for name in versions}
-            if pulumi.runtime.is_dry_run() and live_versions != versions:
+            if pulumi.runtime.is_dry_run() and any(
+                read_version(states[0][name]["metadata"]) != version
+                for name, version in versions.items()
+            ):
                 return unknown_output()
             return compute(*states)
 

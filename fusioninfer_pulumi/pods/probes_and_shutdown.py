@@ -82,8 +82,8 @@ def add_graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Fi
     """Make pods of a known engine shut down gracefully, unless the user configures `lifecycle`.
 
     A deleted pod gets SIGTERM before its clients know of the deletion. A preStop hook that sleeps
-    keeps it serving until they do. Workers sleep until their leader no longer needs them. A user's
-    grace period that is too short for the hook leaves it out.
+    keeps it serving until they do. Workers sleep until their leader no longer needs them. There is
+    no hook if the user's grace period is too short for it.
     """
     command = pods.command
     if command.engine is None:
