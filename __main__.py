@@ -1,7 +1,7 @@
-"""A ready Pulumi project for whoever has only YAML, and the plugin of the package `fusioninfer`.
+"""A Pulumi project that deploys YAML manifests, and the plugin of the package `fusioninfer`.
 
-As a project: `pulumi config set manifests a.yaml,b.yaml` names the manifests; every
-InferenceService in them is deployed, and its endpoint and status are exported under its name.
+As a project: set the files with `pulumi config set manifests a.yaml,b.yaml`. Every InferenceService
+in them is deployed, and its endpoint and status are exported under its name.
 As a plugin (PulumiPlugin.yaml): `pulumi package add` with this folder or its git address.
 """
 
@@ -11,7 +11,7 @@ from fusioninfer_pulumi import InferenceService, load
 
 
 def deploy() -> None:
-    """Deploys the manifests."""
+    """Deploy the manifests."""
     for path in pulumi.Config().require("manifests").split(","):
         for args in load(path.strip()):
             service = InferenceService(str(args.name), args)
@@ -20,7 +20,7 @@ def deploy() -> None:
 
 if pulumi.runtime.get_root_resource() is not None:
     deploy()
-else:  # no program has a stack yet: Pulumi starts this folder as a plugin
+else:  # without a stack, Pulumi starts this folder as a plugin
     from fusioninfer_pulumi.provider.server import main
 
     main()

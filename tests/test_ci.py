@@ -254,7 +254,7 @@ def test_findings_and_the_plan_are_shown(repository: Path) -> None:
     summary = repository / "summary.md"
     value = {"SOURCE": "service.yaml", "STACK": "", "GITHUB_STEP_SUMMARY": str(summary)}
     (repository / "service.yaml").write_text(SERVICE.replace("replicas: 2", "replicas: -1"))
-    expected = shell(step("diff", "Show findings beside the lines"), repository, **value)
+    expected = shell(step("diff", "Annotate lines with findings"), repository, **value)
     assert expected.returncode == 0, "the next step decides"
     assert expected.stdout.startswith("::error file=service.yaml,line=8,title=out-of-range::")
     shell(step("diff", "Plan"), repository, **value).check_returncode()

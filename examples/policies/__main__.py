@@ -1,4 +1,4 @@
-"""A policy pack for stacks that serve models: copy it and change the figures in `policies.py`."""
+"""A policy pack for stacks that serve models: copy it and change the limits in `policies.py`."""
 
 from policies import POLICIES
 from pulumi_policy import EnforcementLevel, PolicyPack
