@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import urllib3
 from e2e.engine.project import missing
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
-from e2e.serve.engine import PAIRED, VLLM, vllm
+from e2e.serve.engine import PAIRED, PREVIOUS, VLLM, vllm
 from e2e.serve.images import LLM_D
 from e2e.serve.load import counter, metrics
 from e2e.serve.services import IMAGE, MODEL, PROMPT, objects_of, role, router, service
@@ -29,6 +30,9 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(bool(ABSENT), reason=f"missing: {', '.join(ABSENT)}"),
 ]
+
+POLICIES = {"0.17.0": "recompute", "0.28.0": "fail", PREVIOUS: "recompute", VLLM: "recompute"}
+"""What decode engines do with prompts whose KV cache they cannot load; older ones recompute."""
 
 ENGINE_PORT, SIDECAR_PORT = 8001, 8000
 TRANSFERS = "vllm:nixl_xfer_time_seconds_count"
@@ -92,9 +96,12 @@ def _name(release: str) -> str:
 
 
 def _render(namespace: str, release: str) -> list[Object]:
+    # Before 0.28 the default of `kv_buffer_device` is not the device of the engine.
+    transfer = {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device": "cpu"}
+    transfer |= {"kv_load_failure_policy": POLICIES[release]} if release in POLICIES else {}
+    args = ("--num-gpu-blocks-override", "64", "--kv-transfer-config", json.dumps(transfer))
     roles = [
-        role(name, kind, image=IMAGE.replace(VLLM, release), kvTransfer={},
-             args=("--num-gpu-blocks-override", "64"))
+        role(name, kind, image=IMAGE.replace(VLLM, release), args=args)
         for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))
     ]  # fmt: skip
     parts = router("pd-disaggregation"), *roles
