@@ -22,7 +22,7 @@ from typing import Any
 from e2e.catalog import program
 from e2e.harness.resources import Object
 from e2e.serve.enclosure import ADDRESS
-from e2e.serve.engine import PREVIOUS, VLLM, Environment, Models, Ray, Vllm, ray, vllm
+from e2e.serve.engine import PAIRED, Environment, Models, Ray, Vllm, ray, vllm
 from e2e.serve.hub import PORT
 
 PAUSE = "registry.k8s.io/pause:3.10"
@@ -105,13 +105,13 @@ def image(name: str) -> Image:
     repository = name.partition("@")[0].rpartition(":")[0] or name
     tag = name.rpartition(":")[2]
     if repository.endswith(("/vllm-openai", "/vllm-openai-cpu")):
-        return _engine(vllm(PREVIOUS if tag.startswith(f"v{PREVIOUS}") else VLLM))
+        return _engine(find_engine(tag))
     if repository.endswith("gateway-api-inference-extension/epp"):
         minor = ".".join(tag.removeprefix("v").split(".")[:2])
         return _program(str(program(f"epp-{minor}", "epp")))
     for ending, file in LLM_D.items():
         if repository.endswith(ending):
-            return _program(found(file))
+            return _program(found(f"{file}-0.9" if tag == "v0.9.0" else file))
     if repository.endswith("/vllm-ray") and ray().is_installed:
         return _engine(vllm(), ray())
     if repository.endswith("/storage-initializer"):
@@ -128,7 +128,13 @@ LLM_D = {
     "/llm-d-router-endpoint-picker": "llm-d-epp",
     "/llm-d-router-disagg-sidecar": "llm-d-sidecar",
 }
-"""End of a repository's name -> program on PATH."""
+"""End of a repository's name -> program on PATH; those of v0.9.0 end in `-0.9`."""
+
+
+def find_engine(tag: str) -> Vllm:
+    """Return the release of an image's tag if it is installed, else the one of most tests."""
+    named = (vllm(release) for release in PAIRED if tag.startswith(f"v{release}"))
+    return next((engine for engine in named if engine.is_installed), vllm())
 
 
 def found(file: str) -> str:

@@ -75,7 +75,7 @@ class Load(Lifetime):
     ) -> None:
         self.answers: list[Answer] = []
         self._url = f"{url}/v1/completions"
-        self._headers = {"Host": host} if host else {}
+        self.headers = {"Host": host} if host else {}
         # With random weights, responses would otherwise end early.
         self._body = {"model": model, "max_tokens": tokens, "temperature": 0, "stream": True,
                       "ignore_eos": True}  # fmt: skip
@@ -107,7 +107,7 @@ class Load(Lifetime):
         first, tokens, ending = 0.0, 0, "no finish_reason"
         try:
             answer = pool.request(
-                "POST", self._url, json=body, headers=self._headers, preload_content=False
+                "POST", self._url, json=body, headers=self.headers, preload_content=False
             )
             if answer.status != 200:
                 text = answer.read().decode(errors="replace")

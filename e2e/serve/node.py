@@ -30,7 +30,7 @@ from e2e.serve.images import PAUSE, image, list_mounts, names, write_archive
 from e2e.serve.prerequisites import plugin_folder
 
 PODS = "10.244.0.0/16"
-GPUS = "8"
+GPUS = "16"
 
 
 @dataclass(frozen=True)

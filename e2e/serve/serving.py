@@ -11,7 +11,7 @@ from e2e.harness import KUBE_SCHEDULER, LWS, VOLCANO, Cluster, Object
 from e2e.harness.pods import is_ready
 from e2e.serve.dns import start_dns
 from e2e.serve.enclosure import ADDRESS
-from e2e.serve.engine import PREVIOUS, Vllm, vllm
+from e2e.serve.engine import PAIRED, Vllm, vllm
 from e2e.serve.node import Node, add_network, describe, find_stuck_containers, logs, prepare_network
 
 START_SECONDS = 600.0
@@ -103,7 +103,7 @@ class Serving:
 
 
 def _engines() -> list[Vllm]:
-    return [engine for engine in (vllm(), vllm(PREVIOUS)) if engine.is_installed]
+    return [engine for engine in map(vllm, PAIRED) if engine.is_installed]
 
 
 @contextmanager

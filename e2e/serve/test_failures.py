@@ -26,6 +26,8 @@ LONG_TOKENS = 3900
 PATIENCE = 10.0
 """Client timeout in seconds."""
 
+TWO = {"replicas": 2, "leaderElection": False}
+
 ENGINES = role(replicas=2, args=("--max-model-len", "4096"))
 
 
@@ -142,3 +144,52 @@ def test_frozen_engine_core_stays_ready(stack: Deployed) -> None:
     failed = report("frozen core", load.answers, since)
     assert ready
     assert failed
+
+
+@pytest.fixture(scope="module")
+def with_two_pickers(running: Serving) -> Iterator[Deployed]:
+    """Deploy two replicas and two endpoint pickers that both serve."""
+    pickers = router(endpointPicker=TWO)
+    with deployed(running, pickers, role(replicas=2)) as service:
+        yield service
+
+
+@pytest.mark.proves("With two serving endpoint pickers, planned changes of pickers fail no request")
+def test_planned_changes_of_two_pickers_lose_no_request(with_two_pickers: Deployed) -> None:
+    service = with_two_pickers
+    old = {pod["metadata"]["uid"] for pod in service.pods(PICKERS)}
+    cluster = service.running.cluster
+
+    def are_gone() -> bool:
+        pods = cluster.pods(service.namespace, PICKERS)
+        return len(pods) == 2 and not old & {pod["metadata"]["uid"] for pod in pods}
+
+    with service.load() as load:
+        load.wait(20)
+        since = time.monotonic()
+        changed = router(endpointPicker=TWO, scorers={"queue": 1, "prefix-cache": 1})
+        apply_service(service.running, service.namespace, changed, role(replicas=2))
+        cluster.wait(are_gone, 300)
+        old |= {pod["metadata"]["uid"] for pod in service.pods(PICKERS)}
+        for pod in service.pods(PICKERS):
+            cluster.delete("v1/Pod", pod["metadata"]["name"], service.namespace)
+            service.running.wait_ready(service.namespace, 2, PICKERS)
+        cluster.wait(are_gone, 300)
+        load.wait(20)
+    assert report("planned changes", load.answers, since) == []
+
+
+@pytest.mark.proves(
+    "With two serving endpoint pickers, a killed one costs requests for at most 3 s"
+)
+def test_killed_picker_of_two_costs_seconds(with_two_pickers: Deployed) -> None:
+    service = with_two_pickers
+    victim, _ = service.pods(PICKERS)
+    with service.load() as load:
+        load.wait(20)
+        since = time.monotonic()
+        for process in service.running.processes(victim):
+            os.kill(process, signal.SIGKILL)
+        load.wait(60)
+    failed = report("one of two killed", load.answers, since)
+    assert [answer for answer in failed if answer.started > since + 3] == []

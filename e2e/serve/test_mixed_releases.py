@@ -26,19 +26,22 @@ DECODE = "fusioninfer.io/component-type=decoder"
 ENGINE_PORT = 8001
 PICKER = {"args": ["--refresh-metrics-interval=500ms"]}
 """Reads metrics ten times less often than the default, which would take half of the CPUs."""
+REPOSITORY = "ghcr.io/llm-d/llm-d-router-endpoint-picker"
 SMALL = ("--num-gpu-blocks-override", "64")
 """A small KV cache, because up to five engines run at a time."""
 
 SURGE = {"layout": "PerRole", "rollout": {"maxSurge": 1, "maxUnavailable": 0}}
 
 
-def _make(*, release: str, replicas: int) -> tuple[list[Object], Object]:
+def _make(*, release: str, replicas: int, picker: str = "v0.10.0") -> tuple[list[Object], Object]:
     image = IMAGE.replace(VLLM, release)
     roles = [
         role(name, kind, replicas=replicas, image=image, args=SMALL, kvTransfer={})
         for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))
     ]
-    roles.insert(0, router("pd-disaggregation", endpointPicker=PICKER))
+    roles.insert(
+        0, router("pd-disaggregation", endpointPicker={**PICKER, "image": f"{REPOSITORY}:{picker}"})
+    )
     return roles, dict(SURGE if replicas == 1 else {})
 
 
@@ -75,3 +78,17 @@ def test_release_change_recomputes_no_prompt(running: Serving) -> None:
     with closing(Stack(running, _make, release=PREVIOUS, replicas=2)) as stack:
         for release in (VLLM, PREVIOUS):
             assert _change(stack, release) == ([], 0)
+
+
+@pytest.mark.skipif(
+    bool(missing("llm-d-epp-0.9", "llm-d-sidecar-0.9")), reason="llm-d 0.9 is not on PATH"
+)
+@pytest.mark.proves(
+    f"Without a filter for pair revisions (llm-d's picker 0.9), the change from vLLM {PREVIOUS} to "
+    f"{VLLM} with two prefill and two decode replicas fails no request; decode recomputes prompts"
+)
+def test_release_change_without_pair_filter_loses_no_request(running: Serving) -> None:
+    with closing(Stack(running, _make, release=PREVIOUS, replicas=2, picker="v0.9.0")) as stack:
+        failed, computed = _change(stack, VLLM)
+    assert failed == []
+    assert computed

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
@@ -28,6 +31,8 @@ ABSENT_IMAGE = f"absent.example/{IMAGE}"
 
 LONG_TOKENS = 300
 """Take an engine some seconds."""
+
+SCALE_DOWNS = 10
 
 
 def _make(*, image: str, replicas: int) -> tuple[list[Object], Object]:
@@ -64,24 +69,39 @@ def test_image_change_loses_no_request(stack: Stack) -> None:
     assert load.failed() == []
 
 
+@contextmanager
+def busy_processors() -> Iterator[None]:
+    """Keep all processors busy, so that endpoint picker, Envoy and engines are slow."""
+    command = [sys.executable, "-c", "while True: pass"]
+    with ExitStack() as stack:
+        for _ in range(os.cpu_count() or 1):
+            stack.callback(stack.enter_context(subprocess.Popen(command)).kill)
+        yield
+
+
 @pytest.mark.long
-@pytest.mark.proves("Scaling up and down under load fails no request")
+@pytest.mark.proves(
+    f"Scaling up and down {SCALE_DOWNS} times under load on busy processors fails no request"
+)
 def test_scaling_loses_no_request(stack: Stack) -> None:
     with stack.load() as load, stack.load(tokens=LONG_TOKENS, clients=3) as long:
         load.wait(40)
         before = len(load.answers)
-        stack.update(replicas=3)
-        grown = len(load.answers)
-        load.wait(40)
-        busy = by_pod(_list_pods(stack), RUNNING)
-        shrinks = len(load.answers)
-        stack.update(replicas=2)
-        shrunk = len(load.answers)
-        load.wait(20)
-    _tell(load, before=before, growing=grown)
-    _tell(load, before=shrinks, shrinking=shrunk)
-    print(f"requests on pods before one went: {busy}; {figures(long.answers)}")
-    assert load.failed() == long.failed() == []
+        for _ in range(SCALE_DOWNS):
+            stack.update(replicas=3)
+            grown = len(load.answers)
+            load.wait(40)
+            with busy_processors():
+                busy = by_pod(_list_pods(stack), RUNNING)
+                shrinks = len(load.answers)
+                stack.update(replicas=2)
+                shrunk = len(load.answers)
+                load.wait(20)
+            _tell(load, before=before, growing=grown)
+            _tell(load, before=shrinks, shrinking=shrunk)
+            print(f"requests on pods before one went: {busy}; {figures(long.answers)}", flush=True)
+            before = len(load.answers)
+            assert load.failed() == long.failed() == []
 
 
 @pytest.mark.long

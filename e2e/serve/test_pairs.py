@@ -1,0 +1,144 @@
+"""Prefill and decode engines of different releases, compared with the prediction for updates."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import urllib3
+
+from e2e.engine.project import missing
+from e2e.harness import Object
+from e2e.harness.pods import LEADERS
+from e2e.serve.engine import PAIRED, PREVIOUS, VLLM, vllm
+from e2e.serve.images import LLM_D
+from e2e.serve.load import counter, metrics
+from e2e.serve.services import IMAGE, MODEL, PROMPT, objects_of, role, router, service
+from e2e.serve.serving import Serving
+from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
+from fusioninfer_pulumi.engines.engine_commands import read_command
+from fusioninfer_pulumi.engines.handshake import compare_pair
+
+INSTALLED = [release for release in PAIRED if vllm(release).is_installed]
+ABSENT = [*missing(*LLM_D.values()), *([] if len(INSTALLED) > 1 else ["another vLLM release"])]
+pytestmark = [
+    pytest.mark.serve,
+    pytest.mark.long,
+    pytest.mark.skipif(bool(ABSENT), reason=f"missing: {', '.join(ABSENT)}"),
+]
+
+POLICIES = {"0.17.0": "recompute", "0.28.0": "fail", PREVIOUS: "recompute", VLLM: "recompute"}
+"""What decode engines do with prompts whose KV cache they cannot load; older ones recompute."""
+
+ENGINE_PORT, SIDECAR_PORT = 8001, 8000
+TRANSFERS = "vllm:nixl_xfer_time_seconds_count"
+REQUESTS = 3
+SECONDS = 20
+"""Client timeout. A request takes an engine less than a second."""
+
+
+@dataclass(frozen=True)
+class Engines:
+    """A namespace with a service of one prefill and one decode pod for each release."""
+
+    running: Serving
+    namespace: str
+
+    def wait_ready(self) -> None:
+        self.running.wait_ready(self.namespace, 2 * len(INSTALLED), LEADERS)
+
+    def pod(self, role: str, release: str) -> Object:
+        selector = f"fusioninfer.io/service={_name(release)},fusioninfer.io/role-name={role}"
+        (pod,) = self.running.pods(self.namespace, selector)
+        return pod
+
+    def command(self, role: str, release: str) -> EngineCommand:
+        containers = self.pod(role, release)["spec"]["containers"]
+        (engine,) = (item for item in containers if item["name"] == "vllm")
+        return read_command(engine)
+
+    def observe(self, prefill: str, decode: str) -> PairState:
+        """Return what happens to requests that this pair serves."""
+        target = self.pod("decode", decode)
+        before = counter(metrics(target, ENGINE_PORT), TRANSFERS)
+        statuses = Counter(self._ask(prefill, target, number) for number in range(REQUESTS))
+        if set(statuses) != {200}:
+            print(f"statuses: {dict(statuses)}")
+            return PairState.BROKEN
+        # An engine exports the last transfer with its next step.
+        self._ask("", target, REQUESTS)
+        transfers = counter(metrics(target, ENGINE_PORT), TRANSFERS) - before
+        assert transfers in (0, REQUESTS)
+        return PairState.COMPATIBLE if transfers else PairState.DEGRADED
+
+    def _ask(self, prefill: str, decode: Object, number: int) -> int:
+        """Return the status of a request to the sidecar of a decode pod, 0 without a response."""
+        headers = {}
+        if prefill:
+            address = self.pod("prefill", prefill)["status"]["podIP"]
+            headers = {"x-prefiller-host-port": f"{address}:{SIDECAR_PORT}"}
+        body = {"model": MODEL, "prompt": f"{prefill} {number} {PROMPT}", "max_tokens": 4}
+        url = f"http://{decode['status']['podIP']}:{SIDECAR_PORT}/v1/completions"
+        try:
+            return urllib3.request(
+                "POST", url, json=body, headers=headers, timeout=SECONDS, retries=False
+            ).status
+        except urllib3.exceptions.HTTPError:
+            return 0
+
+
+def _name(release: str) -> str:
+    return f"svc-{release.replace('.', '-')}"
+
+
+def _render(namespace: str, release: str) -> list[Object]:
+    # Before 0.28 the default of `kv_buffer_device` is not the device of the engine.
+    transfer = {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device": "cpu"}
+    transfer |= {"kv_load_failure_policy": POLICIES[release]} if release in POLICIES else {}
+    args = ("--num-gpu-blocks-override", "64", "--kv-transfer-config", json.dumps(transfer))
+    roles = [
+        role(name, kind, image=IMAGE.replace(VLLM, release), args=args)
+        for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))
+    ]  # fmt: skip
+    parts = router("pd-disaggregation"), *roles
+    # Requests go to the sidecars, so no endpoint picker is needed.
+    return [
+        item
+        for item in objects_of(service(namespace, *parts, name=_name(release)))
+        if item["kind"] != "Deployment"
+    ]
+
+
+@pytest.fixture(scope="module")
+def engines(running: Serving) -> Iterator[Engines]:
+    namespace = running.cluster.new_namespace()
+    for release in INSTALLED:
+        running.apply(_render(namespace, release))
+    yield Engines(running, namespace)
+    running.cluster.delete_namespace(namespace)
+
+
+@pytest.mark.proves(
+    "Pairs of prefill and decode engines behave as `diff` predicts, or it says unknown: vLLM "
+    f"{', '.join(PAIRED)}"
+)
+def test_pairs_behave_as_predicted(engines: Engines) -> None:
+    wrong, known = [], 0
+    for decode, prefill in itertools.product(INSTALLED, INSTALLED):
+        # A decode engine that exited starts again.
+        engines.wait_ready()
+        predicted = compare_pair(
+            engines.command("prefill", prefill), engines.command("decode", decode)
+        ).state
+        observed = engines.observe(prefill, decode)
+        print(f"prefill {prefill}, decode {decode}: predicted {predicted.name}, "
+              f"observed {observed.name}")  # fmt: skip
+        known += predicted is not PairState.UNKNOWN
+        if predicted not in (observed, PairState.UNKNOWN):
+            wrong.append((prefill, decode))
+    assert not wrong
+    assert known
