@@ -42,8 +42,6 @@ _SECRET_DATA = ("data", "stringData")
 #: Largest integer that is exact in protobuf's Struct, whose numbers are all floats.
 _MAX_EXACT_INTEGER = 2**53
 
-Inputs = dict[str, Any]
-
 
 class Recorder(MockMonitor):
     """The resource monitor and engine, which records Kubernetes objects and runs transforms.
@@ -176,25 +174,10 @@ class Recorder(MockMonitor):
     async def _register(
         self, urn: str, request: Any, tokens: Sequence[str]
     ) -> resource_pb2.RegisterResourceResponse:
-        """Apply transforms, record the resource if it is an object, and return its outputs.
-
-        Options that a transform returns are ignored, because they do not change objects.
-        """
+        """Apply transforms, record the resource if it is an object, and return its outputs."""
         properties = request.object
         for token in tokens:
-            result = self._functions[int(token)](
-                ResourceTransformArgs(
-                    custom=request.custom,
-                    type_=request.type,
-                    name=request.name,
-                    props=rpc.deserialize_properties(properties),
-                    opts=ResourceOptions(),
-                )
-            )
-            if inspect.isawaitable(result):
-                result = await result
-            if result is not None:
-                properties = await rpc.serialize_properties(result.props, {})
+            properties = await _transform(self._functions[int(token)], request, properties)
         outputs = self._states[urn] = self._record(request, properties)
         return resource_pb2.RegisterResourceResponse(urn=urn, object=outputs)
 
@@ -207,23 +190,19 @@ class Recorder(MockMonitor):
             text = "only the Pulumi engine can expand it; its objects are missing"
             self._warn_unknown(f'{token} "{name}": {text}')
             return Struct() if request.remote else properties
-        inputs = _to_plain(properties)
-        if properties is not request.object:
-            inputs = _restore_marks(inputs, _to_plain(request.object))
-        if self._secrets is Secrets.SHOWN:
-            inputs = _remove_marks(inputs)
-        if token == _PROVIDER and "namespace" in inputs:
-            namespace = _mask(inputs["namespace"], Secrets.MASKED)
+        if token == _PROVIDER and "namespace" in properties:
+            namespace = _read(properties["namespace"], Secrets.MASKED)
             text = f'provider "{name}" creates objects without metadata.namespace in {namespace}'
             self._warn_unknown(f"{text}, which the output does not show")
-        if not (request.custom and _is_object(token, inputs)):
+        if not (request.custom and _is_object(token, properties)):
             return properties
         position = self._positions.get((token, name), len(self._positions))
-        self.objects.append((position, _build_manifest(token, name, inputs, self._secrets)))
-        metadata = inputs.get("metadata", {})
-        if isinstance(metadata, dict) and not {"name", SIGNATURE} & metadata.keys():
-            # The provider will generate the name.
-            properties.get_or_create_struct("metadata")["name"] = rpc.UNKNOWN
+        self.objects.append((position, _build_manifest(token, name, properties, self._secrets)))
+        if "metadata" not in properties:
+            properties.get_or_create_struct("metadata")
+        metadata = properties["metadata"]
+        if isinstance(metadata, Struct) and not ("name" in metadata or SIGNATURE in metadata):
+            metadata["name"] = rpc.UNKNOWN  # the provider will generate it
         return properties
 
     def _find_place(self, request: Any) -> tuple[str, int | None]:
@@ -239,117 +218,100 @@ class Recorder(MockMonitor):
         return (name, position.line) if position.line else ("", None)
 
 
-def _make_response(result: Inputs) -> Any:
+def _make_response(result: dict[str, Any]) -> Any:
     """Return a provider's response; older SDKs have another name for the protobuf message."""
     struct = Struct()
     struct.update(result)
     return SimpleNamespace(failures=[], unknown=False, returnDependencies={}, **{"return": struct})
 
 
-def _is_object(token: str, inputs: Inputs) -> bool:
+async def _transform(
+    function: Callable[[ResourceTransformArgs], Any], request: Any, properties: Struct
+) -> Struct:
+    """Return the properties after a transform, which cannot change options here.
+
+    Unchanged properties keep their marks. The SDK passes a property with a secret part as one
+    secret, so one secret variable of a container would hide the whole `spec`.
+    """
+    result = function(
+        ResourceTransformArgs(
+            custom=request.custom,
+            type_=request.type,
+            name=request.name,
+            props=rpc.deserialize_properties(properties),
+            opts=ResourceOptions(),
+        )
+    )
+    if inspect.isawaitable(result):
+        result = await result
+    if result is None:
+        return properties
+    before = await rpc.serialize_properties(rpc.deserialize_properties(properties), {})
+    after: Struct = await rpc.serialize_properties(result.props, {})
+    for key, value in after.fields.items():
+        if key in before and value == before.fields[key]:
+            value.CopyFrom(properties.fields[key])
+    return after
+
+
+def _is_object(token: str, properties: Struct) -> bool:
     """Return whether a custom resource is a Kubernetes object and not a patch."""
     if not token.startswith("kubernetes:") or token.count(":") < 2:
         return False
     name = token.rpartition(":")[2]
     # The token of a patch is `KindPatch`, but its kind is `Kind`. A user-defined kind may end in
     # `Patch`, too.
-    return not name.endswith("Patch") or inputs.get("kind") == name
+    return not name.endswith("Patch") or ("kind" in properties and properties["kind"] == name)
 
 
-def _build_manifest(token: str, name: str, inputs: Inputs, secrets: Secrets) -> dict[str, Any]:
+def _build_manifest(token: str, name: str, properties: Struct, secrets: Secrets) -> dict[str, Any]:
     """Return the object of a registration, with keys in the order that `Recording` documents.
 
     If `metadata.name` is missing, the provider derives it from the resource's name with a random
     suffix.
     """
     _, api_version, kind = token.split(":", 2)
-    # The core group has no name in Kubernetes and is called "core" in tokens.
-    api_version = _to_known_text(inputs.get("apiVersion")) or api_version.removeprefix("core/")
-    kind = _to_known_text(inputs.get("kind")) or kind
-    metadata = _mask(inputs.get("metadata", {}), secrets)
+    fields = _read(properties, secrets)
+    metadata = fields.pop("metadata", {})
     if not isinstance(metadata, dict):  # it is secret or unknown, but readers need a mapping
         metadata = {"name": metadata}
     if not {"name", "generateName"} & metadata.keys() and not kind.endswith("List"):
         metadata["name"] = f"{name}-{UNKNOWN}"
-    first = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
-    rest = {key: value for key, value in inputs.items() if key not in first}
     if kind == "Secret" and secrets is not Secrets.SHOWN:
-        rest |= {key: _mark_items(rest[key]) for key in _SECRET_DATA if key in rest}
-    return {**first, **_mask(rest, secrets)}
+        data = {key: properties[key] for key in _SECRET_DATA if key in properties}
+        fields |= {key: _mask_items(value, secrets) for key, value in data.items()}
+    # The core group has no name in Kubernetes and is called "core" in tokens.
+    first = {"apiVersion": api_version.removeprefix("core/"), "kind": kind, "metadata": metadata}
+    return {**first, **{key: value for key, value in fields.items() if key not in first}}
 
 
-def _to_known_text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value != rpc.UNKNOWN else None
+def _read(value: Any, secrets: Secrets) -> Any:
+    """Convert a protobuf value to plain Python, with masks for secret and unknown values.
 
-
-def _to_plain(value: Any) -> Any:
-    """Convert a protobuf value to plain Python; secrets and unknown values keep their marks."""
-    if isinstance(value, Struct):
-        return {key: _to_plain(value[key]) for key in sorted(value)}
+    Keys of secret mappings are masked, too.
+    """
     if isinstance(value, ListValue):
-        return [_to_plain(item) for item in value]
+        return [_read(item, secrets) for item in value]
+    if isinstance(value, Struct):
+        if SIGNATURE not in value:
+            return {key: _read(value[key], secrets) for key in sorted(value)}
+        # Otherwise an asset or a reference, which Kubernetes objects cannot contain.
+        return _mask(value["value"], secrets) if "value" in value else UNKNOWN
     if isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT_INTEGER:
         return int(value)
-    return value
-
-
-def _mask(value: Any, secrets: Secrets) -> Any:
-    """Mask secret and unknown values; of a secret mapping, also the keys."""
-    if isinstance(value, list):
-        return [_mask(item, secrets) for item in value]
-    if isinstance(value, dict):
-        if rpc.is_rpc_secret(value):
-            secret = value["value"]
-            return SECRET if secret == rpc.UNKNOWN else secrets.mask(secret)
-        if SIGNATURE in value:
-            return UNKNOWN  # an asset or a reference, which Kubernetes objects cannot contain
-        return {key: _mask(item, secrets) for key, item in value.items()}
     return UNKNOWN if value == rpc.UNKNOWN else value
 
 
-def _mark_items(value: Any) -> Any:
-    """Mark each item of a Secret's data as secret; the SDK marks the mapping, which hides keys."""
-    if isinstance(value, dict) and rpc.is_rpc_secret(value):
+def _mask(value: Any, secrets: Secrets) -> Any:
+    """Return the mask of a protobuf value that is secret; an unknown value has only one."""
+    plain = _read(value, secrets)
+    return SECRET if plain == UNKNOWN else secrets.mask(plain)
+
+
+def _mask_items(value: Any, secrets: Secrets) -> Any:
+    """Mask each item of a Secret's data; the SDK marks the mapping, which would hide the keys."""
+    if isinstance(value, Struct) and SIGNATURE in value and "value" in value:
         value = value["value"]
-    if not isinstance(value, dict) or SIGNATURE in value:
-        return rpc.wrap_rpc_secret(value)
-    return {key: rpc.wrap_rpc_secret(item) for key, item in value.items()}
-
-
-def _restore_marks(properties: Inputs, before: Inputs) -> Inputs:
-    """Mark as secret only what was secret before the transforms, or what they have changed.
-
-    If a part of a property is secret, the SDK passes the property to a transform as one secret, and
-    marks all of it when the transform returns. One secret variable of a container would hide the
-    whole `spec`.
-    """
-    return {
-        key: _mark_changes(_remove_marks(value), before.get(key))
-        if rpc.is_rpc_secret(value)
-        else value
-        for key, value in properties.items()
-    }
-
-
-def _mark_changes(value: Any, before: Any) -> Any:
-    """Mark the parts of an unmarked value as secret that were secret before, or have changed."""
-    if not rpc.is_rpc_secret(before):
-        if isinstance(value, dict) and isinstance(before, Mapping):
-            return {key: _mark_changes(item, before.get(key, ...)) for key, item in value.items()}
-        if isinstance(value, list) and isinstance(before, list):
-            added = [...] * (len(value) - len(before))
-            return [_mark_changes(*pair) for pair in zip(value, [*before, *added], strict=False)]
-        if type(value) is type(before) and value == before:
-            return value
-    return rpc.wrap_rpc_secret(value)
-
-
-def _remove_marks(value: Any) -> Any:
-    """Remove the SDK's marks of secrets from a value."""
-    if isinstance(value, list):
-        return [_remove_marks(item) for item in value]
-    if isinstance(value, dict):
-        if rpc.is_rpc_secret(value):
-            return _remove_marks(value["value"])
-        return {key: _remove_marks(item) for key, item in value.items()}
-    return value
+    if not isinstance(value, Struct) or SIGNATURE in value:
+        return _mask(value, secrets)
+    return {key: _mask(value[key], secrets) for key in sorted(value)}
