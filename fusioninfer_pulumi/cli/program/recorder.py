@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 # The type stubs of protobuf are a separate package, which may be missing.
@@ -16,8 +16,8 @@ from pulumi import Output, ResourceOptions, ResourceTransformArgs
 from pulumi.errors import RunError
 from pulumi.output import UNKNOWN as UNKNOWN_OUTPUT
 from pulumi.resource import ResourceTransformationArgs
-from pulumi.runtime import rpc
-from pulumi.runtime.mocks import MockMonitor, Mocks
+from pulumi.runtime import MockCallArgs, MockResourceArgs, Mocks, rpc
+from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.proto import callback_pb2, engine_pb2, resource_pb2
 from pulumi.runtime.settings import get_project, get_stack
 
@@ -43,11 +43,12 @@ _SECRET_DATA = ("data", "stringData")
 _MAX_EXACT_INTEGER = 2**53
 
 
-class Recorder(MockMonitor):
-    """The resource monitor and engine, which records Kubernetes objects and runs transforms.
+class Recorder(MockMonitor, Mocks):
+    """The mocks with their monitor and engine, which records objects and runs transforms.
 
-    A subclass of MockMonitor also answers calls that newer SDKs add. `Mocks` would not be enough:
-    they see no parents, no remote components and no secret parts of values.
+    MockMonitor also answers calls that newer SDKs add. Only registrations are overridden, because
+    `Mocks` see no remote components and no positions, and of a property with a secret part only
+    that it is secret.
 
     Attributes:
         objects: The objects, each with the position of its constructor call in the program.
@@ -56,14 +57,13 @@ class Recorder(MockMonitor):
     """
 
     def __init__(self, secrets: Secrets, project: Project) -> None:
-        super().__init__(cast("Mocks", None))  # every method that uses the mocks is overridden
+        super().__init__(self)
         self.objects: list[tuple[int, dict[str, Any]]] = []
         self.findings: dict[str, Finding] = {}
         self.places: dict[str, tuple[str, int | None]] = {}
         self._secrets = secrets
         self._project = project
         self._positions: dict[tuple[str, str], int] = {}
-        self._states: dict[str, Struct] = {}
         self._functions: list[Callable[[ResourceTransformArgs], Any]] = []
         # Tokens of the transforms of each resource and its ancestors, by URN.
         self._transforms: dict[str, list[str]] = {}
@@ -92,7 +92,7 @@ class Recorder(MockMonitor):
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type == _STACK:
             return resource_pb2.RegisterResourceResponse(urn=urn)
-        if urn in self._transforms:
+        if urn in self.resources:
             file, line = self._find_place(request)
             place = f" ({file}:{line})" if line else ""
             raise RunError(f"Duplicate resource URN '{urn}'; try giving it a unique name{place}")
@@ -100,14 +100,15 @@ class Recorder(MockMonitor):
         inherited = self._transforms.get(request.parent, [])
         tokens = [*(callback.token for callback in request.transforms), *inherited]
         self._transforms[urn] = tokens
+        # Of resources that are passed as references, only this is known.
+        self.resources[urn] = self.ResourceRegistration(urn, "", {})
         return self._register(urn, request, [*tokens, *self._stack_tokens])
 
-    def ReadResource(self, request: Any) -> resource_pb2.ReadResourceResponse:
+    def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
         """Return an existing resource, all of whose outputs are unknown."""
-        urn = self.make_urn(request.parent, request.type, request.name)
-        self._warn_unknown(f'{request.type} "{request.id}": its outputs are unknown without Pulumi')
-        self._states[urn] = Struct()
-        return resource_pb2.ReadResourceResponse(urn=urn)
+        text = f'{args.typ} "{args.resource_id}": its outputs are unknown without Pulumi'
+        self._warn_unknown(text)
+        return args.resource_id, {}
 
     def ExistsResource(self, request: Any) -> Any:
         """Return that it is unknown whether a resource exists."""
@@ -116,19 +117,16 @@ class Recorder(MockMonitor):
         )
         return SimpleNamespace(exists=False, unknown=True)
 
-    def Invoke(self, request: Any) -> Any:
+    def call(self, args: MockCallArgs) -> Any:
         """Return the result of a function; it is empty if the function needs a provider.
 
         These functions do not return Outputs, so the result cannot be unknown. Generated code fails
         on None, while an empty result lets the program continue.
         """
-        if request.tok == "pulumi:pulumi:getResource":
-            urn = request.args["urn"]
-            return _make_response({"urn": urn, "id": "", "state": self._states[urn]})
-        if request.tok == "kubernetes:yaml:decode":
-            return _make_response({"result": list(documents(request.args["text"]))})
-        self._warn_not_called(f"function {request.tok}")
-        return _make_response({})
+        if args.token == "kubernetes:yaml:decode":  # noqa: S105  # a function, not a password
+            return {"result": list(documents(args.args["text"]))}
+        self._warn_not_called(f"function {args.token}")
+        return {}
 
     def invoke_output(self, tok: str, props: Mapping[str, Any] | None, *_: Any, **__: Any) -> Any:
         """Return an unknown Output; replaces the SDK's function that calls a provider."""
@@ -138,14 +136,14 @@ class Recorder(MockMonitor):
     def Call(self, request: Any) -> Any:
         """Return an unknown result of a remote component's method."""
         self._warn_not_called(f"method {request.tok}")
-        return _make_response({"result": rpc.UNKNOWN})
+        result = Struct()
+        result["result"] = rpc.UNKNOWN
+        return SimpleNamespace(failures=[], returnDependencies={}, **{"return": result})
 
     def _warn_not_called(self, what: str) -> None:
         self._warn_unknown(f"{what}: its result is unknown, because providers are not called")
 
-    def register_transform(
-        self, transform: Callable[[ResourceTransformArgs], Any]
-    ) -> callback_pb2.Callback:
+    def register_transform(self, transform: Callable[[ResourceTransformArgs], Any]) -> Any:
         """Store a transform of one resource and its children."""
         self._functions.append(transform)
         return callback_pb2.Callback(token=str(len(self._functions) - 1))
@@ -178,7 +176,7 @@ class Recorder(MockMonitor):
         properties = request.object
         for token in tokens:
             properties = await _transform(self._functions[int(token)], request, properties)
-        outputs = self._states[urn] = self._record(request, properties)
+        outputs = self._record(request, properties)
         return resource_pb2.RegisterResourceResponse(urn=urn, object=outputs)
 
     def _record(self, request: Any, properties: Struct) -> Struct:
@@ -216,13 +214,6 @@ class Recorder(MockMonitor):
         file = Path(unquote(urlsplit(position.uri).path))
         name = str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
         return (name, position.line) if position.line else ("", None)
-
-
-def _make_response(result: dict[str, Any]) -> Any:
-    """Return a provider's response; older SDKs have another name for the protobuf message."""
-    struct = Struct()
-    struct.update(result)
-    return SimpleNamespace(failures=[], unknown=False, returnDependencies={}, **{"return": struct})
 
 
 async def _transform(
