@@ -1,25 +1,36 @@
-"""A stand-in for the Pulumi engine: records objects, and answers as in the first preview."""
+"""A stand-in for the Pulumi engine: records objects, and answers as in the first preview.
+
+Of the packages that run programs only this module uses internals of the SDK: it subclasses
+MockMonitor, reads requests, replaces `runtime.invoke_output`, and sets `SETTINGS.callbacks`,
+because the SDK would otherwise open a gRPC server through which the engine calls transforms.
+`tests/cli/test_program_sdk.py` tests that these parts of the SDK exist.
+"""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pulumi.runtime
+
 # The type stubs of protobuf are a separate package, which may be missing.
-from google.protobuf.struct_pb2 import ListValue, Struct  # type: ignore[import-untyped,unused-ignore]
+from google.protobuf.struct_pb2 import (  # type: ignore[import-untyped,unused-ignore]
+    ListValue,
+    Struct,
+    Value,
+)
 from pulumi import Output, ResourceOptions, ResourceTransformArgs
 from pulumi.errors import RunError
-from pulumi.output import UNKNOWN as UNKNOWN_OUTPUT
 from pulumi.resource import ResourceTransformationArgs
 from pulumi.runtime import MockCallArgs, MockResourceArgs, Mocks, rpc
 from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.proto import callback_pb2, engine_pb2, resource_pb2
-from pulumi.runtime.settings import get_project, get_stack
+from pulumi.runtime.settings import SETTINGS, get_project, get_stack
 
 from fusioninfer_pulumi.cli.finding_formats import find_line
 from fusioninfer_pulumi.cli.program.project_files import Project
@@ -69,6 +80,23 @@ class Recorder(MockMonitor, Mocks):
         self._transforms: dict[str, list[str]] = {}
         self._stack_tokens: list[str] = []
 
+    def install(self, stack: str) -> None:
+        """Make the SDK call this object instead of the engine, as in a preview of a stack."""
+        pulumi.runtime.configure(
+            pulumi.runtime.Settings(
+                project=self._project.name,
+                stack=stack,
+                monitor=self,
+                engine=self,
+                dry_run=True,
+                organization="organization",
+                root_directory=str(self._project.root),
+            )
+        )
+        SETTINGS.callbacks = self
+        for name in ("invoke_output", "invoke_output_single"):
+            setattr(pulumi.runtime, name, self._invoke_output)
+
     def warn(self, rule: Rule, text: str) -> None:
         """Add a warning, in one line."""
         finding = warning(rule, (), " ".join(text.split()))
@@ -87,7 +115,7 @@ class Recorder(MockMonitor, Mocks):
         qualified = type_ if ancestry == _STACK else f"{ancestry}${type_}"
         return f"urn:pulumi:{get_stack()}::{get_project()}::{qualified}::{name}"
 
-    def RegisterResource(self, request: Any) -> Any:
+    async def RegisterResource(self, request: Any) -> Any:
         """Register a resource; its outputs are its inputs, and everything else is unknown."""
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type == _STACK:
@@ -102,12 +130,17 @@ class Recorder(MockMonitor, Mocks):
         self._transforms[urn] = tokens
         # Of resources that are passed as references, only this is known.
         self.resources[urn] = self.ResourceRegistration(urn, "", {})
-        return self._register(urn, request, [*tokens, *self._stack_tokens])
+        properties = request.object
+        for token in (*tokens, *self._stack_tokens):
+            properties = await _transform(self._functions[int(token)], request, properties)
+        outputs = self._record(request, properties)
+        return resource_pb2.RegisterResourceResponse(urn=urn, object=outputs)
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
         """Return an existing resource, all of whose outputs are unknown."""
-        text = f'{args.typ} "{args.resource_id}": its outputs are unknown without Pulumi'
-        self._warn_unknown(text)
+        self._warn_unknown(
+            f'{args.typ} "{args.resource_id}": its outputs are unknown without Pulumi'
+        )
         return args.resource_id, {}
 
     def ExistsResource(self, request: Any) -> Any:
@@ -128,16 +161,15 @@ class Recorder(MockMonitor, Mocks):
         self._warn_not_called(f"function {args.token}")
         return {}
 
-    def invoke_output(self, tok: str, props: Mapping[str, Any] | None, *_: Any, **__: Any) -> Any:
+    def _invoke_output(self, tok: str, props: Mapping[str, Any] | None, *_: Any, **__: Any) -> Any:
         """Return an unknown Output; replaces the SDK's function that calls a provider."""
         self._warn_not_called(f"function {tok}")
-        return Output.from_input(dict(props or {})).apply(lambda _props: UNKNOWN_OUTPUT)
+        return Output.from_input(dict(props or {})).apply(lambda _props: pulumi.UNKNOWN)
 
     def Call(self, request: Any) -> Any:
         """Return an unknown result of a remote component's method."""
         self._warn_not_called(f"method {request.tok}")
-        result = Struct()
-        result["result"] = rpc.UNKNOWN
+        result = Struct(fields={"result": Value(string_value=rpc.UNKNOWN)})
         return SimpleNamespace(failures=[], returnDependencies={}, **{"return": result})
 
     def _warn_not_called(self, what: str) -> None:
@@ -169,16 +201,6 @@ class Recorder(MockMonitor, Mocks):
     def RequirePulumiVersion(self, _request: object) -> None:
         """Accept any version, because there is no CLI."""
 
-    async def _register(
-        self, urn: str, request: Any, tokens: Sequence[str]
-    ) -> resource_pb2.RegisterResourceResponse:
-        """Apply transforms, record the resource if it is an object, and return its outputs."""
-        properties = request.object
-        for token in tokens:
-            properties = await _transform(self._functions[int(token)], request, properties)
-        outputs = self._record(request, properties)
-        return resource_pb2.RegisterResourceResponse(urn=urn, object=outputs)
-
     def _record(self, request: Any, properties: Struct) -> Struct:
         """Record a resource if it is an object, and return its outputs."""
         token, name = request.type, request.name
@@ -196,10 +218,8 @@ class Recorder(MockMonitor, Mocks):
             return properties
         position = self._positions.get((token, name), len(self._positions))
         self.objects.append((position, _build_manifest(token, name, properties, self._secrets)))
-        if "metadata" not in properties:
-            properties.get_or_create_struct("metadata")
-        metadata = properties["metadata"]
-        if isinstance(metadata, Struct) and not ("name" in metadata or SIGNATURE in metadata):
+        metadata = properties.get_or_create_struct("metadata")
+        if "name" not in metadata and SIGNATURE not in metadata:
             metadata["name"] = rpc.UNKNOWN  # the provider will generate it
         return properties
 
