@@ -26,6 +26,12 @@ _COMPONENTS = {token.replace(":index", ""): token for token in (TOKEN, PREREQUIS
 #: Resources that the Kubernetes provider expands to other resources.
 _REMOTE = re.compile(r"kubernetes:(yaml|kustomize|helm\.sh)\b")
 _CUSTOM_RESOURCE = "kubernetes:apiextensions.k8s.io:CustomResource"
+_OPTIONS = {
+    "provider": "provider",
+    "providers": "providers",
+    "parent": "parent",
+    "dependsOn": "depends_on",
+}
 _MASKING_FUNCTION = "fn::secret"
 _ONLY_PULUMI = "needs the Pulumi engine; run `pulumi preview`, or write the program in Python"
 
@@ -130,12 +136,9 @@ class YamlProgram:
 
     def _read_options(self, fields: Mapping[str, Any]) -> pulumi.ResourceOptions:
         """Read the options that change what is registered; others matter only in deployments."""
-        options = {
-            key: self._evaluate(fields.get(key))
-            for key in ("provider", "providers", "parent", "dependsOn")
-        }
-        depends_on = options.pop("dependsOn")
-        return pulumi.ResourceOptions(**options, depends_on=depends_on)
+        return pulumi.ResourceOptions(
+            **{name: self._evaluate(fields.get(key)) for key, name in _OPTIONS.items()}
+        )
 
 
 def _read_config(name: str, entry: Any) -> Any:
