@@ -141,12 +141,13 @@ def _run(
 
     def run_program() -> None:
         pulumi.runtime.register_stack_transformation(recorder.record_position)
-        if project.runtime == "yaml":
-            from fusioninfer_pulumi.cli.program.yaml_program import YamlProgram
+        with _raise_failed_exits():  # before registrations are awaited, which old SDKs would skip
+            if project.runtime == "yaml":
+                from fusioninfer_pulumi.cli.program.yaml_program import YamlProgram
 
-            YamlProgram(project).run()
-        else:
-            runpy.run_path(str(project.program), run_name="__main__")
+                YamlProgram(project).run()
+            else:
+                runpy.run_path(str(project.program), run_name="__main__")
 
     with _raise_failed_exits():
         loop.run_until_complete(pulumi.runtime.run_in_stack(run_program))
