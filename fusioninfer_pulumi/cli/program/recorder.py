@@ -184,10 +184,10 @@ class Recorder(MockMonitor, Mocks):
         """Store a transform of every resource that is registered later."""
         self._stack_tokens.append(self.register_transform(transform).token)
 
-    def ignore(self, _callback: object) -> None:
-        """Ignore callbacks for deployments and for provider functions, which never run here."""
+    def register_invoke_transform(self, transform: object) -> None:
+        """Ignore callbacks for provider functions and deployments, which never run here."""
 
-    register_invoke_transform = register_resource_hook = register_error_hook = ignore
+    register_resource_hook = register_error_hook = register_invoke_transform
 
     def Log(self, request: Any) -> None:
         """Handle a message of `pulumi.log`."""
