@@ -120,7 +120,7 @@ class Recorder(MockMonitor, Mocks):
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type == _STACK:
             return resource_pb2.RegisterResourceResponse(urn=urn)
-        if urn in self.resources:
+        if urn in self._transforms:
             file, line = self._find_place(request)
             place = f" ({file}:{line})" if line else ""
             raise RunError(f"Duplicate resource URN '{urn}'; try giving it a unique name{place}")
@@ -128,12 +128,12 @@ class Recorder(MockMonitor, Mocks):
         inherited = self._transforms.get(request.parent, [])
         tokens = [*(callback.token for callback in request.transforms), *inherited]
         self._transforms[urn] = tokens
-        # Of resources that are passed as references, only this is known.
-        self.resources[urn] = self.ResourceRegistration(urn, "", {})
         properties = request.object
         for token in (*tokens, *self._stack_tokens):
             properties = await _transform(self._functions[int(token)], request, properties)
         outputs = self._record(request, properties)
+        state = rpc.deserialize_properties(outputs)
+        self.resources[urn] = self.ResourceRegistration(urn, "", state)
         return resource_pb2.RegisterResourceResponse(urn=urn, object=outputs)
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
