@@ -26,9 +26,9 @@ WIDTH = 112
 
 def pictures() -> dict[str, str]:
     """Return the text of each picture by its name below `docs/pictures`."""
-    (plan,) = run_program(ROOT / "examples" / "deepseek-disagg").plans
+    (service,) = run_program(ROOT / "examples" / "deepseek-disagg").services
     themes = {"light": DEFAULT_TERMINAL_THEME, "dark": SVG_EXPORT_THEME}
-    shown = _remove_infos(plan)
+    shown = _remove_infos(service.plan)
     return {f"plan-{name}.svg": _render_picture(shown, theme) for name, theme in themes.items()}
 
 

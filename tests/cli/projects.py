@@ -10,6 +10,7 @@ import pytest
 
 from fusioninfer_pulumi.cli.program.parent_process import run_program
 from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PROJECT = "name: app\nruntime: python\n"
 PROGRAM = """
@@ -23,6 +24,11 @@ config = pulumi.Config()
 def messages(printed: Recording | ProgramError) -> tuple[str, ...]:
     """The messages of a run."""
     return tuple(finding.message for finding in printed.findings)
+
+
+def plans(recording: Recording) -> list[ServicePlan]:
+    """The plans of a program's services."""
+    return [service.plan for service in recording.services]
 
 
 def frames(problem: ProgramError) -> tuple[str, ...]:

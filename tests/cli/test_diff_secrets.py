@@ -153,10 +153,13 @@ def test_secret_masks_only_its_field_of_a_transformed_object(
     assert "team: x" in out
 
 
-def test_value_that_a_transform_derives_from_a_secret_is_secret(
+def test_property_with_a_secret_that_a_transform_changes_is_secret(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["render", transformed(tmp_path, MOVED, 4096)]) == 0
+    sides = [transformed(tmp_path / str(length), MOVED, length) for length in (4096, 8192)]
+    assert main(["render", sides[0]]) == 0
     out = capsys.readouterr().out
     assert "hunter2" not in out
-    assert "--max-model-len" in out
+    assert "spec: <secret>" in out
+    assert main(["diff", *sides]) == 1
+    assert "spec: <secret> -> <secret>" in capsys.readouterr().out

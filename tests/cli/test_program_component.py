@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.projects import frames, messages
+from cli.projects import frames, messages, plans
 
 from fusioninfer_pulumi.cli.program.parent_process import run_program
 from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording
@@ -55,7 +55,7 @@ def test_program_with_two_services_has_objects_and_plans(run: Run) -> None:
         """
     )
     names = [item["metadata"]["name"] for item in recording.objects]
-    assert [plan.service for plan in recording.plans] == ["one", "two"]
+    assert [plan.service for plan in plans(recording)] == ["one", "two"]
     assert {"one-worker-0", "one-worker-1", "two-worker-0"} <= set(names)
     lws = {
         item["metadata"]["name"]: item
@@ -72,7 +72,7 @@ def test_program_with_two_services_has_objects_and_plans(run: Run) -> None:
 
 def test_runs_have_separate_plans(run: Run) -> None:
     for _ in range(2):
-        assert len(run('service("one", "vllm/vllm-openai:v0.11.0")').plans) == 1
+        assert len(run('service("one", "vllm/vllm-openai:v0.11.0")').services) == 1
 
 
 def test_all_errors_of_a_service_are_reported(run: Run) -> None:

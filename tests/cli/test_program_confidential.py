@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.projects import messages
+from cli.projects import messages, plans
 from profiles import slow_unless
 
 from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording, Secrets
@@ -110,7 +110,7 @@ def test_output_in_a_plan_is_recognised_without_pulumi(run: Run) -> None:
         InferenceService("svc", {"roles": roles})
         """
     )
-    (plan,) = recording.plans
+    (plan,) = plans(recording)
     (role,) = plan.roles
     image = role.pods.leader.template["spec"]["containers"][0]["image"]
     assert is_output(image)

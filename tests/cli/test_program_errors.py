@@ -77,14 +77,14 @@ def test_syntax_error_names_the_place(fails: Fails) -> None:
     problem = fails("value = (\nother = 1 +\n")
     (line,) = messages(problem)
     assert line.startswith("SyntaxError: ")
-    assert "(__main__.py:" in line
+    assert "(__main__.py, line " in line
     assert str(frames(problem)).count("/") == 0
 
 
 def test_syntax_error_in_a_module(fails: Fails, tmp_path: Path) -> None:
     (tmp_path / "settings.py").write_text("x =\n")
     problem = fails("import settings")
-    assert messages(problem) == ("SyntaxError: invalid syntax (settings.py:1)",)
+    assert messages(problem) == ("SyntaxError: invalid syntax (settings.py, line 1)",)
     assert frames(problem) == ("__main__.py:3",)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.projects import PROJECT, Folder, frames, messages
+from cli.projects import PROJECT, Folder, frames, messages, plans
 from profiles import slow_unless
 from yaml_files import read
 
@@ -47,7 +47,7 @@ def outcome(folder: Folder, stack: str) -> list[dict[str, Any]]:
     return [
         *recording.objects,
         {
-            "plans": [plan.service for plan in recording.plans],
+            "plans": [plan.service for plan in plans(recording)],
             "warnings": list(messages(recording)),
         },
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pulumi
 import pytest
-from cli.projects import messages
+from cli.projects import messages, plans
 
 from fusioninfer_pulumi.cli.program.recording import Recording
 
@@ -62,7 +62,7 @@ def test_custom_resource_spec_is_verbatim(run: Run) -> None:
     assert list(manifest["metadata"]["labels"]) == ["a", "b"]
     assert type(manifest["spec"]["replicas"]) is int
     assert messages(recording) == ()
-    assert recording.plans == ()
+    assert plans(recording) == []
 
 
 def test_patches_are_never_listed(run: Run) -> None:

@@ -1,6 +1,6 @@
 """The undocumented parts of the SDK that running programs depends on still exist.
 
-The list with the reasons is in `fusioninfer_pulumi/cli/program/child_process.py`.
+The list with the reasons is in `fusioninfer_pulumi/cli/program/recorder.py`.
 """
 
 from __future__ import annotations

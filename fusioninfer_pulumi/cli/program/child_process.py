@@ -1,10 +1,4 @@
-"""The child process that runs a program, which may exit, hang or print.
-
-The SDK runs with a subclass of its mock monitor. This process also replaces `Output.secret` and
-`runtime.invoke_output`, and sets `SETTINGS.callbacks`, because the SDK would otherwise open a gRPC
-server through which the engine calls transforms. `tests/cli/test_program_sdk.py` tests that these
-parts of the SDK exist.
-"""
+"""The child process that runs a program, which may exit, hang or print."""
 
 from __future__ import annotations
 
@@ -26,14 +20,13 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing.connection import Connection
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import pulumi.runtime
 from pulumi import Output
 from pulumi.errors import RunError
-from pulumi.runtime.settings import SETTINGS
 
 from fusioninfer_pulumi.cli.program.project_files import Project, StackConfig
 from fusioninfer_pulumi.cli.program.recorder import Recorder
@@ -81,9 +74,7 @@ def main(
     os.setsid()  # so that the parent can also kill the processes that the program starts
     for stream in (1, 2):
         os.dup2(output.fileno(), stream)
-    sys.stdout = sys.stderr = io.TextIOWrapper(
-        io.FileIO(2, "w", closefd=False), encoding="utf-8", errors="replace", write_through=True
-    )
+    sys.stdout = sys.stderr = open(2, "w", 1, "utf-8", "replace", closefd=False)  # noqa: SIM115
     program = project.program
     importlib.invalidate_caches()  # the folder may have just been written
     os.chdir(program.parent)
@@ -105,7 +96,7 @@ def main(
     try:
         result: Any = _run(project, config, secrets, send)
     except BaseException as problem:  # noqa: BLE001  # GeneratorExit is an error of the program, too
-        *first, last = _explain_failure(problem, project.root)
+        *first, last = _explain_failure(problem)
         result = (*first, replace(last, frames=_find_user_frames(problem, project.root)))
     send(result)
 
@@ -143,27 +134,14 @@ def _run(
     loop.set_default_executor(_Executor(max_workers=4))
     # Otherwise asyncio prints exceptions that nothing awaited after a program has failed.
     loop.set_exception_handler(lambda _loop, _context: None)
-    pulumi.runtime.configure(
-        pulumi.runtime.Settings(
-            project=project.name,
-            stack=config.stack,
-            monitor=recorder,
-            engine=recorder,
-            dry_run=True,
-            organization="organization",
-            root_directory=str(project.root),
-        )
-    )
-    SETTINGS.callbacks = recorder
+    recorder.install(config.stack)
     pulumi.runtime.set_all_config(config.values, list(config.encrypted))
-    secret = _send_before_calling(Output.secret, send)
-    setattr(Output, "secret", staticmethod(secret))  # noqa: B010  # mypy: a method is assigned
-    for name in ("invoke_output", "invoke_output_single"):
-        setattr(pulumi.runtime, name, recorder.invoke_output)
+    if secrets is not Secrets.SHOWN:
+        _send_secrets(send)
 
     def run_program() -> None:
         pulumi.runtime.register_stack_transformation(recorder.record_position)
-        with _raise_failed_exits():
+        with _raise_failed_exits():  # before registrations are awaited, which old SDKs would skip
             if project.runtime == "yaml":
                 from fusioninfer_pulumi.cli.program.yaml_program import YamlProgram
 
@@ -176,14 +154,15 @@ def _run(
         # Let log messages and other tasks that nothing awaits finish.
         if pending := asyncio.all_tasks(loop):
             loop.run_until_complete(asyncio.wait(pending, timeout=_GRACE_SECONDS))
-    findings = recorder.findings.values()
-    messages = [finding for finding in findings if finding.rule != UNKNOWN_WITHOUT_PULUMI.id]
-    # Sorted, because the SDK registers resources in any order.
-    unknown = [finding for finding in findings if finding.rule == UNKNOWN_WITHOUT_PULUMI.id]
+    # The program's messages, then others sorted, because the SDK registers resources in any order.
+    findings = sorted(
+        recorder.findings.values(),
+        key=lambda item: item.message if item.rule == UNKNOWN_WITHOUT_PULUMI.id else "",
+    )
     return Recording(
         tuple(item for _, item in sorted(recorder.objects, key=itemgetter(0))),
         tuple(ProgramService(*recorder.places[name], plan) for name, plan in services),
-        (*messages, *sorted(unknown, key=attrgetter("message"))),
+        tuple(findings),
         config.encrypted,
     )
 
@@ -205,14 +184,13 @@ class _Executor(ThreadPoolExecutor):
         return asyncio.run_coroutine_threadsafe(call(), asyncio.get_running_loop())
 
 
-def _send_before_calling(
-    make_secret: Callable[[Any], Output[Any]], send: Callable[[str], None]
-) -> Callable[[Any], Output[Any]]:
-    """Wrap `Output.secret`, so that it also sends the texts and numbers in its argument.
+def _send_secrets(send: Callable[[str], None]) -> None:
+    """Make `Output.secret` also send the texts and numbers in its argument.
 
     `pulumi.Config` passes secrets of the stack's config to `Output.secret`. Pulumi's command line
     masks only these in the program's output.
     """
+    make_secret = Output.secret
 
     def send_texts(value: Any) -> None:
         for text in _list_texts(value):
@@ -221,11 +199,10 @@ def _send_before_calling(
     def send_and_make_secret(value: Any) -> Output[Any]:
         send_texts(value)
         output = make_secret(value)
-        if not isinstance(value, (str, int, float)):
-            output.apply(send_texts)  # it may contain Outputs, whose values are known later
+        output.apply(send_texts)  # it may contain Outputs, whose values are known later
         return output
 
-    return send_and_make_secret
+    setattr(Output, "secret", staticmethod(send_and_make_secret))  # noqa: B010  # a method
 
 
 def _list_texts(value: Any) -> Iterator[str]:
@@ -253,7 +230,7 @@ def _raise_failed_exits() -> Iterator[None]:
             raise RunError(f"SystemExit: {exit_.code}") from exit_
 
 
-def _explain_failure(problem: BaseException, root: Path) -> Iterator[Finding]:
+def _explain_failure(problem: BaseException) -> Iterator[Finding]:
     """Convert an exception of a program to findings, one for each line of its message."""
     # Errors of the component are both an InvalidServiceError and a RunError.
     if isinstance(problem, InvalidServiceError):
@@ -268,9 +245,6 @@ def _explain_failure(problem: BaseException, root: Path) -> Iterator[Finding]:
         # Programs raise it to stop without a traceback, so its type is not printed. The message
         # about a missing config value has two lines.
         text = ": ".join(line.strip() for line in str(problem).splitlines())
-    elif isinstance(problem, SyntaxError) and problem.filename:
-        file = _find_user_path(problem.filename, root) or problem.filename
-        text = f"{type(problem).__name__}: {problem.msg} ({file}:{problem.lineno})"
     elif str(problem).startswith(_SERIALIZATION_ERROR):
         # The SDK's message contains the whole property with all its values.
         cause = problem

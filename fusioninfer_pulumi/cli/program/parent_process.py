@@ -25,9 +25,8 @@ from fusioninfer_pulumi.cli.program.recording import (
     Recording,
     Secrets,
     mask_secrets,
-    program_error,
 )
-from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.findings import Finding, error
 
 #: Default timeout of a program, in seconds.
 TIMEOUT_SECONDS = 300.0
@@ -72,11 +71,7 @@ def run_program(
         arguments = (Connection(os.dup(output.fileno())), project, config, secrets, timeout)
         try:
             result = _run_child(child.main, arguments, timeout, secret_texts)
-        except ProgramError as problem:
-            result = problem.findings
         finally:
-            if secrets is Secrets.SHOWN:
-                secret_texts.clear()
             output.seek(0)
             if text := mask_secrets(output.read().decode("utf-8", "replace"), secret_texts):
                 sys.stderr.write(text.removesuffix("\n") + "\n")
@@ -98,7 +93,7 @@ def _mask_findings(findings: Iterable[Finding], secrets: set[str]) -> tuple[Find
 def _run_child(
     main: Any, arguments: tuple[Any, ...], timeout: float, secret_texts: set[str]
 ) -> Any:
-    """Run the child process, and return the recording or the tuple of errors that it sends.
+    """Run the child process, and return the recording or the errors that it sends or causes.
 
     The secret values that it sends are added to `secret_texts`, even if it fails later.
     """
@@ -128,8 +123,7 @@ def _run_child(
             elif has_exited:
                 break  # processes that it started may keep the connection open
         if result is None or process.exitcode is None:
-            message = _explain_end(process.exitcode, timeout)
-            raise program_error(PROGRAM_ENDED, message)
+            return (error(PROGRAM_ENDED, (), _explain_end(process.exitcode, timeout)),)
         return result
     finally:
         process.kill()

@@ -19,9 +19,8 @@ from fusioninfer_pulumi.cli.program.recording import (
     STACK_NOT_CHOSEN,
     UNKNOWN_WITHOUT_PULUMI,
     ProgramError,
-    program_error,
 )
-from fusioninfer_pulumi.findings import Finding, warning
+from fusioninfer_pulumi.findings import Finding, error, warning
 from fusioninfer_pulumi.loading.yaml_text import UnreadableError, documents
 
 _FILES = ("Pulumi.yaml", "Pulumi.yml")
@@ -109,7 +108,7 @@ def load_project(folder: Path) -> Project:
 
 
 def _make_error(text: str) -> ProgramError:
-    return program_error(PROJECT_FILE_INVALID, text)
+    return ProgramError(error(PROJECT_FILE_INVALID, (), text))
 
 
 def _read_config(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:

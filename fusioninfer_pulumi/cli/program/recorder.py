@@ -1,25 +1,36 @@
-"""A stand-in for the Pulumi engine: records objects, and answers as in the first preview."""
+"""A stand-in for the Pulumi engine: records objects, and answers as in the first preview.
+
+Of the packages that run programs only this module uses internals of the SDK: it subclasses
+MockMonitor, reads requests, replaces `runtime.invoke_output`, and sets `SETTINGS.callbacks`,
+because the SDK would otherwise open a gRPC server through which the engine calls transforms.
+`tests/cli/test_program_sdk.py` tests that these parts of the SDK exist.
+"""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pulumi.runtime
+
 # The type stubs of protobuf are a separate package, which may be missing.
-from google.protobuf.struct_pb2 import ListValue, Struct  # type: ignore[import-untyped,unused-ignore]
+from google.protobuf.struct_pb2 import (  # type: ignore[import-untyped,unused-ignore]
+    ListValue,
+    Struct,
+    Value,
+)
 from pulumi import Output, ResourceOptions, ResourceTransformArgs
 from pulumi.errors import RunError
-from pulumi.output import UNKNOWN as UNKNOWN_OUTPUT
 from pulumi.resource import ResourceTransformationArgs
-from pulumi.runtime import rpc
-from pulumi.runtime.mocks import MockMonitor, Mocks
+from pulumi.runtime import MockCallArgs, MockResourceArgs, Mocks, rpc
+from pulumi.runtime.mocks import MockMonitor
 from pulumi.runtime.proto import callback_pb2, engine_pb2, resource_pb2
-from pulumi.runtime.settings import get_project, get_stack
+from pulumi.runtime.settings import SETTINGS, get_project, get_stack
 
 from fusioninfer_pulumi.cli.finding_formats import find_line
 from fusioninfer_pulumi.cli.program.project_files import Project
@@ -42,14 +53,13 @@ _SECRET_DATA = ("data", "stringData")
 #: Largest integer that is exact in protobuf's Struct, whose numbers are all floats.
 _MAX_EXACT_INTEGER = 2**53
 
-Inputs = dict[str, Any]
 
+class Recorder(MockMonitor, Mocks):
+    """The mocks with their monitor and engine, which records objects and runs transforms.
 
-class Recorder(MockMonitor):
-    """The resource monitor and engine, which records Kubernetes objects and runs transforms.
-
-    A subclass of MockMonitor also answers calls that newer SDKs add. `Mocks` would not be enough:
-    they see no parents, no remote components and no secret parts of values.
+    MockMonitor also answers calls that newer SDKs add. Only registrations are overridden, because
+    `Mocks` see no remote components and no positions, and of a property with a secret part only
+    that it is secret.
 
     Attributes:
         objects: The objects, each with the position of its constructor call in the program.
@@ -58,18 +68,34 @@ class Recorder(MockMonitor):
     """
 
     def __init__(self, secrets: Secrets, project: Project) -> None:
-        super().__init__(cast("Mocks", None))  # every method that uses the mocks is overridden
+        super().__init__(self)
         self.objects: list[tuple[int, dict[str, Any]]] = []
         self.findings: dict[str, Finding] = {}
         self.places: dict[str, tuple[str, int | None]] = {}
         self._secrets = secrets
         self._project = project
         self._positions: dict[tuple[str, str], int] = {}
-        self._states: dict[str, Struct] = {}
         self._functions: list[Callable[[ResourceTransformArgs], Any]] = []
         # Tokens of the transforms of each resource and its ancestors, by URN.
         self._transforms: dict[str, list[str]] = {}
         self._stack_tokens: list[str] = []
+
+    def install(self, stack: str) -> None:
+        """Make the SDK call this object instead of the engine, as in a preview of a stack."""
+        pulumi.runtime.configure(
+            pulumi.runtime.Settings(
+                project=self._project.name,
+                stack=stack,
+                monitor=self,
+                engine=self,
+                dry_run=True,
+                organization="organization",
+                root_directory=str(self._project.root),
+            )
+        )
+        SETTINGS.callbacks = self
+        for name in ("invoke_output", "invoke_output_single"):
+            setattr(pulumi.runtime, name, self._invoke_output)
 
     def warn(self, rule: Rule, text: str) -> None:
         """Add a warning, in one line."""
@@ -89,7 +115,7 @@ class Recorder(MockMonitor):
         qualified = type_ if ancestry == _STACK else f"{ancestry}${type_}"
         return f"urn:pulumi:{get_stack()}::{get_project()}::{qualified}::{name}"
 
-    def RegisterResource(self, request: Any) -> Any:
+    async def RegisterResource(self, request: Any) -> Any:
         """Register a resource; its outputs are its inputs, and everything else is unknown."""
         urn = self.make_urn(request.parent, request.type, request.name)
         if request.type == _STACK:
@@ -102,14 +128,20 @@ class Recorder(MockMonitor):
         inherited = self._transforms.get(request.parent, [])
         tokens = [*(callback.token for callback in request.transforms), *inherited]
         self._transforms[urn] = tokens
-        return self._register(urn, request, [*tokens, *self._stack_tokens])
+        properties = request.object
+        for token in (*tokens, *self._stack_tokens):
+            properties = await _transform(self._functions[int(token)], request, properties)
+        outputs = self._record(request, properties)
+        state = rpc.deserialize_properties(outputs)
+        self.resources[urn] = self.ResourceRegistration(urn, "", state)
+        return resource_pb2.RegisterResourceResponse(urn=urn, object=outputs)
 
-    def ReadResource(self, request: Any) -> resource_pb2.ReadResourceResponse:
+    def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
         """Return an existing resource, all of whose outputs are unknown."""
-        urn = self.make_urn(request.parent, request.type, request.name)
-        self._warn_unknown(f'{request.type} "{request.id}": its outputs are unknown without Pulumi')
-        self._states[urn] = Struct()
-        return resource_pb2.ReadResourceResponse(urn=urn)
+        self._warn_unknown(
+            f'{args.typ} "{args.resource_id}": its outputs are unknown without Pulumi'
+        )
+        return args.resource_id, {}
 
     def ExistsResource(self, request: Any) -> Any:
         """Return that it is unknown whether a resource exists."""
@@ -118,36 +150,32 @@ class Recorder(MockMonitor):
         )
         return SimpleNamespace(exists=False, unknown=True)
 
-    def Invoke(self, request: Any) -> Any:
+    def call(self, args: MockCallArgs) -> Any:
         """Return the result of a function; it is empty if the function needs a provider.
 
         These functions do not return Outputs, so the result cannot be unknown. Generated code fails
         on None, while an empty result lets the program continue.
         """
-        if request.tok == "pulumi:pulumi:getResource":
-            urn = request.args["urn"]
-            return _make_response({"urn": urn, "id": "", "state": self._states[urn]})
-        if request.tok == "kubernetes:yaml:decode":
-            return _make_response({"result": list(documents(request.args["text"]))})
-        self._warn_not_called(f"function {request.tok}")
-        return _make_response({})
+        if args.token == "kubernetes:yaml:decode":  # noqa: S105  # a function, not a password
+            return {"result": list(documents(args.args["text"]))}
+        self._warn_not_called(f"function {args.token}")
+        return {}
 
-    def invoke_output(self, tok: str, props: Mapping[str, Any] | None, *_: Any, **__: Any) -> Any:
+    def _invoke_output(self, tok: str, props: Mapping[str, Any] | None, *_: Any, **__: Any) -> Any:
         """Return an unknown Output; replaces the SDK's function that calls a provider."""
         self._warn_not_called(f"function {tok}")
-        return Output.from_input(dict(props or {})).apply(lambda _props: UNKNOWN_OUTPUT)
+        return Output.from_input(dict(props or {})).apply(lambda _props: pulumi.UNKNOWN)
 
     def Call(self, request: Any) -> Any:
         """Return an unknown result of a remote component's method."""
         self._warn_not_called(f"method {request.tok}")
-        return _make_response({"result": rpc.UNKNOWN})
+        result = Struct(fields={"result": Value(string_value=rpc.UNKNOWN)})
+        return SimpleNamespace(failures=[], returnDependencies={}, **{"return": result})
 
     def _warn_not_called(self, what: str) -> None:
         self._warn_unknown(f"{what}: its result is unknown, because providers are not called")
 
-    def register_transform(
-        self, transform: Callable[[ResourceTransformArgs], Any]
-    ) -> callback_pb2.Callback:
+    def register_transform(self, transform: Callable[[ResourceTransformArgs], Any]) -> Any:
         """Store a transform of one resource and its children."""
         self._functions.append(transform)
         return callback_pb2.Callback(token=str(len(self._functions) - 1))
@@ -156,10 +184,10 @@ class Recorder(MockMonitor):
         """Store a transform of every resource that is registered later."""
         self._stack_tokens.append(self.register_transform(transform).token)
 
-    def ignore(self, _callback: object) -> None:
-        """Ignore callbacks for deployments and for provider functions, which never run here."""
+    def register_invoke_transform(self, transform: object) -> None:
+        """Ignore callbacks for provider functions and deployments, which never run here."""
 
-    register_invoke_transform = register_resource_hook = register_error_hook = ignore
+    register_resource_hook = register_error_hook = register_invoke_transform
 
     def Log(self, request: Any) -> None:
         """Handle a message of `pulumi.log`."""
@@ -173,31 +201,6 @@ class Recorder(MockMonitor):
     def RequirePulumiVersion(self, _request: object) -> None:
         """Accept any version, because there is no CLI."""
 
-    async def _register(
-        self, urn: str, request: Any, tokens: Sequence[str]
-    ) -> resource_pb2.RegisterResourceResponse:
-        """Apply transforms, record the resource if it is an object, and return its outputs.
-
-        Options that a transform returns are ignored, because they do not change objects.
-        """
-        properties = request.object
-        for token in tokens:
-            result = self._functions[int(token)](
-                ResourceTransformArgs(
-                    custom=request.custom,
-                    type_=request.type,
-                    name=request.name,
-                    props=rpc.deserialize_properties(properties),
-                    opts=ResourceOptions(),
-                )
-            )
-            if inspect.isawaitable(result):
-                result = await result
-            if result is not None:
-                properties = await rpc.serialize_properties(result.props, {})
-        outputs = self._states[urn] = self._record(request, properties)
-        return resource_pb2.RegisterResourceResponse(urn=urn, object=outputs)
-
     def _record(self, request: Any, properties: Struct) -> Struct:
         """Record a resource if it is an object, and return its outputs."""
         token, name = request.type, request.name
@@ -207,23 +210,17 @@ class Recorder(MockMonitor):
             text = "only the Pulumi engine can expand it; its objects are missing"
             self._warn_unknown(f'{token} "{name}": {text}')
             return Struct() if request.remote else properties
-        inputs = _to_plain(properties)
-        if properties is not request.object:
-            inputs = _restore_marks(inputs, _to_plain(request.object))
-        if self._secrets is Secrets.SHOWN:
-            inputs = _remove_marks(inputs)
-        if token == _PROVIDER and "namespace" in inputs:
-            namespace = _mask(inputs["namespace"], Secrets.MASKED)
+        if token == _PROVIDER and "namespace" in properties:
+            namespace = _read(properties["namespace"], Secrets.MASKED)
             text = f'provider "{name}" creates objects without metadata.namespace in {namespace}'
             self._warn_unknown(f"{text}, which the output does not show")
-        if not (request.custom and _is_object(token, inputs)):
+        if not (request.custom and _is_object(token, properties)):
             return properties
         position = self._positions.get((token, name), len(self._positions))
-        self.objects.append((position, _build_manifest(token, name, inputs, self._secrets)))
-        metadata = inputs.get("metadata", {})
-        if isinstance(metadata, dict) and not {"name", SIGNATURE} & metadata.keys():
-            # The provider will generate the name.
-            properties.get_or_create_struct("metadata")["name"] = rpc.UNKNOWN
+        self.objects.append((position, _build_manifest(token, name, properties, self._secrets)))
+        metadata = properties.get_or_create_struct("metadata")
+        if "name" not in metadata and SIGNATURE not in metadata:
+            metadata["name"] = rpc.UNKNOWN  # the provider will generate it
         return properties
 
     def _find_place(self, request: Any) -> tuple[str, int | None]:
@@ -239,117 +236,93 @@ class Recorder(MockMonitor):
         return (name, position.line) if position.line else ("", None)
 
 
-def _make_response(result: Inputs) -> Any:
-    """Return a provider's response; older SDKs have another name for the protobuf message."""
-    struct = Struct()
-    struct.update(result)
-    return SimpleNamespace(failures=[], unknown=False, returnDependencies={}, **{"return": struct})
+async def _transform(
+    function: Callable[[ResourceTransformArgs], Any], request: Any, properties: Struct
+) -> Struct:
+    """Return the properties after a transform, which cannot change options here.
+
+    Unchanged properties keep their marks. The SDK passes a property with a secret part as one
+    secret, so one secret variable of a container would hide the whole `spec`.
+    """
+    result = function(
+        ResourceTransformArgs(
+            custom=request.custom,
+            type_=request.type,
+            name=request.name,
+            props=rpc.deserialize_properties(properties),
+            opts=ResourceOptions(),
+        )
+    )
+    if inspect.isawaitable(result):
+        result = await result
+    if result is None:
+        return properties
+    before = await rpc.serialize_properties(rpc.deserialize_properties(properties), {})
+    after: Struct = await rpc.serialize_properties(result.props, {})
+    for key, value in after.fields.items():
+        if key in before and value == before.fields[key]:
+            value.CopyFrom(properties.fields[key])
+    return after
 
 
-def _is_object(token: str, inputs: Inputs) -> bool:
+def _is_object(token: str, properties: Struct) -> bool:
     """Return whether a custom resource is a Kubernetes object and not a patch."""
     if not token.startswith("kubernetes:") or token.count(":") < 2:
         return False
     name = token.rpartition(":")[2]
     # The token of a patch is `KindPatch`, but its kind is `Kind`. A user-defined kind may end in
     # `Patch`, too.
-    return not name.endswith("Patch") or inputs.get("kind") == name
+    return not name.endswith("Patch") or ("kind" in properties and properties["kind"] == name)
 
 
-def _build_manifest(token: str, name: str, inputs: Inputs, secrets: Secrets) -> dict[str, Any]:
+def _build_manifest(token: str, name: str, properties: Struct, secrets: Secrets) -> dict[str, Any]:
     """Return the object of a registration, with keys in the order that `Recording` documents.
 
     If `metadata.name` is missing, the provider derives it from the resource's name with a random
     suffix.
     """
     _, api_version, kind = token.split(":", 2)
-    # The core group has no name in Kubernetes and is called "core" in tokens.
-    api_version = _to_known_text(inputs.get("apiVersion")) or api_version.removeprefix("core/")
-    kind = _to_known_text(inputs.get("kind")) or kind
-    metadata = _mask(inputs.get("metadata", {}), secrets)
+    fields = _read(properties, secrets)
+    metadata = fields.pop("metadata", {})
     if not isinstance(metadata, dict):  # it is secret or unknown, but readers need a mapping
         metadata = {"name": metadata}
     if not {"name", "generateName"} & metadata.keys() and not kind.endswith("List"):
         metadata["name"] = f"{name}-{UNKNOWN}"
-    first = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
-    rest = {key: value for key, value in inputs.items() if key not in first}
     if kind == "Secret" and secrets is not Secrets.SHOWN:
-        rest |= {key: _mark_items(rest[key]) for key in _SECRET_DATA if key in rest}
-    return {**first, **_mask(rest, secrets)}
+        data = {key: properties[key] for key in _SECRET_DATA if key in properties}
+        fields |= {key: _mask_items(value, secrets) for key, value in data.items()}
+    # The core group has no name in Kubernetes and is called "core" in tokens.
+    first = {"apiVersion": api_version.removeprefix("core/"), "kind": kind, "metadata": metadata}
+    return {**first, **{key: value for key, value in fields.items() if key not in first}}
 
 
-def _to_known_text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value != rpc.UNKNOWN else None
+def _read(value: Any, secrets: Secrets) -> Any:
+    """Convert a protobuf value to plain Python, with masks for secret and unknown values.
 
-
-def _to_plain(value: Any) -> Any:
-    """Convert a protobuf value to plain Python; secrets and unknown values keep their marks."""
-    if isinstance(value, Struct):
-        return {key: _to_plain(value[key]) for key in sorted(value)}
+    Keys of secret mappings are masked, too.
+    """
     if isinstance(value, ListValue):
-        return [_to_plain(item) for item in value]
+        return [_read(item, secrets) for item in value]
+    if isinstance(value, Struct):
+        if SIGNATURE not in value:
+            return {key: _read(value[key], secrets) for key in sorted(value)}
+        # Otherwise an asset or a reference, which Kubernetes objects cannot contain.
+        return _mask(value["value"], secrets) if "value" in value else UNKNOWN
     if isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT_INTEGER:
         return int(value)
-    return value
-
-
-def _mask(value: Any, secrets: Secrets) -> Any:
-    """Mask secret and unknown values; of a secret mapping, also the keys."""
-    if isinstance(value, list):
-        return [_mask(item, secrets) for item in value]
-    if isinstance(value, dict):
-        if rpc.is_rpc_secret(value):
-            secret = value["value"]
-            return SECRET if secret == rpc.UNKNOWN else secrets.mask(secret)
-        if SIGNATURE in value:
-            return UNKNOWN  # an asset or a reference, which Kubernetes objects cannot contain
-        return {key: _mask(item, secrets) for key, item in value.items()}
     return UNKNOWN if value == rpc.UNKNOWN else value
 
 
-def _mark_items(value: Any) -> Any:
-    """Mark each item of a Secret's data as secret; the SDK marks the mapping, which hides keys."""
-    if isinstance(value, dict) and rpc.is_rpc_secret(value):
+def _mask(value: Any, secrets: Secrets) -> Any:
+    """Return the mask of a protobuf value that is secret; an unknown value has only one."""
+    plain = _read(value, secrets)
+    return SECRET if plain == UNKNOWN else secrets.mask(plain)
+
+
+def _mask_items(value: Any, secrets: Secrets) -> Any:
+    """Mask each item of a Secret's data; the SDK marks the mapping, which would hide the keys."""
+    if isinstance(value, Struct) and SIGNATURE in value and "value" in value:
         value = value["value"]
-    if not isinstance(value, dict) or SIGNATURE in value:
-        return rpc.wrap_rpc_secret(value)
-    return {key: rpc.wrap_rpc_secret(item) for key, item in value.items()}
-
-
-def _restore_marks(properties: Inputs, before: Inputs) -> Inputs:
-    """Mark as secret only what was secret before the transforms, or what they have changed.
-
-    If a part of a property is secret, the SDK passes the property to a transform as one secret, and
-    marks all of it when the transform returns. One secret variable of a container would hide the
-    whole `spec`.
-    """
-    return {
-        key: _mark_changes(_remove_marks(value), before.get(key))
-        if rpc.is_rpc_secret(value)
-        else value
-        for key, value in properties.items()
-    }
-
-
-def _mark_changes(value: Any, before: Any) -> Any:
-    """Mark the parts of an unmarked value as secret that were secret before, or have changed."""
-    if not rpc.is_rpc_secret(before):
-        if isinstance(value, dict) and isinstance(before, Mapping):
-            return {key: _mark_changes(item, before.get(key, ...)) for key, item in value.items()}
-        if isinstance(value, list) and isinstance(before, list):
-            added = [...] * (len(value) - len(before))
-            return [_mark_changes(*pair) for pair in zip(value, [*before, *added], strict=False)]
-        if type(value) is type(before) and value == before:
-            return value
-    return rpc.wrap_rpc_secret(value)
-
-
-def _remove_marks(value: Any) -> Any:
-    """Remove the SDK's marks of secrets from a value."""
-    if isinstance(value, list):
-        return [_remove_marks(item) for item in value]
-    if isinstance(value, dict):
-        if rpc.is_rpc_secret(value):
-            return _remove_marks(value["value"])
-        return {key: _remove_marks(item) for key, item in value.items()}
-    return value
+    if not isinstance(value, Struct) or SIGNATURE in value:
+        return _mask(value, secrets)
+    return {key: _mask(value[key], secrets) for key in sorted(value)}

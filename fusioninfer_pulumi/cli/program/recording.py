@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
-from fusioninfer_pulumi.findings import Finding, Rule, error
+from fusioninfer_pulumi.findings import Finding, Rule
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PROGRAM_ENDED = Rule("program-ended")
@@ -62,11 +62,6 @@ class Recording(NamedTuple):
     findings: tuple[Finding, ...]
     encrypted: Mapping[str, str]
 
-    @property
-    def plans(self) -> tuple[ServicePlan, ...]:
-        """The plan of each service."""
-        return tuple(service.plan for service in self.services)
-
 
 class ProgramError(Exception):
     """A project that cannot be run, or a program that failed.
@@ -82,11 +77,6 @@ class ProgramError(Exception):
 
     def __str__(self) -> str:
         return "\n".join(str(finding) for finding in self.findings)
-
-
-def program_error(rule: Rule, message: str) -> ProgramError:
-    """Return a ProgramError with one finding."""
-    return ProgramError(error(rule, (), message))
 
 
 class Secrets(enum.Enum):

@@ -1,21 +1,21 @@
-"""Runs a Pulumi YAML program with the Python SDK instead of Pulumi's language host."""
+"""Runs a Pulumi YAML program with the Python SDK instead of Pulumi's language host.
+
+Of functions it knows only `fn::secret`; everything else of the language but `get` works.
+"""
 
 from __future__ import annotations
 
-import base64
-import json
 import re
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
 import yaml
 from pulumi import Output, RunError
-from pulumi.output import UNKNOWN
 
 from fusioninfer_pulumi.cli.program.project_files import Project
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
+from fusioninfer_pulumi.component.pulumi_sdk import unknown_output
 from fusioninfer_pulumi.component.serving_prerequisites import TOKEN as PREREQUISITES
 from fusioninfer_pulumi.kube.pulumi_outputs import has_output, is_output
 from fusioninfer_pulumi.provider.server import construct_component
@@ -26,16 +26,14 @@ _COMPONENTS = {token.replace(":index", ""): token for token in (TOKEN, PREREQUIS
 #: Resources that the Kubernetes provider expands to other resources.
 _REMOTE = re.compile(r"kubernetes:(yaml|kustomize|helm\.sh)\b")
 _CUSTOM_RESOURCE = "kubernetes:apiextensions.k8s.io:CustomResource"
-#: Functions that Pulumi YAML implements itself, without a provider.
-_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    "join": lambda args: args[0].join(map(str, args[1])),
-    "select": lambda args: args[1][int(args[0])],
-    "split": lambda args: args[1].split(args[0]),
-    "toJSON": json.dumps,
-    "toBase64": lambda text: base64.b64encode(text.encode()).decode(),
-    "fromBase64": lambda text: base64.b64decode(text).decode(),
-    "readFile": lambda path: Path(path).read_text(encoding="utf-8"),
+_OPTIONS = {
+    "provider": "provider",
+    "providers": "providers",
+    "parent": "parent",
+    "dependsOn": "depends_on",
 }
+_MASKING_FUNCTION = "fn::secret"
+_ONLY_PULUMI = "needs the Pulumi engine; run `pulumi preview`, or write the program in Python"
 
 
 class YamlProgram:
@@ -57,44 +55,39 @@ class YamlProgram:
 
     def _find(self, name: str) -> Any:
         """Return a resource, a variable, a config value, or the built-in `pulumi`."""
-        if name in self._values:
-            if self._values[name] is self:
-                raise RunError(f"{name} refers to itself")
-            return self._values[name]
-        self._values[name] = self
+        if name not in self._values:
+            self._values[name] = self
+            self._values[name] = self._define(name)
+        if self._values[name] is self:
+            raise RunError(f"{name} refers to itself")
+        return self._values[name]
+
+    def _define(self, name: str) -> Any:
         resources, variables = (self._content.get(key) or {} for key in ("resources", "variables"))
-        value: Any
         if name in resources:
-            value = self._register(name, resources[name])
-        elif name in variables:
-            value = self._evaluate(variables[name])
-        elif name in self._project.config:
-            value = _read_config(name, self._project.config[name])
-        elif name == "pulumi":
-            value = {
-                "cwd": str(Path.cwd()),
-                "organization": pulumi.get_organization(),
-                "project": pulumi.get_project(),
-                "rootDirectory": str(self._project.root),
-                "stack": pulumi.get_stack(),
-            }
-        else:
-            raise RunError(f"${{{name}}}: the program has no resource, variable or config {name}")
-        self._values[name] = value
-        return value
+            return self._register(name, resources[name])
+        if name in variables:
+            return self._evaluate(variables[name])
+        if name in self._project.config:
+            return _read_config(name, self._project.config[name])
+        if name == "pulumi":
+            getters = (pulumi.get_organization, pulumi.get_project, pulumi.get_stack)
+            return {get.__name__.removeprefix("get_"): get() for get in getters}
+        raise RunError(f"${{{name}}}: the program has no resource, variable or config {name}")
 
     def _evaluate(self, value: Any) -> Any:
-        """Replace references and functions in a value by their results."""
+        """Replace references in a value by what they refer to."""
         if isinstance(value, list):
             return [self._evaluate(item) for item in value]
         if isinstance(value, str):
             return self._interpolate(value)
         if not isinstance(value, dict):
             return value
-        function = next(iter(value), "")
-        if len(value) == 1 and str(function).startswith("fn::"):
-            return _call(function.removeprefix("fn::"), self._evaluate(value[function]))
-        return {key: self._evaluate(item) for key, item in value.items()}
+        for key in value:
+            if str(key).startswith("fn::") and key != _MASKING_FUNCTION:
+                raise RunError(f"{key} {_ONLY_PULUMI}")
+        values = {key: self._evaluate(item) for key, item in value.items()}
+        return Output.secret(values[_MASKING_FUNCTION]) if _MASKING_FUNCTION in values else values
 
     def _interpolate(self, text: str) -> Any:
         whole = _REFERENCE.fullmatch(text)
@@ -123,6 +116,8 @@ class YamlProgram:
     def _register(self, name: str, resource: Any) -> pulumi.Resource:
         if not isinstance(resource, dict) or "type" not in resource:
             raise RunError(f"resources.{name}: type is missing")
+        if "get" in resource:
+            raise RunError(f"resources.{name}: get {_ONLY_PULUMI}")
         properties = self._evaluate(resource.get("properties") or {})
         options = self._read_options(resource.get("options") or {})
         logical = str(resource.get("name", name))
@@ -135,21 +130,15 @@ class YamlProgram:
             return pulumi.ProviderResource(package, logical, properties, options)
         if _REMOTE.match(token):
             return pulumi.ComponentResource(token, logical, properties, options, remote=True)
-        if isinstance(resource.get("get"), dict):
-            identifier = self._evaluate(resource["get"].get("id"))
-            options = pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(id=identifier))
-        elif token == _CUSTOM_RESOURCE:
+        if token == _CUSTOM_RESOURCE:
             token = f"kubernetes:{properties.get('apiVersion')}:{properties.get('kind')}"
         return pulumi.CustomResource(token, logical, properties, options)
 
     def _read_options(self, fields: Mapping[str, Any]) -> pulumi.ResourceOptions:
         """Read the options that change what is registered; others matter only in deployments."""
-        options = {
-            key: self._evaluate(fields.get(key))
-            for key in ("provider", "providers", "parent", "dependsOn")
-        }
-        depends_on = options.pop("dependsOn")
-        return pulumi.ResourceOptions(**options, depends_on=depends_on)
+        return pulumi.ResourceOptions(
+            **{name: self._evaluate(fields.get(key)) for key, name in _OPTIONS.items()}
+        )
 
 
 def _read_config(name: str, entry: Any) -> Any:
@@ -164,39 +153,21 @@ def _read_config(name: str, entry: Any) -> Any:
     return Output.secret(value) if is_secret else value
 
 
-def _call(function: str, argument: Any) -> Any:
-    if function == "secret":
-        return Output.secret(argument)
-    if function not in _FUNCTIONS:
-        is_invoke = function.lower() == "invoke"
-        token = argument.get("function") if is_invoke else function
-        result: Any = pulumi.runtime.invoke_output(
-            str(token), argument.get("arguments") if is_invoke else {}
-        )
-        return result
-    if has_output(argument):
-        return Output.from_input(argument).apply(_FUNCTIONS[function])
-    try:
-        return _FUNCTIONS[function](argument)
-    except (AttributeError, LookupError, TypeError, ValueError, OSError) as problem:
-        raise RunError(f"fn::{function}: {problem}") from None
-
-
 def _get_member(value: Any, step: str | int) -> Any:
     """Return a property or item; it is unknown if only a deployment sets it."""
     if isinstance(value, pulumi.Resource):
         member = getattr(value, str(step), None)
-        return member if is_output(member) else value.urn.apply(lambda _urn: UNKNOWN)
+        return member if is_output(member) else unknown_output()
     if is_output(value):
-        return value.apply(lambda resolved: _get_item(resolved, step, UNKNOWN))
-    item = _get_item(value, step, None)
-    if item is None:
+        return value.apply(lambda resolved: _get_item(resolved, step))
+    item = _get_item(value, step)
+    if item is pulumi.UNKNOWN:
         raise RunError(f"no property {step}")
     return item
 
 
-def _get_item(value: Any, step: str | int, default: Any) -> Any:
+def _get_item(value: Any, step: str | int) -> Any:
     try:
         return value[step]
     except (KeyError, IndexError, TypeError):
-        return default
+        return pulumi.UNKNOWN
