@@ -13,7 +13,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
     PARALLELISM_NOT_DIVISIBLE,
-    STATED_TWICE,
+    SET_TWICE,
 )
 
 
@@ -134,7 +134,7 @@ def parallelism_findings(
         )
     elif sizes.data is not None and local is not None and sizes.pods != nodes:
         yield error(
-            STATED_TWICE,
+            SET_TWICE,
             (*at, "dataLocal"),
             f"makes replicas of data {data} / dataLocal {local} = {sizes.pods} pods, but "
             f"multinode.nodeCount is {nodes}; remove one of them",

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.api.pod_template import partial_template_findings, reser
 from fusioninfer_pulumi.api.spec_model import SpecModel, default
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rules.common import STATED_TWICE
+from fusioninfer_pulumi.rules.common import SET_TWICE
 from fusioninfer_pulumi.schemas.kind_schema import NETWORK_PEERS
 
 #: Name of the endpoint picker's container, also in `endpointPicker.template`.
@@ -249,4 +249,4 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
         if isinstance(container, Mapping) and container.get("name") == PICKER_CONTAINER:
             for key, why in _FIELDS_OF_PICKER.items():
                 if key in container:
-                    yield error(STATED_TWICE, (*at, "spec", "containers", index, key), why)
+                    yield error(SET_TWICE, (*at, "spec", "containers", index, key), why)

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.checks.cluster_checks import (
     is_lws_managed_by_kueue,
 )
 from fusioninfer_pulumi.checks.server_dry_run import (
-    API_SERVER_REFUSES,
+    API_SERVER_REJECTS,
     check_on_api_server,
     list_dry_run_objects,
 )
@@ -228,7 +228,7 @@ def _is_reported_elsewhere(finding: Finding) -> bool:
     """Return whether the service's own preview or a finding about a product says the same."""
     by_product = (GANG_BACKEND_MISSING.id, CRD_NOT_INSTALLED.id)
     return (
-        finding.rule == API_SERVER_REFUSES.id
+        finding.rule == API_SERVER_REJECTS.id
         or finding.severity is Severity.INFO
         or (finding.rule in by_product and not errors([finding]))
     )

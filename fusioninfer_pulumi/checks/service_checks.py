@@ -32,7 +32,7 @@ from fusioninfer_pulumi.rules.common import (
     NAME_TOO_LONG,
     OUTPUT_NOT_ALLOWED,
     SET_BY_LIBRARY,
-    STATED_TWICE,
+    SET_TWICE,
     UNKNOWN_VALUE,
 )
 
@@ -93,7 +93,7 @@ def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> 
         image = find_serving_container(template, role.container).get("image")
         if image is not None:
             message = f"conflicts with the template's image {image}; remove one of them"
-            yield error(STATED_TWICE, (*place, "version"), message)
+            yield error(SET_TWICE, (*place, "version"), message)
             return
     releases = load_argument_table(engine.name.value).releases
     if engine.version not in releases:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from fusioninfer_pulumi.engines.engine import Argument, Engine, EngineCommand
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
-from fusioninfer_pulumi.rules.common import STATED_TWICE
+from fusioninfer_pulumi.rules.common import SET_TWICE
 
 MODEL_CONTRADICTED = Rule("model-contradicted")
 
@@ -104,7 +104,7 @@ def check_model_arguments(
     modules = engine.lora_flags["modules"]
     if wanted.adapters and command.has(modules):
         message = f"{modules} conflicts with model.lora; move its adapters there"
-        yield error(STATED_TWICE, (modules,), message)
+        yield error(SET_TWICE, (modules,), message)
 
 
 ACCELERATORS_TOO_FEW = Rule("accelerators-too-few")
@@ -120,7 +120,7 @@ def check_size_arguments(
         if argument.values and command.has(*argument.names) and value != argument.values[0]:
             text = f"{flag} {value or 'without a value'}"
             text += f" conflicts with parallelism.{name} ({argument.values[0]})"
-            yield error(STATED_TWICE, (flag,), f"{text}; remove one")
+            yield error(SET_TWICE, (flag,), f"{text}; remove one")
 
 
 def check_accelerators(

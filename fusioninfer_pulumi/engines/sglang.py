@@ -29,7 +29,7 @@ from fusioninfer_pulumi.engines.engine import (
 )
 from fusioninfer_pulumi.engines.engine_images import Version
 from fusioninfer_pulumi.findings import Finding, error
-from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, STATED_TWICE
+from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, SET_TWICE
 
 #: First release whose decoder rejects a prefiller with another type of KV cache ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
@@ -152,7 +152,7 @@ def _check_offload(
     for flag in (_HICACHE, _HICACHE_SIZE, "--hicache-ratio", _HICACHE_STORAGE):
         if command.has(flag):
             message = f"{flag} conflicts with kvCacheOffloading; remove one of them"
-            yield error(STATED_TWICE, (), message)
+            yield error(SET_TWICE, (), message)
     if decodes:
         message = "SGLang does not support kvCacheOffloading on decoders; set it on prefillers"
         yield error(UNSUPPORTED_BY_ENGINE, (), message)

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.engines.engine import (
 )
 from fusioninfer_pulumi.engines.engine_images import Version, format_version
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
-from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE, STATED_TWICE
+from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE, SET_TWICE
 
 CONNECTOR_WITH_OFFLOADING = Rule("connector-with-offloading")
 
@@ -307,7 +307,7 @@ def _check_offload(command: EngineCommand, wanted: OffloadRequest) -> Iterator[F
     for flag in ("--kv-offloading-size", "--kv-offloading-backend"):
         if command.has(flag):
             message = f"{flag} conflicts with kvCacheOffloading; remove one of them"
-            yield error(STATED_TWICE, (), message)
+            yield error(SET_TWICE, (), message)
     version = command.image.version
     needed, field = (
         (SECONDARY_OFFLOADING, ("secondary",)) if wanted.folders else (CPU_OFFLOADING, ())

@@ -37,7 +37,7 @@ from fusioninfer_pulumi.rules.common import (
     ARGUMENTS_UNREADABLE,
     COMMAND_NOT_EDITABLE,
     FIELD_REQUIRED,
-    STATED_TWICE,
+    SET_TWICE,
     TAKEN_BY_TEMPLATE,
 )
 
@@ -237,14 +237,14 @@ def _plan_transfer(
         assert not isinstance(connector, str), "reported above"
         message = "conflicts with the engine's arguments, which set it; remove one of them"
         conflicts = [
-            error(STATED_TWICE, (*field, KvTransferArgs.model_fields[name].alias or name), message)
+            error(SET_TWICE, (*field, KvTransferArgs.model_fields[name].alias or name), message)
             for name in ("connector", "role", "extra_config")
             if getattr(args, name, None) is not None
         ]
         if offloading is not None:
             flag = f"{engine.transfer_flag} ({connector.name})"
             message = f"conflicts with {flag} in the arguments; remove one of them"
-            conflicts.append(error(STATED_TWICE, ctx.at("kvCacheOffloading"), message))
+            conflicts.append(error(SET_TWICE, ctx.at("kvCacheOffloading"), message))
         return Transfer(connector=connector), conflicts
     if args is not None and args.enabled:
         if engine is None:
@@ -269,7 +269,7 @@ def _plan_events(
         return [], [unknown_engine_finding(field, command)]
     if command.has(KV_EVENTS_FLAG):
         message = f"conflicts with {KV_EVENTS_FLAG} in the arguments; remove one of them"
-        return [], [error(STATED_TWICE, field, message)]
+        return [], [error(SET_TWICE, field, message)]
     topic = args.topic
     if topic is None:
         if command.served_names is None:
