@@ -125,7 +125,7 @@ class Prerequisites:
             definition = self._api.get(
                 "apiextensions.k8s.io", "CustomResourceDefinition", None, name
             )
-        if product.least is None or not (definition is not None or product.program):
+        if product.min_release is None or not (definition is not None or product.program):
             return
         release = self._release(product, definition)
         if release is None:
@@ -133,7 +133,7 @@ class Prerequisites:
             yield warning(RELEASE_UNKNOWN, (), text)
             return
         self.releases[product.name] = release
-        if release < product.least or release in product.broken:
+        if release < product.min_release or release in product.broken_releases:
             text = f"{product.name}: {format_release(release)} is installed; {need}"
             yield error(RELEASE_NOT_SUPPORTED, (), text)
 

@@ -216,9 +216,9 @@ def place(options: argparse.Namespace) -> int:
 
 def size(options: argparse.Namespace) -> int:
     """Print the layouts in which a model fits into memory."""
-    from fusioninfer_pulumi.capacity_package import MISSING, capacity
+    from fusioninfer_pulumi.capacity_package import MISSING, load_capacity_package
 
-    package = capacity()
+    package = load_capacity_package()
     if package is None:
         sys.stderr.write(f"fusioninfer-pulumi size: {MISSING}\n")
         return 2

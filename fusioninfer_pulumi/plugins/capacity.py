@@ -50,8 +50,8 @@ from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_output, output_pa
 from fusioninfer_pulumi.kube.resource_requests import (
     accelerators,
     is_accelerator,
+    is_schedulable,
     pod_requests,
-    takes_pods,
 )
 from fusioninfer_pulumi.loading import load, load_inventory
 from fusioninfer_pulumi.loading.load import Inventory, file_text
@@ -131,6 +131,7 @@ __all__ = [
     "is_accelerator",
     "is_gated",
     "is_output",
+    "is_schedulable",
     "labels",
     "load",
     "load_inventory",
@@ -144,7 +145,6 @@ __all__ = [
     "read_model_config",
     "required_replicas",
     "show",
-    "takes_pods",
     "validate_mapping",
     "warning",
 ]

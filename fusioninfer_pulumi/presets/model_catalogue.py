@@ -134,7 +134,7 @@ def compute_layout(
         return result
     sizes: dict[str, Any] = {}
     if result.nodes > 1 and ranks:
-        tensor = result.copied_tensor
+        tensor = result.rank_tensor_size
         if tensor is None:
             return (
                 f"{result.reason} span {result.nodes} nodes with stages of its layers; prefill and "
@@ -148,7 +148,7 @@ def compute_layout(
         sizes["tensor"] = result.tensor
     if result.nodes > 1:
         sizes["pipeline"] = result.nodes
-    if result.spread:
+    if result.has_expert_parallelism:
         sizes["expert"] = True
     split = ParallelismArgs(**sizes) if sizes else None
     return GpuLayout(result.tensor, split, "capacity", result.reason)
@@ -215,6 +215,6 @@ def _known_names() -> set[str]:
 
 def _package() -> Any:
     # Imported here, because only roles without GPUs need it.
-    from fusioninfer_pulumi.capacity_package import capacity  # noqa: PLC0415  # see above
+    from fusioninfer_pulumi.capacity_package import load_capacity_package  # noqa: PLC0415  # see above
 
-    return capacity()
+    return load_capacity_package()

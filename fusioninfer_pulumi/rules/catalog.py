@@ -1,9 +1,10 @@
 """Texts of all rules, each with an example input that violates it.
 
-They are in `rule_examples` of each package, one YAML file for each area. Only `rules`, the
-documentation and tests read them. An example is a mapping with one key: the name of a manifest in
-`_bases.yaml` with the fields to set (null removes a field), `documents`, or `text`. If a manifest
-alone cannot violate the rule, the example is a word such as `needs-cluster`.
+They are in `rule_examples` of each package, one YAML file for each area. The command `rules`, the
+check of ignored ids, the documentation and tests read them. An example is a mapping with one key:
+the name of a manifest in `_bases.yaml` with the fields to set (null removes a field), `documents`,
+or `text`. If a manifest alone cannot violate the rule, the example is a word such as
+`needs-cluster`.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ class RuleEntry:
     """The texts of a rule.
 
     Attributes:
+        area: Name of the file that has it.
         severities: Severities of its findings; the usual one is first.
-        title: The problem that it finds.
+        title: The problem.
         remedy: How to fix the problem.
-        source: Evidence for the rule, empty if messages or docs have it.
+        source: Evidence for the rule, empty if messages or docs contain it.
         example: An input that violates it, or a word if a manifest alone cannot violate it.
     """
 
@@ -65,12 +67,12 @@ def all_rules() -> Mapping[str, RuleEntry]:
 
 
 def explain_unknown_rule(rule: str) -> str | None:
-    """Return why an id names no rule, None if it names one."""
+    """Return the message about an unknown rule id, None if the rule exists."""
     if rule in all_rules():
         return None
     closest = closest_name(rule, all_rules())
     hint = f"did you mean {closest}?" if closest else "`fusioninfer-pulumi rules` lists all"
-    return f"no rule {rule!r}; {hint}"
+    return f"unknown rule {rule!r}; {hint}"
 
 
 def check_ignored_rules(ignored: Collection[str]) -> list[Finding]:

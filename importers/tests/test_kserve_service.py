@@ -549,7 +549,8 @@ def test_volume_with_two_sources_is_rejected() -> None:
         below, llm(baseRefs=[{"name": "base"}], template={**pod(), "volumes": above})
     )
     assert message == (
-        "f#2: template.volumes[0]: takes one source, got emptyDir and hostPath; remove one of them"
+        "f#2: template.volumes[0]: must have one source, got emptyDir and hostPath; "
+        "remove one of them"
     )
 
 

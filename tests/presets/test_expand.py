@@ -323,7 +323,7 @@ def test_port_of_the_role_is_used() -> None:
 def test_unknown_model_without_capacity_package_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "capacity", lambda: None)
+    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "load_capacity_package", lambda: None)
     (text,) = said(service(short(accelerator="H100"), **UNKNOWN), "error")
     assert text.startswith(
         "roles[0].gpus: is required: GPUs of each pod; how many the model takes needs the package "
@@ -334,7 +334,7 @@ def test_unknown_model_without_capacity_package_is_rejected(
 def test_pods_do_not_depend_on_the_capacity_package(monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = service(short(accelerator="H100", replicas=2), **QWEN)
     before = rendered(manifest)
-    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "capacity", lambda: None)
+    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "load_capacity_package", lambda: None)
     assert rendered(manifest) == before
 
 
