@@ -141,7 +141,7 @@ def _service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[_Row, 
         ),
         (
             "prefill_decode_ratio",
-            not shape.is_prefill_decode,
+            not shape.is_disaggregated,
             "requires prefiller and decoder roles; remove it",
         ),
         ("rollout.level", args.groups is None, "Group requires groups"),

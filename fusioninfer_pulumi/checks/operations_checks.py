@@ -247,7 +247,7 @@ def _check_picker_target(
 ) -> Iterator[Finding]:
     """Check that the endpoint picker queues requests and that Prometheus reads its metrics."""
     router, picker = built.plan.routing, built.plan.picker
-    if not built.plan.shape.picks_endpoints:
+    if not built.plan.shape.has_endpoint_picker:
         missing = "a router role" if router is None else "endpointPicker.enabled: true"
         yield error(
             FIELD_REQUIRED,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
-from fusioninfer_pulumi.api.service_shape import is_prefill_decode, serving_roles
+from fusioninfer_pulumi.api.service_shape import is_disaggregated, serving_roles
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     LOAD_SCORERS,
     OWNED_FLAGS,
@@ -62,7 +62,7 @@ def route_findings(parts: Routing) -> Iterator[Finding]:
                 ROUTE_MISSING,
                 field,
                 "neither a route nor a Gateway is set: no HTTPRoute is created, and no request "
-                f"{'reaches the pool' if parts.args.picks_endpoints else 'uses a gateway'}; "
+                f"{'reaches the pool' if parts.args.has_endpoint_picker else 'uses a gateway'}; "
                 "set httproute, gateway.refs or gateway: {}",
             )
         return
@@ -138,7 +138,7 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
     """Report serving roles that are not in the pool, and ports that differ within the pool."""
     at, declared, served = parts.at, parts.spec.roles, parts.served
     intent = parts.intent
-    if not parts.args.picks_endpoints:
+    if not parts.args.has_endpoint_picker:
         return
     field = (*at, "strategy" if intent.strategy is not None else "endpointPickerConfig")
     in_pool = {role.name for role in served}
@@ -154,7 +154,7 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
             f"requests go only to {to}, none to {idle}: "
             + (
                 f"choose {Strategy.PD_DISAGGREGATION.value} to pair prefill with decode"
-                if is_prefill_decode(declared)
+                if is_disaggregated(declared)
                 else "prefill pods only process prompts"
             ),
         )

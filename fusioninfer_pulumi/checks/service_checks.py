@@ -199,7 +199,7 @@ def _name_lengths(built: BuiltService) -> Iterator[Finding]:
     if model is not None and model.cache is not None and model.cache.warm_up:
         job = object_names.model_warm_up(service, "0" * DIGEST_LENGTH)
         derived.append((("model", "cache", "warmUp"), "Job", job))
-    if routing is not None and routing.args.picks_endpoints:
+    if routing is not None and routing.args.has_endpoint_picker:
         picker = object_names.endpoint_picker(service)
         derived.append((("metadata", "name"), "endpoint picker", picker))
     if routing is not None and routing.gateway is not None:
@@ -219,12 +219,12 @@ def _name_lengths(built: BuiltService) -> Iterator[Finding]:
 def _reachability(built: BuiltService) -> Iterator[Finding]:
     """Warn of roles and ports that clients cannot reach without an endpoint picker."""
     plan = built.plan
-    if plan.shape.picks_endpoints:
+    if plan.shape.has_endpoint_picker:
         return
     missing, remedy = "router", "add a role of componentType router"
     if plan.routing is not None:
         missing, remedy = "endpoint picker", "remove endpointPicker.enabled: false"
-    if plan.shape.is_prefill_decode:
+    if plan.shape.is_disaggregated:
         yield warning(
             PREFILL_DECODE_WITHOUT_ROUTER,
             ("roles",),

@@ -192,11 +192,11 @@ def _draw_arrows(plan: ServicePlan, entry: str, prefix: str) -> Iterator[str]:
         [box for box, role in boxes.items() if role.component_type is kind]
         for kind in (ComponentType.PREFILLER, ComponentType.DECODER)
     )
-    is_prefill_decode = bool(picker is not None and prefillers and decoders)
+    is_disaggregated = bool(picker is not None and prefillers and decoders)
     for box, role in boxes.items():
-        if role.name in entries and not (is_prefill_decode and box in prefillers):
+        if role.name in entries and not (is_disaggregated and box in prefillers):
             yield f"{entry} --> {box}"
-    for decoder in decoders if is_prefill_decode else ():
+    for decoder in decoders if is_disaggregated else ():
         for prefiller in prefillers:
             # The decoder's sidecar sends the prompt to a prefill pod, then fetches its KV cache.
             yield f"{decoder} -. prompt .-> {prefiller}"

@@ -66,7 +66,7 @@ def choose_epp_intent(
     profiles. Without an endpoint picker there is no strategy and no pairing.
     """
     args = shape.router
-    if args is None or not args.picks_endpoints:
+    if args is None or not args.has_endpoint_picker:
         return EppIntent(None, pairs=False)
     picker = args.endpoint_picker or EndpointPickerArgs()
     has_sessions = args.strategy is Strategy.SESSION_AFFINITY or "session" in (args.scorers or ())
@@ -76,7 +76,7 @@ def choose_epp_intent(
         gates = read_config_list(args.endpoint_picker_config, "featureGates")
         holds = FLOW_CONTROL in gates
         return EppIntent(None, len(profiles) > 1, needs_llm_d, holds, registry, edition)
-    default = Strategy.PD_DISAGGREGATION if shape.is_prefill_decode else Strategy.PREFIX_CACHE
+    default = Strategy.PD_DISAGGREGATION if shape.is_disaggregated else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
     needed = picker.service_levels is not None or any(
         role.autoscaling is not None and counts_queued_requests(role.autoscaling)

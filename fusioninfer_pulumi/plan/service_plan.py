@@ -149,7 +149,7 @@ class ServicePlan:
     def has_serving_service(self) -> bool:
         """Whether a Service selects the serving pods, for clients or for the route."""
         route = self.routing.route if self.routing is not None else None
-        return not self.shape.picks_endpoints or (
+        return not self.shape.has_endpoint_picker or (
             route is not None and route.leads_to(self.service)
         )
 
@@ -158,7 +158,7 @@ class ServicePlan:
         """Whether clients use the Service, because there is no route to the pods."""
         return self.roles != () and (
             self.routing is None
-            or not (self.routing.args.picks_endpoints or self.routing.is_routed)
+            or not (self.routing.args.has_endpoint_picker or self.routing.is_routed)
         )
 
 

@@ -157,7 +157,7 @@ def _plan_pairing(
     intent: EppIntent | None,
 ) -> Pairing | None:
     """Return the settings that prefill and decode pods share, None if no picker pairs them."""
-    if intent is None or not shape.is_prefill_decode or not intent.pairs:
+    if intent is None or not shape.is_disaggregated or not intent.pairs:
         return None
     assert shape.router is not None, "only a router role has an intent"
     picker = shape.router.endpoint_picker or EndpointPickerArgs()

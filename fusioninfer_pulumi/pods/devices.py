@@ -99,7 +99,7 @@ def resource_claim_templates(
 ) -> Iterator[dict[str, Any]]:
     """Build the ResourceClaimTemplates of roles."""
     for role in roles:
-        claims = [claim for claim in role.resource_claims or () if claim.made]
+        claims = [claim for claim in role.resource_claims or () if claim.needs_template]
         for template in (claim_template(meta.service, role.name, claim) for claim in claims):
             named = metadata(meta, template.name, role_labels(meta, role))
             kind, spec = "ResourceClaimTemplate", {"spec": template.spec}

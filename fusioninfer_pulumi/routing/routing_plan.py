@@ -144,7 +144,7 @@ def plan_routing(
     assert router is not None
     position = args.roles.index(router)
     at: Location = ("roles", position)
-    picks = router.picks_endpoints
+    picks = router.has_endpoint_picker
     types = choose_pool_types(roles, intent) if picks else shape.entry_types
     served = tuple(role for role in roles if role.component_type in types)
     backend = (

@@ -176,7 +176,7 @@ def count_claimed_devices(service: str, role: RolePlan, known: Collection[str]) 
     devices, classes, uncounted, has_selectors = 0, set(), [], False
     claims = role.args.resource_claims or ()
     for claim in claims:
-        if not claim.made:
+        if not claim.needs_template:
             uncounted.append(f"{claim.name}: its devices are defined by an object in the cluster")
             continue
         for request in claim_requests(claim_template(service, role.name, claim).spec):
