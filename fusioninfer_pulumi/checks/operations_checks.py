@@ -276,7 +276,7 @@ def _check_picker_target(
     elif monitoring is not None and monitoring.picker is False:
         message = "cannot be false: autoscaling reads the endpoint picker's queue"
         yield error(FIELD_OUT_OF_PLACE, ("monitoring", "picker"), message)
-    if router.intent.pairs and counts_queued_requests(args):
+    if router.intent.pairs_pods and counts_queued_requests(args):
         yield error(
             FIELD_OUT_OF_PLACE,
             target,

@@ -289,9 +289,9 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
     plugins = config.get("plugins")
     for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
         name = plugin.get("type") if isinstance(plugin, dict) else None
-        if not isinstance(name, str) or family.registers(name):
+        if not isinstance(name, str) or family.has_plugin(name):
             continue
-        families = [other.name for other in FAMILIES.values() if other.registers(name)]
+        families = [other.name for other in FAMILIES.values() if other.has_plugin(name)]
         message = f"{family.name} has no plugin {show(name)} and would exit"
         if families:
             message += f"; available in {', '.join(families)}"
@@ -350,7 +350,7 @@ def _newer_features(family: EppFamily, request: EppRequest) -> Iterator[Finding]
 def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
     if request.scorers is None:
         return
-    supported = [name for name, scorer in SCORERS.items() if family.registers(scorer.plugin)]
+    supported = [name for name, scorer in SCORERS.items() if family.has_plugin(scorer.plugin)]
     for name, weight in request.scorers.items():
         at = ("scorers", name)
         if name not in SCORERS:
@@ -386,7 +386,7 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
 def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
     def pairs(candidate: EppFamily) -> bool:
         return all(
-            candidate.registers(plugin["type"])
+            candidate.has_plugin(plugin["type"])
             for plugin in build_pairing_plugins(request.affinity)
         )
 

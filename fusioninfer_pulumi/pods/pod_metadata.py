@@ -32,13 +32,13 @@ def set_scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
         "priorityClassName": ctx.shape.priority_class,
     }
     if ctx.shape.needs_gang and ctx.shape.is_native:
-        fields["schedulingGroup"] = scheduling_group(ctx.meta.service)
+        fields["schedulingGroup"] = build_scheduling_group(ctx.meta.service)
     elif ctx.shape.needs_gang:
-        # Serving groups share one pod template and revision here. Each LeaderWorkerSet gets the
-        # PodGroup of its group later.
+        # Serving groups share this pod template and its revision. Each LeaderWorkerSet later gets
+        # the PodGroup of its group.
         annotations[labels.GROUP_NAME] = object_names.pod_group(ctx.meta.service)
     elif ctx.shape.queue and ctx.shape.scheduler:
-        # Without our PodGroup, Volcano creates one per workload and reads the queue here.
+        # If there is no PodGroup, Volcano creates one per workload and reads its queue here.
         annotations[labels.QUEUE_NAME] = ctx.shape.queue
     for pod in pods.all:
         built = pod.with_spec(**{key: value for key, value in fields.items() if value})
@@ -49,13 +49,13 @@ def set_scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     return pods, []
 
 
-def scheduling_group(service: str, group: int | None = None) -> dict[str, str]:
+def build_scheduling_group(service: str, group: int | None = None) -> dict[str, str]:
     """Return the pod field `schedulingGroup` for a service or a serving group."""
     return {"podGroupName": object_names.pod_group(service, group)}
 
 
 def set_pod_labels(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Set the labels of the role, and drop all template metadata but labels and annotations."""
+    """Set the role's labels, and remove all metadata except labels and annotations."""
     for pod in pods.all:
         user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
         part = PD_ROLES.get(ctx.role.component_type) if ctx.pairing is not None else None

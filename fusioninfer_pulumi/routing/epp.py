@@ -46,7 +46,7 @@ from fusioninfer_pulumi.kube.object_metadata import (
     service_account,
 )
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
-from fusioninfer_pulumi.pods.env_variables import tracing_env
+from fusioninfer_pulumi.pods.env_variables import build_tracing_env
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 #: Names of the volumes of the endpoint picker's pod.
@@ -159,7 +159,7 @@ def plan_epp(
     )
     note = ""
     if spec.groups is None and not all(
-        family.registers(plugin["type"]) for plugin in build_pairing_plugins(affinity)
+        family.has_plugin(plugin["type"]) for plugin in build_pairing_plugins(affinity)
     ):
         affinity, note = None, f"; {family.name} cannot prefer pods of one pair revision"
     metrics = find_load_metrics(served)
@@ -180,7 +180,7 @@ def plan_epp(
         )
         config = dump_epp_config(build_epp_config(family, request))
         summary = describe_strategy(request) + note
-    keeps_state = request is None or request.keeps_state
+    is_stateful = request is None or request.is_stateful
     flags = build_epp_flags(
         family,
         epp_args,
@@ -188,7 +188,7 @@ def plan_epp(
         OWN_NAMESPACE if is_output(spec.namespace) else spec.namespace,
         metrics,
         elects_leader=epp_args.replicas > 1
-        and (keeps_state if epp_args.leader_election is None else epp_args.leader_election),
+        and (is_stateful if epp_args.leader_election is None else epp_args.leader_election),
         experimental=affinity is not None or (request is not None and request.uses_sessions),
         tracing=tracing is not None,
     )
@@ -202,7 +202,7 @@ def plan_epp(
         flags=(*flags, *(epp_args.args or ())),
         summary=summary,
         args=epp_args,
-        env=() if tracing is None else tracing_env(tracing, name),
+        env=() if tracing is None else build_tracing_env(tracing, name),
     )
     return plan, findings
 

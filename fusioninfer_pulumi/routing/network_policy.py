@@ -15,7 +15,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import GRPC_PORT, HEALTH_
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import find_event_port
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
-from fusioninfer_pulumi.pods.kv_cache import events_port
+from fusioninfer_pulumi.pods.kv_cache import get_events_port
 from fusioninfer_pulumi.routing.epp import EppPlan
 from fusioninfer_pulumi.routing.gateway_implementations import Implementation, namespace_peer
 from fusioninfer_pulumi.routing.http_route import ParentPlan
@@ -112,7 +112,7 @@ def role_network_policies(
                 sources.append(picker)
             ingress.append(_build_ingress_rule(sources, *ports))
             # It also subscribes to the KV events of every pod.
-            events = events_port(role.args)
+            events = get_events_port(role.args)
             if events is not None and picker is not None:
                 ingress.append(_build_ingress_rule([picker], events))
         if plan.metrics:

@@ -84,7 +84,7 @@ def choose_pool_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset
     decoders or workers, because a pool's selector cannot match several types.
     """
     types = frozenset(role.component_type for role in roles)
-    if intent.pairs or ComponentType.PREFILLER not in types or len(types) == 1:
+    if intent.pairs_pods or ComponentType.PREFILLER not in types or len(types) == 1:
         return types
     if ComponentType.DECODER in types:
         return frozenset({ComponentType.DECODER})

@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
-from fusioninfer_pulumi.pods.pod_metadata import role_labels, scheduling_group
+from fusioninfer_pulumi.pods.pod_metadata import build_scheduling_group, role_labels
 from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
@@ -100,7 +100,7 @@ def _customize_template(
     spec = template["spec"]
     if "schedulingGroup" in spec:
         if planned.group is not None:
-            spec = {**spec, "schedulingGroup": scheduling_group(meta.service, planned.group)}
+            spec = {**spec, "schedulingGroup": build_scheduling_group(meta.service, planned.group)}
     elif shape.needs_gang:
         gang = {labels.TASK_SPEC: planned.task}
         if planned.group is not None:
