@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.extras import install_command, plugins
+from fusioninfer_pulumi.extras import install_command, load_plugins
 from fusioninfer_pulumi.findings import Finding, Rule
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
 
@@ -137,15 +137,15 @@ class CapacityPackage(Protocol):
 
 
 @cache
-def load_capacity_package() -> CapacityPackage | None:
+def load_package() -> CapacityPackage | None:
     """Return the installed capacity package, the first by name; None if there is none."""
-    return next((package for _, package in plugins(GROUP)), None)
+    return next((package for _, package in load_plugins(GROUP)), None)
 
 
 def __getattr__(name: str) -> Any:
     if name not in NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    package = load_capacity_package()
+    package = load_package()
     if package is None:
         raise ImportError(f"fusioninfer_pulumi.{name} {MISSING}")
     return getattr(package, name)

@@ -50,7 +50,7 @@ class ServiceShape(NamedTuple):
     priority_class: NameOrOutput | None
 
 
-def service_shape(args: InferenceServiceArgs) -> ServiceShape:
+def derive_service_shape(args: InferenceServiceArgs) -> ServiceShape:
     """Derive the shape of a service from its expanded `args`."""
     roles, strategy = args.roles, args.scheduling_strategy
     policy = strategy.gang_policy
@@ -58,7 +58,7 @@ def service_shape(args: InferenceServiceArgs) -> ServiceShape:
     native = policy.backend is GangBackend.NATIVE
     gang = policy.mode is GangMode.ON or (
         policy.mode is GangMode.AUTO
-        and (is_disaggregated(roles) or any(role.nodes > 1 for role in serving_roles(roles)))
+        and (is_disaggregated(roles) or any(role.nodes > 1 for role in list_serving_roles(roles)))
     )
     needs_gang = gang and not kueue
     scheduler = strategy.scheduler_name
@@ -74,7 +74,7 @@ def service_shape(args: InferenceServiceArgs) -> ServiceShape:
         groups=args.groups,
         has_endpoint_picker=router is not None and router.has_endpoint_picker,
         is_disaggregated=is_disaggregated(roles),
-        entry_types=entry_types(roles),
+        entry_types=find_entry_types(roles),
         layout=Layout.PER_ROLE if per_role else args.layout,
         needs_gang=needs_gang,
         is_native=native,
@@ -85,7 +85,7 @@ def service_shape(args: InferenceServiceArgs) -> ServiceShape:
     )
 
 
-def serving_roles(roles: Iterable[RoleArgs]) -> list[RoleArgs]:
+def list_serving_roles(roles: Iterable[RoleArgs]) -> list[RoleArgs]:
     """Return the roles whose pods serve the model."""
     return [role for role in roles if role.component_type is not ComponentType.ROUTER]
 
@@ -96,7 +96,7 @@ def is_disaggregated(roles: Iterable[RoleArgs]) -> bool:
     return {ComponentType.PREFILLER, ComponentType.DECODER} <= types
 
 
-def entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
+def find_entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
     """Return the component types that may receive requests directly, without a picker.
 
     In a disaggregated service these are the decoders, because a prefill pod returns only the first
@@ -104,5 +104,5 @@ def entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
     """
     if is_disaggregated(roles):
         return (ComponentType.DECODER,)
-    types = {role.component_type for role in serving_roles(roles)}
+    types = {role.component_type for role in list_serving_roles(roles)}
     return tuple(sorted(types, key=lambda kind: kind.value))

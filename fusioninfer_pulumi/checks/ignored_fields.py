@@ -225,7 +225,7 @@ def _router_rows(routing: Routing) -> tuple[_Row, ...]:
     return (
         (
             "httproute.split",
-            routing.route is not None and not routing.route.splits,
+            routing.route is not None and not routing.route.has_split,
             "every rule has its own backendRefs; set weights there",
         ),
         (

@@ -41,7 +41,7 @@ def budget_findings(built: BuiltService) -> Iterator[Finding]:
     for budget in built.plan.operations.budgets:
         role = budget.role
         args = role.args.disruption_budget or built.args.disruption_budget
-        if args is None or budget.replicas:
+        if args is None or budget.max_unavailable:
             continue
         at = (
             "disruptionBudget",
@@ -49,7 +49,7 @@ def budget_findings(built: BuiltService) -> Iterator[Finding]:
         )
         field = at if role.args.disruption_budget is None else ("roles", role.position, *at)
         count = len(role.replicas)
-        if role.scaled_externally:
+        if role.is_autoscaled:
             message = f"{role.name} is autoscaled: set maxUnavailable to a count of at least 1"
             yield error(FIELD_OUT_OF_PLACE, field, message)
         else:
@@ -152,7 +152,7 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
                 "is the initial count and must be within autoscaling's bounds "
                 f"({args.min_replicas} to {args.max_replicas}), got {count}",
             )
-        if built.plan.gangs and not (built.plan.gang is not None and built.plan.gang.native):
+        if built.plan.gangs and not (built.plan.gang is not None and built.plan.gang.is_native):
             yield from _check_gang_minimum(built, role, args, at)
         if args.target is not None:
             yield from _check_target(built, role, args, (*at, "target"))
@@ -189,7 +189,7 @@ def _conflicts(
         ),
         (
             (),
-            plan.gang is not None and plan.gang.native,
+            plan.gang is not None and plan.gang.is_native,
             (
                 "conflicts with gangPolicy.backend Native: its PodGroup counts the pods of all "
                 "replicas and autoscalers do not change it, so after a scale-down a replica that "

@@ -133,7 +133,7 @@ class Prerequisites:
             yield warning(RELEASE_UNKNOWN, (), text)
             return
         self.releases[product.name] = release
-        if release < product.min_release or release in product.broken_releases:
+        if release < product.min_release or release in product.broken:
             text = f"{product.name}: {format_release(release)} is installed; {need}"
             yield error(RELEASE_NOT_SUPPORTED, (), text)
 
@@ -155,7 +155,9 @@ class Prerequisites:
     def _manager_findings(self) -> Iterator[Finding]:
         """Yield findings about the configurations of LeaderWorkerSet's and Kueue's managers."""
         gangs = [
-            plan.service for plan in self._plans if plan.gang is not None and not plan.gang.native
+            plan.service
+            for plan in self._plans
+            if plan.gang is not None and not plan.gang.is_native
         ]
         if gangs:
             yield from self._gang_provider_findings(gangs)
@@ -199,7 +201,7 @@ class Prerequisites:
     def _kubernetes_findings(self) -> Iterator[Finding]:
         """Yield findings about features and bugs of the cluster's Kubernetes release."""
         native = [
-            plan.service for plan in self._plans if plan.gang is not None and plan.gang.native
+            plan.service for plan in self._plans if plan.gang is not None and plan.gang.is_native
         ]
         if native and self._api.path(f"{NATIVE_GANGS.group}/v1beta1", NATIVE_GANGS.kind):
             yield warning(

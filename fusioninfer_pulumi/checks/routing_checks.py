@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
-from fusioninfer_pulumi.api.service_shape import is_disaggregated, serving_roles
+from fusioninfer_pulumi.api.service_shape import is_disaggregated, list_serving_roles
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     LOAD_SCORERS,
     OWNED_FLAGS,
@@ -108,7 +108,7 @@ def several_pools_findings(parts: Routing) -> Iterator[Finding]:
     if route is None or text is None:
         return
     message, is_rejected = text.format(name=implementation.name), text is _ONE_POOL
-    if route.split and (is_rejected or route.splits):
+    if route.split and (is_rejected or route.has_split):
         make_finding = error if is_rejected else warning
         yield make_finding(SEVERAL_POOLS_UNSUPPORTED, (*at, "split"), message)
     for index, rule in enumerate(route.rules):
@@ -142,7 +142,7 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
         return
     field = (*at, "strategy" if intent.strategy is not None else "endpointPickerConfig")
     in_pool = {role.name for role in served}
-    idle_roles = [role for role in serving_roles(declared) if role.name not in in_pool]
+    idle_roles = [role for role in list_serving_roles(declared) if role.name not in in_pool]
     if intent.strategy is Strategy.PD_DISAGGREGATION:
         yield from _disaggregation_findings(field, declared)
     elif idle_roles:
@@ -176,7 +176,7 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
 
 
 def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
-    types = {role.component_type for role in serving_roles(declared)}
+    types = {role.component_type for role in list_serving_roles(declared)}
     missing = [
         kind.value for kind in (ComponentType.PREFILLER, ComponentType.DECODER) if kind not in types
     ]

@@ -8,7 +8,7 @@ from fusioninfer_pulumi.api.model import AccessMode, ModelArgs, hub_name
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.service_shape import serving_roles
+from fusioninfer_pulumi.api.service_shape import list_serving_roles
 from fusioninfer_pulumi.checks.between_services import count_groups
 from fusioninfer_pulumi.checks.gangs import kueue_label_findings, scheduling_findings
 from fusioninfer_pulumi.checks.routing_checks import SERVING_PORTS_DIFFER
@@ -46,7 +46,7 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
     args, service, model = built.args, built.plan.service, built.args.model
     if model is None or model.cache is None or plan_model_files(service, model) is None:
         return
-    roles, groups = serving_roles(args.roles), 1 if args.groups is None else args.groups
+    roles, groups = list_serving_roles(args.roles), 1 if args.groups is None else args.groups
     count = groups * sum(role.replicas * role.nodes for role in roles)
     storage = model.cache.storage
     if storage is not None:

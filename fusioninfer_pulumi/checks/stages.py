@@ -132,13 +132,9 @@ def check_memory(
     if not any(_needs_capacity_check(role) for role in plan.roles):
         return {}, []
     # Imported only for services that need it.
-    from fusioninfer_pulumi.capacity_package import (  # noqa: PLC0415  # see above
-        MEMORY_NOT_CHECKED,
-        MISSING,
-        load_capacity_package,
-    )
+    from fusioninfer_pulumi.capacity_package import MEMORY_NOT_CHECKED, MISSING, load_package  # noqa: PLC0415  # see above
 
-    package = load_capacity_package()
+    package = load_package()
     if package is None:
         at = [("roles", role.position) for role in plan.roles if role.args.accelerator]
         message = f"memory not checked: it {MISSING}"

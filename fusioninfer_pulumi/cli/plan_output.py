@@ -129,9 +129,9 @@ def describe_gang(plan: ServicePlan) -> str:
         last = plan.gangs[-1].pod_group
         pod_groups += f" … {last}" if last != gang.pod_group else ""
     start = "all-or-nothing"
-    if gang.partial and gang.sub_groups:
+    if gang.is_partial and gang.sub_groups:
         minimum = " + ".join(f"{group.minimum} {group.role}" for group in gang.sub_groups)
-        lowest = any(group.lowest for group in gang.sub_groups)
+        lowest = any(group.needs_lowest for group in gang.sub_groups)
         start = f"starts with {minimum}{' (lowest ordinals)' if lowest else ''}"
     needs = ", Volcano 1.14.1 or later" if gang.sub_groups else ""
     return f"{pod_groups}, {start}: {size} (scheduler {plan.shape.scheduler}{needs})"

@@ -345,7 +345,7 @@ _PROTOCOLS = {
 }
 
 #: Flags of the sidecar that the library sets, with messages for users who set them.
-SIDECAR_OWNED_FLAGS = {
+SIDECAR_FLAGS = {
     "port": "follows from the pool's port; remove it",
     "vllm-port": "is set by kvTransfer.enginePort; remove it here",
     "model-server-port": "is set by kvTransfer.enginePort; remove it here",

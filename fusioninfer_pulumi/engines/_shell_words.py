@@ -383,7 +383,7 @@ def _read_engine_call(
         may_hold_flags = index > 0 and not previous.startswith("-")
         hidden = hidden or (word.starts_with_expansion and may_hold_flags)
         arguments.append(word.value)
-    alone = command.before in ("", "&&", ";", "\n") and command.after in ("", ";", "\n")
+    is_separate = command.before in ("", "&&", ";", "\n") and command.after in ("", ";", "\n")
     is_program = _PROGRAMS.fullmatch(basename(values[0])) is not None
     return EngineCall(
         engine=program.engine,
@@ -395,5 +395,5 @@ def _read_engine_call(
         start=command.words[0].start,
         program_end=command.words[program.end - 1].end,
         end=command.words[-1].end,
-        can_exec=last and alone and is_program and not command.is_nested,
+        can_exec=last and is_separate and is_program and not command.is_nested,
     )

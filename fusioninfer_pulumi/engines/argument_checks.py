@@ -14,7 +14,7 @@ from fusioninfer_pulumi.engines._shell_words import UNKNOWN
 from fusioninfer_pulumi.engines.argument_tables import (
     UNKNOWN_DEFAULT,
     ArgumentDefinition,
-    ArgumentDefinitions,
+    Definitions,
     load_argument_table,
     parse_release,
 )
@@ -31,12 +31,11 @@ ARGUMENT_UNKNOWN = Rule("argument-unknown")
 ARGUMENT_REMOVED = Rule("argument-removed")
 
 #: Words that start with a dash but are values: a dash alone, and a negative number.
-_DASHED_VALUE = re.compile(r"-|-\d+|-\d*\.\d+")
+_VALUE = re.compile(r"-|-\d+|-\d*\.\d+")
 # A script may install another release before it starts the engine.
 _INSTALLS = re.compile(r"\b(pip3?|uv)\b.*\binstall\b")
 _MOST_CHOICES = 8
-#: An unknown argument of at least this similarity to a known one counts as a typo, not as an
-#: argument of a newer release.
+#: An unknown argument this similar to a known one is a typo, not an argument of a newer release.
 _TYPO_SIMILARITY = 0.9
 
 
@@ -92,7 +91,7 @@ def _has_unknown_part(text: str) -> bool:
 
 
 def parse_arguments(
-    words: Sequence[Word], definitions: ArgumentDefinitions, *, checks_values: bool = True
+    words: Sequence[Word], definitions: Definitions, *, checks_values: bool = True
 ) -> tuple[list[Word], list[UserArgument]]:
     """Return the words before the first argument, and the arguments, as argparse reads them."""
     texts = [word.value for word in words]
@@ -102,11 +101,7 @@ def parse_arguments(
         index
         for index, word in enumerate(words)
         if word.value.partition("=")[0] in definitions
-        or (
-            word.value[:1] == "-"
-            and " " not in word.value
-            and not _DASHED_VALUE.fullmatch(word.value)
-        )
+        or (word.value[:1] == "-" and " " not in word.value and not _VALUE.fullmatch(word.value))
     ]
     bounds = [*starts, len(words)]
     arguments = [
@@ -124,7 +119,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parse_argument(
-    words: Sequence[Word], definitions: ArgumentDefinitions, *, checks_values: bool
+    words: Sequence[Word], definitions: Definitions, *, checks_values: bool
 ) -> UserArgument:
     name = words[0].value.partition("=")[0]
     parser = _Parser(add_help=False, exit_on_error=False, argument_default=argparse.SUPPRESS)
@@ -283,7 +278,7 @@ def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges
     return ArgumentChanges(engine.title, before, after, removed, tuple(defaults))
 
 
-def _read_names(command: EngineCommand, definitions: ArgumentDefinitions) -> dict[str, None]:
+def _read_names(command: EngineCommand, definitions: Definitions) -> dict[str, None]:
     """Return the names of a command line's arguments as it spells them, abbreviations in full."""
     assert command.engine is not None
     words = command.engine.preprocess_words(command, read_argument_words(command, {}))

@@ -57,7 +57,7 @@ class ArgumentDefinition:
 
 
 #: Arguments by spelling; every spelling is a key.
-ArgumentDefinitions = Mapping[str, ArgumentDefinition]
+Definitions = Mapping[str, ArgumentDefinition]
 
 
 class ArgumentTable:
@@ -87,7 +87,7 @@ class ArgumentTable:
         """The newest release."""
         return self.releases[-1]
 
-    def definitions(self, release: str | None) -> ArgumentDefinitions:
+    def definitions(self, release: str | None) -> Definitions:
         """Return the arguments of a release; for None, the newest definition of each argument."""
         if release is None:
             return {word: definitions[-1] for word, definitions in self._definitions.items()}

@@ -62,18 +62,13 @@ def choose_launcher(engine: Engine | None, nodes: int, data: int | None = None) 
     return engine.data_launcher if data is not None and data % nodes == 0 else engine.launcher
 
 
-def build_launch_command(
-    command: EngineCommand,
-    launcher: Launcher,
-    nodes: int,
-    *,
-    is_leader: bool,
-    waits_for_head: bool = False,
+def build_command(
+    command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool, waits: bool = False
 ) -> ContainerCommand | None:
     """Return the command line of the leader or of a worker; None if it does not change.
 
-    With `waits_for_head`, a ray worker waits until the ray head is up instead of exiting, because
-    some restart policies recreate the whole replica when a worker exits.
+    If `waits`, a ray worker waits until the ray head is up instead of exiting, because some
+    restart policies recreate the whole replica when a worker exits.
 
     Raises:
         EditError: If the launcher cannot start this command line.
@@ -89,7 +84,7 @@ def build_launch_command(
     if launcher is Launcher.RAY:
         if is_leader:
             return _build_ray_command(command)
-        return ContainerCommand(list(_SHELL), [_WAIT_AND_JOIN if waits_for_head else _JOIN])
+        return ContainerCommand(list(_SHELL), [_WAIT_AND_JOIN if waits else _JOIN])
     if engine is None:
         return edit_command(command)  # raises an error with the reason
     arguments = engine.multi_node.build_arguments(command, launcher, nodes, is_leader=is_leader)

@@ -108,7 +108,7 @@ def read_limit(container: Mapping[str, Any], resource: str) -> Any:
     return ((container.get("resources") or {}).get("limits") or {}).get(resource)
 
 
-def total(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
+def sum_requests(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
     """Return the sum of requests, each multiplied by a number of pods, as quantities."""
     amounts = _sum(
         {name: amount * pods for name, amount in per_pod.items()} for per_pod, pods in requests

@@ -27,7 +27,7 @@ class Product:
         kind: The one kind that the row is about, empty for all kinds of the group.
         field: Field that needs the product; by default every object of the group does.
         min_release: First supported release, None if any release that serves the version works.
-        broken_releases: Later releases that do not work.
+        broken: Later releases that do not work.
         last_release: Last release that has the kind, None if no release removed it.
         program: Image whose tag is the release; by default an annotation of the CRDs has it.
         namespace: Namespace in which the program runs by default.
@@ -39,7 +39,7 @@ class Product:
     kind: str = ""
     field: str = ""
     min_release: Release | None = None
-    broken_releases: tuple[Release, ...] = ()
+    broken: tuple[Release, ...] = ()
     last_release: Release | None = None
     program: str = ""
     namespace: str = ""
@@ -53,11 +53,7 @@ class Product:
         if self.last_release is not None:
             releases = f"{format_release(self.min_release)} to {format_release(self.last_release)}"
         else:
-            unless = (
-                f" (not {', '.join(map(format_release, self.broken_releases))})"
-                if self.broken_releases
-                else ""
-            )
+            unless = f" (not {', '.join(map(format_release, self.broken))})" if self.broken else ""
             releases = f"{format_release(self.min_release)} or later{unless}"
         return f"{releases}: {apply}{self.install}"
 
@@ -81,7 +77,7 @@ VOLCANO = Product(
     group="scheduling.volcano.sh",
     install="https://raw.githubusercontent.com/volcano-sh/volcano/v1.14.1/installer/volcano-development.yaml",
     min_release=(1, 12, 3),
-    broken_releases=((1, 13, 0),),
+    broken=((1, 13, 0),),
     program="vc-scheduler",
     namespace="volcano-system",
 )
@@ -152,9 +148,7 @@ PRODUCTS = (
     LEADER_WORKER_SET,
     VOLCANO,
     # v1.14.0 has the field, but honours it only with networkTopology (volcano#4871).
-    replace(
-        VOLCANO, field="PodGroup spec.subGroupPolicy", min_release=(1, 14, 1), broken_releases=()
-    ),
+    replace(VOLCANO, field="PodGroup spec.subGroupPolicy", min_release=(1, 14, 1), broken=()),
     KUEUE,
     _GATEWAY_API,
     replace(

@@ -72,7 +72,7 @@ from fusioninfer_pulumi.rules.common import (
     WRONG_TYPE,
 )
 from fusioninfer_pulumi.topology.capacity_model import GangForm, NodePool, RoleDemand, capacity
-from fusioninfer_pulumi.topology.gang import gang_minima, required_replicas
+from fusioninfer_pulumi.topology.gang import get_gang_minima, get_required_replicas
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 __all__ = [
@@ -123,7 +123,8 @@ __all__ = [
     "errors",
     "expand",
     "file_text",
-    "gang_minima",
+    "get_gang_minima",
+    "get_required_replicas",
     "hub_name",
     "info",
     "install_command",
@@ -143,7 +144,6 @@ __all__ = [
     "quantity",
     "read_command",
     "read_model_config",
-    "required_replicas",
     "show",
     "validate_mapping",
     "warning",

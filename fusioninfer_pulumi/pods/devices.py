@@ -13,7 +13,7 @@ from fusioninfer_pulumi.kube.containers import add_env
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.kube.pulumi_outputs import content_digest
 from fusioninfer_pulumi.pods.pod import Context, RolePods
-from fusioninfer_pulumi.pods.pod_metadata import role_labels
+from fusioninfer_pulumi.pods.pod_metadata import get_role_labels
 from fusioninfer_pulumi.rules.common import TAKEN_BY_TEMPLATE
 
 
@@ -101,7 +101,7 @@ def build_resource_claim_templates(
     for role in roles:
         claims = [claim for claim in role.resource_claims or () if claim.needs_template]
         for template in (claim_template(meta.service, role.name, claim) for claim in claims):
-            named = metadata(meta, template.name, role_labels(meta, role))
+            named = metadata(meta, template.name, get_role_labels(meta, role))
             kind, spec = "ResourceClaimTemplate", {"spec": template.spec}
             yield build_object("resource.k8s.io/v1", kind, named, spec=spec)
 

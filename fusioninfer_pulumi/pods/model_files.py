@@ -284,17 +284,12 @@ def _plan_served_model(service: str, model: ModelArgs, files: ModelFiles) -> Ser
 def _add_model_arguments(pod: Pod, served_model: ServedModel) -> tuple[Pod, list[Finding]]:
     command = pod.command
     if command.engine is None:
-        place = (
-            f"the files in {served_model.model}"
-            if served_model.model.startswith("/")
-            else served_model.model
-        )
         return pod, [
             warning(
                 ENGINE_UNKNOWN,
                 pod.command_path,
                 f"the model is not passed to it because {explain_unknown_engine(command)}; "
-                f"configure it to serve {place}",
+                f"configure it to serve {served_model.model}",
             )
         ]
     conflicts = check_model_arguments(command, command.engine, served_model)

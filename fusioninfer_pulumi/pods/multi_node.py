@@ -120,11 +120,9 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     if ctx.launcher not in WRAPPING or worker is None or findings:
         return pods, findings
     # A worker that exits before the ray head is up would restart its group forever.
-    waits_for_head = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
+    waits = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
     try:
-        edited = launchers.build_launch_command(
-            leader.command, ctx.launcher, ctx.nodes, is_leader=True
-        )
+        edited = launchers.build_command(leader.command, ctx.launcher, ctx.nodes, is_leader=True)
         pods = pods.put(leader.with_command(edited))
         # Only the user's command counts; arguments from other passes are for the leader's engine.
         is_explicit = worker.user_container.get("command") or worker.user_container.get("args")
@@ -134,8 +132,8 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
                 "launcher: none and write both commands"
             )
             return pods, [error(WORKER_COMMAND_LOST, worker.command_path, message)]
-        edited = launchers.build_launch_command(
-            worker.command, ctx.launcher, ctx.nodes, is_leader=False, waits_for_head=waits_for_head
+        edited = launchers.build_command(
+            worker.command, ctx.launcher, ctx.nodes, is_leader=False, waits=waits
         )
         return pods.put(worker.with_command(edited)), []
     except EditError as problem:

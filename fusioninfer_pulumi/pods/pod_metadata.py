@@ -15,7 +15,7 @@ from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, Pod, RolePods
 
 
-def role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
+def get_role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
     """Return the labels of a role's objects and pods."""
     return {
         labels.SERVICE: meta.service,
@@ -60,7 +60,7 @@ def set_pod_labels(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
         user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
         part = PD_ROLES.get(ctx.role.component_type) if ctx.pairing is not None else None
         pd_label = {labels.LLM_D_ROLE: part} if pod.is_leader and part is not None else {}
-        pod_labels = {**pd_label, **user_labels, **role_labels(ctx.meta, ctx.role)}
+        pod_labels = {**pd_label, **user_labels, **get_role_labels(ctx.meta, ctx.role)}
         pods = pods.put(_with_metadata(pod, pod_labels, _annotations(pod)))
     return pods, []
 
@@ -79,7 +79,7 @@ def add_topology_spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Fi
     args = ctx.role.topology_spread
     if args is None:
         return pods, []
-    selected = {**role_labels(ctx.meta, ctx.role), labels.LWS_WORKER_INDEX: "0"}
+    selected = {**get_role_labels(ctx.meta, ctx.role), labels.LWS_WORKER_INDEX: "0"}
     added = [
         {
             "maxSkew": constraint.max_skew,

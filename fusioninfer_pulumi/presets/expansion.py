@@ -509,7 +509,7 @@ class _RoleExpander:
 
     def _note_engine(self) -> None:
         if "image" not in self.user_container:
-            origin = LIBRARY if self.role_engine.default else USER
+            origin = LIBRARY if self.role_engine.is_default else USER
             self._note("engine", f"{self.engine.title} {self.release}", origin, "engine.version")
         reason = f"for {self.hardware}"
         self._note_generated(self.user_container, "image", self.image, RELEASE, reason)

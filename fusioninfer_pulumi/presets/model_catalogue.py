@@ -215,6 +215,6 @@ def _known_names() -> set[str]:
 
 def _load_package() -> Any:
     # Imported here, because only roles that set no GPUs need it.
-    from fusioninfer_pulumi.capacity_package import load_capacity_package  # noqa: PLC0415  # see above
+    from fusioninfer_pulumi.capacity_package import load_package  # noqa: PLC0415  # see above
 
-    return load_capacity_package()
+    return load_package()

@@ -61,13 +61,13 @@ _GRACE_SECONDS = 130
 #: until then. It is the sleep action of Kubernetes 1.30, because the image has no shell.
 _PAUSE_SECONDS = 60
 #: The old endpoint picker serves until the new one is Ready, because gateways that fail closed
-#: reject all requests if there is none. While both serve, each knows half of the load, and the new
-#: one knows no prefixes yet.
+#: reject all requests if there is none. While both serve, each sees half of the load, and the new
+#: one has an empty prefix index.
 _ROLLING_UPDATE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 #: With leader election only the leader becomes Ready. In a rolling update the new pods would wait
 #: for the old leader to exit.
 _RECREATE = {"type": "Recreate"}
-#: There is no memory limit, because its indexes grow with the traffic.
+#: There is no memory limit, because the picker's indexes grow with the traffic.
 _REQUESTS = {"cpu": "500m", "memory": "1Gi"}
 
 
@@ -104,7 +104,7 @@ class EppPlan(NamedTuple):
     def delays_sigterm(self) -> bool:
         """Whether the picker keeps serving for a while after its pod is deleted.
 
-        Not if the user configures its shutdown. Nor with leader election, because no other replica
+        False if the user configures its shutdown, or with leader election, because no other replica
         becomes the leader before this one exits.
         """
         user_spec: Mapping[str, Any] = (self.args.template or {}).get("spec") or {}
@@ -164,7 +164,7 @@ def plan_epp(
         affinity, note = None, f"; {family.name} cannot prefer pods of one pair revision"
     metrics = find_load_metrics(served)
     request = None
-    config, summary = args.endpoint_picker_config or "", "as its endpointPickerConfig says"
+    config, summary = args.endpoint_picker_config or "", "as configured in endpointPickerConfig"
     if intent.strategy is not None:
         block_sizes = {role.pods.command.block_size for role in served}
         request = EppRequest(
@@ -207,13 +207,13 @@ def plan_epp(
     return plan, findings
 
 
-def config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
+def build_config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Build the ConfigMap."""
     named = metadata(meta, epp.config_name)
     return build_object("v1", "ConfigMap", named, data={CONFIG_KEY: epp.config})
 
 
-def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
+def build_epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Build the Deployment.
 
     Pulumi does not await it with leader election, because only the leader becomes Ready.
@@ -225,12 +225,12 @@ def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
         "replicas": epp.args.replicas,
         "strategy": _RECREATE if epp.elects_leader else _ROLLING_UPDATE,
         "selector": {"matchLabels": epp.pod_labels},
-        "template": overlay(pod_template(epp), epp.args.template or {}),
+        "template": overlay(build_pod_template(epp), epp.args.template or {}),
     }
     return build_object("apps/v1", "Deployment", built, spec=spec)
 
 
-def pod_template(epp: EppPlan) -> Manifest:
+def build_pod_template(epp: EppPlan) -> Manifest:
     """Return the generated pod template, before the user's is merged into it."""
     secret = epp.args.tls.secret_name
     volumes: list[Manifest] = [{"name": CONFIG_VOLUME, "configMap": {"name": epp.config_name}}]
@@ -301,7 +301,7 @@ def _build_container(epp: EppPlan) -> Manifest:
     }
 
 
-def epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
+def build_epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
     """Build the Service, with ports for metrics and KV events if the picker has them.
 
     `protocol` is the `appProtocol` that the gateway requires.
@@ -324,13 +324,13 @@ def _build_port(name: str, number: int) -> Manifest:
     return {"name": name, "port": number, "protocol": "TCP"}
 
 
-def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
+def build_epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
     """Build the ServiceAccount, Role and RoleBinding, and a ClusterRoleBinding for metrics.
 
     The Role has read access to pods, pools, objectives and rewrites and, with leader election,
-    write access to Leases and Events for leader election. The ClusterRoleBinding lets the picker
-    authenticate readers of its metrics. Its role, `system:auth-delegator`, comes with Kubernetes
-    and only allows creating TokenReviews and SubjectAccessReviews.
+    write access to Leases and Events. The ClusterRoleBinding lets the picker authenticate readers
+    of its metrics. Its role, `system:auth-delegator`, comes with Kubernetes and only allows
+    creating TokenReviews and SubjectAccessReviews.
     """
     groups = ["inference.networking.x-k8s.io"]
     if LLM_D_API in epp.family.api_versions:

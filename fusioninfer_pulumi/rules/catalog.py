@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.extras import plugin_packages
+from fusioninfer_pulumi.extras import list_plugin_packages
 from fusioninfer_pulumi.findings import Finding, Severity, closest_name, warning
 from fusioninfer_pulumi.kube.labels import IGNORE_RULES
 from fusioninfer_pulumi.rules.common import UNKNOWN_VALUE
@@ -55,7 +55,7 @@ class RuleEntry:
 @cache
 def all_rules() -> Mapping[str, RuleEntry]:
     """Return the rules of the core and of installed plugins, sorted by id."""
-    specs = [find_spec(package) for package in (_CORE, *plugin_packages())]
+    specs = [find_spec(package) for package in (_CORE, *list_plugin_packages())]
     rules = [
         _build_entry(rule, path.stem, fields)
         for spec in specs
@@ -96,7 +96,7 @@ def _build_entry(rule: str, area: str, fields: Mapping[str, Any]) -> RuleEntry:
     )
 
 
-def documents(example: Mapping[str, Any]) -> list[Any]:
+def list_documents(example: Mapping[str, Any]) -> list[Any]:
     """Return the documents of an example, none if it is a `text`."""
     ((base, value),) = example.items()
     if base == "text":
@@ -105,7 +105,7 @@ def documents(example: Mapping[str, Any]) -> list[Any]:
 
 
 @cache
-def bases() -> Mapping[str, Any]:
+def load_bases() -> Mapping[str, Any]:
     """Return the base manifests of examples."""
     manifests: dict[str, Any] = _parse(Path(__file__).parents[1] / "rule_examples/_bases.yaml")
     return manifests
@@ -114,7 +114,7 @@ def bases() -> Mapping[str, Any]:
 def change_base(base: str, fields: Mapping[str, Any]) -> Any:
     """Set fields of a base; null removes a field, and the index after the last adds an item."""
     # YAML aliases are one object in several places; each place gets a copy.
-    manifest = {key: _copy_unshared(value) for key, value in bases()[base].items()}
+    manifest = {key: _copy_unshared(value) for key, value in load_bases()[base].items()}
     for path, value in fields.items():
         *parents, last = _parse_path(path)
         parent: Any = manifest

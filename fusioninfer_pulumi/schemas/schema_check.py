@@ -281,8 +281,8 @@ def _explain_limit(at: Location, name: str, limit: Any, value: Any) -> Finding:
         return error(DUPLICATE_NAME, at, f"must not repeat values, got {show(value)}")
     if name in ("minLength", "minItems", "minProperties") and limit == 1:
         return error(FIELD_REQUIRED, at, "must not be empty")
-    found = show(value) if name in ("minimum", "maximum") else len(value)
-    return error(OUT_OF_RANGE, at, f"must {_LIMITS[name].format(limit)}, got {found}")
+    actual = show(value) if name in ("minimum", "maximum") else len(value)
+    return error(OUT_OF_RANGE, at, f"must {_LIMITS[name].format(limit)}, got {actual}")
 
 
 def _check_keys(

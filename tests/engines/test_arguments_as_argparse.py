@@ -13,7 +13,7 @@ from profiles import slow_unless
 from fusioninfer_pulumi.engines.argument_checks import check_arguments
 from fusioninfer_pulumi.engines.argument_tables import (
     ArgumentDefinition,
-    ArgumentDefinitions,
+    Definitions,
     load_argument_table,
 )
 from fusioninfer_pulumi.engines.engine_commands import read_command
@@ -41,7 +41,7 @@ def size(text: str) -> int:
 TYPES = {"int": int, "float": float, "size": size, "json": json.loads}
 
 
-def parser_of(definitions: ArgumentDefinitions) -> Parser:
+def parser_of(definitions: Definitions) -> Parser:
     parser = Parser(add_help=False)
     for word in definitions:
         definition = definitions[word]
@@ -68,7 +68,7 @@ def drawn_values(draw: Random, definition: ArgumentDefinition) -> list[str]:
     )
 
 
-def drawn_line(draw: Random, definitions: ArgumentDefinitions) -> list[str]:
+def drawn_line(draw: Random, definitions: Definitions) -> list[str]:
     line: list[str] = []
     for _ in range(draw.randint(1, 4)):
         word = draw.choice([item for item in definitions if definitions[item].name not in BOUNDED])

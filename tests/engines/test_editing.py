@@ -16,7 +16,7 @@ from fusioninfer_pulumi.engines.command_editing import EditError, edit_command, 
 from fusioninfer_pulumi.engines.command_flags import get_flag_value, split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.engines.launchers import build_launch_command
+from fusioninfer_pulumi.engines.launchers import build_command
 
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 
@@ -78,7 +78,7 @@ def test_script_passes_set_flags_to_the_engine(host: Any, shell: str, script: st
 def test_ray_is_put_around_a_script_that_was_edited(host: Any, script: str) -> None:
     container = {"command": ["sh", "-c", script, "name", "--port", "8000"]}
     result = with_command(container, edited(container, *SETTINGS))
-    leader = build_launch_command(read_command(result), Launcher.RAY, 2, is_leader=True)
+    leader = build_command(read_command(result), Launcher.RAY, 2, is_leader=True)
     assert leader is not None
     _, engine = host.run([*leader.command, *(leader.args or [])])
     assert get_flag_value(engine.arguments, "--port") == "8001"

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command_editing import EditError
 from fusioninfer_pulumi.engines.engine import ContainerCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.engines.launchers import build_launch_command, choose_launcher
+from fusioninfer_pulumi.engines.launchers import build_command, choose_launcher
 
 OUTPUT: Any = type("Output", (), {"__module__": "pulumi.output"})()
 STOCK = "vllm/vllm-openai:v0.11.0"
@@ -26,9 +26,7 @@ JOIN = "ray start --address=$LWS_LEADER_ADDRESS:6379 --block"
 def leader_launch(
     container: dict[str, Any], launcher: str, nodes: int, *, is_leader: bool = True
 ) -> ContainerCommand | None:
-    return build_launch_command(
-        read_command(container), Launcher(launcher), nodes, is_leader=is_leader
-    )
+    return build_command(read_command(container), Launcher(launcher), nodes, is_leader=is_leader)
 
 
 def worker_launch(container: dict[str, Any], launcher: str, nodes: int) -> ContainerCommand | None:

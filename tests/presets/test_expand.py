@@ -298,7 +298,7 @@ def test_release_and_registry() -> None:
         "registry:5000/a/vllm/vllm-openai:v0.33.0",
         "registry:5000/a/vllm/vllm-openai:v0.31.0",
     }
-    assert [(item.role, item.release, item.default) for item in plan_of(manifest).engines] == [
+    assert [(item.role, item.release, item.is_default) for item in plan_of(manifest).engines] == [
         ("serve", "0.33.0", False),
         ("other", "0.31.0", False),
     ]
@@ -323,7 +323,7 @@ def test_port_of_the_role_is_used() -> None:
 def test_unknown_model_without_capacity_package_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "load_capacity_package", lambda: None)
+    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "load_package", lambda: None)
     (text,) = said(service(short(accelerator="H100"), **UNKNOWN), "error")
     assert text.startswith(
         "roles[0].gpus: is required: the number of GPUs per pod; estimating it needs the package "
@@ -334,7 +334,7 @@ def test_unknown_model_without_capacity_package_is_rejected(
 def test_pods_do_not_depend_on_the_capacity_package(monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = service(short(accelerator="H100", replicas=2), **QWEN)
     before = rendered(manifest)
-    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "load_capacity_package", lambda: None)
+    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "load_package", lambda: None)
     assert rendered(manifest) == before
 
 

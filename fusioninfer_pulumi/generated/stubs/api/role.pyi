@@ -141,7 +141,7 @@ class ResourceClaimArgs(SpecModel):
     "Name of an existing ResourceClaim, shared by all pods; may be an Output."
 
     @property
-    def made(self) -> bool: ...
+    def needs_template(self) -> bool: ...
 
 class RoleArgs(SpecModel):
     """A role: a router, or pods that serve the model."""
