@@ -104,5 +104,5 @@ def test_check_server_rejects_templates_accepted_offline(
     service["metadata"]["namespace"] = room
     plan = inputs.plan_of(service)
     (rows,) = check_on_api_server(KubernetesApi(str(cluster.kubeconfig), None), [plan], seconds=60)
-    rejected = [item for item in rows if item.rule == "api-server-refuses"]
+    rejected = [item for item in rows if item.rule == "api-server-rejects"]
     assert any(item.path.startswith("roles[0]") for item in rejected), rows

@@ -160,7 +160,7 @@ def test_server_rejects_what_pod_rules_reject_of_mutants(cluster: Cluster, room:
         rejected += 1
         plans = [replace(plan.in_namespace(room), findings=()) for plan in source.plans]
         findings = [item for rows in check_on_api_server(api, plans, seconds=120) for item in rows]
-        if not any(item.rule == "api-server-refuses" for item in findings):
+        if not any(item.rule == "api-server-rejects" for item in findings):
             accepted.append([str(finding) for _, finding in source.findings])
     assert rejected > MUTANTS // 20
     assert accepted == []

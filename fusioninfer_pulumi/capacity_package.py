@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fusioninfer_pulumi.api.inventory import InventoryArgs
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.extras import install_command, plugins
+from fusioninfer_pulumi.extras import install_command, load_plugins
 from fusioninfer_pulumi.findings import Finding, Rule
 from fusioninfer_pulumi.plan.service_plan import RoleMemory, ServicePlan
 
@@ -39,26 +39,26 @@ class ModelLayout(Protocol):
 
     @property
     def tensor(self) -> int:
-        """Accelerators per pod, among which each layer is split (tensor parallel size)."""
+        """Accelerators per pod: the tensor parallel size, if pods are pipeline stages."""
 
     @property
     def nodes(self) -> int:
-        """Pods per replica: its pipeline stages, unless it has `copied_tensor`."""
+        """Pods per replica. They are pipeline stages, unless `rank_tensor_size` is used."""
 
     @property
-    def spread(self) -> bool:
-        """Whether whole experts are distributed over the accelerators (expert parallelism)."""
+    def has_expert_parallelism(self) -> bool:
+        """Whether each accelerator holds whole experts instead of a part of every expert."""
 
     @property
-    def copied_tensor(self) -> int | None:
-        """Tensor parallel size of a data parallel rank, if a replica has these and no stages.
+    def rank_tensor_size(self) -> int | None:
+        """Tensor parallel size of each rank, if data parallel ranks span the nodes instead.
 
-        The ranks share the experts. None if no such layout fits, and on one node.
+        The ranks share the experts. None if no such layout fits, or if one node is enough.
         """
 
     @property
     def reason(self) -> str:
-        """A noun phrase for the accelerators and why they were chosen, which begins a sentence."""
+        """The accelerators and why they were chosen: a noun phrase, the start of a sentence."""
 
 
 class PlacementResult(Protocol):
@@ -88,7 +88,7 @@ class CapacityPackage(Protocol):
     def check(
         self, plan: ServicePlan, args: InferenceServiceArgs
     ) -> tuple[Mapping[str, RoleMemory], Sequence[Finding]]:
-        """Return memory estimates by role, of roles that can be estimated, and findings."""
+        """Return memory estimates by role, for roles that can be estimated, and findings."""
 
     def inventory_findings(self, inventory: InventoryArgs) -> Sequence[Finding]:
         """Check an inventory beyond the field checks of `InventoryArgs`."""
@@ -114,7 +114,7 @@ class CapacityPackage(Protocol):
     def layout(
         self, model: ModelArgs, accelerator: str, engine: str, length: int | None
     ) -> ModelLayout | str:
-        """Return the smallest layout for a model, or the end of a sentence: why none is known.
+        """Return the smallest layout for a model, or why none is known, as the end of a sentence.
 
         `length` is the longest sequence in tokens, None for the model's maximum.
         """
@@ -137,15 +137,15 @@ class CapacityPackage(Protocol):
 
 
 @cache
-def capacity() -> CapacityPackage | None:
-    """Return the installed package, the first by name, or None."""
-    return next((package for _, package in plugins(GROUP)), None)
+def load_package() -> CapacityPackage | None:
+    """Return the installed capacity package, the first by name; None if there is none."""
+    return next((package for _, package in load_plugins(GROUP)), None)
 
 
 def __getattr__(name: str) -> Any:
     if name not in NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    package = capacity()
+    package = load_package()
     if package is None:
         raise ImportError(f"fusioninfer_pulumi.{name} {MISSING}")
     return getattr(package, name)

@@ -34,7 +34,7 @@ def install_command(package: str = "", extra: str = "") -> str:
     return f'pip install "{name} @ {address}"' if extra else f'pip install "{address}"'
 
 
-def plugins(group: str) -> Iterator[tuple[str, Any]]:
+def load_plugins(group: str) -> Iterator[tuple[str, Any]]:
     """Load the entry points of a group, and yield the name and object of each, sorted by name.
 
     Raises:
@@ -49,7 +49,7 @@ def plugins(group: str) -> Iterator[tuple[str, Any]]:
         yield entry_point.name, plugin
 
 
-def plugin_packages() -> list[str]:
+def list_plugin_packages() -> list[str]:
     """Return the installed companion packages, sorted by name."""
     modules = {point.module for group in GROUPS for point in entry_points(group=group)}
     return sorted({module.partition(".")[0] for module in modules})

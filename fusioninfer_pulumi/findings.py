@@ -25,7 +25,7 @@ class Severity(str, enum.Enum):
 
 
 class Rule(NamedTuple):
-    """A rule that findings name. Its texts and an example are in `rule_examples`.
+    """The rule that a finding violates. Its title, remedy and example are in `rule_examples`.
 
     Attributes:
         id: Stable id, such as `accelerators-too-few`.
@@ -46,7 +46,7 @@ class Origin(NamedTuple):
 
     Attributes:
         file: Path of the file, folder or project as the user passed it, or `<stdin>`.
-        document: Number of the document in the file.
+        document: Number of the document in the file, from 1.
         item: Index among the items of a `List`, None for other documents.
         line: Line in the file, None if unknown.
     """
@@ -212,10 +212,10 @@ def show(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 1]}…"
 
 
-def list_names(names: Sequence[str], most: int = 3) -> str:
-    """Join names with commas; after `most` of them only say how many more there are."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+def list_names(names: Sequence[str], limit: int = 3) -> str:
+    """Join up to `limit` names with commas, and append the number of the remaining ones."""
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
 def format_path(location: Location) -> str:

@@ -9,7 +9,7 @@ from fusioninfer_pulumi.cli.read_sources import Source, plan_documents
 from fusioninfer_pulumi.findings import Origin
 from fusioninfer_pulumi.loading.documents import load_documents
 from fusioninfer_pulumi.loading.file_set import Text, load_texts, parse
-from fusioninfer_pulumi.rules.catalog import documents
+from fusioninfer_pulumi.rules.catalog import list_documents
 
 
 def found_by(example: Mapping[str, Any]) -> set[tuple[str, str]]:
@@ -18,7 +18,7 @@ def found_by(example: Mapping[str, Any]) -> set[tuple[str, str]]:
         source = Source("example")
         plan_documents(source, load_texts([parse(Text("example", example["text"]))]))
         return _found(source)
-    return found_in(documents(example))
+    return found_in(list_documents(example))
 
 
 def found_in(documents: Sequence[Any]) -> set[tuple[str, str]]:

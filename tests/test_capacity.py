@@ -62,10 +62,10 @@ def test_example_package_works(package: Path) -> None:
 
 @pytest.fixture
 def no_package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(capacity_package, "plugins", lambda _: iter(()))
-    capacity_package.capacity.cache_clear()
+    monkeypatch.setattr(capacity_package, "load_plugins", lambda _: iter(()))
+    capacity_package.load_package.cache_clear()
     yield
-    capacity_package.capacity.cache_clear()
+    capacity_package.load_package.cache_clear()
 
 
 @pytest.mark.usefixtures("no_package")

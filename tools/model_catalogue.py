@@ -201,7 +201,7 @@ def sizes(model: dict[str, Any]) -> dict[str, Any]:
             if not isinstance(layout, str) and layout.nodes == 1:
                 layouts[kind] = {
                     "gpus": layout.tensor,
-                    **({"expert": True} if layout.spread else {}),
+                    **({"expert": True} if layout.has_expert_parallelism else {}),
                 }
             continue
         gigabytes = ACCELERATORS[kind].total / 10**9

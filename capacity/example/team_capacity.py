@@ -24,7 +24,7 @@ class Budget:
     def to_json(self) -> dict[str, Any]:
         return {"gpus": self.gpus}
 
-    def change(self, new: Budget) -> str | None:
+    def describe_change(self, new: Budget) -> str | None:
         return f"{self.gpus} -> {new.gpus} GPUs of a replica" if new != self else None
 
 

@@ -19,7 +19,13 @@ from fusioninfer_capacity.fit.engines import SIZED
 from fusioninfer_capacity.fit.estimate import NotCoveredError
 from fusioninfer_capacity.fit.load import Load
 from fusioninfer_capacity.fit.roles import parse_accelerator
-from fusioninfer_capacity.fit.sizing import Layout, Wish, add_copies, add_small_caches, list_layouts
+from fusioninfer_capacity.fit.sizing import (
+    Layout,
+    SizingRequest,
+    add_copies,
+    add_small_caches,
+    list_layouts,
+)
 from fusioninfer_capacity.proposals import Proposal, find_pools, propose
 from fusioninfer_capacity.size_text import name_layout, render_proposals
 from fusioninfer_pulumi.plugins.capacity import (
@@ -88,16 +94,16 @@ def size(options: argparse.Namespace) -> int:
     """Print layouts, or the first one as a manifest or a program."""
     try:
         inventory = _read_inventory(options.inventory)
-        wish = _read_wish(options, inventory)
+        request = _read_request(options, inventory)
         load = _read_load(options)
-        candidates = add_copies(wish, add_small_caches(wish, list_layouts(wish)))
+        candidates = add_copies(request, add_small_caches(request, list_layouts(request)))
         candidates = _select_layout(options.layout, candidates)
-        proposed = list(propose(wish, candidates, inventory, load))
+        proposed = list(propose(request, candidates, inventory, load))
     except (Unsized, NotCoveredError) as problem:
         sys.stderr.write(f"fusioninfer-pulumi size: {problem}\n")
         return 2
     if options.output == "text":
-        print_text(render_proposals(wish, candidates, proposed, load))
+        print_text(render_proposals(request, candidates, proposed, load))
         return 0 if proposed else 2
     if not proposed:
         reasons = "; ".join(
@@ -107,7 +113,7 @@ def size(options: argparse.Namespace) -> int:
         return 2
     plain = [proposal for proposal in proposed
              if not proposal.layout.small_cache and proposal.layout.copies == 1]  # fmt: skip
-    print_service(build_manifest(wish, (plain or proposed)[0], inventory), options.output)
+    print_service(build_manifest(request, (plain or proposed)[0], inventory), options.output)
     return 0
 
 
@@ -123,7 +129,7 @@ def _select_layout(name: str | None, candidates: list[Layout]) -> list[Layout]:
     return [layout]
 
 
-# The wish
+# The request
 
 
 def _read_inventory(path: str | None) -> InventoryArgs | None:
@@ -138,7 +144,7 @@ def _read_inventory(path: str | None) -> InventoryArgs | None:
         raise Unsized(f"{path}: {problem}") from None
 
 
-def _read_wish(options: argparse.Namespace, inventory: InventoryArgs | None) -> Wish:
+def _read_request(options: argparse.Namespace, inventory: InventoryArgs | None) -> SizingRequest:
     name, model = _read_model(options.model)
     accelerator = parse_accelerator(options.accelerator)
     if accelerator is None:
@@ -146,7 +152,7 @@ def _read_wish(options: argparse.Namespace, inventory: InventoryArgs | None) -> 
     pools = find_pools(inventory, accelerator.name)
     if inventory is not None and not pools:
         raise Unsized(f"no pool of {options.inventory} has {accelerator.name}")
-    return Wish(
+    return SizingRequest(
         name=name,
         model=model,
         accelerator=accelerator,
@@ -207,10 +213,10 @@ _GPU = "nvidia.com/gpu"
 
 
 def build_manifest(
-    wish: Wish, proposal: Proposal, inventory: InventoryArgs | None
+    request: SizingRequest, proposal: Proposal, inventory: InventoryArgs | None
 ) -> dict[str, Any]:
     """Return a manifest of a proposal."""
-    name = re.sub(r"[^a-z0-9]+", "-", wish.name.rpartition("/")[2].lower()).strip("-")[:40]
+    name = re.sub(r"[^a-z0-9]+", "-", request.name.rpartition("/")[2].lower()).strip("-")[:40]
     name = name.strip("-") if name[:1].isalpha() else f"m-{name}"
     kinds = [("serve", "worker", proposal.replicas)]
     roles: list[dict[str, Any]] = []
@@ -219,14 +225,14 @@ def build_manifest(
                       "strategy": "pd-disaggregation", "httproute": {}, "gateway": {}})  # fmt: skip
         kinds = [("prefill", "prefiller", proposal.prefillers),
                  ("decode", "decoder", proposal.replicas)]  # fmt: skip
-    roles += [_build_role(wish, proposal, inventory, *kind) for kind in kinds]
-    uri = f"hf://{wish.name}"
+    roles += [_build_role(request, proposal, inventory, *kind) for kind in kinds]
+    uri = f"hf://{request.name}"
     # The name of a folder may not be a repository.
     model: dict[str, Any] = {"uri": uri if parse_model_uri(uri) else f"hf://organization/{name}"}
-    if is_gated(wish.name):
+    if is_gated(request.name):
         model["tokenSecret"] = {"name": "hugging-face", "key": "token"}
-    default = wish.engine == EngineArgs().name.value
-    engine = {} if default else {"engine": {"name": wish.engine}}
+    default = request.engine == EngineArgs().name.value
+    engine = {} if default else {"engine": {"name": request.engine}}
     return {
         "apiVersion": "fusioninfer.io/v1alpha1",
         "kind": "InferenceService",
@@ -236,7 +242,7 @@ def build_manifest(
 
 
 def _build_role(
-    wish: Wish,
+    request: SizingRequest,
     proposal: Proposal,
     inventory: InventoryArgs | None,
     name: str,
@@ -246,7 +252,7 @@ def _build_role(
     """Return a role with a generated container; its template has only what differs."""
     layout, pool = proposal.layout, proposal.place.pool
     role: dict[str, Any] = {"name": name, "componentType": kind, "replicas": replicas}
-    role["accelerator"] = wish.accelerator.name
+    role["accelerator"] = request.accelerator.name
     role["parallelism"] = {"tensor": layout.tensor}
     if layout.stages > 1:
         role["parallelism"]["pipeline"] = layout.stages
@@ -254,21 +260,25 @@ def _build_role(
         role["parallelism"]["data"] = layout.copies
         if layout.nodes > 1:
             role["parallelism"]["dataLocal"] = layout.copies // layout.nodes
-    if layout.spread:
+    if layout.has_expert_parallelism:
         role["parallelism"]["expert"] = True
-    connector = SIZED[wish.engine].proposal.connector
+    connector = SIZED[request.engine].proposal.connector
     if proposal.prefillers and connector != NIXL:
         role["kvTransfer"] = {"connector": connector}
     container: dict[str, Any] = {}
-    words = [ENGINES[wish.engine].length_flag, str(wish.length)] if wish.length is not None else []
-    words += SIZED[wish.engine].small_cache if layout.small_cache else ()
+    words = (
+        [ENGINES[request.engine].length_flag, str(request.length)]
+        if request.length is not None
+        else []
+    )
+    words += SIZED[request.engine].small_cache if layout.small_cache else ()
     if words:
         container["args"] = words
     if pool is not None and pool.resource and pool.resource != _GPU:
         container["resources"] = {"limits": {pool.resource: layout.per_pod}}
     spec: dict[str, Any] = {}
     if container:
-        spec["containers"] = [{"name": wish.engine, **container}]
+        spec["containers"] = [{"name": request.engine, **container}]
     if pool is not None and inventory is not None:
         label = inventory.selector_label
         if label is not None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from fusioninfer_capacity.fit.architecture import find_architecture
 from fusioninfer_capacity.fit.engines import GIB
 from fusioninfer_capacity.fit.load import Load
-from fusioninfer_capacity.fit.sizing import Layout, Wish, list_layouts
+from fusioninfer_capacity.fit.sizing import Layout, SizingRequest, list_layouts
 from fusioninfer_capacity.proposals import Proposal
 
 #: Maximum number of proposals to print; the others need more accelerators.
@@ -23,7 +23,7 @@ _TEXT_COLUMNS = ("LAYOUT", "ROLES", "FREE FOR", "")
 
 def name_layout(layout: Layout) -> str:
     """Return the name of a layout, such as `TP8+EP x PP2 (2 nodes), FP8 cache`, `TP2 x DP4+EP`."""
-    spread = "+EP" if layout.spread else ""
+    spread = "+EP" if layout.has_expert_parallelism else ""
     nodes = f" ({layout.nodes} nodes)" if layout.nodes > 1 else ""
     cache = ", FP8 cache" if layout.small_cache else ""
     if layout.copies > 1:
@@ -33,10 +33,13 @@ def name_layout(layout: Layout) -> str:
 
 
 def render_proposals(
-    wish: Wish, candidates: Sequence[Layout], proposals: Sequence[Proposal], load: Load | None
+    request: SizingRequest,
+    candidates: Sequence[Layout],
+    proposals: Sequence[Proposal],
+    load: Load | None,
 ) -> Iterator[str | Table]:
     """Yield the basis of the estimate, the proposals, and why other layouts do not fit."""
-    yield from _render_header(wish, candidates, proposals)
+    yield from _render_header(request, candidates, proposals)
     yield ""
     if proposals:
         yield _build_table(_build_rows(proposals[:_MAX_ROWS], load))
@@ -51,19 +54,19 @@ def render_proposals(
         yield "steps alone, and held up by other requests. Transfer of KV cache is not in them."
         yield f"Of {_ACCURACY}"
         yield ""
-    sibling = _describe_quantized(wish)
+    sibling = _describe_quantized(request)
     if sibling is not None:
         yield sibling
     yield from _explain_rejected(candidates, proposals, load)
 
 
 def _render_header(
-    wish: Wish, candidates: Sequence[Layout], proposals: Sequence[Proposal]
+    request: SizingRequest, candidates: Sequence[Layout], proposals: Sequence[Proposal]
 ) -> Iterator[str]:
-    length = wish.length or wish.model.longest
+    length = request.length or request.model.longest
     sequences = f", sequences of {length:,} tokens" if length is not None else ""
-    memory = wish.accelerator.total / GIB
-    yield f"{wish.name} on {wish.accelerator.name} ({memory:.1f} GiB){sequences}"
+    memory = request.accelerator.total / GIB
+    yield f"{request.name} on {request.accelerator.name} ({memory:.1f} GiB){sequences}"
     fits = [layout.fit for layout in candidates if layout.fit is not None]
     yield f"Estimate for {fits[0].basis}" if fits else "Estimate"
     columns = ", TOKENS it caches, REQUESTS of that length at a time" if length else ""
@@ -133,15 +136,15 @@ def _build_rates(proposal: Proposal) -> dict[str, str]:
     }
 
 
-def _describe_quantized(wish: Wish) -> str | None:
+def _describe_quantized(request: SizingRequest) -> str | None:
     """Return the first layout of the same model in FP8, if the table has it and it fits."""
-    name = f"{wish.name}-FP8"
-    model = find_architecture(name) if wish.model.quantization is None else None
+    name = f"{request.name}-FP8"
+    model = find_architecture(name) if request.model.quantization is None else None
     if model is None:
         return None
     fitting = [
         layout
-        for layout in list_layouts(replace(wish, name=name, model=model))
+        for layout in list_layouts(replace(request, name=name, model=model))
         if not layout.reason
     ]
     if not fitting:

@@ -21,7 +21,7 @@ from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import find_architecture, load_models
 from fusioninfer_capacity.fit.shapes import find_problems
 from fusioninfer_capacity.fit.sizing import (
-    Wish,
+    SizingRequest,
     add_copies,
     add_small_caches,
     build_command,
@@ -99,14 +99,14 @@ def test_layouts_agree_with_planned_services(model: str, accelerator: str, lengt
     """Each layout is planned as a service of its own; the first one takes the fewest."""
     architecture = find_architecture(model)
     assert architecture is not None
-    wish = Wish(model, architecture, ACCELERATORS[accelerator], length=length)
-    result = list_layouts(wish)
+    request = SizingRequest(model, architecture, ACCELERATORS[accelerator], length=length)
+    result = list_layouts(request)
     assert {(item.tensor, item.nodes) for item in result} == {
         (1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 3), (8, 4)
     }  # fmt: skip
     for finding in result:
         proposal = Proposal(finding, Place(None, None), 1)
-        (service,) = load(sizing.build_manifest(wish, proposal, None))
+        (service,) = load(sizing.build_manifest(request, proposal, None))
         plan = plan_service(service)
         rules = {findings.rule for findings in plan.findings if findings.severity.value != "info"}
         fits = not rules & {"weights-exceed-memory", "cache-too-small"}
@@ -139,8 +139,8 @@ def test_count_replicas_agrees_with_placement(
     architecture = find_architecture("Qwen/Qwen3-32B")
     assert architecture is not None
     kept = load_inventory(pools)
-    wish = Wish("Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], item, length=8192)
-    for layout in list_layouts(wish):
+    request = SizingRequest("Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], item, length=8192)
+    for layout in list_layouts(request):
         if layout.reason is not None:
             continue
         room = room_of(kept.pools[0], layout)
@@ -148,7 +148,7 @@ def test_count_replicas_agrees_with_placement(
             if not replicas:
                 continue
             proposal = Proposal(layout, Place(kept.pools[0], room), replicas)
-            (service,) = load(sizing.build_manifest(wish, proposal, kept))
+            (service,) = load(sizing.build_manifest(request, proposal, kept))
             if replicas == room:
                 (record,) = place([service], kept).placed
                 assert record.status is Status.PLACED
@@ -229,11 +229,13 @@ def test_8_bit_cache_is_in_manifest_only_if_selected(
     assert "FP8 cache" not in text
     architecture = find_architecture("Qwen/Qwen3-32B")
     assert architecture is not None
-    wish = Wish("Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], per_node=1, most_nodes=1)
-    small = add_small_caches(wish, list_layouts(wish))[0]
+    request = SizingRequest(
+        "Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], per_node=1, most_nodes=1
+    )
+    small = add_small_caches(request, list_layouts(request))[0]
     path = tmp_path / "sized.yaml"
     proposal = Proposal(small, Place(None, None), 1)
-    path.write_text(yaml.safe_dump(sizing.build_manifest(wish, proposal,
+    path.write_text(yaml.safe_dump(sizing.build_manifest(request, proposal,
                                                    None)))  # fmt: skip
     assert main(["check", "--strict", str(path)]) == 0, capsys.readouterr().err
     (service,) = load(str(path))
@@ -275,10 +277,12 @@ def test_proposals_are_accepted_by_engines(engine: str) -> None:
     for name in load_models():
         architecture = find_architecture(name)
         assert architecture is not None
-        wish = Wish(name, architecture, ACCELERATORS["B200"], engine=engine, length=1024)
-        for layout in list_layouts(wish):
+        request = SizingRequest(
+            name, architecture, ACCELERATORS["B200"], engine=engine, length=1024
+        )
+        for layout in list_layouts(request):
             if layout.reason is None:
-                problems = find_problems(build_command(wish, layout), architecture, {})
+                problems = find_problems(build_command(request, layout), architecture, {})
                 assert list(problems) == [], (name, layout)
                 assert architecture.heads[0] % layout.tensor == 0
 
@@ -387,10 +391,10 @@ def test_prefill_decode_manifest_is_accepted(
     for engine in ("vllm", "sglang"):
         architecture = find_architecture("Qwen/Qwen3-32B")
         assert architecture is not None
-        wish = Wish("Qwen/Qwen3-32B", architecture, ACCELERATORS["H200"], engine=engine)
-        proposal = Proposal(list_layouts(wish)[0], Place(None, None), 2, 3)
+        request = SizingRequest("Qwen/Qwen3-32B", architecture, ACCELERATORS["H200"], engine=engine)
+        proposal = Proposal(list_layouts(request)[0], Place(None, None), 2, 3)
         path = tmp_path / f"{engine}.yaml"
-        path.write_text(yaml.safe_dump(sizing.build_manifest(wish, proposal, None)))
+        path.write_text(yaml.safe_dump(sizing.build_manifest(request, proposal, None)))
         assert main(["check", "--strict", str(path)]) == 0, capsys.readouterr().err
 
 
@@ -467,6 +471,6 @@ def test_no_copies_where_ranks_do_not_divide_the_experts() -> None:
     assert architecture is not None
     assert architecture.experts == 256
     odd = replace(architecture, experts=20)
-    wish = Wish("deepseek-ai/DeepSeek-R1", odd, ACCELERATORS["H200"])
-    result = add_copies(wish, [])
+    request = SizingRequest("deepseek-ai/DeepSeek-R1", odd, ACCELERATORS["H200"])
+    result = add_copies(request, [])
     assert {finding.accelerators for finding in result} == {2, 4}

@@ -22,7 +22,11 @@ from e2e.serve.engine import Vllm
 from e2e.serve.images import containers
 from fusioninfer_pulumi import InvalidServiceError, load, model_service, plan_service, render
 from fusioninfer_pulumi.engines.argument_checks import check_arguments
-from fusioninfer_pulumi.engines.argument_tables import ArgumentTable, Option, load_argument_table
+from fusioninfer_pulumi.engines.argument_tables import (
+    ArgumentDefinition,
+    ArgumentTable,
+    load_argument_table,
+)
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.engines.vllm import VLLM
@@ -167,7 +171,7 @@ def command_lines(objects: Any, release: str) -> set[CommandLine]:
 def starts_serve(command: EngineCommand) -> bool:
     """Return whether the command or the image's entrypoint is `vllm serve`."""
     version = command.image.version or ()
-    return command.serve if command.program else version >= (0, 11, 1)
+    return command.is_vllm_serve if command.program else version >= (0, 11, 1)
 
 
 def expand(words: Sequence[str]) -> Iterator[str]:
@@ -194,8 +198,8 @@ def _context(word: str) -> tuple[str, ...]:
 
 
 def _table_lines(table: ArgumentTable, release: str) -> Iterator[tuple[str, ...]]:
-    options = table.options(release)
-    words = {word for other in table.releases for word in table.options(other)}
+    options = table.definitions(release)
+    words = {word for other in table.releases for word in table.definitions(other)}
     for word in sorted(words):
         option = options.get(word)
         if option is None:
@@ -207,7 +211,7 @@ def _table_lines(table: ArgumentTable, release: str) -> Iterator[tuple[str, ...]
             yield from ((f"{word}={value}",) for value in _values(option))
 
 
-def _values(option: Option) -> Iterator[str]:
+def _values(option: ArgumentDefinition) -> Iterator[str]:
     yield from ("0", "-1", "1.5", "x", "8k")
     yield from map(str, option.choices)
     for limit in option.limits.values():

@@ -1,7 +1,7 @@
 """Models of manifests: one module for each concept, with its models and their checks.
 
-Every model and enum of its modules is also a name here and in `fusioninfer_pulumi`; type checkers
-read stubs.
+This package and `fusioninfer_pulumi` export the models and enums of all modules. Type checkers read
+stubs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engine of a role and its parallelism; the fields are named as KServe's."""
+"""The engine of a role and its parallelism. Parallelism fields have the names of KServe's."""
 
 import enum
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error
 from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
     PARALLELISM_NOT_DIVISIBLE,
-    STATED_TWICE,
+    SET_TWICE,
 )
 
 
@@ -134,14 +134,14 @@ def parallelism_findings(
         )
     elif sizes.data is not None and local is not None and sizes.pods != nodes:
         yield error(
-            STATED_TWICE,
+            SET_TWICE,
             (*at, "dataLocal"),
-            f"makes replicas of data {data} / dataLocal {local} = {sizes.pods} pods, but "
+            f"results in data {data} / dataLocal {local} = {sizes.pods} pods per replica, but "
             f"multinode.nodeCount is {nodes}; remove one of them",
         )
     elif sizes.has_sizes and sizes.ranks % nodes:
-        named = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}
-        product = " x ".join(f"{name} {size}" for name, size in named.items() if size is not None)
+        factors = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}
+        product = " x ".join(f"{name} {size}" for name, size in factors.items() if size is not None)
         yield error(
             PARALLELISM_NOT_DIVISIBLE,
             at,

@@ -1,4 +1,4 @@
-"""Types of fields: strings, labels, counts, amounts, On and Off, and any JSON."""
+"""Types of fields: counts, strings, labels, amounts, On and Off, JSON and Kubernetes' objects."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 # Strings
 
-#: Any string but the empty one.
+#: A string that is not empty.
 Text = Annotated[str, StringConstraints(min_length=1)]
 
-#: Suffix of DNS-1035 names, so it may begin with a digit.
+#: Suffix of a DNS-1035 name, so it may begin with a digit.
 PartName = Annotated[
     str,
     string_format(
@@ -65,7 +65,7 @@ PartName = Annotated[
     ),
 ]
 
-#: First part of DNS-1035 names.
+#: Prefix of a DNS-1035 name.
 Name = Annotated[
     str,
     string_format(
@@ -76,7 +76,7 @@ Name = Annotated[
     ),
 ]
 
-#: Name of any object (DNS-1123 subdomain).
+#: Name of an object (DNS-1123 subdomain).
 ObjectName = Annotated[
     str,
     string_format(
@@ -119,9 +119,9 @@ class _OrOutput:
 
 #: A string that may be a pulumi Output.
 StringOrOutput = Annotated[Any, _OrOutput(str)]
-#: Any string but the empty one, or a pulumi Output.
+#: A string that is not empty, or a pulumi Output.
 TextOrOutput = Annotated[Any, _OrOutput(Text)]
-#: Name of any object, or a pulumi Output.
+#: Name of an object, or a pulumi Output.
 NameOrOutput = Annotated[Any, _OrOutput(ObjectName)]
 #: A DNS label (RFC 1123), such as the name of a namespace.
 DnsLabel = Annotated[
@@ -169,7 +169,7 @@ AlertLabelMap = dict[Annotated[str, _AlertLabel, _KEY], str]
 _PERCENTAGE = re.compile(r"(100|[1-9]?[0-9])%")
 
 
-def _amount(value: Any, *, kind: str, is_whole: bool = False) -> str:
+def _validate_amount(value: Any, *, kind: str, is_whole: bool = False) -> str:
     try:
         amount = quantity.parse(value) if isinstance(value, (str, int, float)) else Decimal()
     except ValueError:
@@ -179,21 +179,22 @@ def _amount(value: Any, *, kind: str, is_whole: bool = False) -> str:
     return str(value)
 
 
-def _duration(value: Any) -> str:
+def _validate_duration(value: Any) -> str:
     if isinstance(value, str) and durations.seconds(value):
         return value
     message = f"must be a duration above 0 such as 90s, 10m or 1h30m, got {show(value)}"
     raise rule_error(INVALID_FORMAT, message)
 
 
-def _count(value: Any, *, least: int) -> Any:
+def _validate_count(value: Any, *, min_percentage: int) -> Any:
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
     share = _PERCENTAGE.fullmatch(value) if isinstance(value, str) else None
-    if is_count or (share is not None and int(share[1]) >= least):
+    if is_count or (share is not None and int(share[1]) >= min_percentage):
         return value
     raise rule_error(
         INVALID_FORMAT,
-        f"must be a count of at least 0 or a percentage from {least}% to 100%, got {show(value)}",
+        f"must be a count of at least 0 or a percentage from {min_percentage}% to 100%, "
+        f"got {show(value)}",
     )
 
 
@@ -202,38 +203,38 @@ def _count_schema(percentage: str) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [count, {"type": "string", "pattern": percentage}]})
 
 
-#: An amount above 0, as Kubernetes writes it.
+#: An amount above 0, in Kubernetes' format.
 Quantity = Annotated[
     str,
-    PlainValidator(partial(_amount, kind="above 0 such as 5, 500m or 16Gi")),
+    PlainValidator(partial(_validate_amount, kind="above 0 such as 5, 500m or 16Gi")),
     WithJsonSchema({"type": ["string", "number"], "minLength": 1, "exclusiveMinimum": 0}),
 ]
 
 #: Memory or disk, at least a byte.
 Bytes = Annotated[
     str,
-    PlainValidator(partial(_amount, kind="of bytes such as 80Gi", is_whole=True)),
+    PlainValidator(partial(_validate_amount, kind="of bytes such as 80Gi", is_whole=True)),
     WithJsonSchema({"type": ["string", "integer"], "minLength": 1, "minimum": 1}),
 ]
 
-#: A length of time above 0, as Kubernetes writes it.
+#: A duration above 0, in Kubernetes' format.
 Duration = Annotated[
     str,
-    PlainValidator(_duration),
+    PlainValidator(_validate_duration),
     WithJsonSchema({"type": "string", "pattern": r"^([0-9.]+(ns|us|µs|ms|s|m|h))+$"}),
 ]
 
 #: A count, or a percentage from 1%.
 CountOrPercentage = Annotated[
     int | str,
-    PlainValidator(partial(_count, least=1)),
+    PlainValidator(partial(_validate_count, min_percentage=1)),
     _count_schema("^(100|[1-9][0-9]?)%$"),
 ]
 
 #: A count, or a percentage from 0%.
 CountOrAnyPercentage = Annotated[
     int | str,
-    PlainValidator(partial(_count, least=0)),
+    PlainValidator(partial(_validate_count, min_percentage=0)),
     _count_schema("^(100|[1-9]?[0-9])%$"),
 ]
 
@@ -243,7 +244,7 @@ _SPELLINGS = {True: "On", False: "Off"}
 _Choice = TypeVar("_Choice", bound=enum.Enum)
 
 
-class _Unquoted:
+class _AcceptsBoolean:
     """Accepts true and false for On and Off, because YAML 1.1 reads unquoted On as true."""
 
     def __get_pydantic_core_schema__(
@@ -265,12 +266,12 @@ class _Unquoted:
 
 
 #: `OnOff[SomeEnum]`: a value of the enum; `true` means On and `false` Off, if it has them.
-OnOff = Annotated[_Choice, Field(strict=False), _Unquoted()]
+OnOff = Annotated[_Choice, Field(strict=False), _AcceptsBoolean()]
 
 # Any JSON
 
 
-def _kubernetes(value: Any) -> Any:
+def _use_kubernetes_names(value: Any) -> Any:
     plain = to_plain(value)
     for name, python_name in find_duplicate_fields(plain):
         raise rule_error(
@@ -281,11 +282,11 @@ def _kubernetes(value: Any) -> Any:
 
 #: A part of a pod template, in camelCase as in YAML or as pulumi_kubernetes accepts it: typed args,
 #: or a dictionary with snake_case names.
-PodPart = Annotated[dict[str, Any], BeforeValidator(_kubernetes)]
+PodPart = Annotated[dict[str, Any], BeforeValidator(_use_kubernetes_names)]
 #: A Kubernetes pod template, in the same forms: `metadata` and `spec`.
 PodTemplate = Annotated[
     dict[str, Any],
-    BeforeValidator(_kubernetes),
+    BeforeValidator(_use_kubernetes_names),
     WithJsonSchema(
         {
             "type": "object",
@@ -339,7 +340,7 @@ def _leaf_findings(at: Location, value: Any) -> Iterator[Finding]:
 def known_json_findings(
     at: Location, value: Any, outputs: tuple[str, ...] = ()
 ) -> Iterator[Finding]:
-    """Check as `json_findings`, but reject Outputs except below the keys `outputs`."""
+    """Check as `json_findings` does, but reject Outputs except below the keys `outputs`."""
     yield from json_findings(at, value)
     for path in output_paths(value):
         if not set(outputs) & set(path):
@@ -350,7 +351,7 @@ def known_json_findings(
 
 
 def fits(part: Part | None, *, outputs: bool = False) -> AfterValidator:
-    """Return a validator: the value must be JSON, and valid in this part of a Kubernetes object.
+    """Return a validator of JSON values that also must be valid in this part of an object's schema.
 
     `outputs`: whether the value may contain Outputs.
     """

@@ -90,7 +90,7 @@ class NodePoolArgs(SpecModel):
             message = "is required if deviceClasses is empty, got null"
             yield error(FIELD_REQUIRED, (*at, "resource"), message)
         if len(self.in_use) > self.nodes:
-            message = f"must name at most {self.nodes} nodes, got {len(self.in_use)}"
+            message = f"must have at most {self.nodes} items, one per node, got {len(self.in_use)}"
             yield error(OUT_OF_RANGE, (*at, "inUse"), message)
         for index, in_use in enumerate(self.in_use):
             if in_use > self.accelerators:

@@ -96,14 +96,14 @@ class S3Args(SpecModel):
     """Region of the bucket; may be an Output."""
 
 
-def _model_uri(uri: str) -> str:
+def _validate_model_uri(uri: str) -> str:
     if parse_model_uri(uri) is None:
         raise rule_error(INVALID_MODEL_URI, f"must be {URI_FORMATS}, got {show(uri)}")
     return uri
 
 
 #: A source of model files.
-ModelUri = Annotated[Text, AfterValidator(_model_uri)]
+ModelUri = Annotated[Text, AfterValidator(_validate_model_uri)]
 
 
 class LoraAdapterArgs(SpecModel):

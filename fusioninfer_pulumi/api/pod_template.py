@@ -25,9 +25,9 @@ from fusioninfer_pulumi.schemas.schema_check import part_findings
 
 
 def pod_template_findings(
-    at: Location, template: Mapping[str, Any], serving: str | None = None
+    at: Location, template: Mapping[str, Any], serving_container: str | None = None
 ) -> Iterator[Finding]:
-    """Check one pod template; `serving` is the name of a container that it must have, if any."""
+    """Check one pod template; a container with the name `serving_container` must exist."""
     yield from part_findings(at, template, POD_TEMPLATE)
     yield from json_findings(at, template)
     for location in output_paths(template):
@@ -45,16 +45,16 @@ def pod_template_findings(
             used = [key for key in pod_labels if key in owned]
             yield from reserved_key_findings((*at, "metadata", "labels"), used)
     if isinstance(spec, Mapping):
-        yield from _containers((*at, "spec"), spec, serving)
+        yield from _container_findings((*at, "spec"), spec, serving_container)
     elif spec is None:
         yield type_mismatch((*at, "spec"), spec, "a mapping")
 
 
 def partial_template_findings(
-    at: Location, template: Mapping[str, Any], serving: str | None = None
+    at: Location, template: Mapping[str, Any], serving_container: str | None = None
 ) -> Iterator[Finding]:
     """Check a template that the library completes: only names are required."""
-    for finding in pod_template_findings(at, template, serving):
+    for finding in pod_template_findings(at, template, serving_container):
         if finding.rule != FIELD_REQUIRED.id or finding.location[-1] == "name":
             yield finding
 
@@ -69,14 +69,16 @@ def reserved_key_findings(
             yield error(SET_BY_LIBRARY, (*at, str(key)), message)
 
 
-def _containers(at: Location, spec: Mapping[str, Any], serving: str | None) -> Iterator[Finding]:
+def _container_findings(
+    at: Location, spec: Mapping[str, Any], serving_container: str | None
+) -> Iterator[Finding]:
     containers = spec.get("containers")
     if not isinstance(containers, list):
         return
     if not containers:
         yield error(FIELD_REQUIRED, (*at, "containers"), "must contain at least one container")
     names = [container.get("name") for container in containers if isinstance(container, Mapping)]
-    if serving is not None and names and serving not in names:
+    if serving_container is not None and names and serving_container not in names:
         message = f"no container of that name in {at[2]}; allowed: {', '.join(map(str, names))}"
         yield error(NAME_NOT_FOUND, (*at[:2], "container"), message)
 

@@ -166,8 +166,8 @@ class ResourceClaimArgs(SpecModel):
     """Name of an existing ResourceClaim, shared by all pods; may be an Output."""
 
     @property
-    def made(self) -> bool:
-        """Whether it needs a ResourceClaimTemplate of ours."""
+    def needs_template(self) -> bool:
+        """Whether the library creates a ResourceClaimTemplate for it."""
         return self.device_class_name is not None or self.spec is not None
 
     ONE_OF = ("device_class_name", "spec", "template_name", "claim_name")
@@ -329,7 +329,7 @@ class RoleArgs(SpecModel):
     UNIQUE = (("resource_claims", "name"),)
 
     @property
-    def picks_endpoints(self) -> bool:
+    def has_endpoint_picker(self) -> bool:
         """Whether a router has an endpoint picker. If not, a Service distributes the requests."""
         return self.endpoint_picker is None or self.endpoint_picker.enabled
 

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.api.pod_template import partial_template_findings, reser
 from fusioninfer_pulumi.api.spec_model import SpecModel, default
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.rules.common import STATED_TWICE
+from fusioninfer_pulumi.rules.common import SET_TWICE
 from fusioninfer_pulumi.schemas.kind_schema import NETWORK_PEERS
 
 #: Name of the endpoint picker's container, also in `endpointPicker.template`.
@@ -43,7 +43,7 @@ class MetricsMode(str, enum.Enum):
 
     OFF = "Off"  #: nobody
     AUTHENTICATED = "Authenticated"  #: accounts that may get /metrics; adds a ClusterRoleBinding
-    UNAUTHENTICATED = "Unauthenticated"  #: everybody who can reach the port
+    UNAUTHENTICATED = "Unauthenticated"  #: everyone who can reach the port
 
 
 class GroupPairing(str, enum.Enum):
@@ -128,8 +128,8 @@ class EndpointPickerArgs(SpecModel):
     together with `family`."""
 
     family: str | None = None
-    """Release of the image, if its name and tag do not tell, or of the default image: `gaie-1.2` to
-    `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
+    """Release of the image, if it cannot be read from its name and tag, or of the default image:
+    `gaie-1.2` to `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
 
     replicas: PositiveCount = 1
     """Number of pods."""
@@ -172,8 +172,8 @@ class EndpointPickerArgs(SpecModel):
     """With `session-affinity`: where requests name their session."""
 
     threshold: Annotated[int, Field(ge=0, le=MAX_CHARACTERS)] | None = None
-    """With `pd-disaggregation`: prompts with more uncached characters than this are computed by a
-    prefill pod, others by the decode pod; 0 by default."""
+    """With `pd-disaggregation`: prompts with at least this many uncached characters are computed by
+    a prefill pod, others by the decode pod. By default 0: a prefill pod computes every prompt."""
 
     group_pairing: Annotated[GroupPairing, Field(strict=False)] | None = None
     """With `pd-disaggregation` and `groups`: `Strict` (default) chooses one group with prefill and
@@ -188,7 +188,7 @@ class EndpointPickerArgs(SpecModel):
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the template."""
         if self.template is not None:
-            yield from _template((*at, "template"), self.template)
+            yield from _template_findings((*at, "template"), self.template)
 
 
 class PoolArgs(SpecModel):
@@ -212,7 +212,7 @@ class NetworkPolicyArgs(SpecModel):
     """
 
     enabled: bool = True
-    """Whether to create NetworkPolicies; without them everybody can reach the pods."""
+    """Whether to create NetworkPolicies; without them everyone can reach the pods."""
 
     gateway_namespace: TextOrOutput | None = None
     """Namespace of the gateway's proxies, all of whose pods get access; by default the one in which
@@ -228,7 +228,8 @@ class NetworkPolicyArgs(SpecModel):
     SWITCH = ("enabled",)
 
 
-_FIELDS_OF_PICKER = {
+#: Fields of the endpoint picker's container that users cannot set in its template.
+_OWNED_CONTAINER_FIELDS = {
     "ports": "the picker's ports are fixed; remove it",
     "args": "is set by endpointPicker.args; remove it here",
     "image": "is set by endpointPicker.image; remove it here",
@@ -236,7 +237,7 @@ _FIELDS_OF_PICKER = {
 }
 
 
-def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
+def _template_findings(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
     yield from partial_template_findings(at, template)
     metadata, spec = template.get("metadata"), template.get("spec")
     pod_labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
@@ -247,6 +248,6 @@ def _template(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
     containers = spec.get("containers") if isinstance(spec, Mapping) else None
     for index, container in enumerate(containers if isinstance(containers, list) else ()):
         if isinstance(container, Mapping) and container.get("name") == PICKER_CONTAINER:
-            for key, why in _FIELDS_OF_PICKER.items():
+            for key, message in _OWNED_CONTAINER_FIELDS.items():
                 if key in container:
-                    yield error(STATED_TWICE, (*at, "spec", "containers", index, key), why)
+                    yield error(SET_TWICE, (*at, "spec", "containers", index, key), message)

@@ -66,7 +66,7 @@ def flatten(document: Mapping[str, Any]) -> dict[str, Any]:
 
     Unknown keys stay, so that validation reports them.
     """
-    rest = {
+    other_fields = {
         key: value
         for key, value in document.items()
         if key not in ("metadata", "spec") and (key, value) not in _ENVELOPE
@@ -74,10 +74,10 @@ def flatten(document: Mapping[str, Any]) -> dict[str, Any]:
     blocks = [document.get("metadata") or {}, document["spec"] or {}]
     if not all(isinstance(block, Mapping) for block in blocks):
         return dict(document)
-    both = sorted(set(blocks[0]) & set(blocks[1]))
-    if both:
-        raise rule_error(DUPLICATE_KEY, f"{both[0]} is set in both metadata and spec")
-    return {**rest, **blocks[0], **blocks[1]}
+    duplicates = sorted(set(blocks[0]) & set(blocks[1]))
+    if duplicates:
+        raise rule_error(DUPLICATE_KEY, f"{duplicates[0]} is set in both metadata and spec")
+    return {**other_fields, **blocks[0], **blocks[1]}
 
 
 _ENVELOPE = (("apiVersion", API_VERSION), ("kind", KIND))

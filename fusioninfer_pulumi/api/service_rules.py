@@ -58,7 +58,7 @@ def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[F
     """Check a service whose fields are valid."""
     yield from reserved_key_findings(("metadata", "labels"), metadata.labels)
     routers = [i for i, role in enumerate(spec.roles) if _is_router(role)]
-    yield from _pod_keys((), spec)
+    yield from _pod_key_findings((), spec)
     for index in routers[1:]:
         message = f"a service has at most one router; remove this one or roles[{routers[0]}]"
         yield error(DUPLICATE_NAME, ("roles", index, "componentType"), message)
@@ -67,14 +67,14 @@ def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[F
         yield error(FIELD_REQUIRED, ("roles",), message)
     for index, role in enumerate(spec.roles):
         at = ("roles", index)
-        yield from _pod_keys(at, role)
+        yield from _pod_key_findings(at, role)
         yield from role_findings(at, role, has_model=spec.model is not None)
         if (spec.groups or 0) * role.replicas > MAX_COUNT:
             message = f"must be at most {MAX_COUNT} over all groups"
             got = f", got {spec.groups} x {role.replicas}"
             yield error(OUT_OF_RANGE, (*at, "replicas"), message + got)
     yield from check_model((), spec)
-    yield from _gang_minima(spec)
+    yield from _gang_minimum_findings(spec)
 
 
 def _is_router(role: RoleArgs) -> bool:
@@ -86,15 +86,15 @@ def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[
 
     `has_model`: whether the service has a `model`, so that the library can generate containers.
     """
-    this = f"(this role is a {role.component_type.value})"
+    type_note = f"(this role is a {role.component_type.value})"
     if _is_router(role):
-        message = f"has no effect, because a router serves no model; remove the field {this}"
+        message = f"has no effect, because a router serves no model; remove the field {type_note}"
         yield from reject_fields(at, role, _SERVING_FIELDS, message)
-        yield from _router(at, role)
+        yield from _router_findings(at, role)
         return
-    message = f"belongs to a role of componentType router {this}"
+    message = f"belongs to a role of componentType router {type_note}"
     yield from reject_fields(at, role, ROUTER_FIELDS, message)
-    yield from _templates(at, role, has_model=has_model)
+    yield from _template_findings(at, role, has_model=has_model)
     if role.component_type is ComponentType.WORKER:
         message = "belongs to a prefiller or a decoder (this role is a worker)"
         yield from reject_fields(at, role, ["kv_transfer"], message)
@@ -115,7 +115,7 @@ def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[
         yield from parallelism_findings((*at, "parallelism"), role.parallelism, node_count)
 
 
-def _pod_keys(at: Location, args: ServiceSpec | RoleArgs) -> Iterator[Finding]:
+def _pod_key_findings(at: Location, args: ServiceSpec | RoleArgs) -> Iterator[Finding]:
     """Reject pod labels and annotations that the library or LeaderWorkerSet sets."""
     # A picker's Deployment selects its pods by `app`.
     is_router = isinstance(args, RoleArgs) and _is_router(args)
@@ -125,7 +125,7 @@ def _pod_keys(at: Location, args: ServiceSpec | RoleArgs) -> Iterator[Finding]:
     yield from reserved_key_findings(annotations, args.pod_annotations, labels.GANG_ANNOTATIONS)
 
 
-def _gang_minima(spec: ServiceSpec) -> Iterator[Finding]:
+def _gang_minimum_findings(spec: ServiceSpec) -> Iterator[Finding]:
     by_name = {role.name: role for role in spec.roles}
     minima = spec.scheduling_strategy.gang_policy.min_role_replicas or {}
     for name, minimum in minima.items():
@@ -141,7 +141,7 @@ def _gang_minima(spec: ServiceSpec) -> Iterator[Finding]:
             yield error(OUT_OF_RANGE, at, message)
 
 
-def _templates(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Finding]:
+def _template_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Finding]:
     separate = {"leaderTemplate": role.leader_template, "workerTemplate": role.worker_template}
     present = [name for name, template in separate.items() if template is not None]
     if role.template is not None:
@@ -172,21 +172,21 @@ def _templates(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Fin
         yield from reject_fields(at, role, ["engine"], message)
 
 
-def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
+def _router_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
     picker, route, gateway = role.endpoint_picker, role.httproute, role.gateway
     if role.endpoint_picker_config is not None:
         message = "conflicts with endpointPickerConfig; remove one of them"
-        chosen = ("strategy", "scorers")
-        yield from reject_fields(at, role, chosen, message, FIELDS_EXCLUDE_EACH_OTHER)
-    if not role.picks_endpoints and picker is not None:
+        fields = ("strategy", "scorers")
+        yield from reject_fields(at, role, fields, message, FIELDS_EXCLUDE_EACH_OTHER)
+    if not role.has_endpoint_picker and picker is not None:
         message = "has no effect with endpointPicker.enabled: false; remove one of them"
         yield from reject_fields(at, role, _PICKER_FIELDS, message, FIELD_WITHOUT_EFFECT)
         if route is not None:
             place = (*at, "httproute")
             yield from reject_fields(place, route, ["split"], message, FIELD_WITHOUT_EFFECT)
     if gateway is not None and route is not None:
-        external, alone = route.external_field, {"implementation"}
-        if external is not None and gateway.refs is None and gateway.model_fields_set != alone:
+        external, allowed = route.external_field, {"implementation"}
+        if external is not None and gateway.refs is None and gateway.model_fields_set != allowed:
             message = (
                 f"would create a Gateway without a route (httproute.{external}); remove it, or set "
                 "only implementation, or set refs"
@@ -199,5 +199,5 @@ def _router(at: Location, role: RoleArgs) -> Iterator[Finding]:
     names = [name for rewrite in role.model_rewrites or () for name in rewrite.models or any_name]
     if len(names) > len(set(names)):
         duplicate = next(name for name in names if names.count(name) > 1)
-        message = f"rewrite {duplicate} twice; remove one"
+        message = f"rewrite {duplicate} more than once; remove all but one"
         yield error(DUPLICATE_NAME, (*at, "modelRewrites"), message)

@@ -24,8 +24,8 @@ class ServiceShape(NamedTuple):
     Attributes:
         router: The router role, None if the service has none.
         groups: Number of serving groups, None if the service has no groups.
-        picks_endpoints: Whether an endpoint picker chooses the pod of each request.
-        is_prefill_decode: Whether prefill and decode are separate roles.
+        has_endpoint_picker: Whether an endpoint picker chooses the pod of each request.
+        is_disaggregated: Whether prefill and decode are separate roles.
         entry_types: Component types that may receive requests directly, without a picker.
         layout: Which LeaderWorkerSets run the replicas.
         needs_gang: Whether a PodGroup gang-schedules the pods, even while there are no replicas.
@@ -38,8 +38,8 @@ class ServiceShape(NamedTuple):
 
     router: RoleArgs | None
     groups: int | None
-    picks_endpoints: bool
-    is_prefill_decode: bool
+    has_endpoint_picker: bool
+    is_disaggregated: bool
     entry_types: tuple[ComponentType, ...]
     layout: Layout
     needs_gang: bool
@@ -50,7 +50,7 @@ class ServiceShape(NamedTuple):
     priority_class: NameOrOutput | None
 
 
-def service_shape(args: InferenceServiceArgs) -> ServiceShape:
+def derive_service_shape(args: InferenceServiceArgs) -> ServiceShape:
     """Derive the shape of a service from its expanded `args`."""
     roles, strategy = args.roles, args.scheduling_strategy
     policy = strategy.gang_policy
@@ -58,7 +58,7 @@ def service_shape(args: InferenceServiceArgs) -> ServiceShape:
     native = policy.backend is GangBackend.NATIVE
     gang = policy.mode is GangMode.ON or (
         policy.mode is GangMode.AUTO
-        and (is_prefill_decode(roles) or any(role.nodes > 1 for role in serving_roles(roles)))
+        and (is_disaggregated(roles) or any(role.nodes > 1 for role in list_serving_roles(roles)))
     )
     needs_gang = gang and not kueue
     scheduler = strategy.scheduler_name
@@ -72,9 +72,9 @@ def service_shape(args: InferenceServiceArgs) -> ServiceShape:
     return ServiceShape(
         router=router,
         groups=args.groups,
-        picks_endpoints=router is not None and router.picks_endpoints,
-        is_prefill_decode=is_prefill_decode(roles),
-        entry_types=entry_types(roles),
+        has_endpoint_picker=router is not None and router.has_endpoint_picker,
+        is_disaggregated=is_disaggregated(roles),
+        entry_types=find_entry_types(roles),
         layout=Layout.PER_ROLE if per_role else args.layout,
         needs_gang=needs_gang,
         is_native=native,
@@ -85,24 +85,24 @@ def service_shape(args: InferenceServiceArgs) -> ServiceShape:
     )
 
 
-def serving_roles(roles: Iterable[RoleArgs]) -> list[RoleArgs]:
+def list_serving_roles(roles: Iterable[RoleArgs]) -> list[RoleArgs]:
     """Return the roles whose pods serve the model."""
     return [role for role in roles if role.component_type is not ComponentType.ROUTER]
 
 
-def is_prefill_decode(roles: Iterable[RoleArgs]) -> bool:
-    """Whether prefill and decode are separate roles."""
+def is_disaggregated(roles: Iterable[RoleArgs]) -> bool:
+    """Return whether prefill and decode are separate roles."""
     types = {role.component_type for role in roles}
     return {ComponentType.PREFILLER, ComponentType.DECODER} <= types
 
 
-def entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
+def find_entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
     """Return the component types that may receive requests directly, without a picker.
 
-    With prefill and decode these are the decoders, because a prefill pod returns only the first
-    token. Workers next to them are not reachable: a Service cannot select two of three types.
+    In a disaggregated service these are the decoders, because a prefill pod returns only the first
+    token. Its workers are not reachable, because a Service cannot select two of three types.
     """
-    if is_prefill_decode(roles):
+    if is_disaggregated(roles):
         return (ComponentType.DECODER,)
-    types = {role.component_type for role in serving_roles(roles)}
+    types = {role.component_type for role in list_serving_roles(roles)}
     return tuple(sorted(types, key=lambda kind: kind.value))

@@ -1,4 +1,4 @@
-"""The base of every model of the API."""
+"""The base class of the API's models."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class SpecModel(BaseModel):
     #: A field that switches the others on: they have no effect while it is false or unset. The
     #: first name is the switch; the names after it are the fields it affects, by default all.
     SWITCH: ClassVar[tuple[str, ...]] = ()
-    #: Lists, each with a field that differs between its items.
+    #: Lists, each with a field that must be unique among its items.
     UNIQUE: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     def findings(self, at: Location) -> Iterator[Finding]:
@@ -136,7 +136,7 @@ def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
     if model.ONE_OF and len(chosen) != 1:
         got = f", got {' and '.join(chosen)}" if chosen else ""
         allowed = ", ".join(fields[name].alias or name for name in model.ONE_OF)
-        yield error(FIELDS_EXCLUDE_EACH_OTHER, at, f"needs one of {allowed}{got}")
+        yield error(FIELDS_EXCLUDE_EACH_OTHER, at, f"must have exactly one of {allowed}{got}")
     present = list(set_fields(model, model.AT_MOST_ONE_OF))
     if len(present) > 1:
         message = f"{present[0]} conflicts with {present[1]}; remove one of them"

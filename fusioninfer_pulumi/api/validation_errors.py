@@ -110,7 +110,7 @@ def pydantic_findings(problem: ValidationError, root: type[BaseModel]) -> list[F
 
 
 def field_of(location: Sequence[str | int]) -> Location:
-    """Return the field of a pydantic location, which marks errors in a key with `[key]`."""
+    """Return the field of a pydantic location, in which `[key]` marks an error in a key."""
     return tuple(part for part in location if part != "[key]")
 
 

@@ -193,7 +193,7 @@ def _object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]
         if gang.group is not None:
             yield "PodGroup", gang.pod_group, ("groups",), f"group {gang.group} of {here}"
     yield "Service", object_names.serving_service(plan.service), _NAME, here
-    if plan.shape.picks_endpoints:
+    if plan.shape.has_endpoint_picker:
         yield "Service", object_names.endpoint_picker(plan.service), _NAME, here
     for role in plan.roles:
         at, owner = ("roles", role.position, "name"), f"role {role.name} of {here}"

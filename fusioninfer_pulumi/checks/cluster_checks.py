@@ -88,7 +88,7 @@ def _backend_of(plan: ServicePlan) -> str | None:
         return KUEUE
     if plan.gang is None:
         return None
-    return NATIVE if plan.gang.native else VOLCANO
+    return NATIVE if plan.gang.is_native else VOLCANO
 
 
 def check_gang_backends(

@@ -7,7 +7,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import StartupPolicy
 from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode, SchedulingStrategyArgs
-from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER, VOLCANO, is_prefill_decode
+from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER, VOLCANO, is_disaggregated
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_builder import BuiltService
@@ -73,7 +73,7 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
         if not scheduling.queue:
             message = "is required with backend Kueue: set a LocalQueue of the namespace, because "
             yield error(FIELD_REQUIRED, _QUEUE, f"{message}Kueue admits nothing without one")
-        if is_prefill_decode([role.args for role in built.plan.roles if role.replicas]):
+        if is_disaggregated([role.args for role in built.plan.roles if role.replicas]):
             yield warning(
                 ROLES_START_APART,
                 (*_POLICY, "backend"),

@@ -141,7 +141,7 @@ def _service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[_Row, 
         ),
         (
             "prefill_decode_ratio",
-            not shape.is_prefill_decode,
+            not shape.is_disaggregated,
             "requires prefiller and decoder roles; remove it",
         ),
         ("rollout.level", args.groups is None, "Group requires groups"),
@@ -225,7 +225,7 @@ def _router_rows(routing: Routing) -> tuple[_Row, ...]:
     return (
         (
             "httproute.split",
-            routing.route is not None and not routing.route.splits,
+            routing.route is not None and not routing.route.has_split,
             "every rule has its own backendRefs; set weights there",
         ),
         (

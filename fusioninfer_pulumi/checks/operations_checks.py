@@ -41,7 +41,7 @@ def budget_findings(built: BuiltService) -> Iterator[Finding]:
     for budget in built.plan.operations.budgets:
         role = budget.role
         args = role.args.disruption_budget or built.args.disruption_budget
-        if args is None or budget.replicas:
+        if args is None or budget.max_unavailable:
             continue
         at = (
             "disruptionBudget",
@@ -49,7 +49,7 @@ def budget_findings(built: BuiltService) -> Iterator[Finding]:
         )
         field = at if role.args.disruption_budget is None else ("roles", role.position, *at)
         count = len(role.replicas)
-        if role.scaled_externally:
+        if role.is_autoscaled:
             message = f"{role.name} is autoscaled: set maxUnavailable to a count of at least 1"
             yield error(FIELD_OUT_OF_PLACE, field, message)
         else:
@@ -152,7 +152,7 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
                 "is the initial count and must be within autoscaling's bounds "
                 f"({args.min_replicas} to {args.max_replicas}), got {count}",
             )
-        if built.plan.gangs and not (built.plan.gang is not None and built.plan.gang.native):
+        if built.plan.gangs and not (built.plan.gang is not None and built.plan.gang.is_native):
             yield from _check_gang_minimum(built, role, args, at)
         if args.target is not None:
             yield from _check_target(built, role, args, (*at, "target"))
@@ -189,7 +189,7 @@ def _conflicts(
         ),
         (
             (),
-            plan.gang is not None and plan.gang.native,
+            plan.gang is not None and plan.gang.is_native,
             (
                 "conflicts with gangPolicy.backend Native: its PodGroup counts the pods of all "
                 "replicas and autoscalers do not change it, so after a scale-down a replica that "
@@ -247,7 +247,7 @@ def _check_picker_target(
 ) -> Iterator[Finding]:
     """Check that the endpoint picker queues requests and that Prometheus reads its metrics."""
     router, picker = built.plan.routing, built.plan.picker
-    if not built.plan.shape.picks_endpoints:
+    if not built.plan.shape.has_endpoint_picker:
         missing = "a router role" if router is None else "endpointPicker.enabled: true"
         yield error(
             FIELD_REQUIRED,
@@ -276,7 +276,7 @@ def _check_picker_target(
     elif monitoring is not None and monitoring.picker is False:
         message = "cannot be false: autoscaling reads the endpoint picker's queue"
         yield error(FIELD_OUT_OF_PLACE, ("monitoring", "picker"), message)
-    if router.intent.pairs and counts_queued_requests(args):
+    if router.intent.pairs_pods and counts_queued_requests(args):
         yield error(
             FIELD_OUT_OF_PLACE,
             target,

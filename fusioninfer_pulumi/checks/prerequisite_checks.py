@@ -13,7 +13,7 @@ from fusioninfer_pulumi.checks.cluster_checks import (
     is_lws_managed_by_kueue,
 )
 from fusioninfer_pulumi.checks.server_dry_run import (
-    API_SERVER_REFUSES,
+    API_SERVER_REJECTS,
     check_on_api_server,
     list_dry_run_objects,
 )
@@ -125,7 +125,7 @@ class Prerequisites:
             definition = self._api.get(
                 "apiextensions.k8s.io", "CustomResourceDefinition", None, name
             )
-        if product.least is None or not (definition is not None or product.program):
+        if product.min_release is None or not (definition is not None or product.program):
             return
         release = self._release(product, definition)
         if release is None:
@@ -133,7 +133,7 @@ class Prerequisites:
             yield warning(RELEASE_UNKNOWN, (), text)
             return
         self.releases[product.name] = release
-        if release < product.least or release in product.broken:
+        if release < product.min_release or release in product.broken:
             text = f"{product.name}: {format_release(release)} is installed; {need}"
             yield error(RELEASE_NOT_SUPPORTED, (), text)
 
@@ -155,7 +155,9 @@ class Prerequisites:
     def _manager_findings(self) -> Iterator[Finding]:
         """Yield findings about the configurations of LeaderWorkerSet's and Kueue's managers."""
         gangs = [
-            plan.service for plan in self._plans if plan.gang is not None and not plan.gang.native
+            plan.service
+            for plan in self._plans
+            if plan.gang is not None and not plan.gang.is_native
         ]
         if gangs:
             yield from self._gang_provider_findings(gangs)
@@ -199,7 +201,7 @@ class Prerequisites:
     def _kubernetes_findings(self) -> Iterator[Finding]:
         """Yield findings about features and bugs of the cluster's Kubernetes release."""
         native = [
-            plan.service for plan in self._plans if plan.gang is not None and plan.gang.native
+            plan.service for plan in self._plans if plan.gang is not None and plan.gang.is_native
         ]
         if native and self._api.path(f"{NATIVE_GANGS.group}/v1beta1", NATIVE_GANGS.kind):
             yield warning(
@@ -228,7 +230,7 @@ def _is_reported_elsewhere(finding: Finding) -> bool:
     """Return whether the service's own preview or a finding about a product says the same."""
     by_product = (GANG_BACKEND_MISSING.id, CRD_NOT_INSTALLED.id)
     return (
-        finding.rule == API_SERVER_REFUSES.id
+        finding.rule == API_SERVER_REJECTS.id
         or finding.severity is Severity.INFO
         or (finding.rule in by_product and not errors([finding]))
     )

@@ -90,7 +90,7 @@ def _role_findings(role: RolePlan) -> Iterator[Finding]:
 def rollout_layout_findings(plan: ServicePlan) -> Iterator[Finding]:
     """Check `rollout` against the layout; a field that roles share is reported once."""
     gang = None if plan.shape.layout is Layout.PER_REPLICA else plan.gang
-    if gang is not None and any(group.lowest for group in gang.sub_groups or ()):
+    if gang is not None and any(group.needs_lowest for group in gang.sub_groups or ()):
         yield error(
             FIELD_OUT_OF_PLACE,
             ("schedulingStrategy", "gangPolicy", "requiredReplicas"),

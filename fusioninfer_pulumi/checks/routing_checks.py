@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs, Strategy
-from fusioninfer_pulumi.api.service_shape import is_prefill_decode, serving_roles
+from fusioninfer_pulumi.api.service_shape import is_disaggregated, list_serving_roles
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     LOAD_SCORERS,
     OWNED_FLAGS,
@@ -62,7 +62,7 @@ def route_findings(parts: Routing) -> Iterator[Finding]:
                 ROUTE_MISSING,
                 field,
                 "neither a route nor a Gateway is set: no HTTPRoute is created, and no request "
-                f"{'reaches the pool' if parts.args.picks_endpoints else 'uses a gateway'}; "
+                f"{'reaches the pool' if parts.args.has_endpoint_picker else 'uses a gateway'}; "
                 "set httproute, gateway.refs or gateway: {}",
             )
         return
@@ -108,7 +108,7 @@ def several_pools_findings(parts: Routing) -> Iterator[Finding]:
     if route is None or text is None:
         return
     message, is_rejected = text.format(name=implementation.name), text is _ONE_POOL
-    if route.split and (is_rejected or route.splits):
+    if route.split and (is_rejected or route.has_split):
         make_finding = error if is_rejected else warning
         yield make_finding(SEVERAL_POOLS_UNSUPPORTED, (*at, "split"), message)
     for index, rule in enumerate(route.rules):
@@ -138,11 +138,11 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
     """Report serving roles that are not in the pool, and ports that differ within the pool."""
     at, declared, served = parts.at, parts.spec.roles, parts.served
     intent = parts.intent
-    if not parts.args.picks_endpoints:
+    if not parts.args.has_endpoint_picker:
         return
     field = (*at, "strategy" if intent.strategy is not None else "endpointPickerConfig")
     in_pool = {role.name for role in served}
-    idle_roles = [role for role in serving_roles(declared) if role.name not in in_pool]
+    idle_roles = [role for role in list_serving_roles(declared) if role.name not in in_pool]
     if intent.strategy is Strategy.PD_DISAGGREGATION:
         yield from _disaggregation_findings(field, declared)
     elif idle_roles:
@@ -154,7 +154,7 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
             f"requests go only to {to}, none to {idle}: "
             + (
                 f"choose {Strategy.PD_DISAGGREGATION.value} to pair prefill with decode"
-                if is_prefill_decode(declared)
+                if is_disaggregated(declared)
                 else "prefill pods only process prompts"
             ),
         )
@@ -176,7 +176,7 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
 
 
 def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
-    types = {role.component_type for role in serving_roles(declared)}
+    types = {role.component_type for role in list_serving_roles(declared)}
     missing = [
         kind.value for kind in (ComponentType.PREFILLER, ComponentType.DECODER) if kind not in types
     ]
@@ -289,9 +289,9 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
     plugins = config.get("plugins")
     for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
         name = plugin.get("type") if isinstance(plugin, dict) else None
-        if not isinstance(name, str) or family.registers(name):
+        if not isinstance(name, str) or family.has_plugin(name):
             continue
-        families = [other.name for other in FAMILIES.values() if other.registers(name)]
+        families = [other.name for other in FAMILIES.values() if other.has_plugin(name)]
         message = f"{family.name} has no plugin {show(name)} and would exit"
         if families:
             message += f"; available in {', '.join(families)}"
@@ -350,7 +350,7 @@ def _newer_features(family: EppFamily, request: EppRequest) -> Iterator[Finding]
 def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
     if request.scorers is None:
         return
-    supported = [name for name, scorer in SCORERS.items() if family.registers(scorer.plugin)]
+    supported = [name for name, scorer in SCORERS.items() if family.has_plugin(scorer.plugin)]
     for name, weight in request.scorers.items():
         at = ("scorers", name)
         if name not in SCORERS:
@@ -386,7 +386,7 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
 def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
     def pairs(candidate: EppFamily) -> bool:
         return all(
-            candidate.registers(plugin["type"])
+            candidate.has_plugin(plugin["type"])
             for plugin in build_pairing_plugins(request.affinity)
         )
 

@@ -32,8 +32,8 @@ from fusioninfer_pulumi.topology.leader_worker_set import KIND as LEADER_WORKER_
 
 Object = dict[str, Any]
 
-API_SERVER_REFUSES = Rule("api-server-refuses")
-API_SERVER_NOT_ASKED = Rule("api-server-not-asked")
+API_SERVER_REJECTS = Rule("api-server-rejects")
+API_SERVER_CHECK_INCOMPLETE = Rule("api-server-check-incomplete")
 
 #: Namespace of dry runs of objects whose own namespace does not exist yet.
 FALLBACK_NAMESPACE = "default"
@@ -146,7 +146,7 @@ def findings_of_answers(
     unanswered = sum(answers is None for _, answers in results)
     if unanswered:
         message = f"{unanswered} of {len(results)} objects got no answer within {seconds:g} s"
-        by_field[(), message] = warning(API_SERVER_NOT_ASKED, (), message)
+        by_field[(), message] = warning(API_SERVER_CHECK_INCOMPLETE, (), message)
     return tuple(by_field.values())
 
 
@@ -167,13 +167,13 @@ def _answer_findings(
             f"the namespace does not exist yet: checked in {FALLBACK_NAMESPACE} instead, without "
             "its policies and quotas"
         )
-        yield "", info(API_SERVER_NOT_ASKED, ("metadata", "namespace"), message)
+        yield "", info(API_SERVER_CHECK_INCOMPLETE, ("metadata", "namespace"), message)
     elif _RIGHTS.search(answer.reply):
         message = f"{kind} not checked: {_shorten(answer.reply)}"
-        yield kind, warning(API_SERVER_NOT_ASKED, (), message)
+        yield kind, warning(API_SERVER_CHECK_INCOMPLETE, (), message)
     elif _has_no_verdict(answer):
         message = f"{dry_run.name} not checked: {_shorten(answer.reply)}"
-        yield answer.reply, warning(API_SERVER_NOT_ASKED, at, message)
+        yield answer.reply, warning(API_SERVER_CHECK_INCOMPLETE, at, message)
     else:
         yield from _rejections(plan, dry_run, answer)
 
@@ -207,7 +207,7 @@ def _rejections(
         )
         make_finding = warning if lenient else error
         message = f"the API server rejects {dry_run.name}: {name}{_shorten(reason)}"
-        yield reason, make_finding(API_SERVER_REFUSES, at, message)
+        yield reason, make_finding(API_SERVER_REJECTS, at, message)
 
 
 _RIGHTS = re.compile(r"\buser \".*\" cannot \w+ resource", re.IGNORECASE)

@@ -8,7 +8,7 @@ from fusioninfer_pulumi.api.model import AccessMode, ModelArgs, hub_name
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.service_shape import serving_roles
+from fusioninfer_pulumi.api.service_shape import list_serving_roles
 from fusioninfer_pulumi.checks.between_services import count_groups
 from fusioninfer_pulumi.checks.gangs import kueue_label_findings, scheduling_findings
 from fusioninfer_pulumi.checks.routing_checks import SERVING_PORTS_DIFFER
@@ -32,7 +32,7 @@ from fusioninfer_pulumi.rules.common import (
     NAME_TOO_LONG,
     OUTPUT_NOT_ALLOWED,
     SET_BY_LIBRARY,
-    STATED_TWICE,
+    SET_TWICE,
     UNKNOWN_VALUE,
 )
 
@@ -46,7 +46,7 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
     args, service, model = built.args, built.plan.service, built.args.model
     if model is None or model.cache is None or plan_model_files(service, model) is None:
         return
-    roles, groups = serving_roles(args.roles), 1 if args.groups is None else args.groups
+    roles, groups = list_serving_roles(args.roles), 1 if args.groups is None else args.groups
     count = groups * sum(role.replicas * role.nodes for role in roles)
     storage = model.cache.storage
     if storage is not None:
@@ -93,7 +93,7 @@ def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> 
         image = find_serving_container(template, role.container).get("image")
         if image is not None:
             message = f"conflicts with the template's image {image}; remove one of them"
-            yield error(STATED_TWICE, (*place, "version"), message)
+            yield error(SET_TWICE, (*place, "version"), message)
             return
     releases = load_argument_table(engine.name.value).releases
     if engine.version not in releases:
@@ -199,7 +199,7 @@ def _name_lengths(built: BuiltService) -> Iterator[Finding]:
     if model is not None and model.cache is not None and model.cache.warm_up:
         job = object_names.model_warm_up(service, "0" * DIGEST_LENGTH)
         derived.append((("model", "cache", "warmUp"), "Job", job))
-    if routing is not None and routing.args.picks_endpoints:
+    if routing is not None and routing.args.has_endpoint_picker:
         picker = object_names.endpoint_picker(service)
         derived.append((("metadata", "name"), "endpoint picker", picker))
     if routing is not None and routing.gateway is not None:
@@ -219,12 +219,12 @@ def _name_lengths(built: BuiltService) -> Iterator[Finding]:
 def _reachability(built: BuiltService) -> Iterator[Finding]:
     """Warn of roles and ports that clients cannot reach without an endpoint picker."""
     plan = built.plan
-    if plan.shape.picks_endpoints:
+    if plan.shape.has_endpoint_picker:
         return
     missing, remedy = "router", "add a role of componentType router"
     if plan.routing is not None:
         missing, remedy = "endpoint picker", "remove endpointPicker.enabled: false"
-    if plan.shape.is_prefill_decode:
+    if plan.shape.is_disaggregated:
         yield warning(
             PREFILL_DECODE_WITHOUT_ROUTER,
             ("roles",),

@@ -132,9 +132,9 @@ def check_memory(
     if not any(_needs_capacity_check(role) for role in plan.roles):
         return {}, []
     # Imported only for services that need it.
-    from fusioninfer_pulumi.capacity_package import MEMORY_NOT_CHECKED, MISSING, capacity  # noqa: PLC0415  # see above
+    from fusioninfer_pulumi.capacity_package import MEMORY_NOT_CHECKED, MISSING, load_package  # noqa: PLC0415  # see above
 
-    package = capacity()
+    package = load_package()
     if package is None:
         at = [("roles", role.position) for role in plan.roles if role.args.accelerator]
         message = f"memory not checked: it {MISSING}"

@@ -24,7 +24,7 @@ from fusioninfer_pulumi.rollout.update_order import (
     order_update,
     resolve_group_rollout,
 )
-from fusioninfer_pulumi.topology.gang import GangPlan, gang_minima
+from fusioninfer_pulumi.topology.gang import GangPlan, get_gang_minima
 from fusioninfer_pulumi.topology.leader_worker_set import SUB_GROUP_POLICY, is_same_policy
 from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 
@@ -159,7 +159,7 @@ def check_subgroup_policies(plan: ServicePlan, differing: Collection[str]) -> li
     The update replaces the LeaderWorkerSets with another policy (`differing`) all at once, which
     may be more replicas than `maxUnavailable`.
     """
-    changing = {step.name for step in order_update(plan) if not step.frozen}
+    changing = {step.name for step in order_update(plan) if not step.is_frozen}
     return [
         finding
         for role in plan.roles
@@ -291,7 +291,7 @@ class _Member:
     @cached_property
     def needed(self) -> int:
         """Replicas of the role that the gang needs."""
-        minima = gang_minima(self.gang)
+        minima = get_gang_minima(self.gang)
         return self.role.group_replicas if minima is None else minima.get(self.role.name, 0)
 
     @cached_property
@@ -300,7 +300,7 @@ class _Member:
         if self.planned.ordinal is None:
             return True
         only_lowest = self.gang.sub_groups is None or any(
-            group.lowest for group in self.gang.sub_groups if group.role == self.role.name
+            group.needs_lowest for group in self.gang.sub_groups if group.role == self.role.name
         )
         return not only_lowest or self.planned.ordinal < self.needed
 
@@ -316,22 +316,26 @@ class _Member:
     def excluded(self) -> int:
         """Replicas that a partition keeps from joining the gang."""
         count, rollout = len(self.planned.replicas), self.step.rollout
-        if not self.joins or (self.step.whole and rollout.strategy is RolloutStrategy.RECREATE):
+        if not self.joins or (
+            self.step.is_per_role and rollout.strategy is RolloutStrategy.RECREATE
+        ):
             return 0
-        return count if self.step.frozen else min(rollout.partition, count) * self.step.whole
+        return (
+            count if self.step.is_frozen else min(rollout.partition, count) * self.step.is_per_role
+        )
 
     def waits(self, at_once: Collection[str]) -> bool:
         """Return whether its update waits until the gang is complete."""
         if self.running is None or not self.running.changes or self.step.role in at_once:
             return False
         strategy = self.step.rollout.strategy
-        in_parts = self.step.whole and strategy is not RolloutStrategy.RECREATE
-        return self.step.blocks_others or (self.step.required and in_parts)
+        in_parts = self.step.is_per_role and strategy is not RolloutStrategy.RECREATE
+        return self.step.blocks_others or (self.step.is_required and in_parts)
 
     def first_batch(self, at_once: Collection[str]) -> int:
         """Return the number of replicas that are updated before it waits."""
         count = len(self.planned.replicas)
-        if not self.joins or not self.step.whole or not self.waits(at_once):
+        if not self.joins or not self.step.is_per_role or not self.waits(at_once):
             return count
         assert self.running is not None
         # LeaderWorkerSet first creates additional replicas and waits for them; if there are none,
@@ -359,7 +363,7 @@ def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
     findings = list(_check_partitions(members))
     if not findings:
         # LeaderWorkerSets that keep their template never join the gang.
-        members = [member for member in members if not (member.joins and member.step.frozen)]
+        members = [member for member in members if not (member.joins and member.step.is_frozen)]
     return [*findings, *_check_order(members)]
 
 
@@ -392,7 +396,7 @@ def _check_order(members: Sequence[_Member]) -> Iterator[Finding]:
             return
         for role in dict.fromkeys(member.role.name for member in stuck):
             member = next(member for member in stuck if member.role.name == role)
-            ways = "Recreate" if member.step.whole else "AllAtOnce or Recreate"
+            ways = "Recreate" if member.step.is_per_role else "AllAtOnce or Recreate"
             yield error(
                 GANG_UPDATE_NEVER_ENDS,
                 member.role.locate_rollout_field("strategy"),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi.checks.cluster_checks import check_cluster
 from fusioninfer_pulumi.checks.server_dry_run import (
-    API_SERVER_NOT_ASKED,
-    API_SERVER_REFUSES,
+    API_SERVER_CHECK_INCOMPLETE,
+    API_SERVER_REJECTS,
     check_on_api_server,
 )
 from fusioninfer_pulumi.findings import Finding, Severity, error, warning
@@ -41,7 +41,7 @@ def add_cluster_findings(sources: Sequence[Source], context: str | None, *, dry_
             dry_run_findings = check_on_api_server(api, plans, seconds=SECONDS)
         missing_findings = check_cluster(api, plans, registered=registered)
     except UnreadableError as problem:
-        sources[-1].add(option, error(API_SERVER_NOT_ASKED, (), str(problem)))
+        sources[-1].add(option, error(API_SERVER_CHECK_INCOMPLETE, (), str(problem)))
         return
     findings = map(_merge, dry_run_findings, missing_findings)
     for source in valid:
@@ -60,7 +60,7 @@ def _merge(
     kept = (
         finding
         for finding in dry_run_findings
-        if finding.rule != API_SERVER_REFUSES.id
+        if finding.rule != API_SERVER_REJECTS.id
         or finding.severity is Severity.ERROR
         or finding.location not in missing
     )

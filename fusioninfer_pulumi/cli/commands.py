@@ -216,9 +216,9 @@ def place(options: argparse.Namespace) -> int:
 
 def size(options: argparse.Namespace) -> int:
     """Print the layouts in which a model fits into memory."""
-    from fusioninfer_pulumi.capacity_package import MISSING, capacity
+    from fusioninfer_pulumi.capacity_package import MISSING, load_package
 
-    package = capacity()
+    package = load_package()
     if package is None:
         sys.stderr.write(f"fusioninfer-pulumi size: {MISSING}\n")
         return 2
@@ -298,7 +298,7 @@ def _describe_cache_changes(
     before = {plan.service: plan.memory for plan in old or ()}
     for plan in new or ():
         for role, memory in before.get(plan.service, {}).items():
-            change = memory.change(plan.memory[role]) if role in plan.memory else None
+            change = memory.describe_change(plan.memory[role]) if role in plan.memory else None
             if change is not None:
                 yield f"{role}: {change}"
 

@@ -362,9 +362,9 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 
 def _add_size_arguments(parser: argparse.ArgumentParser) -> None:
-    from fusioninfer_pulumi.capacity_package import MISSING, capacity
+    from fusioninfer_pulumi.capacity_package import MISSING, load_package
 
-    package = capacity()
+    package = load_package()
     if package is None:
         parser.description = f"size: {MISSING}."
         parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

@@ -129,9 +129,9 @@ def describe_gang(plan: ServicePlan) -> str:
         last = plan.gangs[-1].pod_group
         pod_groups += f" … {last}" if last != gang.pod_group else ""
     start = "all-or-nothing"
-    if gang.partial and gang.sub_groups:
+    if gang.is_partial and gang.sub_groups:
         minimum = " + ".join(f"{group.minimum} {group.role}" for group in gang.sub_groups)
-        lowest = any(group.lowest for group in gang.sub_groups)
+        lowest = any(group.needs_lowest for group in gang.sub_groups)
         start = f"starts with {minimum}{' (lowest ordinals)' if lowest else ''}"
     needs = ", Volcano 1.14.1 or later" if gang.sub_groups else ""
     return f"{pod_groups}, {start}: {size} (scheduler {plan.shape.scheduler}{needs})"
@@ -192,11 +192,11 @@ def _draw_arrows(plan: ServicePlan, entry: str, prefix: str) -> Iterator[str]:
         [box for box, role in boxes.items() if role.component_type is kind]
         for kind in (ComponentType.PREFILLER, ComponentType.DECODER)
     )
-    is_prefill_decode = bool(picker is not None and prefillers and decoders)
+    is_disaggregated = bool(picker is not None and prefillers and decoders)
     for box, role in boxes.items():
-        if role.name in entries and not (is_prefill_decode and box in prefillers):
+        if role.name in entries and not (is_disaggregated and box in prefillers):
             yield f"{entry} --> {box}"
-    for decoder in decoders if is_prefill_decode else ():
+    for decoder in decoders if is_disaggregated else ():
         for prefiller in prefillers:
             # The decoder's sidecar sends the prompt to a prefill pod, then fetches its KV cache.
             yield f"{decoder} -. prompt .-> {prefiller}"

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.plan.service_json import plain
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.timeline import format_duration
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
-from fusioninfer_pulumi.routing.pool import service_reference
+from fusioninfer_pulumi.routing.pool import build_service_reference
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.capacity_model import Capacity
 
@@ -181,7 +181,7 @@ def _make_fact_table(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) ->
     if plan.routing is not None and plan.picker is not None:
         table.add_row("Strategy", plan.picker.epp.summary)
         route = plan.routing.route
-        if route is not None and route.splits:
+        if route is not None and route.has_split:
             shares = ", ".join(f"{pool} {share} %" for pool, share in route.split)
             table.add_row("Shares", shares)
         if plan.picker.rewrites is not None:
@@ -191,7 +191,7 @@ def _make_fact_table(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) ->
             names = (f"{plan.service}-{level.name} {level.priority}" for level in levels.levels)
             table.add_row("Priorities", f"{', '.join(names)}, any other request 0")
     if plan.has_service_endpoint:
-        target = service_reference(plan.service, plan.roles, plan.shape)
+        target = build_service_reference(plan.service, plan.roles, plan.shape)
         host = f"{target['name']}.{plain(plan.namespace)}.svc"
         table.add_row("Endpoint", f"http://{host}:{target['port']}")
     elif plan.routing is not None:
@@ -203,7 +203,7 @@ def _describe_engines(plan: ServicePlan) -> str:
     """Describe the engines of generated containers, and who chose their releases."""
     roles_by_text: dict[str, list[str]] = {}
     for engine in plan.engines:
-        origin = "default" if engine.default else "set by the user"
+        origin = "default" if engine.is_default else "set by the user"
         text = f"{engine.title} {engine.release} ({origin})"
         roles_by_text.setdefault(text, []).append(engine.role)
     if len(roles_by_text) == 1:

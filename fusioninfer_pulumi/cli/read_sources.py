@@ -362,10 +362,10 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placem
 def _place_documents(
     source: Source, inventory: str, previous: str | None
 ) -> PlacementResult | None:
-    from fusioninfer_pulumi.capacity_package import CAPACITY_MISSING, MISSING, capacity
+    from fusioninfer_pulumi.capacity_package import CAPACITY_MISSING, MISSING, load_package
     from fusioninfer_pulumi.loading import load_inventory
 
-    package = capacity()
+    package = load_package()
     if package is None:
         source.add(inventory, error(CAPACITY_MISSING, (), f"--inventory {MISSING}"))
         return None

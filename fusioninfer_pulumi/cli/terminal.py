@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fusioninfer_pulumi.cli.printing import to_yaml
-from fusioninfer_pulumi.rules.catalog import RuleEntry, documents
+from fusioninfer_pulumi.rules.catalog import RuleEntry, list_documents
 
 # Lines to a pipe are not wrapped.
 _PIPE_WIDTH = 1_000_000
@@ -70,5 +70,5 @@ def print_rule(rule: RuleEntry, file: TextIO) -> None:
         screen.print(Text.assemble((rule.id, "bold"), f" ({severities}, {rule.area})"))
         screen.print(Padding.indent(rows, 2))
     if not isinstance(rule.example, str):
-        example = rule.example.get("text") or to_yaml(documents(rule.example))
+        example = rule.example.get("text") or to_yaml(list_documents(rule.example))
         file.write(f"\n# An input with this finding:\n{example}")

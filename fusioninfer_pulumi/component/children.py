@@ -271,13 +271,13 @@ def lws_options(
     """
     recreate = step.rollout.strategy is RolloutStrategy.RECREATE
     ignored: list[str] = []
-    if step.frozen:
+    if step.is_frozen:
         # The template in the stack's state stays. `replicas` may change in the layout PerRole.
-        ignored += list(_REVISION_FIELDS) if step.whole else ["spec"]
+        ignored += list(_REVISION_FIELDS) if step.is_per_role else ["spec"]
         ignored.append(f'metadata.labels["{labels.REVISION}"]')
     elif is_same_policy:
         ignored += LeaderWorkerSet.IMMUTABLE
-    if step.scaled_externally:
+    if step.is_autoscaled:
         ignored.append("spec.replicas")
     return pulumi.ResourceOptions(
         ignore_changes=ignored or None,

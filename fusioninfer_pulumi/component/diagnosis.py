@@ -133,7 +133,7 @@ def watch_service(
     pods = {name_of(pod): pod for pod in known.pods}
     snapshot = known
     selector = _selector(service)
-    watch = api.changes("v1", "Pod", namespace, seconds=seconds, labelSelector=selector)
+    watch = api.watch("v1", "Pod", namespace, seconds=seconds, labelSelector=selector)
     with contextlib.closing(watch) as changes:
         for kind, pod in changes:
             before = pods.get(name_of(pod))
@@ -204,7 +204,7 @@ def explain_queue(names: Sequence[str], snapshot: Snapshot) -> list[str]:
                 waiting = reasons.setdefault(str(condition.get("message") or ""), [])
                 waiting += sorted(owners & set(names))
     return [
-        f"LeaderWorkerSet {list_names(waiting, most=1)}: waits in the LocalQueue of Kueue: {reason}"
+        f"LeaderWorkerSet {list_names(waiting, limit=1)}: waits in Kueue's LocalQueue: {reason}"
         for reason, waiting in reasons.items()
         if waiting
     ]
@@ -343,7 +343,7 @@ def _group_by_reason(
         cause = find_reason(pod)
         if cause is not None:
             reasons.setdefault(cause, []).append(name_of(pod))
-    return [f"pod {list_names(names, most=1)}: {reason}" for reason, names in reasons.items()]
+    return [f"pod {list_names(names, limit=1)}: {reason}" for reason, names in reasons.items()]
 
 
 def _controller_events(name: str, events: Sequence[Object]) -> Iterator[str]:

@@ -53,7 +53,7 @@ from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.rollout.mixed_revisions import UpdateComparison, describe_mixed_revisions
 from fusioninfer_pulumi.rollout.state_machine import Version
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
-from fusioninfer_pulumi.routing.pool import service_reference
+from fusioninfer_pulumi.routing.pool import build_service_reference
 from fusioninfer_pulumi.rules.catalog import check_ignored_rules
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class InferenceService(pulumi.ComponentResource):
     def _endpoint(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[str]:
         plan, router = self.plan, self.plan.routing
         if router is None or plan.has_service_endpoint:
-            target = service_reference(plan.service, plan.roles, plan.shape)
+            target = build_service_reference(plan.service, plan.roles, plan.shape)
             host, port = target["name"], target["port"]
             url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, plan.namespace, port)
             return waited.apply(lambda _: url)

@@ -35,9 +35,9 @@ def find_growing_shares(plan: ServicePlan, before: Mapping[str, float] | None) -
     own_pool = object_names.inference_pool(plan.service)
     before = before or {}
     pools = {own_pool: plan.service} if own_pool in before else {}
-    if route.splits:
+    if route.has_split:
         pools |= {object_names.inference_pool(service): service for service in split_services(plan)}
-    shares = dict(route.split) if route.splits else {own_pool: 100}
+    shares = dict(route.split) if route.has_split else {own_pool: 100}
     return [service for pool, service in pools.items() if shares[pool] > before.get(pool, 0)]
 
 

@@ -76,6 +76,6 @@ def _findings(
         api, [plan], seconds=remaining, namespace=namespace
     )
     # Dry runs that were not possible say nothing about the service.
-    not_asked = server_dry_run.API_SERVER_NOT_ASKED.id
+    not_asked = server_dry_run.API_SERVER_CHECK_INCOMPLETE.id
     findings = (*backend_findings, *service_findings, *quota_findings)
     return [finding for finding in findings if finding.rule != not_asked]

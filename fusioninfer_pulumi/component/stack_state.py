@@ -137,7 +137,7 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
         has_other_component = component not in ("", name) and (
             component in stack.created or {component, name} <= stack.components.keys()
         )
-        logical.setdefault(state_lws.logical, []).append(state_lws)
+        logical.setdefault(state_lws.logical_name, []).append(state_lws)
         if state_lws.service in ("", plan.service) and not has_other_component:
             known.setdefault(state_lws.name, []).append(state_lws)
     existing = {}

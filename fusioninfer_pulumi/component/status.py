@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.routing.routing_plan import Routing
-from fusioninfer_pulumi.topology.gang import gang_minima, required_replicas
+from fusioninfer_pulumi.topology.gang import get_gang_minima, get_required_replicas
 from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 
 Live = Mapping[str, Any]
@@ -320,7 +320,7 @@ def _role_status(
     live = [lws.get(planned.name) for planned in role.lws]
     ready = sum(starmap(count_ready_replicas, zip(role.lws, live, strict=True)))
     desired = len(role.replicas)
-    if role.scaled_externally and all(map(_has_status, live)):
+    if role.is_autoscaled and all(map(_has_status, live)):
         desired = sum(int((item or {})["status"].get("replicas") or 0) for item in live)
     # An update may run surge replicas.
     ready = min(ready, desired)
@@ -386,11 +386,11 @@ def _format_counts(components: Mapping[str, ComponentStatus]) -> str:
 
 def _can_serve(plan: ServicePlan, components: Mapping[str, ComponentStatus]) -> bool:
     """Return whether each required role has a ready replica, in the service or in one group."""
-    minima = gang_minima(plan.gang)
+    minima = get_gang_minima(plan.gang)
     required = [
         role
         for role in plan.roles
-        if role.replicas and (minima is None or required_replicas([role], minima)[role.name])
+        if role.replicas and (minima is None or get_required_replicas([role], minima)[role.name])
     ]
     ready = [role for role in required or plan.roles if components[role.name]["readyReplicas"]]
     return bool(ready) and len(ready) >= len(required)

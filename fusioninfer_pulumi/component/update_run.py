@@ -322,9 +322,9 @@ def initial_state(
             revision_before="" if before is None else before.revision,
             # Older versions of this library recorded no served revisions, but their updates ended
             # only when all replicas were available.
-            settled=lws_step.frozen or observed.served is None or served == revision,
+            is_settled=lws_step.is_frozen or observed.served is None or served == revision,
             served_revision=served,
-            exists=before is not None,
+            existed_before=before is not None,
         )
     must_ask_cluster = known is None or is_taking_over()
     return UpdateState(
@@ -337,11 +337,11 @@ def initial_state(
 
 
 def _snapshot(lws_step: LwsStep, live: Mapping[str, Any]) -> Snapshot:
-    if lws_step.partial:
+    if lws_step.has_optional_replicas:
         # The field is missing while no replica is ready.
         is_up = bool(current_status(live).get("readyReplicas"))
     else:
-        is_up = is_available(live) if lws_step.whole else is_ready(live)
+        is_up = is_available(live) if lws_step.is_per_role else is_ready(live)
     revision = (live["metadata"].get("labels") or {}).get(labels.REVISION)
     return Snapshot(read_version(live["metadata"]), is_up, str(revision or ""))
 

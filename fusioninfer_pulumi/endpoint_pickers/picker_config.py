@@ -38,20 +38,20 @@ class PairAffinity:
 
     Attributes:
         label: Label whose value both pods should share: the serving group or the pair revision.
-        strict: Whether they must share it. If so, the endpoint picker first chooses a value for
+        is_strict: Whether they must share it. If so, the endpoint picker first chooses a value for
             which both prefill and decode pods are ready, at random, weighted by their number. If
             not, it chooses the best decode pod, then prefers prefill pods with the same value.
         selector: Labels of the serving pods whose values of `label` it considers; only if strict.
     """
 
     label: str
-    strict: bool = False
+    is_strict: bool = False
     selector: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class EppRequest:
-    """What an endpoint picker should do.
+    """The inputs of an endpoint picker's configuration.
 
     Attributes:
         scorers: Weights by scorer name (see `SCORERS`), None for the strategy's.
@@ -64,7 +64,7 @@ class EppRequest:
         affinity: With `pd-disaggregation`: how the two pods are paired, None for any pair.
         flow_control: Whether it holds requests while no pod has capacity for them.
         engine_metrics: Names of the engines' load metrics, None if unknown.
-        service_levels: Priorities of requests, None if all are equal. They need flow control.
+        service_levels: Priorities of requests, None if all are equal. Requires `flow_control`.
         session: Where requests name their session.
     """
 
@@ -79,8 +79,8 @@ class EppRequest:
     session: SessionArgs = field(default_factory=SessionArgs)
 
     @property
-    def keeps_state(self) -> bool:
-        """Whether the choice depends, at least partly, on state that only this replica has."""
+    def is_stateful(self) -> bool:
+        """Whether the choice of a pod depends on state that replicas do not share."""
         has_prefixes = "prefix-cache" in _get_scorer_weights(self)
         return self.flow_control or has_prefixes or self.uses_sessions
 
@@ -91,7 +91,7 @@ class EppRequest:
 
 
 class Scorer(NamedTuple):
-    """A scorer that users may weight: its plugin, and which pods it prefers."""
+    """A scorer that users may weight: its plugin, and the pods that it prefers."""
 
     plugin: str
     summary: str
@@ -139,8 +139,8 @@ _PRODUCER = "approx-prefix-cache-producer"
 _SESSION, _SESSION_ID = "session-affinity-scorer", "session-id-producer"
 _FAIRNESS, _CONCURRENCY = "round-robin-fairness-policy", "concurrency-detector"
 _HANDLER = "disagg-profile-handler"
-_ALWAYS = "always-disagg-pd-decider"
-_BY_LENGTH = "prefix-based-pd-decider"
+_ALWAYS_DECIDER = "always-disagg-pd-decider"
+_LENGTH_DECIDER = "prefix-based-pd-decider"
 _PREFILL_PODS = "prefill-pods"
 _DECODE_PODS = "decode-pods"
 
@@ -206,7 +206,7 @@ def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
             # waiting requests, so it counts the ones it has sent.
             concurrency = {"maxConcurrency": request.service_levels.max_concurrency}
             data += [{"type": _FAIRNESS}, {"type": _CONCURRENCY, "parameters": concurrency}]
-        elif family.averages_saturation and family.registers(_DETECTOR):
+        elif family.averages_saturation and family.has_plugin(_DETECTOR):
             data.append({"type": _DETECTOR, "parameters": _SATURATION})
         elif family.averages_saturation:
             header["saturationDetector"] = _SATURATION
@@ -269,17 +269,17 @@ def _build_flow_control_settings(levels: ServiceLevelsArgs) -> dict[str, Any]:
 def can_read_metrics(family: EppFamily, metrics: LoadMetrics) -> bool:
     """Return whether an endpoint picker can be configured to read these metrics."""
     return metrics in (VLLM_METRICS, family.engine_metrics) or bool(
-        family.registers(_EXTRACTOR_OF_METRICS) or build_metric_flags(family, metrics)
+        family.has_plugin(_EXTRACTOR_OF_METRICS) or build_metric_flags(family, metrics)
     )
 
 
 def _build_metrics_extractor(family: EppFamily, metrics: LoadMetrics | None) -> Plugins:
     """Return the plugin that reads an engine's metrics, none if vLLM's defaults suffice.
 
-    The engine gets a name of ours, because the picker's built-in entry for SGLang also uses the
-    page size, which is 1 by default, as the block size of the prefix index.
+    The engine gets a new name, because the picker's built-in entry for SGLang also uses the page
+    size, which is 1 by default, as the block size of the prefix index.
     """
-    if metrics in (None, VLLM_METRICS) or not family.registers(_EXTRACTOR_OF_METRICS):
+    if metrics in (None, VLLM_METRICS) or not family.has_plugin(_EXTRACTOR_OF_METRICS):
         return []
     assert metrics is not None
     specs = {
@@ -316,7 +316,7 @@ def find_load_scorers(request: EppRequest) -> Iterator[str]:
 
 
 def describe_strategy(request: EppRequest) -> str:
-    """Describe in one sentence where requests go."""
+    """Return one sentence that describes which pods get which requests."""
     scorers = _get_scorer_weights(request)
     total = " + ".join(f"{weight:g} x {SCORERS[name].summary}" for name, weight in scorers.items())
     if request.strategy is not Strategy.PD_DISAGGREGATION:
@@ -328,7 +328,7 @@ def describe_strategy(request: EppRequest) -> str:
     if request.affinity is not None:
         is_group = request.affinity.label == labels.GROUP_INDEX
         pairing = f" of the same {'group' if is_group else 'pair revision'}"
-        pairing += "" if request.affinity.strict else " if possible"
+        pairing += "" if request.affinity.is_strict else " if possible"
     return (
         f"prefill pods compute {prompts}, decode pods{pairing} generate; "
         f"both are chosen by the highest score: {total}"
@@ -385,7 +385,7 @@ def build_pairing_plugins(affinity: PairAffinity | None) -> Plugins:
     """Return the plugins that pair the two pods of a request."""
     if affinity is None:
         return []
-    if not affinity.strict:
+    if not affinity.is_strict:
         name = _FILTER_NAMES[affinity.label]
         return [
             {"type": _EXTRACTOR, "parameters": {"hostname": affinity.label}},
@@ -420,11 +420,11 @@ def _build_role_filters() -> Plugins:
 
 
 def _build_pd_plugins(threshold: int) -> Plugins:
-    # Our threshold of 0 means always, but nonCachedTokens of 0 means never.
-    decider: dict[str, Any] = {"type": _ALWAYS}
+    # A `threshold` of 0 means always, but `nonCachedTokens` of 0 means never.
+    decider: dict[str, Any] = {"type": _ALWAYS_DECIDER}
     if threshold:
         tokens = -(-threshold // _CHARACTERS_PER_TOKEN)
-        decider = {"type": _BY_LENGTH, "parameters": {"nonCachedTokens": tokens}}
+        decider = {"type": _LENGTH_DECIDER, "parameters": {"nonCachedTokens": tokens}}
     # Up to v0.9 the handler needs the decider when it is created, so the decider comes first.
     handler = {"type": _HANDLER, "parameters": {"deciders": {"prefill": decider["type"]}}}
     return [decider, handler]
@@ -435,7 +435,7 @@ class ConfigNotYamlError(ValueError):
 
 
 def read_config(text: str) -> Any:
-    """Return the first document of a text, with all scalars as strings.
+    """Return the first document of a user's configuration, with all scalars as strings.
 
     Scalars have no types, because PyYAML and Go's YAML parser disagree on some, such as dates. An
     endpoint picker ignores all documents after the first.

@@ -14,9 +14,9 @@ An image is recognized by its tag and the last part of its repository, so that m
 (`registry.example/mirror/epp`) match too. For a digest without a tag, `latest`, a development
 build or any other name, the user must set the family.
 
-Sidecars v0.9.0 and v0.10.0 of llm-d-router, built from source, accept exactly the flags here, and
-start with the generated ones for each of their protocols. They exit with status 2 on an unknown
-flag, and with status 0 and a log line on an invalid value, so neither may be generated.
+Sidecars v0.9.0 and v0.10.0 of llm-d-router, built from source, accept exactly the flags in
+`generated/endpoint_pickers`, and start with the generated flags for each of their protocols. They
+exit with status 2 on an unknown flag, and with status 0 and a log line on an invalid value.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class FlowControlMetrics(NamedTuple):
 
     Attributes:
         queued: Gauge of the requests in the endpoint picker's queue.
-        running: Gauge of the requests that pods are answering.
+        running: Gauge of the requests that pods are processing.
         ttft: Histogram of the time to first token, which includes the time in the queue; empty if
-            it does not tell streamed requests from others.
+            it does not distinguish streamed requests from others.
     """
 
     queued: str
@@ -182,10 +182,10 @@ class EppFamily:
     @property
     def supports_pd(self) -> bool:
         """Whether it supports disaggregated serving."""
-        return self.registers("disagg-profile-handler")
+        return self.has_plugin("disagg-profile-handler")
 
-    def registers(self, plugin: str) -> bool:
-        """Return whether it has a plugin type."""
+    def has_plugin(self, plugin: str) -> bool:
+        """Return whether its images have a plugin type."""
         return plugin in self.plugins
 
 
@@ -280,14 +280,14 @@ def find_sidecar_image_family(image: str) -> EppFamily | None:
 
 def _find_family(image: str, repository: Callable[[EppFamily], str]) -> EppFamily | None:
     name, version = split_image(image)
-    named = (row for row in FAMILIES.values() if repository(row).rpartition("/")[2] == name)
-    return next((row for row in named if row.versions[0] <= version <= row.versions[1]), None)
+    rows = (row for row in FAMILIES.values() if repository(row).rpartition("/")[2] == name)
+    return next((row for row in rows if row.versions[0] <= version <= row.versions[1]), None)
 
 
-def find_closest_image(family: EppFamily, is_able: Callable[[EppFamily], bool]) -> str:
-    """Return the newest image that `is_able` accepts, if possible from the family's repository."""
-    able = (row for row in FAMILIES.values() if row.is_tested and is_able(row))
-    return max(able, key=lambda row: (row.repository == family.repository, row.versions)).image
+def find_closest_image(family: EppFamily, is_suitable: Callable[[EppFamily], bool]) -> str:
+    """Return the newest suitable image, from the family's repository if it has one."""
+    rows = (row for row in FAMILIES.values() if row.is_tested and is_suitable(row))
+    return max(rows, key=lambda row: (row.repository == family.repository, row.versions)).image
 
 
 def explain_unknown_image(image: str) -> str:
@@ -314,14 +314,14 @@ def split_image(image: str) -> tuple[str, Version]:
 
 #: Names by which a sidecar in a user's template is recognized: image repositories and containers of
 #: llm-d up to v0.10, KServe, Modelplane and llm-d-modelservice.
-KNOWN_IMAGES = frozenset(
+SIDECAR_IMAGES = frozenset(
     {
         "llm-d-routing-sidecar",
         "llm-d-router-disagg-sidecar",
         "llm-d-inference-scheduler-disagg-sidecar",
     }
 )
-KNOWN_NAMES = frozenset(
+SIDECAR_NAMES = frozenset(
     {
         "routing-proxy",
         "routing-sidecar",
@@ -331,10 +331,10 @@ KNOWN_NAMES = frozenset(
     }
 )
 
-#: Path that answers 200 once the sidecar listens, even if the engine does not serve yet.
-HEALTH_PATH = "/health"
-#: User ID of its image (`Dockerfile.sidecar`, distroless nonroot).
-USER = 65532
+#: Path that returns 200 once the sidecar listens, even if the engine does not serve yet.
+SIDECAR_HEALTH_PATH = "/health"
+#: User ID of the sidecar's image (`Dockerfile.sidecar`, distroless nonroot).
+SIDECAR_USER = 65532
 
 # Protocol by vLLM connector.
 _PROTOCOLS = {
@@ -344,8 +344,8 @@ _PROTOCOLS = {
     "OffloadingConnector": "offloading",
 }
 
-# Flags that the library sets, with messages for users who set them.
-OWNED_FLAGS = {
+#: Flags of the sidecar that the library sets, with messages for users who set them.
+SIDECAR_FLAGS = {
     "port": "follows from the pool's port; remove it",
     "vllm-port": "is set by kvTransfer.enginePort; remove it here",
     "model-server-port": "is set by kvTransfer.enginePort; remove it here",
@@ -360,15 +360,15 @@ OWNED_FLAGS = {
 def choose_sidecar_family(
     image: Any, explicit: str | None, picker: EppFamily
 ) -> EppFamily | Finding:
-    """Return the family of a sidecar, which has its flags, or an error for its family or image.
+    """Return the family whose flags a sidecar accepts, or an error about its family or image.
 
-    The family is the one that the user names (`explicit`), else the image's, else the endpoint
-    picker's. The image may be an Output, and is None by default.
+    It is the family that the user sets (`explicit`), else the image's, else the endpoint picker's.
+    The image may be an Output, or None for the default image.
     """
     if explicit is not None:
-        able = [name for name, row in FAMILIES.items() if row.sidecar_repository is not None]
-        if explicit not in able:
-            message = f"must be one of {', '.join(able)}, got {show(explicit)}"
+        allowed = [name for name, row in FAMILIES.items() if row.sidecar_repository is not None]
+        if explicit not in allowed:
+            message = f"must be one of {', '.join(allowed)}, got {show(explicit)}"
             return error(PICKER_FAMILY_UNKNOWN, ("family",), message)
         return FAMILIES[explicit]
     if image is None or is_output(image):
@@ -393,4 +393,4 @@ def is_sidecar(container: Mapping[str, Any]) -> bool:
     """Return whether a container is a prefill/decode sidecar, by its name or its image."""
     image = container.get("image")
     name = split_image(image)[0] if isinstance(image, str) else ""
-    return container.get("name") in KNOWN_NAMES or name in KNOWN_IMAGES
+    return container.get("name") in SIDECAR_NAMES or name in SIDECAR_IMAGES

@@ -33,12 +33,12 @@ from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 
 class EppIntent(NamedTuple):
-    """What the endpoint picker must do.
+    """The tasks of a service's endpoint picker, and the source of its default image.
 
     Attributes:
         strategy: The strategy, None if the user configures the picker or there is none.
-        pairs: Whether it chooses a prefill and a decode pod for each request, so that the pool must
-            contain both.
+        pairs_pods: Whether it chooses a prefill and a decode pod for each request, so that the pool
+            must contain both.
         needs_llm_d: Whether its default image is llm-d's.
         flow_control: Whether it holds requests while no pod has capacity for them.
         registry: Registry that mirrors the default images, None for the original registries.
@@ -46,7 +46,7 @@ class EppIntent(NamedTuple):
     """
 
     strategy: Strategy | None
-    pairs: bool
+    pairs_pods: bool
     needs_llm_d: bool = False
     flow_control: bool = False
     registry: str | None = None
@@ -54,20 +54,20 @@ class EppIntent(NamedTuple):
 
 
 def choose_epp_intent(
-    declared: Sequence[RoleArgs],
+    roles: Sequence[RoleArgs],
     shape: ServiceShape,
     registry: str | None = None,
     edition: Edition | None = None,
 ) -> EppIntent:
-    """Decide what the endpoint picker of a service must do.
+    """Return the tasks of a service's endpoint picker.
 
     The strategy is the router role's, or a default that depends on whether the service is
     disaggregated. A user's configuration pairs prefill with decode if it has several scheduling
     profiles. Without an endpoint picker there is no strategy and no pairing.
     """
     args = shape.router
-    if args is None or not args.picks_endpoints:
-        return EppIntent(None, pairs=False)
+    if args is None or not args.has_endpoint_picker:
+        return EppIntent(None, pairs_pods=False)
     picker = args.endpoint_picker or EndpointPickerArgs()
     has_sessions = args.strategy is Strategy.SESSION_AFFINITY or "session" in (args.scorers or ())
     needs_llm_d = bool(args.model_rewrites or picker.service_levels or has_sessions)
@@ -76,11 +76,10 @@ def choose_epp_intent(
         gates = read_config_list(args.endpoint_picker_config, "featureGates")
         holds = FLOW_CONTROL in gates
         return EppIntent(None, len(profiles) > 1, needs_llm_d, holds, registry, edition)
-    default = Strategy.PD_DISAGGREGATION if shape.is_prefill_decode else Strategy.PREFIX_CACHE
+    default = Strategy.PD_DISAGGREGATION if shape.is_disaggregated else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
     needed = picker.service_levels is not None or any(
-        role.autoscaling is not None and counts_queued_requests(role.autoscaling)
-        for role in declared
+        role.autoscaling is not None and counts_queued_requests(role.autoscaling) for role in roles
     )
     return EppIntent(
         strategy,

@@ -1,6 +1,6 @@
 """A container's `command` and `args` as words, the engine's program, and shell scripts.
 
-In a script, the command that starts the engine is found, with the offsets to edit it at.
+`read_script` finds the command that starts the engine, and the offsets at which it can be edited.
 Here-documents, and syntax on which POSIX shells and bash do not agree (`$'...'`), are rejected
 rather than guessed, because a wrong offset would corrupt the script.
 """
@@ -102,8 +102,8 @@ _VLLM = "vllm.entrypoints.cli.main"  # the module that the program `vllm` runs
 _PYTHON = re.compile(r"python[0-9.]*")
 # Interpreter options that take the next word as their value.
 _PYTHON_VALUED = ("-X", "-W", "--check-hash-based-pycs")
-# Programs that do not start the engine that their arguments name.
-_MENTIONS = ("echo", "printf", "pip", "pip3", "which", "test", "[", "grep", "pkill", "pgrep")
+# Programs whose arguments may name an engine that they do not start.
+_OTHER_PROGRAMS = ("echo", "printf", "pip", "pip3", "which", "test", "[", "grep", "pkill", "pgrep")
 
 
 class Program(NamedTuple):
@@ -112,13 +112,13 @@ class Program(NamedTuple):
     Attributes:
         engine: `vllm` or `sglang`.
         end: Index of the first argument, after the words of the program.
-        serve: Whether it is `vllm serve`. Only that accepts `--headless` and the model as a
+        is_vllm_serve: Whether it is `vllm serve`. Only that accepts `--headless` and the model as a
             positional argument.
     """
 
     engine: str
     end: int
-    serve: bool
+    is_vllm_serve: bool
 
 
 def basename(word: str) -> str:
@@ -133,12 +133,12 @@ def find_program(words: Sequence[str]) -> Program | None:
     `python3 -m sglang.launch_server`, also with a full path or after a prefix such as `exec`,
     `env A=1`, `numactl ...` or `tini --`.
     """
-    if words and basename(words[0]) in _MENTIONS:
+    if words and basename(words[0]) in _OTHER_PROGRAMS:
         return None
     for index, word in enumerate(words):
         name = basename(word)
         if name in ("vllm", "sglang") and words[index + 1 : index + 2] == ["serve"]:
-            return Program(name, index + 2, serve=name == "vllm")
+            return Program(name, index + 2, is_vllm_serve=name == "vllm")
         if _PYTHON.fullmatch(name):
             module = _find_module(words, index + 1)
             if module is not None:
@@ -154,8 +154,8 @@ def _find_module(words: Sequence[str], index: int) -> Program | None:
     if flag != "-m":
         return None
     if name == _VLLM and words[end : end + 1] == ["serve"]:
-        return Program("vllm", end + 1, serve=True)
-    return Program(_MODULES[name], end, serve=False) if name in _MODULES else None
+        return Program("vllm", end + 1, is_vllm_serve=True)
+    return Program(_MODULES[name], end, is_vllm_serve=False) if name in _MODULES else None
 
 
 _SPACE = re.compile(r"(?:[ \t]|\\\n)+|#[^\n]*")
@@ -259,41 +259,41 @@ class EngineCall(NamedTuple):
     Attributes:
         engine: `vllm` or `sglang`.
         program: The words before the engine's first argument.
-        serve: Whether the program is `vllm serve`.
+        is_vllm_serve: Whether the program is `vllm serve`.
         words: The words after the program.
         arguments: The engine's arguments, without quotes; expansions are kept.
-        hidden: Whether expansions such as `$ARGS` may hold further arguments.
+        has_hidden_arguments: Whether expansions such as `$ARGS` may contain further arguments.
         start: Offset of the command's first word, after any assignments.
         program_end: Offset after the program.
         end: Offset after its last word, where further arguments are inserted.
-        may_exec: Whether the script does the same with `exec` inserted at `start`: the engine is
+        can_exec: Whether the script does the same with `exec` inserted at `start`: the engine is
             the last command, is not in a pipeline, and no trap needs the shell.
     """
 
     engine: str
     program: tuple[str, ...]
-    serve: bool
+    is_vllm_serve: bool
     words: tuple[Token, ...]
     arguments: tuple[str, ...]
-    hidden: bool
+    has_hidden_arguments: bool
     start: int
     program_end: int
     end: int
-    may_exec: bool
+    can_exec: bool
 
 
 class Script(NamedTuple):
     """A parsed shell script.
 
     Attributes:
-        single: Whether its commands are joined by `&&` or pipes only, so that `x && script` runs
-            either all of it or, if `x` fails, nothing.
+        is_single_command: Whether its commands are joined by `&&` or pipes only. If so, `x &&
+            script` runs nothing of the script if `x` fails.
         starts_ray: Whether it starts ray, directly or by vLLM's multi-node-serving.sh.
     """
 
     text: str
     calls: tuple[EngineCall, ...]
-    single: bool
+    is_single_command: bool
     starts_ray: bool
 
 
@@ -301,7 +301,7 @@ class _Command(NamedTuple):
     words: tuple[Token, ...]
     before: str
     after: str
-    nested: bool
+    is_nested: bool
 
 
 def read_script(argv: Argv) -> Script:
@@ -317,9 +317,9 @@ def read_script(argv: Argv) -> Script:
     commands = _split_commands(script_tokens)
     names = [[basename(word.value) for word in command.words] for command in commands]
     # `exec` replaces the shell, and with it the script's trap.
-    may_exec = not any(words[0] == "trap" for words in names)
+    can_exec = not any(words[0] == "trap" for words in names)
     calls = [
-        _read_engine_call(command, parameters[1:], last=may_exec and command is commands[-1])
+        _read_engine_call(command, parameters[1:], last=can_exec and command is commands[-1])
         for command in commands
     ]
     positions = [index for index, token in enumerate(script_tokens) if token.text != "\n"] or [0]
@@ -341,7 +341,7 @@ def _split_commands(script_tokens: Sequence[Token]) -> list[_Command]:
     def finish(after: str) -> None:
         nonlocal before, words
         if words:
-            commands.append(_Command(tuple(words), before, after, nested=depth > 0))
+            commands.append(_Command(tuple(words), before, after, is_nested=depth > 0))
         if words or after != "\n" or before not in _CONTINUED:
             before = after
         words = []
@@ -383,17 +383,17 @@ def _read_engine_call(
         may_hold_flags = index > 0 and not previous.startswith("-")
         hidden = hidden or (word.starts_with_expansion and may_hold_flags)
         arguments.append(word.value)
-    alone = command.before in ("", "&&", ";", "\n") and command.after in ("", ";", "\n")
+    is_separate = command.before in ("", "&&", ";", "\n") and command.after in ("", ";", "\n")
     is_program = _PROGRAMS.fullmatch(basename(values[0])) is not None
     return EngineCall(
         engine=program.engine,
         program=tuple(values[: program.end]),
-        serve=program.serve,
+        is_vllm_serve=program.is_vllm_serve,
         words=words,
         arguments=tuple(arguments),
-        hidden=hidden,
+        has_hidden_arguments=hidden,
         start=command.words[0].start,
         program_end=command.words[program.end - 1].end,
         end=command.words[-1].end,
-        may_exec=last and alone and is_program and not command.nested,
+        can_exec=last and is_separate and is_program and not command.is_nested,
     )

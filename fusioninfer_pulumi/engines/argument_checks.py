@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, NoReturn
 from fusioninfer_pulumi.engines._shell_words import UNKNOWN
 from fusioninfer_pulumi.engines.argument_tables import (
     UNKNOWN_DEFAULT,
-    Option,
-    Options,
+    ArgumentDefinition,
+    Definitions,
     load_argument_table,
     parse_release,
 )
@@ -31,11 +31,11 @@ ARGUMENT_UNKNOWN = Rule("argument-unknown")
 ARGUMENT_REMOVED = Rule("argument-removed")
 
 #: Words that start with a dash but are values: a dash alone, and a negative number.
-_NO_FLAG = re.compile(r"-|-\d+|-\d*\.\d+")
+_VALUE = re.compile(r"-|-\d+|-\d*\.\d+")
 # A script may install another release before it starts the engine.
 _INSTALLS = re.compile(r"\b(pip3?|uv)\b.*\binstall\b")
 _MOST_CHOICES = 8
-#: Similarity from which on an unknown argument is a typo and not an argument of a newer release.
+#: An unknown argument this similar to a known one is a typo, not an argument of a newer release.
 _TYPO_SIMILARITY = 0.9
 
 
@@ -44,20 +44,20 @@ class UserArgument(NamedTuple):
 
     Attributes:
         name: The spelling in the command line, which may be an abbreviation.
-        option: Its definition in the release, None for an unknown or ambiguous name.
-        problem: Why argparse rejects it, None if it does not.
+        definition: Its definition in the release, None for an unknown or ambiguous name.
+        problem: Why argparse rejects it, None if it accepts it.
         extras: Words between its last value and the next argument.
     """
 
     name: str
     word: Word
-    option: Option | None = None
+    definition: ArgumentDefinition | None = None
     problem: str | None = None
     extras: tuple[Word, ...] = ()
 
 
 def find_known_release(command: EngineCommand) -> str | None:
-    """Return the engine release that is certain to run; None if it is not known."""
+    """Return the engine release that certainly runs; None if it is unknown."""
     engine, release = command.engine, command.image.release
     if engine is None or release is None or _INSTALLS.search(command.script or ""):
         return None
@@ -91,7 +91,7 @@ def _has_unknown_part(text: str) -> bool:
 
 
 def parse_arguments(
-    words: Sequence[Word], options: Options, *, checks_values: bool = True
+    words: Sequence[Word], definitions: Definitions, *, checks_values: bool = True
 ) -> tuple[list[Word], list[UserArgument]]:
     """Return the words before the first argument, and the arguments, as argparse reads them."""
     texts = [word.value for word in words]
@@ -100,12 +100,12 @@ def parse_arguments(
     starts = [
         index
         for index, word in enumerate(words)
-        if word.value.partition("=")[0] in options
-        or (word.value[:1] == "-" and " " not in word.value and not _NO_FLAG.fullmatch(word.value))
+        if word.value.partition("=")[0] in definitions
+        or (word.value[:1] == "-" and " " not in word.value and not _VALUE.fullmatch(word.value))
     ]
     bounds = [*starts, len(words)]
     arguments = [
-        _parse_argument(words[i:j], options, checks_values=checks_values)
+        _parse_argument(words[i:j], definitions, checks_values=checks_values)
         for i, j in pairwise(bounds)
     ]
     return list(words[: bounds[0]]), arguments
@@ -119,50 +119,51 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parse_argument(
-    words: Sequence[Word], options: Options, *, checks_values: bool
+    words: Sequence[Word], definitions: Definitions, *, checks_values: bool
 ) -> UserArgument:
     name = words[0].value.partition("=")[0]
     parser = _Parser(add_help=False, exit_on_error=False, argument_default=argparse.SUPPRESS)
-    # A release has hundreds of options, so the parser gets only those that the name may mean: the
+    # A release has hundreds of arguments, so the parser gets only those that the name may mean: the
     # name may be an abbreviation, or a short flag with its value (`-n2`).
     short = name[:2] if not name.startswith("--") else name
-    named = [word for word in options if word.startswith(name) or word == short]
-    for option in {options[word].name: options[word] for word in named}.values():
-        settings: dict[str, Any] = {"nargs": option.nargs}
-        if option.kind == "switch":
+    named = [word for word in definitions if word.startswith(name) or word == short]
+    for definition in {definitions[word].name: definitions[word] for word in named}.values():
+        settings: dict[str, Any] = {"nargs": definition.nargs}
+        if definition.kind == "switch":
             settings = {"action": "store_true"}
-            if option.negated:
+            if definition.negated:
                 settings["action"] = argparse.BooleanOptionalAction
         elif checks_values:
-            settings["type"] = partial(_check_value, option)
-        parser.add_argument(*option.names, dest=option.name, **settings)
+            settings["type"] = partial(_check_value, definition)
+        parser.add_argument(*definition.names, dest=definition.name, **settings)
     try:
         values, rest = parser.parse_known_args([word.value for word in words])
     except argparse.ArgumentError as error:
         names = (error.argument_name or "").split("/")
-        return UserArgument(name, words[0], options.get(names[0]), error.message)
+        return UserArgument(name, words[0], definitions.get(names[0]), error.message)
     option_names = list(vars(values))
     if not option_names:
         return UserArgument(name, words[0])
     extras = tuple(words[len(words) - len(rest) :])
-    return UserArgument(name, words[0], options[option_names[0]], extras=extras)
+    return UserArgument(name, words[0], definitions[option_names[0]], extras=extras)
 
 
-def _check_value(option: Option, value: str) -> str:
-    problem = explain_invalid_value(option, value)
+def _check_value(definition: ArgumentDefinition, value: str) -> str:
+    problem = explain_invalid_value(definition, value)
     if problem and not _has_unknown_part(value):
         raise argparse.ArgumentTypeError(f"{problem}, got {show(value)}")
     return value
 
 
 def check_arguments(
-    command: EngineCommand, variables: Mapping[str, str], *, leave_out: str | None = None
+    command: EngineCommand, variables: Mapping[str, str], *, ignored: str | None = None
 ) -> Iterator[Finding]:
     """Check the arguments against the image's release; findings are relative to the container.
 
     Findings are errors if the release is certain, and warnings if another release may run or the
-    program accepts arguments that the table does not have. If the release is unknown, only the
-    names are checked, against all releases. The argument `leave_out` is not checked.
+    program accepts arguments that the table does not have. If the release is unknown, values are
+    not checked, and a name is reported only if it is similar to one of any release. The argument
+    `ignored` is not checked.
     """
     engine = command.engine
     if engine is None or command.program_in_args:
@@ -171,25 +172,25 @@ def check_arguments(
     if version is not None and version < parse_release(table.releases[0]):
         return  # reported as unsupported
     release, serves = find_known_release(command), command.program[-1:] == ("serve",)
-    is_sure = release is not None and not (serves and engine.serve_starts_others)
-    make_finding = error if is_sure else warning
+    is_certain = release is not None and not (serves and engine.serve_starts_others)
+    make_finding = error if is_certain else warning
     words = engine.preprocess_words(command, read_argument_words(command, variables))
     head, arguments = parse_arguments(
-        words, table.options(release), checks_values=release is not None
+        words, table.definitions(release), checks_values=release is not None
     )
     for argument in arguments:
-        name, place, option = argument.name, argument.word.place, argument.option
-        if _has_unknown_part(name) or (option is not None and option.name == leave_out):
+        name, place, definition = argument.name, argument.word.place, argument.definition
+        if _has_unknown_part(name) or (definition is not None and definition.name == ignored):
             continue
-        if option is None and release is not None:
+        if definition is None and release is not None:
             rule, message = _explain_unknown(engine, name, release)
             yield make_finding(rule, place, message)
-        elif option is None and argument.problem is None:
-            meant = closest_name(name, table.options(None), cutoff=_TYPO_SIMILARITY)
+        elif definition is None and argument.problem is None:
+            closest = closest_name(name, table.definitions(None), cutoff=_TYPO_SIMILARITY)
             text = f"no release of {engine.title} up to v{table.newest} has an argument {name}"
-            if meant is not None:
-                yield warning(ARGUMENT_UNKNOWN, place, f"{text}; did you mean {meant}?")
-        elif option is not None and argument.problem is not None:
+            if closest is not None:
+                yield warning(ARGUMENT_UNKNOWN, place, f"{text}; did you mean {closest}?")
+        elif definition is not None and argument.problem is not None:
             yield make_finding(ARGUMENT_VALUE_INVALID, place, f"{name}: {argument.problem}")
     if not command.readable or any(_has_unknown_part(word.value) for word in words):
         return  # an unknown word may be a flag, and the words after it its values
@@ -204,17 +205,18 @@ def check_arguments(
 
 def _explain_unknown(engine: Engine, name: str, release: str) -> tuple[Rule, str]:
     table, title = load_argument_table(engine.name), engine.title
-    gone, first = table.find_removal(name, release), table.find_first(name)
-    if gone is not None:
-        new = find_successor(engine, name)
-        remedy = f"use {new} instead" if new else "remove or replace it"
-        text = f"{name} was removed in {title} v{gone}, the image has v{release}; {remedy}"
+    removed_in, first = table.find_removal(name, release), table.find_first(name)
+    if removed_in is not None:
+        successor = find_successor(engine, name)
+        remedy = f"use {successor} instead" if successor else "remove or replace it"
+        text = f"{name} was removed in {title} v{removed_in}, the image has v{release}; {remedy}"
         return ARGUMENT_REMOVED, text
     if first is not None:
         text = f"{name} exists from {title} v{first} on, the image has v{release}; use a newer "
         return RELEASE_WITHOUT_FEATURE, text + "image, or remove it"
-    meant = closest_name(name, [word for word in table.options(release) if word.startswith("--")])
-    hint = f"did you mean {meant}?" if meant else "remove it"
+    known = [word for word in table.definitions(release) if word.startswith("--")]
+    closest = closest_name(name, known)
+    hint = f"did you mean {closest}?" if closest else "remove it"
     return ARGUMENT_UNKNOWN, f"{title} v{release} has no argument {name}; {hint}"
 
 
@@ -255,50 +257,54 @@ def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges
     if engine is None or new.engine is not engine or not before or not after or before == after:
         return None
     table = load_argument_table(engine.name)
-    olds, news = table.options(before), table.options(after)
-    names = {**_read_names(old, olds), **_read_names(new, olds)}
+    old_table, new_table = table.definitions(before), table.definitions(after)
+    names = {**_read_names(old, old_table), **_read_names(new, old_table)}
     removed = tuple(
-        RemovedArgument(name, find_successor(engine, name)) for name in names if name not in news
+        RemovedArgument(name, find_successor(engine, name))
+        for name in names
+        if name not in new_table
     )
-    user_names = {olds[name].name for name in names}
-    user_names |= {news[name].name for name in _read_names(new, news)}
+    user_names = {old_table[name].name for name in names}
+    user_names |= {new_table[name].name for name in _read_names(new, new_table)}
     user_names |= set(engine.model_flags)  # the model may be positional
     defaults = [
-        ChangedDefault(name, olds[name].default, news[name].default)
-        for name in olds
-        if name in news and name == olds[name].name and name not in user_names
-        if news[name].deprecated is None and olds[name].default != news[name].default
-        if UNKNOWN_DEFAULT not in (olds[name].default, news[name].default)
+        ChangedDefault(name, old_table[name].default, new_table[name].default)
+        for name in old_table
+        if name in new_table and name == old_table[name].name and name not in user_names
+        if new_table[name].deprecated is None and old_table[name].default != new_table[name].default
+        if UNKNOWN_DEFAULT not in (old_table[name].default, new_table[name].default)
     ]
     defaults.sort(key=lambda default: default.name)
     return ArgumentChanges(engine.title, before, after, removed, tuple(defaults))
 
 
-def _read_names(command: EngineCommand, options: Options) -> dict[str, None]:
-    """Return the arguments of a command line in its own spelling; abbreviations in full."""
+def _read_names(command: EngineCommand, definitions: Definitions) -> dict[str, None]:
+    """Return the names of a command line's arguments as it spells them, abbreviations in full."""
     assert command.engine is not None
     words = command.engine.preprocess_words(command, read_argument_words(command, {}))
     return {
-        argument.name if argument.name in options else argument.option.name: None
-        for argument in parse_arguments(words, options)[1]
-        if argument.option is not None
+        argument.name if argument.name in definitions else argument.definition.name: None
+        for argument in parse_arguments(words, definitions)[1]
+        if argument.definition is not None
     }
 
 
-def explain_invalid_value(option: Option, value: str) -> str | None:
+def explain_invalid_value(definition: ArgumentDefinition, value: str) -> str | None:
     """Return what a value must be, None if the release accepts it."""
-    if option.kind in ("any", "switch") or (value in ("", "None") and option.default is None):
+    if definition.kind in ("any", "switch") or (
+        value in ("", "None") and definition.default is None
+    ):
         return None
     number: Any = value
-    if option.kind in _READERS:
-        wanted, read = _READERS[option.kind]
+    if definition.kind in _PARSERS:
+        description, parse = _PARSERS[definition.kind]
         try:
-            number = read(value)
+            number = parse(value)
         except ValueError:
-            return f"must be {wanted}"
-    if option.choices and number not in option.choices:
-        return f"must be one of {_format_choices(option.choices)}"
-    limits = {**_LIMITS_BY_NAME.get(option.name, {}), **option.limits}
+            return f"must be {description}"
+    if definition.choices and number not in definition.choices:
+        return f"must be one of {_format_choices(definition.choices)}"
+    limits = {**_LIMITS_BY_NAME.get(definition.name, {}), **definition.limits}
     bounds = [(*_LIMITS[key], limits[key]) for key in _LIMITS if key in limits]
     if isinstance(number, (int, float)) and not all(is_in(number, to) for _, is_in, to in bounds):
         return f"must be {' and '.join(f'{words} {to}' for words, _, to in bounds)}"
@@ -325,7 +331,7 @@ def _parse_size(text: str) -> int:
     return int(float(match[1]) * 1000) if match else int(text)
 
 
-_READERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+_PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "int": ("an integer", int),
     "float": ("a number", float),
     "size": ("an integer, or one with a suffix such as 8k", _parse_size),

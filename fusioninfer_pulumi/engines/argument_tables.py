@@ -20,7 +20,7 @@ UNKNOWN_DEFAULT = object()
 
 
 @dataclass(eq=False)
-class Option:
+class ArgumentDefinition:
     """An argument in a range of releases that all define it in the same way.
 
     Attributes:
@@ -57,7 +57,7 @@ class Option:
 
 
 #: Arguments by spelling; every spelling is a key.
-Options = Mapping[str, Option]
+Definitions = Mapping[str, ArgumentDefinition]
 
 
 class ArgumentTable:
@@ -68,8 +68,8 @@ class ArgumentTable:
         #: The releases, oldest first.
         self.releases: tuple[str, ...] = tuple(change["release"] for change in changes)
         # By spelling, oldest first.
-        self._options: dict[str, list[Option]] = {}
-        current: dict[str, Option] = {}
+        self._definitions: dict[str, list[ArgumentDefinition]] = {}
+        current: dict[str, ArgumentDefinition] = {}
         for index, change in enumerate(changes):
             for name in (*change["removed"], *change["set"]):
                 if name in current:
@@ -78,42 +78,44 @@ class ArgumentTable:
                 fields = {**entry, "kind": entry["type"], "names": (name, *entry.get("names", ()))}
                 fields["choices"] = tuple(entry.get("choices", ()))
                 del fields["type"]
-                option = current[name] = Option(name, since=index, **fields)
-                for word in option.words():
-                    self._options.setdefault(word, []).append(option)
+                definition = current[name] = ArgumentDefinition(name, since=index, **fields)
+                for word in definition.words():
+                    self._definitions.setdefault(word, []).append(definition)
 
     @property
     def newest(self) -> str:
         """The newest release."""
         return self.releases[-1]
 
-    def options(self, release: str | None) -> Options:
-        """Return the arguments of a release; None: of all releases, each as newest defined."""
+    def definitions(self, release: str | None) -> Definitions:
+        """Return the arguments of a release; for None, the newest definition of each argument."""
         if release is None:
-            return {word: options[-1] for word, options in self._options.items()}
+            return {word: definitions[-1] for word, definitions in self._definitions.items()}
         at = self.releases.index(release)
         return {
-            word: option
-            for word, options in self._options.items()
-            for option in options
-            if option.since <= at and (option.until is None or at < option.until)
+            word: definition
+            for word, definitions in self._definitions.items()
+            for definition in definitions
+            if definition.since <= at and (definition.until is None or at < definition.until)
         }
 
     def find_first(self, word: str) -> str | None:
         """Return the first release that has an argument, None if no release has it."""
-        options = self._options.get(word)
-        return self.releases[options[0].since] if options else None
+        definitions = self._definitions.get(word)
+        return self.releases[definitions[0].since] if definitions else None
 
     def find_removal(self, word: str, release: str) -> str | None:
-        """Return the last release up to this one that removed an argument, which it lacks."""
+        """Return the last release up to this one that removed an argument, None if none did."""
         at = self.releases.index(release)
-        ends = [option.until for option in self.versions(word) if option.until is not None]
+        ends = [
+            definition.until for definition in self.versions(word) if definition.until is not None
+        ]
         before = [end for end in ends if end <= at]
         return self.releases[max(before)] if before else None
 
-    def versions(self, word: str) -> list[Option]:
+    def versions(self, word: str) -> list[ArgumentDefinition]:
         """Return the definitions of an argument, oldest first."""
-        return self._options.get(word, [])
+        return self._definitions.get(word, [])
 
 
 @cache

@@ -33,13 +33,13 @@ def with_command(container: Mapping[str, Any], edited: ContainerCommand | None) 
 
 
 def find_missing(command: EngineCommand, arguments: Sequence[Argument]) -> list[Argument]:
-    """Return the arguments that a command line lacks, or that overwrite its own."""
+    """Return the arguments that a command line lacks or that overwrite existing ones."""
     return [
         argument for argument in arguments if argument.replaces or not command.has(*argument.names)
     ]
 
 
-def edit(
+def edit_command(
     command: EngineCommand,
     arguments: Sequence[Argument] = (),
     *,
@@ -57,10 +57,10 @@ def edit(
     """
     for name in command.argv.outputs:
         raise EditError(f"{name} is a pulumi Output as a whole{_AS_LIST}")
-    wanted = find_missing(command, arguments)
+    missing = find_missing(command, arguments)
     if command.argv.script_at is not None:
         script = read_engine_script(command)
-        text = edit_script(script, wanted, model)
+        text = edit_script(script, missing, model)
         return None if text == script.text else ContainerCommand(*command.argv.with_script(text))
     if command.engine is None:
         raise EditError(
@@ -79,7 +79,7 @@ def edit(
     if model is not None:
         words.insert(start, (model, start < command_end))
     to_command = not to_args and command_end > 0 and all(in_command for _, in_command in words)
-    replaced, added = _find_replacements([word for word, _ in words], wanted)
+    replaced, added = _find_replacements([word for word, _ in words], missing)
     edited = [
         (part, in_command)
         for index, (word, in_command) in enumerate(words)
@@ -93,11 +93,11 @@ def edit(
 
 
 def _find_replacements(
-    words: Sequence[Any], wanted: Sequence[Argument]
+    words: Sequence[Any], missing: Sequence[Argument]
 ) -> tuple[dict[int, list[str]], list[Argument]]:
     """Return the new words for existing ones, by index, and the arguments still to append."""
     by_name = {
-        name: argument for argument in wanted if argument.replaces for name in argument.names
+        name: argument for argument in missing if argument.replaces for name in argument.names
     }
     replaced: dict[int, list[str]] = {}
     replacing = []
@@ -115,7 +115,7 @@ def _find_replacements(
             replaced[index] = [word, value]
         else:
             replaced[index + 1] = [value]
-    return replaced, [argument for argument in wanted if argument not in replacing]
+    return replaced, [argument for argument in missing if argument not in replacing]
 
 
 def read_engine_script(command: EngineCommand) -> Script:
@@ -134,14 +134,14 @@ def read_engine_script(command: EngineCommand) -> Script:
         if script.calls:
             problem = "starts an engine in several places"
     except ShellError as error:
-        problem = f"has {error}, which is not understood"
+        problem = f"has {error}, which is not supported"
     raise EditError(f"the container's shell script {problem}{_AS_LIST}")
 
 
-def edit_script(script: Script, wanted: Sequence[Argument], model: str | None = None) -> str:
+def edit_script(script: Script, missing: Sequence[Argument], model: str | None = None) -> str:
     """Return the text of a script with these arguments for its engine."""
     call, text = script.calls[0], script.text
-    replaced, added = _find_replacements([word.value for word in call.words], wanted)
+    replaced, added = _find_replacements([word.value for word in call.words], missing)
     # The last edit comes first, so that the offsets of the others stay valid.
     text = f"{text[: call.end]}{format_script_words(added)}{text[call.end :]}"
     for index, words in sorted(replaced.items(), reverse=True):

@@ -35,11 +35,11 @@ def get_flag_value(arguments: Sequence[str], *names: str) -> str | None:
     The last occurrence with a value counts. None if there is none: a flag has no value at the end
     or before another long flag.
     """
-    wanted = {normalize_flag(name) for name in names}
+    spellings = {normalize_flag(name) for name in names}
     last = None
     for index, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
-        if normalize_flag(name) not in wanted:
+        if normalize_flag(name) not in spellings:
             continue
         if equals:
             last = value
@@ -50,8 +50,8 @@ def get_flag_value(arguments: Sequence[str], *names: str) -> str | None:
 
 def has_flag(arguments: Sequence[str], *names: str) -> bool:
     """Return whether a flag is set, with or without a value."""
-    wanted = {normalize_flag(name) for name in names}
-    return any(normalize_flag(argument.partition("=")[0]) in wanted for argument in arguments)
+    spellings = {normalize_flag(name) for name in names}
+    return any(normalize_flag(argument.partition("=")[0]) in spellings for argument in arguments)
 
 
 def get_last_values(arguments: Sequence[str], flag: str) -> list[str] | None:

@@ -217,22 +217,22 @@ class OffloadRequest(NamedTuple):
         host_bytes: Bytes of host memory for each engine.
         eviction: Eviction policy of the host memory, None for the engine's default.
         folders: Mount paths of the secondary tiers, in order.
-        shared: Whether several processes use the same tier.
+        is_shared: Whether several processes use the same tier.
     """
 
     host_bytes: int
     eviction: str | None = None
     folders: tuple[str, ...] = ()
-    shared: bool = False
+    is_shared: bool = False
 
 
 class OffloadResult(NamedTuple):
     """What offloading adds to each pod.
 
     Attributes:
-        arguments: Engine arguments; empty if a KV connector offloads, as `Transfer` configures it.
+        arguments: Engine arguments; empty if a KV connector offloads, which `Transfer` configures.
         variables: Environment variables.
-        memory: Bytes of host memory.
+        memory: Bytes of host memory in a pod.
         in_shared_memory: Whether that memory is in /dev/shm.
         findings: Problems, located relative to `kvCacheOffloading`.
     """
@@ -281,7 +281,7 @@ class PairState(str, enum.Enum):
 
 
 class KvCache:
-    """How an engine transfers, offloads and compares its KV cache.
+    """How an engine transfers, offloads and matches its KV cache.
 
     Attributes:
         handshake_source: Source of the facts about the handshake of prefill and decode.
@@ -293,9 +293,9 @@ class KvCache:
     recompute_setting: str = ""
 
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
-        """Return the configured connector, None if there is none, or what is wrong with the flag.
+        """Return the configured connector, None if there is none, or the problem of the flag.
 
-        The problem is text that follows the name of `transfer_flag`: "is not a JSON object".
+        The problem is text that follows the name of `transfer_flag`, such as "has no value".
         """
         raise NotImplementedError
 
@@ -306,10 +306,10 @@ class KvCache:
     def transfer(
         self,
         command: EngineCommand,
-        asked: KvTransferArgs | None,
+        args: KvTransferArgs | None,
         offloading: OffloadRequest | None,
         *,
-        prefills: bool = False,
+        is_prefiller: bool = False,
     ) -> Transfer:
         """Return the arguments that transfer the KV cache to other pods and offload it.
 
@@ -319,11 +319,11 @@ class KvCache:
         raise NotImplementedError
 
     def offload(
-        self, command: EngineCommand, wanted: OffloadRequest, nodes: int, *, decodes: bool
+        self, command: EngineCommand, request: OffloadRequest, nodes: int, *, is_decoder: bool
     ) -> OffloadResult:
         """Return what offloading adds to each pod of a replica with this many nodes.
 
-        The command line already sets the parallel sizes. `decodes` is True for a decoder.
+        The command line already sets the parallel sizes. `is_decoder` is True for a decoder.
         """
         raise NotImplementedError
 
@@ -347,7 +347,7 @@ class KvCache:
         return True
 
     def can_decode_hang(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
-        """Return whether decode waits forever, because prefill's answer does not suffice for it."""
+        """Return whether decode waits forever, because prefill's response lacks what it needs."""
         return False
 
 
@@ -373,7 +373,7 @@ class Engine:
             `data_local`); messages use the first.
         rpc_flags: Port that coordinates the ranks of several nodes.
         expert_flags: Expert parallelism.
-        expert_ranks: Whether the value of `expert_flags` is the number of ranks.
+        expert_ranks: Whether `expert_flags` take the number of ranks as their value.
         shared_copies_flags: Makes data parallel ranks share accelerators.
         rank_port_flags: Gives every rank a separate port.
         supervisor: Flag and default of the health port for all ranks, used with `rank_port_flags`.
@@ -475,7 +475,7 @@ class Engine:
             "dataLocal": (self.size_flags.get("data_local"), sizes.data_local),
             "dataRPCPort": (self.rpc_flags, sizes.data_rpc_port),
         }
-        wanted = {
+        arguments = {
             field: Argument(names, (str(number),))
             for field, (names, number) in numbers.items()
             if names and number is not None
@@ -483,10 +483,10 @@ class Engine:
         if sizes.expert:
             # SGLang recommends as many expert ranks as tensor ranks.
             ranks = (str(sizes.tensor or 1),) if self.expert_ranks else ()
-            wanted["expert"] = Argument(self.expert_flags, ranks)
+            arguments["expert"] = Argument(self.expert_flags, ranks)
         if sizes.port_per_rank and self.rank_port_flags:
-            wanted["portPerRank"] = Argument(self.rank_port_flags)
-        return wanted
+            arguments["portPerRank"] = Argument(self.rank_port_flags)
+        return arguments
 
     def check_sizes(self, sizes: ParallelismArgs) -> list[Finding]:
         """Check for sizes that the engine does not support; located relative to `parallelism`."""
@@ -530,8 +530,9 @@ class EngineCommand:
         arguments: The engine's arguments; a flag and its value are two elements, and an Output is
             `<output>`.
         readable: False if an Output or an unreadable script hides arguments.
-        serve: Whether the program, or the image's entrypoint, is `vllm serve`. Only that accepts
-            `--headless` and the model as a positional argument.
+        image: The container's image.
+        is_vllm_serve: Whether the program, or the image's entrypoint, is `vllm serve`. Only that
+            accepts `--headless` and the model as a positional argument.
         program_in_args: Whether `args` starts with a program although the image's entrypoint starts
             the engine, which then gets the program's name as an argument.
         argv: The container's `command` and `args`.
@@ -542,7 +543,7 @@ class EngineCommand:
     arguments: tuple[str, ...] = ()
     readable: bool = True
     image: Image = field(default_factory=Image)
-    serve: bool = False
+    is_vllm_serve: bool = False
     program_in_args: bool = False
     argv: Argv = field(default_factory=Argv)
 
@@ -582,7 +583,7 @@ class EngineCommand:
         """The model in the arguments, None if they name none."""
         if self.engine is None:
             return None
-        if self.serve and self.arguments and not self.arguments[0].startswith("-"):
+        if self.is_vllm_serve and self.arguments and not self.arguments[0].startswith("-"):
             return self.arguments[0]
         return self.value(*self.engine.model_flags)
 

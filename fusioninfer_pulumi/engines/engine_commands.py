@@ -64,11 +64,11 @@ def _read(container: Mapping[str, Any]) -> EngineCommand:
             engine=ENGINES[program.engine],
             program=tuple(texts[: program.end]),
             arguments=tuple(split_joined_flags(texts[program.end :])),
-            serve=program.serve,
+            is_vllm_serve=program.is_vllm_serve,
             program_in_args=not has_command and _image_serves(image),
         )
     if has_command:
-        # Some other program, which may read its arguments in its own way.
+        # Another program, which may parse its arguments in another way.
         end = len(argv.command)
         arguments = tuple(split_joined_flags(texts[end:]))
         return replace(command, program=tuple(texts[:end]), arguments=arguments)
@@ -76,7 +76,7 @@ def _read(container: Mapping[str, Any]) -> EngineCommand:
     if name is None and image.name is None:
         name = container.get("name")
     engine = ENGINES.get(name) if isinstance(name, str) else None
-    return replace(command, engine=engine, serve=image.stock and _image_serves(image))
+    return replace(command, engine=engine, is_vllm_serve=image.is_stock and _image_serves(image))
 
 
 def _image_serves(image: Image) -> bool:
@@ -98,8 +98,8 @@ def _read_script(argv: Argv, image: Image) -> EngineCommand:
         engine=ENGINES[call.engine],
         program=call.program,
         arguments=call.arguments,
-        readable=known and len(calls) == 1 and not call.hidden,
-        serve=call.serve,
+        readable=known and len(calls) == 1 and not call.has_hidden_arguments,
+        is_vllm_serve=call.is_vllm_serve,
     )
 
 
@@ -122,7 +122,7 @@ def find_serving_container(template: Mapping[str, Any], name: str | None) -> Map
 def find_serving_port(
     container: Mapping[str, Any], command: EngineCommand, port: int | None
 ) -> int:
-    """Return the role's `port`, else `--port`, else the port named `http`, the first, or 8000."""
+    """Return the role's `port`, `--port`, the container port `http`, the first one, or 8000."""
     explicit = port or command.port
     if explicit is not None:
         return explicit

@@ -29,7 +29,7 @@ class Image(NamedTuple):
     Attributes:
         name: The reference, None for an Output.
         engine: `vllm` or `sglang` if the repository's name contains it, else None.
-        stock: Whether it is the engine project's image, or a mirror of it.
+        is_stock: Whether it is the engine project's image, or a mirror of it.
         tag: The tag; `latest` if there is neither tag nor digest; None for a digest without a tag
             and for an unknown reference.
         version: The version at the start of a stock image's tag (`v0.11.0` is (0, 11, 0)), or None.
@@ -39,7 +39,7 @@ class Image(NamedTuple):
 
     name: str | None = None
     engine: str | None = None
-    stock: bool = False
+    is_stock: bool = False
     tag: str | None = None
     version: Version | None = None
     release: str | None = None
@@ -70,7 +70,7 @@ def read_image(reference: Any) -> Image:
     return Image(
         name=reference,
         engine=_STOCK.get(stock, named),
-        stock=bool(stock),
+        is_stock=bool(stock),
         tag="latest" if tag is None and "@" not in reference else tag,
         version=(int(match[1]), int(match[2]), int(match[3])) if match else None,
         release=release["release"] if release else None,

@@ -32,7 +32,7 @@ class EnginePreset:
         drain_since: The first release with `drain_arguments`.
         cpu_variables: Environment variables on CPUs.
         cpu_cache: Bytes of KV cache that `cpu_variables` request.
-        expert_layouts: Whether expert parallelism over data parallel ranks may span nodes.
+        expert_layouts: Whether data parallel ranks with expert parallelism may span nodes.
     """
 
     release: str
@@ -89,10 +89,11 @@ PRESETS: Mapping[str, EnginePreset] = {
 
 
 class EditionDefaults(NamedTuple):
-    """The engine presets by name, and the images of endpoint pickers and sidecars.
+    """The engine presets by name, and the images of endpoint pickers and the sidecar.
 
-    `picker` is the release in FusionInfer's router document. Unlike `holding_picker` it cannot hold
-    requests while no pod is ready; unlike `pd_picker` it does not support `pd-disaggregation`.
+    `picker` is the release in FusionInfer's router document. It has no flow control, so
+    `holding_picker` holds requests while no pod is ready. Only `pd_picker` supports
+    `pd-disaggregation`.
     """
 
     presets: Mapping[str, EnginePreset]

@@ -77,8 +77,8 @@ def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
         release = read_pair_setting(command, "release")
         if release is not None:  # the same for all mirrors
             image = f"{command.image.repository.rpartition('/')[2]}:{release}"
-        # Defaults are left out, so that a new setting here does not change the hash of services
-        # that do not use it.
+        # Defaults are omitted, so that a setting added here does not change the hash of services
+        # that do not set it.
         keys = ("model", "block size", *engine.model_setup_flags)
         settings = {key: read_pair_setting(command, key) for key in keys}
         changed = {
@@ -119,9 +119,10 @@ _HANGS = "these requests get no answer, and the decode engine exits when their c
 def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibility:
     """Compare the settings of a prefill and a decode pod, and return what happens to requests.
 
-    Unless decode is known to hang, the state is `UNKNOWN` if arguments are hidden; if engines or
-    connectors are unknown or differ; if a setting differs but is `auto` or unknown on one side; if
-    nothing differs but the releases; and if it is unknown how decode handles a difference.
+    The state is `UNKNOWN` if arguments are hidden, or if engines or connectors are unknown or
+    differ. Unless decode is known to hang, it is also `UNKNOWN` if a setting differs but is `auto`
+    or unknown on one side; if only the releases differ, or one is unknown; and if it is unknown how
+    decode handles a difference.
     """
     engine = decode.engine
     if engine is None or prefill.engine is not engine or not (prefill.readable and decode.readable):

@@ -1,4 +1,4 @@
-"""Writes the command lines of a replica that spans several nodes.
+"""Builds the command lines of a replica that spans several nodes.
 
 - `ray`: the leader starts a ray cluster and the engine in it; workers join the cluster. This is the
   launcher of FusionInfer's design documents.
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command_editing import (
     EditError,
-    edit,
+    edit_command,
     edit_script,
     find_missing,
     format_script_words,
@@ -62,12 +62,12 @@ def choose_launcher(engine: Engine | None, nodes: int, data: int | None = None) 
     return engine.data_launcher if data is not None and data % nodes == 0 else engine.launcher
 
 
-def launch(
-    command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool, retry: bool = False
+def build_command(
+    command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool, waits: bool = False
 ) -> ContainerCommand | None:
     """Return the command line of the leader or of a worker; None if it does not change.
 
-    With `retry`, a ray worker waits until the ray head is up instead of exiting, because some
+    If `waits`, a ray worker waits until the ray head is up instead of exiting, because some
     restart policies recreate the whole replica when a worker exits.
 
     Raises:
@@ -78,28 +78,28 @@ def launch(
         return None
     if engine is not None and launcher not in engine.multi_node.launchers:
         raise EditError(
-            f"{engine.title} does not use launcher: {launcher.value}; use launcher: "
+            f"{engine.title} does not support launcher: {launcher.value}; use launcher: "
             f"{engine.launcher.value}"
         )
     if launcher is Launcher.RAY:
         if is_leader:
             return _build_ray_command(command)
-        return ContainerCommand(list(_SHELL), [_WAIT_AND_JOIN if retry else _JOIN])
+        return ContainerCommand(list(_SHELL), [_WAIT_AND_JOIN if waits else _JOIN])
     if engine is None:
-        return edit(command)  # raises an error with the reason
+        return edit_command(command)  # raises an error with the reason
     arguments = engine.multi_node.build_arguments(command, launcher, nodes, is_leader=is_leader)
     if launcher is Launcher.DATA_PARALLEL and command.script is None:
         return _build_data_parallel_command(command, arguments)
-    return edit(command, arguments, to_args=True)
+    return edit_command(command, arguments, to_args=True)
 
 
 def _build_ray_command(command: EngineCommand) -> ContainerCommand:
     if command.script is not None:
         return _wrap_script_in_ray(command)
-    if not command.program and not command.serve:
+    if not command.program and not command.is_vllm_serve:
         raise EditError(
-            "the container has no command, and the program that its image starts is not known, so "
-            "launcher: ray cannot run it after ray; give the container a command (for example "
+            "the container has no command, and the program that its image starts is unknown, so "
+            "launcher: ray cannot start it after ray; give the container a command (for example "
             "[vllm, serve])"
         )
     program, arguments = _split_program(command)
@@ -116,12 +116,12 @@ def _wrap_script_in_ray(command: EngineCommand) -> ContainerCommand:
             "remove it"
         )
     call, text = script.calls[0], edit_script(script, find_missing(command, [_BACKEND]))
-    if call.may_exec:
+    if call.can_exec:
         text = f"{text[: call.start]}exec {text[call.start :]}"
-    if script.single:
+    if script.is_single_command:
         text = f"{_HEAD} && {text}"
     else:
-        # In braces, so that nothing of the script runs if ray fails to start.
+        # In braces, so that no part of the script runs if ray fails to start.
         body = text.rstrip("\n")
         text = f"{_HEAD} && {{\n{body}{chr(10) if body.endswith(chr(92)) else ''}\n}}"
     return ContainerCommand(*command.argv.with_script(text))
@@ -148,7 +148,7 @@ def _split_program(command: EngineCommand) -> tuple[list[str], list[str]]:
     """Return program and arguments; the model is positional if the program is `vllm serve`."""
     program = list(command.program)
     arguments = split_joined_flags(command.argv.texts()[len(program) :])
-    if command.serve or not program:
+    if command.is_vllm_serve or not program:
         arguments = _move_model_to_front(arguments)
     return program or ["vllm", "serve"], arguments
 

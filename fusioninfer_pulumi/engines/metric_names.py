@@ -1,4 +1,4 @@
-"""The metric names of each engine release, for queries that must work with two releases."""
+"""The metric names of each engine release, to find queries that work with only one of two."""
 
 from __future__ import annotations
 

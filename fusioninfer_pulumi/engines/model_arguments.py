@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from fusioninfer_pulumi.engines.engine import Argument, Engine, EngineCommand
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
-from fusioninfer_pulumi.rules.common import STATED_TWICE
+from fusioninfer_pulumi.rules.common import SET_TWICE
 
 MODEL_CONTRADICTED = Rule("model-contradicted")
 
@@ -41,7 +41,7 @@ class ServedModel:
         default_name: Served name if neither `name` nor the arguments set one; None for the
             engine's default.
         adapters: Repository or path of each LoRA adapter, by adapter name.
-        limits: Those of `max_rank`, `max_adapters` and `max_cpu_adapters` that are set.
+        limits: The values of `max_rank`, `max_adapters` and `max_cpu_adapters`, if set.
     """
 
     model: str
@@ -53,7 +53,7 @@ class ServedModel:
 
 
 def build_model_arguments(
-    command: EngineCommand, engine: Engine, wanted: ServedModel
+    command: EngineCommand, engine: Engine, served_model: ServedModel
 ) -> tuple[list[Argument], str | None]:
     """Return the arguments and positional model to add after `check_model_arguments` has passed."""
     arguments: list[Argument] = []
@@ -61,39 +61,39 @@ def build_model_arguments(
     if command.model is None:
         # `vllm serve --model X` is an error up to 0.11.0. If the container has no command, the
         # image may start the older program, which needs the flag.
-        if command.serve and command.program:
-            positional = wanted.model
+        if command.is_vllm_serve and command.program:
+            positional = served_model.model
         else:
-            arguments.append(Argument(engine.model_flags, (wanted.model,), replaces=True))
-    if wanted.revision is not None:
-        arguments.append(Argument((_REVISION,), (wanted.revision,)))
-    name = wanted.name or wanted.default_name
+            arguments.append(Argument(engine.model_flags, (served_model.model,), replaces=True))
+    if served_model.revision is not None:
+        arguments.append(Argument((_REVISION,), (served_model.revision,)))
+    name = served_model.name or served_model.default_name
     if name is not None:
         arguments.append(Argument((_NAME,), (name,)))
-    if wanted.adapters:
+    if served_model.adapters:
         flags = engine.lora_flags
-        modules = tuple(f"{name}={place}" for name, place in wanted.adapters.items())
+        modules = tuple(f"{name}={place}" for name, place in served_model.adapters.items())
         arguments += [Argument(("--enable-lora",)), Argument((flags["modules"],), modules)]
-        arguments += [Argument((flags[key],), (str(n),)) for key, n in wanted.limits.items()]
+        arguments += [Argument((flags[key],), (str(n),)) for key, n in served_model.limits.items()]
     return arguments, positional
 
 
 def check_model_arguments(
-    command: EngineCommand, engine: Engine, wanted: ServedModel
+    command: EngineCommand, engine: Engine, served_model: ServedModel
 ) -> Iterator[Finding]:
     """Check the model's arguments against the fields of `model`."""
-    command_model, model = command.model, wanted.model
+    command_model, model = command.model, served_model.model
     # A path may name one of the model's files, such as one of several GGUF files.
     inside = model.startswith("/") and f"{command_model}/".startswith(f"{model}/")
     if command_model not in (None, model) and not inside:
         message = f"the model {command_model} conflicts with model.uri ({model}); remove one"
         yield error(MODEL_CONTRADICTED, (engine.model_flags[0],), message)
     expected = {
-        _REVISION: (wanted.revision, "model.uri"),
-        _NAME: (wanted.name, "model.name"),
+        _REVISION: (served_model.revision, "model.uri"),
+        _NAME: (served_model.name, "model.name"),
         **{
             engine.lora_flags[key]: (str(limit), f"model.lora.{_LIMIT_FIELDS[key]}")
-            for key, limit in wanted.limits.items()
+            for key, limit in served_model.limits.items()
         },
     }
     for flag, (value, field_name) in expected.items():
@@ -102,9 +102,9 @@ def check_model_arguments(
             text = f"{flag} {argument or 'without a value'} conflicts with {field_name} ({value})"
             yield error(MODEL_CONTRADICTED, (flag,), f"{text}; remove one")
     modules = engine.lora_flags["modules"]
-    if wanted.adapters and command.has(modules):
+    if served_model.adapters and command.has(modules):
         message = f"{modules} conflicts with model.lora; move its adapters there"
-        yield error(STATED_TWICE, (modules,), message)
+        yield error(SET_TWICE, (modules,), message)
 
 
 ACCELERATORS_TOO_FEW = Rule("accelerators-too-few")
@@ -112,15 +112,15 @@ ACCELERATORS_IDLE = Rule("accelerators-idle")
 
 
 def check_size_arguments(
-    command: EngineCommand, wanted: Mapping[str, Argument]
+    command: EngineCommand, expected: Mapping[str, Argument]
 ) -> Iterator[Finding]:
     """Check for arguments that contradict the fields of `parallelism`."""
-    for name, argument in wanted.items():
+    for name, argument in expected.items():
         flag, value = argument.names[0], command.value(*argument.names)
         if argument.values and command.has(*argument.names) and value != argument.values[0]:
             text = f"{flag} {value or 'without a value'}"
             text += f" conflicts with parallelism.{name} ({argument.values[0]})"
-            yield error(STATED_TWICE, (flag,), f"{text}; remove one")
+            yield error(SET_TWICE, (flag,), f"{text}; remove one")
 
 
 def check_accelerators(
@@ -128,26 +128,26 @@ def check_accelerators(
 ) -> list[Finding]:
     """Compare the accelerators that an engine needs with those that its replica requests.
 
-    Call it only for pods that request accelerators. It finds nothing if the sizes are unknown.
+    Call it only for pods that request accelerators. Empty if the sizes are unknown.
     """
     parallelism, engine = command.parallelism, command.engine
     # A head with 0 local ranks only serves HTTP; how many ranks other pods run is unknown.
     if engine is None or parallelism is None or parallelism.data_local == 0:
         return []
     need, have = parallelism.devices(nodes), accelerators_per_pod * nodes
-    asked = parallelism.describe(engine.size_flags, nodes)
-    flag = asked.partition(" ")[0]
+    sizes = parallelism.describe(engine.size_flags, nodes)
+    flag = sizes.partition(" ")[0]
     count = f"{need} accelerator{'' if need == 1 else 's'}"
     has = f"a replica has {nodes} nodes x {accelerators_per_pod} = {have}"
     if nodes == 1:
         has = f"the pod has {have}"
     if need > have:
-        message = f"{asked} needs {count}, but {has}"
+        message = f"{sizes} needs {count}, but {has}"
         return [error(ACCELERATORS_TOO_FEW, (flag,), message)]
     if need == have:
         return []
     if parallelism.is_explicit:
-        message = f"{asked} uses {count}, but {has}: {have - need} stay idle"
+        message = f"{sizes} uses {count}, but {has}: {have - need} stay idle"
     else:
         tensor = engine.size_flags["tensor"][0]
         message = (

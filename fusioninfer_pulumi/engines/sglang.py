@@ -29,7 +29,7 @@ from fusioninfer_pulumi.engines.engine import (
 )
 from fusioninfer_pulumi.engines.engine_images import Version
 from fusioninfer_pulumi.findings import Finding, error
-from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, STATED_TWICE
+from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, SET_TWICE
 
 #: First release whose decoder rejects a prefiller with another type of KV cache ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
@@ -96,18 +96,18 @@ class SglangKvCache(KvCache):
     def transfer(
         self,
         command: EngineCommand,
-        asked: KvTransferArgs | None,
+        args: KvTransferArgs | None,
         offloading: OffloadRequest | None,
         *,
-        prefills: bool = False,
+        is_prefiller: bool = False,
     ) -> Transfer:
-        if asked is None:
+        if args is None:
             return Transfer()
-        for field, value in (("role", asked.role), ("extraConfig", asked.extra_config)):
+        for field, value in (("role", args.role), ("extraConfig", args.extra_config)):
             if value is not None:
                 message = "is not supported by SGLang"
                 return Transfer(findings=(error(UNSUPPORTED_BY_ENGINE, (field,), message),))
-        mode, backend = "prefill" if prefills else "decode", asked.connector or _NIXL_BACKEND
+        mode, backend = "prefill" if is_prefiller else "decode", args.connector or _NIXL_BACKEND
         return Transfer(
             tuple(
                 Argument((flag,), (value,), replaces=True)
@@ -117,21 +117,21 @@ class SglangKvCache(KvCache):
         )
 
     def offload(
-        self, command: EngineCommand, wanted: OffloadRequest, nodes: int, *, decodes: bool
+        self, command: EngineCommand, request: OffloadRequest, nodes: int, *, is_decoder: bool
     ) -> OffloadResult:
         sizes = command.parallelism
         ranks = 1 if sizes is None else sizes.tensor * sizes.pipeline
         # The flag sets the memory of each rank, in whole gigabytes.
-        gigabytes = wanted.host_bytes // (_GIGABYTE * ranks)
-        memory = Decimal(wanted.host_bytes)
+        gigabytes = request.host_bytes // (_GIGABYTE * ranks)
+        memory = Decimal(request.host_bytes)
         if sizes is not None:
             memory = Decimal(gigabytes * _GIGABYTE * sizes.devices() // nodes)
         arguments = [Argument((_HICACHE,)), Argument((_HICACHE_SIZE,), (str(gigabytes),))]
         variables = {}
-        if wanted.folders:
+        if request.folders:
             arguments.append(Argument((_HICACHE_STORAGE,), ("file",)))
-            variables[_FOLDER_ENV] = wanted.folders[0]
-        problems = list(_check_offload(command, wanted, decodes=decodes))
+            variables[_FOLDER_ENV] = request.folders[0]
+        problems = list(_check_offload(command, request, is_decoder=is_decoder))
         if sizes is None:
             message = (
                 "SGLang needs the memory of each rank, but the number of ranks is unknown; set "
@@ -147,20 +147,20 @@ class SglangKvCache(KvCache):
 
 
 def _check_offload(
-    command: EngineCommand, wanted: OffloadRequest, *, decodes: bool
+    command: EngineCommand, request: OffloadRequest, *, is_decoder: bool
 ) -> Iterator[Finding]:
     for flag in (_HICACHE, _HICACHE_SIZE, "--hicache-ratio", _HICACHE_STORAGE):
         if command.has(flag):
             message = f"{flag} conflicts with kvCacheOffloading; remove one of them"
-            yield error(STATED_TWICE, (), message)
-    if decodes:
+            yield error(SET_TWICE, (), message)
+    if is_decoder:
         message = "SGLang does not support kvCacheOffloading on decoders; set it on prefillers"
         yield error(UNSUPPORTED_BY_ENGINE, (), message)
-    if wanted.eviction == "arc":
+    if request.eviction == "arc":
         message = "SGLang does not support arc; use lru"
         yield error(UNSUPPORTED_BY_ENGINE, ("evictionPolicy",), message)
-    if len(wanted.folders) > 1:
-        message = f"SGLang supports one secondary tier, got {len(wanted.folders)}"
+    if len(request.folders) > 1:
+        message = f"SGLang supports one secondary tier, got {len(request.folders)}"
         yield error(UNSUPPORTED_BY_ENGINE, ("secondary",), message)
 
 

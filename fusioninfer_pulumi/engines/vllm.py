@@ -35,7 +35,7 @@ RANKS_ON_LEADER_ALONE = Rule("ranks-on-leader-alone")
 #: `docker/Dockerfile` of 0.18.0 and 0.33.0 does not install ray.
 WITHOUT_RAY: Version = (0, 18, 0)
 LAST_WITH_RAY: Version = (0, 17, 1)
-#: Moving tags of vllm/vllm-openai; all of them are past 0.18.0.
+#: Moving tags of vllm/vllm-openai; all of them are newer than 0.18.0.
 _MOVING_TAGS = ("latest", "nightly")
 
 #: Port of the multi-node rendezvous. It is torch's default, as in FusionInfer's later design
@@ -74,7 +74,7 @@ class VllmNodes(MultiNode):
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
     ) -> list[Argument]:
         # Without a command the entrypoint of the image runs, which is `vllm serve`.
-        if command.program and not command.serve:
+        if command.program and not command.is_vllm_serve:
             raise EditError(
                 f"launcher: {launcher.value} starts workers with --headless, which only "
                 "`vllm serve` accepts; start the engine with `vllm serve`"
@@ -99,7 +99,7 @@ class VllmNodes(MultiNode):
             return []
         findings = []
         image, parallelism = command.image, command.parallelism
-        moving = image.stock and (image.tag or "").startswith(_MOVING_TAGS)
+        moving = image.is_stock and (image.tag or "").startswith(_MOVING_TAGS)
         if moving or (image.version is not None and image.version >= WITHOUT_RAY):
             message = (
                 f"the image vllm/vllm-openai:{image.tag} has no ray "
@@ -187,10 +187,9 @@ class Vllm(Engine):
     launcher = Launcher.RAY
     data_launcher = Launcher.DATA_PARALLEL
     default_port = 8000  # `vllm/entrypoints`
-    # `vllm/envs.py`; its documentation warns not to name a Service `vllm`.
     # entrypoints/serve/middleware/authenticate.py
     paths_with_api_key = re.compile(r"/(v1|v2|inference|cohere)")
-    key_variable = "VLLM_API_KEY"
+    key_variable = "VLLM_API_KEY"  # `vllm/envs.py`
     # The entrypoint of vllm/vllm-openai is `python3 -m vllm.entrypoints.openai.api_server` up to
     # 0.11.0 and `vllm serve` from 0.11.1 on (`docker/Dockerfile`). `vllm serve --model X` is an
     # error up to 0.11.0 and a warning from 0.11.1 to 0.33.0 (`FlexibleArgumentParser`), so the

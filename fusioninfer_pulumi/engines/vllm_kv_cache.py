@@ -22,7 +22,7 @@ from fusioninfer_pulumi.engines.engine import (
 )
 from fusioninfer_pulumi.engines.engine_images import Version, format_version
 from fusioninfer_pulumi.findings import Finding, Rule, error, info, warning
-from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE, STATED_TWICE
+from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE, SET_TWICE
 
 CONNECTOR_WITH_OFFLOADING = Rule("connector-with-offloading")
 
@@ -53,7 +53,7 @@ NIXL_ROLES: Version = (0, 23, 0)
 
 
 #: Settings that prefill and decode must share for the NIXL handshake, by the first release that
-#: compares them; rows add up (`nixl_connector.py`, `compute_nixl_compatibility_hash` in 0.11.0 to
+#: compares them, cumulatively (`nixl_connector.py`, `compute_nixl_compatibility_hash` in 0.11.0 to
 #: 0.14.0 and 0.16.0 to 0.33.0). Releases from 0.13.0 on compare a hash, in a message that older
 #: ones do not have. The hash contains the release, so prefill and decode must run the same one.
 _HANDSHAKES: tuple[tuple[Version, tuple[str, ...]], ...] = (
@@ -69,7 +69,7 @@ _REPORTS_FAILURES: Version = (0, 11, 2)
 _SURVIVES_FAILURES: Version = (0, 22, 0)
 #: First release whose prefill engines answer with `remote_request_id`. Decode engines from it on
 #: never load the KV cache without one, but wait for it (`update_state_after_alloc`). If the client
-#: disconnects, they exit with a KeyError (seen with prefill 0.12.0 and decode 0.32.0).
+#: disconnects, they exit with a KeyError (measured with prefill 0.12.0 and decode 0.32.0).
 _REQUEST_IDS: Version = (0, 13, 0)
 #: First release whose default for `kv_load_failure_policy` is `fail`, not `recompute`.
 _FAILS_BY_DEFAULT: Version = (0, 17, 0)
@@ -115,7 +115,7 @@ class VllmKvCache(KvCache):
             for connector in named
         ):
             return []
-        message = f"vLLM has no {_REMOVED_CONNECTOR} and stops; use {NIXL}"
+        message = f"vLLM no longer has {_REMOVED_CONNECTOR} and exits; use {NIXL}"
         return [warning(RELEASE_WITHOUT_FEATURE, (TRANSFER,), message)]
 
     def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
@@ -179,32 +179,32 @@ class VllmKvCache(KvCache):
     def transfer(
         self,
         command: EngineCommand,
-        asked: KvTransferArgs | None,
+        args: KvTransferArgs | None,
         offloading: OffloadRequest | None,
         *,
-        prefills: bool = False,
+        is_prefiller: bool = False,
     ) -> Transfer:
-        if asked is None:
+        if args is None:
             if offloading is None:
                 return Transfer()
             return Transfer((_build_transfer_argument(_build_offloading_settings(offloading)),))
-        name, version = asked.connector or NIXL, command.image.version
+        name, version = args.connector or NIXL, command.image.version
         role = "kv_both"
         if name == NIXL and version is not None and version >= NIXL_ROLES:
-            role = "kv_producer" if prefills else "kv_consumer"
-        role = asked.role.value if asked.role is not None else role
-        settings = _build_connector_settings(name, role, asked.extra_config)
+            role = "kv_producer" if is_prefiller else "kv_consumer"
+        role = args.role.value if args.role is not None else role
+        settings = _build_connector_settings(name, role, args.extra_config)
         findings: tuple[Finding, ...] = ()
         if offloading is not None:
             both = {"connectors": [settings, _build_offloading_settings(offloading)]}
             settings = _build_connector_settings(_MULTI, "kv_both", both)
             findings = tuple(_check_connector_and_offloading(name, version))
-        if not prefills and version is not None and version >= _FAILS_BY_DEFAULT:
+        if not is_prefiller and version is not None and version >= _FAILS_BY_DEFAULT:
             settings[_LOAD_FAILURE_POLICY] = _RECOMPUTE
         return Transfer((_build_transfer_argument(settings),), _build_connector(settings), findings)
 
     def offload(
-        self, command: EngineCommand, wanted: OffloadRequest, nodes: int, *, decodes: bool
+        self, command: EngineCommand, request: OffloadRequest, nodes: int, *, is_decoder: bool
     ) -> OffloadResult:
         # In every pod, the ranks of each data parallel copy share one region of this size in
         # /dev/shm.
@@ -212,10 +212,10 @@ class VllmKvCache(KvCache):
         copies = 1 if sizes is None else min(sizes.count_pod_ranks(nodes), sizes.data)
         return OffloadResult(
             arguments=(),
-            variables={_HASH_SEED_ENV: "0"} if wanted.shared else {},
-            memory=Decimal(wanted.host_bytes * copies),
+            variables={_HASH_SEED_ENV: "0"} if request.is_shared else {},
+            memory=Decimal(request.host_bytes * copies),
             in_shared_memory=True,
-            findings=tuple(_check_offload(command, wanted)),
+            findings=tuple(_check_offload(command, request)),
         )
 
 
@@ -277,15 +277,17 @@ def _read_version(command: EngineCommand) -> Version | None:
     return image.version or (parse_release(image.release)[:3] if image.release else None)
 
 
-def _build_offloading_settings(wanted: OffloadRequest) -> dict[str, Any]:
+def _build_offloading_settings(request: OffloadRequest) -> dict[str, Any]:
     extra: dict[str, Any] = {}
-    if wanted.folders:
+    if request.folders:
         extra["spec_name"] = "TieringOffloadingSpec"
-    extra["cpu_bytes_to_use"] = wanted.host_bytes
-    if wanted.eviction is not None:
-        extra["eviction_policy"] = wanted.eviction
-    if wanted.folders:
-        extra["secondary_tiers"] = [{"type": "fs", "root_dir": folder} for folder in wanted.folders]
+    extra["cpu_bytes_to_use"] = request.host_bytes
+    if request.eviction is not None:
+        extra["eviction_policy"] = request.eviction
+    if request.folders:
+        extra["secondary_tiers"] = [
+            {"type": "fs", "root_dir": folder} for folder in request.folders
+        ]
     return _build_connector_settings(_OFFLOADING, "kv_both", extra)
 
 
@@ -303,14 +305,14 @@ def _check_connector_and_offloading(connector: str, version: Version | None) -> 
         yield error(RELEASE_WITHOUT_FEATURE, (), message)
 
 
-def _check_offload(command: EngineCommand, wanted: OffloadRequest) -> Iterator[Finding]:
+def _check_offload(command: EngineCommand, request: OffloadRequest) -> Iterator[Finding]:
     for flag in ("--kv-offloading-size", "--kv-offloading-backend"):
         if command.has(flag):
             message = f"{flag} conflicts with kvCacheOffloading; remove one of them"
-            yield error(STATED_TWICE, (), message)
+            yield error(SET_TWICE, (), message)
     version = command.image.version
     needed, field = (
-        (SECONDARY_OFFLOADING, ("secondary",)) if wanted.folders else (CPU_OFFLOADING, ())
+        (SECONDARY_OFFLOADING, ("secondary",)) if request.folders else (CPU_OFFLOADING, ())
     )
     if version is None:
         message = f"needs vLLM {format_version(needed)} or later; the image's tag has no release"

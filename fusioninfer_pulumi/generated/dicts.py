@@ -334,8 +334,8 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     together with `family`."""
 
     family: str | None
-    """Release of the image, if its name and tag do not tell, or of the default image: `gaie-1.2` to
-    `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
+    """Release of the image, if it cannot be read from its name and tag, or of the default image:
+    `gaie-1.2` to `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
 
     replicas: int
     """Number of pods."""
@@ -378,8 +378,8 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     """With `session-affinity`: where requests name their session."""
 
     threshold: int | None
-    """With `pd-disaggregation`: prompts with more uncached characters than this are computed by a
-    prefill pod, others by the decode pod; 0 by default."""
+    """With `pd-disaggregation`: prompts with at least this many uncached characters are computed by
+    a prefill pod, others by the decode pod. By default 0: a prefill pod computes every prompt."""
 
     group_pairing: GroupPairing | Literal["Strict", "Preferred"] | None
     """With `pd-disaggregation` and `groups`: `Strict` (default) chooses one group with prefill and
@@ -908,7 +908,7 @@ class NetworkPolicyArgsDict(TypedDict, total=False):
     Without this field they exist if `gateway.implementation` determines where the proxies run."""
 
     enabled: bool
-    """Whether to create NetworkPolicies; without them everybody can reach the pods."""
+    """Whether to create NetworkPolicies; without them everyone can reach the pods."""
 
     gateway_namespace: Input[str] | None
     """Namespace of the gateway's proxies, all of whose pods get access; by default the one in which

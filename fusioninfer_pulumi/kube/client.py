@@ -24,7 +24,8 @@ import yaml
 
 Object = dict[str, Any]
 
-_SECONDS = (5, 15)  # to connect, to respond: a preview must not hang if the cluster is down
+# To connect and to respond. Without timeouts a preview would hang if the cluster is down.
+_CONNECT_TIMEOUT, _READ_TIMEOUT = 5, 15
 _PAGE = 500
 #: Path of objects; the groups are their namespace and the rest.
 _OBJECTS = re.compile(r"/apis?/(?:[^/]+/)?v[^/]+/(?:namespaces/([^/]+)/)?(.+)")
@@ -125,13 +126,10 @@ class KubernetesApi:
         api: str,
         kind: str,
         namespace: str | None = None,
-        *,
-        most: int | None = None,
         **selectors: str,
     ) -> list[Object] | None:
-        """Return all objects of a kind, read page by page.
+        """Return all objects of a kind, None if the kind is not served or cannot be read.
 
-        None if the kind is not served or cannot be read, or has more than `most` objects.
         `selectors` are parameters of the request, such as `labelSelector`.
         """
         path = self.path(api, kind, namespace)
@@ -145,13 +143,11 @@ class KubernetesApi:
                 return None
             objects += page.get("items") or ()
             next_page = (page.get("metadata") or {}).get("continue")
-            if most is not None and len(objects) > most:
-                return None
             if not next_page:
                 return objects
             query["continue"] = next_page
 
-    def changes(
+    def watch(
         self, api: str, kind: str, namespace: str, *, seconds: float, **selectors: str
     ) -> Generator[tuple[str, Object], None, None]:
         """Watch a kind for some seconds, and yield each event's type and object.
@@ -225,7 +221,7 @@ class KubernetesApi:
         body: Any = None,
         accept: str = "application/json",
         *,
-        seconds: float = _SECONDS[1],
+        seconds: float = _READ_TIMEOUT,
         stream: bool = False,
     ) -> Any:
         http: Any = importlib.import_module("urllib3")
@@ -242,13 +238,13 @@ class KubernetesApi:
                 f"{self._connection.configuration.host}{path}?{urlencode(query)}",
                 body=None if body is None else _yaml(body),
                 headers=headers,
-                timeout=http.Timeout(connect=_SECONDS[0], read=seconds),
+                timeout=http.Timeout(connect=_CONNECT_TIMEOUT, read=seconds),
                 retries=False,
                 preload_content=not stream,
             )
         except http.exceptions.HTTPError as problem:
             reason = one_line(str(problem))
-            raise UnreadableError(f"the cluster does not answer: {reason}") from None
+            raise UnreadableError(f"the cluster does not respond: {reason}") from None
 
 
 def _connect(kubeconfig: str | None, context: str | None) -> Any:
@@ -257,17 +253,17 @@ def _connect(kubeconfig: str | None, context: str | None) -> Any:
     config: Any = importlib.import_module("kubernetes.config")
     configuration = client.Configuration()
     configuration.retries = False
-    target = {"client_configuration": configuration}
+    options = {"client_configuration": configuration}
     try:
         if kubeconfig is None and context is None:
             # The kubeconfig that kubectl would use, else this pod's ServiceAccount.
-            config.load_config(**target)
+            config.load_config(**options)
         elif kubeconfig is None or "\n" not in kubeconfig.strip():
             path = None if kubeconfig is None else str(Path(kubeconfig).expanduser())
-            config.load_kube_config(path, context, persist_config=False, **target)
+            config.load_kube_config(path, context, persist_config=False, **options)
         else:
             content = yaml.safe_load(kubeconfig)
-            config.load_kube_config_from_dict(content, context, persist_config=False, **target)
+            config.load_kube_config_from_dict(content, context, persist_config=False, **options)
     except Exception as problem:  # noqa: BLE001  # parsers and credential plugins raise any type
         # Messages of YAML errors quote the line, which may hold a credential.
         reason = type(problem).__name__ if isinstance(problem, yaml.YAMLError) else str(problem)
@@ -285,7 +281,7 @@ _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def _yaml(body: Any) -> bytes:
-    """Write JSON that is also YAML, where an escape cannot be half of a surrogate pair."""
+    """Serialize to JSON that is also valid YAML, in which no escape is half of a surrogate pair."""
     text = json.dumps(body, ensure_ascii=False)
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode(errors="replace")
 
@@ -302,13 +298,13 @@ _WORKERS = 8
 
 @dataclass(frozen=True)
 class Answer:
-    """The API server's answer to one dry run.
+    """The API server's answer to a dry run.
 
     Attributes:
         code: HTTP status; 0 if the server does not serve the kind.
         reply: The server's message, empty if it accepts the object.
         causes: Field and message of each cause in the response.
-        kind: Resource that the reply is about: the object's or another, such as `namespaces`.
+        kind: Resource that the reply is about: the object's, or another such as `namespaces`.
     """
 
     code: int
@@ -329,11 +325,12 @@ def send_dry_runs(
     next_request: Callable[[Mapping[str, Any], Answer], Mapping[str, Any] | None],
     seconds: float,
 ) -> list[list[Answer] | None]:
-    """Return the answers to each object, None if they did not arrive within `seconds` in all.
+    """Return the answers for each object, None if they did not arrive in time.
 
-    The API server stores nothing. Pods are created. It checks other objects that exist as an update
-    by the manager that applied them last: fields that the new object lacks are removed.
-    `next_request` returns the object to send after an answer, or None.
+    The API server stores nothing. Pods are sent as new objects. Other objects are sent as
+    server-side applies by the manager that last applied them, so fields that the new object lacks
+    are removed. `next_request` returns the object to send after an answer, or None. Reading the
+    served kinds and sending all objects may take `seconds` each.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.

@@ -1,6 +1,6 @@
 """Edits of containers and pod templates that return copies.
 
-The user's entries take precedence: a variable, volume or mount of the same name is unchanged.
+The user's entries take precedence over generated ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def add_env(container: Mapped, variables: Sequence[Mapped]) -> Manifest:
 def restricted_security_context(user: int | None = None, **fields: Any) -> Manifest:
     """Return a `securityContext` that the `restricted` Pod Security Standard accepts.
 
-    Set `user` for containers of pods whose `securityContext` may be root's.
+    Set `user` for containers in pods that may run as root.
     """
     if user is not None:
         fields |= {"runAsNonRoot": True, "runAsUser": user, "runAsGroup": user}
@@ -57,7 +57,7 @@ def find_mount(container: Mapped, path: str) -> Mapped | None:
 
 
 def choose_free_name(wanted: str, existing: Iterable[Mapped] | None) -> str:
-    """Return the name, with a number if an existing volume or container has it."""
+    """Return the name, with a number appended if an existing volume or container has it."""
     taken = {item.get("name") for item in existing or ()}
     numbered = (f"{wanted}-{number}" for number in count(2))
     return wanted if wanted not in taken else next(name for name in numbered if name not in taken)
@@ -118,9 +118,9 @@ def overlay(generated: Any, override: Any) -> Any:
 
 
 def use_mirror(image: str, registry: str | None) -> str:
-    """Replace the registry of an image's name, and keep its path."""
+    """Replace the registry in an image's name; the repository's path and the tag stay."""
     if registry is None:
         return image
     host, _, path = image.partition("/")
-    # As Docker reads names: a first part without a dot or a port belongs to a Docker Hub path.
+    # A first part without a dot or a port is not a registry, but part of a Docker Hub path.
     return f"{registry}/{path if '.' in host or ':' in host else image}"

@@ -24,7 +24,7 @@ _LIMIT = Fraction(2**63 - 1, 10**9)
 
 
 def seconds(text: str) -> Fraction | None:
-    """Return a duration in seconds; None if it has a sign or Go cannot parse it."""
+    """Return a duration in seconds; None if it has a sign, or if Go cannot parse it."""
     if _DURATION.fullmatch(text) is None:
         return None
     parts = _PART.findall(text)
@@ -33,7 +33,7 @@ def seconds(text: str) -> Fraction | None:
 
 
 def multiply(text: str, factor: int) -> str:
-    """Multiply a duration, rounded up to seconds; a factor of 1 returns the text unchanged."""
+    """Multiply a duration and round it up to seconds; a factor of 1 returns the text unchanged."""
     length = seconds(text)
     if factor == 1 or length is None:
         return text

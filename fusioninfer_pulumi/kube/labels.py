@@ -8,8 +8,8 @@ from __future__ import annotations
 
 PREFIX = "fusioninfer.io/"
 
-# On every object and every serving pod. Read by the Service, the InferencePool, the PodGroup's
-# subGroupPolicy and people (`kubectl get pods -l fusioninfer.io/service=...`).
+# On every object and every serving pod. The Service, the InferencePool, the PodGroup's
+# subGroupPolicy and people select by them (`kubectl get pods -l fusioninfer.io/service=...`).
 SERVICE = f"{PREFIX}service"
 COMPONENT_TYPE = f"{PREFIX}component-type"
 ROLE_NAME = f"{PREFIX}role-name"
@@ -47,7 +47,7 @@ LLM_D_ROLE = "llm-d.ai/role"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 # Names the pod's task; minTaskMember matches no pod without it.
 TASK_SPEC = "volcano.sh/task-spec"
-# Read by Volcano's PodGroup controller, which creates a PodGroup for each pod without one.
+# Read by Volcano's PodGroup controller, which creates a PodGroup per workload for pods without one.
 QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 GANG_ANNOTATIONS = frozenset({GROUP_NAME, TASK_SPEC})
 
@@ -73,8 +73,8 @@ LWS_WORKER_INDEX = f"{LWS_PREFIX}worker-index"
 # replicas of a role.
 LWS_GROUP_INDEX = f"{LWS_PREFIX}group-index"
 LWS_EXCLUSIVE_TOPOLOGY = f"{LWS_PREFIX}exclusive-topology"
-# LeaderWorkerSet sets these on every pod. It overwrites a user's values, except group-index and
-# group-key, with which it never becomes Available or confuses its groups.
+# LeaderWorkerSet sets these on pods. It overwrites a user's values, except those of group-index and
+# group-key: with them it never becomes Available, or confuses its groups.
 LWS_OWNED_LABELS = frozenset(
     {
         LWS_NAME,
@@ -93,11 +93,11 @@ LWS_OWNED_LABELS = frozenset(
 CLUSTER_SELECTOR = f"{PREFIX}cluster-selector"
 CLUSTER_TOLERATIONS = f"{PREFIX}cluster-tolerations"
 
-# Makes Pulumi's Kubernetes provider not wait for the object.
+# Pulumi's Kubernetes provider does not wait for objects with this annotation.
 PULUMI_SKIP_AWAIT = "pulumi.com/skipAwait"
 
-# Labels with the name of the node pool, of cloud providers and Karpenter. Placement writes them
-# into node selectors.
+# Labels of cloud providers and Karpenter with the name of the node pool. Placement writes them into
+# node selectors.
 NODE_POOLS = (
     "cloud.google.com/gke-nodepool",
     "eks.amazonaws.com/nodegroup",

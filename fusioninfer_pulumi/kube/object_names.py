@@ -38,7 +38,7 @@ alerts = "{}-alerts".format
 dashboards = "{}-dashboards".format
 # A role's NetworkPolicy, PodDisruptionBudget and PodMonitor.
 disruption_budget = engine_monitor = role_network_policy = "{}-{}".format
-# Of one service level, which clients name.
+# InferenceObjective of a service level; requests name it in a header.
 inference_objective = "{}-{}".format
 # Volcano task of one replica of a role: the key in `minTaskMember` and the pods' task-spec.
 task = "{}-{}".format
@@ -52,13 +52,13 @@ claim_template = "{}-{}-{}-{}".format
 # ClusterRoleBinding that lets the endpoint picker check who reads its metrics; from namespace and
 # service. No namespace or service has a colon, so two pairs never get the same name.
 metrics_reviewer = "fusioninfer:{}:{}-epp".format
-# ReferenceGrant: from the namespace of a reference, and the route or Gateway that has it or the
-# pool it names. Neither part can contain a dot.
+# ReferenceGrant: the namespace of the route or Gateway that refers to another namespace, and its
+# name, or the pool's if the route is external. Neither part can contain a dot.
 reference_grant = "{}.{}".format
 
 
 def serving_group(service: str, index: int | None = None) -> str:
-    """Return the prefix of one serving group's names, which is also the name of its PodGroup.
+    """Return the name prefix of a serving group's objects, which is also its PodGroup's name.
 
     It is the service's name if the service has no groups.
     """
@@ -81,7 +81,7 @@ def role_lws(service: str, role: str, serving_group_index: int | None = None) ->
 
 
 def leader_pod(lws_name: str, group: int = 0) -> str:
-    """Return the name of a group's leader pod, which is also the name of its worker StatefulSet."""
+    """Return the name of a group's leader pod and of its worker StatefulSet."""
     return f"{lws_name}-{group}"
 
 

@@ -1,4 +1,4 @@
-"""Recognises Pulumi Outputs without importing pulumi, which would slow down the command line.
+"""Recognizes Pulumi Outputs without importing pulumi, which would slow down the command line.
 
 Fields that are only passed through may be Outputs; code that needs the value rejects them.
 """
@@ -32,13 +32,13 @@ def is_output(value: object) -> bool:
     )
 
 
-def is_known_equal(one: object, other: object) -> bool:
+def is_known_equal(first: object, second: object) -> bool:
     """Return whether two values are known to be equal: an Output equals only itself."""
-    return one is other or (not is_output(one) and not is_output(other) and one == other)
+    return first is second or (not is_output(first) and not is_output(second) and first == second)
 
 
 def has_output(value: object) -> bool:
-    """Return whether plain mappings and lists hold an Output at any depth."""
+    """Return whether plain mappings and lists contain an Output at any depth."""
     if isinstance(value, Mapping):
         return any(has_output(item) for item in value.values())
     if isinstance(value, (list, tuple)):

@@ -47,7 +47,7 @@ def parse(value: str | float | Decimal) -> Decimal:
     return number
 
 
-def is_absurd(value: str | float) -> bool:
+def is_oversized(value: str | float) -> bool:
     """Return whether a value looks like a quantity but is too long or too large to be one."""
     try:
         parse(value)

@@ -32,7 +32,7 @@ _FAMILIES = ("nvidia.com/mig-",)
 # Real names, not misspelled accelerators: KubeVirt's devices, Huawei's other chips.
 _OTHER_SUFFIXES = ("/vgpu", "/pgpu")
 _OTHER_FAMILIES = ("huawei.com/Ascend",)
-#: Of difflib: `arm.com/gpu` is just below, because it is not a misspelled `amd.com/gpu`.
+#: For difflib. `arm.com/gpu` is just below it, because it is not a misspelled `amd.com/gpu`.
 _MIN_SIMILARITY = 0.92
 _MULTI_RANK = ("aws.amazon.com/neuron", "nvidia.com/mig-")
 
@@ -70,7 +70,8 @@ def pod_requests(template: Mapping[str, Any]) -> Amounts:
 
     For each resource, the larger of two amounts plus the pod's overhead: all containers with the
     sidecars, or the largest init container with the sidecars before it. A missing request equals
-    its limit (Kubernetes, "Init containers: resource sharing within containers").
+    its limit (Kubernetes, "Init containers: resource sharing within containers"). The pod's own
+    `resources` replace that amount.
     """
     spec = template.get("spec") or {}
     sidecars: Amounts = {}
@@ -107,7 +108,7 @@ def read_limit(container: Mapping[str, Any], resource: str) -> Any:
     return ((container.get("resources") or {}).get("limits") or {}).get(resource)
 
 
-def total(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
+def sum_requests(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
     """Return the sum of requests, each multiplied by a number of pods, as quantities."""
     amounts = _sum(
         {name: amount * pods for name, amount in per_pod.items()} for per_pod, pods in requests
@@ -129,14 +130,14 @@ def _sum(parts: Iterable[Amounts]) -> Amounts:
     return amounts
 
 
-def _largest(one: Amounts, other: Amounts) -> Amounts:
+def _largest(first: Amounts, second: Amounts) -> Amounts:
     return {
-        name: max(one.get(name, Decimal(0)), other.get(name, Decimal(0)))
-        for name in {**one, **other}
+        name: max(first.get(name, Decimal(0)), second.get(name, Decimal(0)))
+        for name in {**first, **second}
     }
 
 
-def takes_pods(node: Mapping[str, Any]) -> bool:
+def is_schedulable(node: Mapping[str, Any]) -> bool:
     """Return whether a node is ready, not cordoned, and has no taint of a node condition.
 
     Other taints are ignored, because pods may tolerate them.

@@ -18,7 +18,7 @@ _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 @dataclass(frozen=True)
 class Product:
-    """A product that provides an API group, or a part of it.
+    """A product that provides an API group, or a part of one.
 
     Attributes:
         name: Its name in messages.
@@ -26,9 +26,9 @@ class Product:
         install: URL of a manifest to apply, or a command, or what to install.
         kind: The one kind that the row is about, empty for all kinds of the group.
         field: Field that needs the product; by default every object of the group does.
-        least: First supported release, None if any release that serves the version works.
-        broken: Releases after `least` that do not work.
-        last: Last release that has the kind, None if no release removed it.
+        min_release: First supported release, None if any release that serves the version works.
+        broken: Later releases that do not work.
+        last_release: Last release that has the kind, None if no release removed it.
         program: Image whose tag is the release; by default an annotation of the CRDs has it.
         namespace: Namespace in which the program runs by default.
     """
@@ -38,23 +38,23 @@ class Product:
     install: str
     kind: str = ""
     field: str = ""
-    least: Release | None = None
+    min_release: Release | None = None
     broken: tuple[Release, ...] = ()
-    last: Release | None = None
+    last_release: Release | None = None
     program: str = ""
     namespace: str = ""
 
     @property
     def requirement(self) -> str:
-        """Supported releases, and how to install one, as the end of a sentence."""
+        """Supported releases and how to install one, as the end of a sentence."""
         apply = "kubectl apply --server-side -f " if self.install.startswith("https:") else ""
-        if self.least is None:
+        if self.min_release is None:
             return f"it: {apply}{self.install}"
-        if self.last is not None:
-            releases = f"{format_release(self.least)} to {format_release(self.last)}"
+        if self.last_release is not None:
+            releases = f"{format_release(self.min_release)} to {format_release(self.last_release)}"
         else:
             unless = f" (not {', '.join(map(format_release, self.broken))})" if self.broken else ""
-            releases = f"{format_release(self.least)} or later{unless}"
+            releases = f"{format_release(self.min_release)} or later{unless}"
         return f"{releases}: {apply}{self.install}"
 
 
@@ -67,7 +67,7 @@ LEADER_WORKER_SET = Product(
     name="LeaderWorkerSet",
     group="leaderworkerset.x-k8s.io",
     install="https://github.com/kubernetes-sigs/lws/releases/download/v0.9.0/manifests.yaml",
-    least=(0, 9, 0),
+    min_release=(0, 9, 0),
     program="lws",
     namespace="lws-system",
 )
@@ -76,7 +76,7 @@ VOLCANO = Product(
     name="Volcano",
     group="scheduling.volcano.sh",
     install="https://raw.githubusercontent.com/volcano-sh/volcano/v1.14.1/installer/volcano-development.yaml",
-    least=(1, 12, 3),
+    min_release=(1, 12, 3),
     broken=((1, 13, 0),),
     program="vc-scheduler",
     namespace="volcano-system",
@@ -87,7 +87,7 @@ KUEUE = Product(
     group="kueue.x-k8s.io",
     install="https://github.com/kubernetes-sigs/kueue/releases/download/v0.15.2/manifests.yaml",
     field="LeaderWorkerSet metadata.labels[kueue.x-k8s.io/queue-name]",
-    least=(0, 11, 0),
+    min_release=(0, 11, 0),
     program="kueue",
     namespace="kueue-system",
 )
@@ -95,7 +95,7 @@ _GATEWAY_API = Product(
     name="Gateway API",
     group="gateway.networking.k8s.io",
     install=f"{_GATEWAY}/standard-install.yaml",
-    least=(1, 0, 0),
+    min_release=(1, 0, 0),
 )
 _INFERENCE_EXTENSION = Product(
     name="Gateway API Inference Extension",
@@ -104,10 +104,12 @@ _INFERENCE_EXTENSION = Product(
         "https://github.com/kubernetes-sigs/gateway-api-inference-extension"
         "/releases/download/v1.5.0/manifests.yaml"
     ),
-    least=(1, 0, 0),
+    min_release=(1, 0, 0),
 )
 # The bundle v1.6.0 no longer has this group.
-_INFERENCE_X = replace(_INFERENCE_EXTENSION, group="inference.networking.x-k8s.io", last=(1, 5, 0))
+_INFERENCE_X = replace(
+    _INFERENCE_EXTENSION, group="inference.networking.x-k8s.io", last_release=(1, 5, 0)
+)
 _LLM_D = Product(
     name="llm-d router",
     group="llm-d.ai",
@@ -120,7 +122,7 @@ _PROMETHEUS = Product(
     name="Prometheus operator",
     group="monitoring.coreos.com",
     install="https://github.com/prometheus-operator/prometheus-operator/releases/download/v0.85.0/bundle.yaml",
-    least=(0, 31, 0),
+    min_release=(0, 31, 0),
 )
 _DRA = Product("Dynamic resource allocation", "resource.k8s.io", _KUBERNETES)
 _METRICS = Product(
@@ -146,7 +148,7 @@ PRODUCTS = (
     LEADER_WORKER_SET,
     VOLCANO,
     # v1.14.0 has the field, but honours it only with networkTopology (volcano#4871).
-    replace(VOLCANO, field="PodGroup spec.subGroupPolicy", least=(1, 14, 1), broken=()),
+    replace(VOLCANO, field="PodGroup spec.subGroupPolicy", min_release=(1, 14, 1), broken=()),
     KUEUE,
     _GATEWAY_API,
     replace(
@@ -154,12 +156,12 @@ PRODUCTS = (
         name="Gateway API (experimental channel)",
         install=f"{_GATEWAY}/experimental-install.yaml",
         field="HTTPRoute spec.useDefaultGateways",
-        least=(1, 4, 0),
+        min_release=(1, 4, 0),
     ),
     _INFERENCE_EXTENSION,
     _INFERENCE_X,
     # In v1.2 the kind's targets are in another field.
-    replace(_INFERENCE_X, kind="InferenceModelRewrite", least=(1, 3, 0)),
+    replace(_INFERENCE_X, kind="InferenceModelRewrite", min_release=(1, 3, 0)),
     _LLM_D,
     replace(
         _LLM_D,
@@ -168,7 +170,9 @@ PRODUCTS = (
     ),
     _PROMETHEUS,
     # The CRD has portNumber in v0.79.2, not in v0.76.0.
-    replace(_PROMETHEUS, field="PodMonitor spec.podMetricsEndpoints[*].portNumber", least=None),
+    replace(
+        _PROMETHEUS, field="PodMonitor spec.podMetricsEndpoints[*].portNumber", min_release=None
+    ),
     Product(
         name="KEDA",
         group="keda.sh",

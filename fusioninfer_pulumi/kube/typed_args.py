@@ -1,8 +1,8 @@
 """Converts inputs of pulumi_kubernetes to plain Kubernetes structures, without importing it.
 
 Args such as `PodTemplateSpecArgs` store values under Python names; each of their properties has the
-field's Kubernetes name as an attribute. Dictionaries may have Python's names as keys. The keys of
-maps such as labels are not names of fields.
+field's Kubernetes name as an attribute. Dictionaries may have Python names as keys. The keys of
+maps such as labels are not field names.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def use_kubernetes_names(value: Any) -> Any:
     """Replace Python names by Kubernetes names in a pod template or a part of it."""
     if isinstance(value, dict):
         return {
-            (named := kubernetes_name(key) if isinstance(key, str) else key): item
-            if named in MAPS and isinstance(item, dict)
+            (name := kubernetes_name(key) if isinstance(key, str) else key): item
+            if name in MAPS and isinstance(item, dict)
             else use_kubernetes_names(item)
             for key, item in value.items()
         }
@@ -98,10 +98,10 @@ def find_duplicate_fields(value: Any) -> Iterator[tuple[str, str]]:
     """Yield both names of each field that has its Kubernetes name and its Python name as keys."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            named = kubernetes_name(key) if isinstance(key, str) else key
-            if named != key and named in value:
-                yield named, key
-            if named not in MAPS:
+            name = kubernetes_name(key) if isinstance(key, str) else key
+            if name != key and name in value:
+                yield name, key
+            if name not in MAPS:
                 yield from find_duplicate_fields(item)
     elif isinstance(value, list):
         for item in value:

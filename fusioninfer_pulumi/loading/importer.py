@@ -10,7 +10,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from fusioninfer_pulumi.extras import plugins
+from fusioninfer_pulumi.extras import load_plugins
 from fusioninfer_pulumi.findings import Finding, Location, Origin
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
@@ -252,7 +252,7 @@ class Importer(NamedTuple):
 @cache
 def importers() -> tuple[Importer, ...]:
     """Return the installed importers, sorted by the names of their entry points."""
-    return tuple(importer for _, importer in plugins(GROUP))
+    return tuple(importer for _, importer in load_plugins(GROUP))
 
 
 def find_importer(raw: Any, *, platform: bool = False) -> Importer | None:

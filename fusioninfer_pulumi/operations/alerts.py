@@ -14,11 +14,11 @@ from fusioninfer_pulumi.operations.monitors import (
     REVISION,
     ROLE,
     MonitoringPlan,
-    monitoring_object,
-    picker_selector,
-    replicas_up,
-    role_selector,
-    service_selector,
+    build_monitoring_object,
+    build_picker_selector,
+    build_replicas_query,
+    build_role_selector,
+    build_service_selector,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -28,7 +28,7 @@ RUNBOOK = "https://github.com/fusioninfer/fusioninfer-pulumi/blob/main/docs/aler
 #: Waiting requests above which endpoint pickers consider an engine saturated: the default of their
 #: saturation detector (inference extension v1.5.0, `DefaultQueueDepthThreshold`).
 SATURATED_QUEUE = 5
-#: Restarts of one replica in an hour. A single one may be a drain or a lost node.
+#: Minimum restarts of one replica in an hour. A single one may be a drain or a lost node.
 RESTARTS = 2
 #: Alert if the prefix cache hit rate is below this fraction of the last day's rate.
 _HIT_RATE_DROP = 0.5
@@ -46,7 +46,7 @@ class Alert:
     Attributes:
         name: Name, and heading of its section in `docs/alerts.md`.
         expression: PromQL; each series that it returns is a pending alert.
-        hold: How long an alert is pending before it fires.
+        pending: Duration for which an alert is pending before it fires.
         labels: Labels in addition to those of the series.
         summary: What is wrong.
         action: What to do first.
@@ -54,23 +54,23 @@ class Alert:
 
     name: str
     expression: str
-    hold: str
+    pending: str
     severity: str
     summary: str
     action: str
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def alerts(meta: ServiceMeta, monitoring: MonitoringPlan) -> Iterator[Alert]:
+def build_alerts(meta: ServiceMeta, monitoring: MonitoringPlan) -> Iterator[Alert]:
     """Yield the alerts about the roles, engines and endpoint picker that are monitored."""
     for role in monitoring.engines:
         yield from _role_alerts(meta, role, needs_gang=monitoring.shape.needs_gang)
     if monitoring.engines:
-        yield from _engine_alerts(service_selector(meta))
+        yield from _engine_alerts(build_service_selector(meta))
     if monitoring.picker:
         yield Alert(
             "FusionInferPickerDown",
-            f"absent(up{{{picker_selector(meta)}}} == 1)",
+            f"absent(up{{{build_picker_selector(meta)}}} == 1)",
             "5m",
             "critical",
             "No endpoint picker is up, so the gateway cannot choose replicas.",
@@ -79,7 +79,7 @@ def alerts(meta: ServiceMeta, monitoring: MonitoringPlan) -> Iterator[Alert]:
         )
 
 
-def min_replicas(role: RolePlan) -> int:
+def get_min_replicas(role: RolePlan) -> int:
     """Return the number of a role's replicas, or the fewest that its autoscaler may leave."""
     scaling = role.args.autoscaling
     if scaling is None:
@@ -90,8 +90,8 @@ def min_replicas(role: RolePlan) -> int:
 
 
 def _role_alerts(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -> Iterator[Alert]:
-    selector, minimum = role_selector(meta, role), min_replicas(role)
-    replicas, targets = replicas_up(selector), f"up{{{selector}}}"
+    selector, minimum = build_role_selector(meta, role), get_min_replicas(role)
+    replicas, targets = build_replicas_query(selector), f"up{{{selector}}}"
     mixed = f"count(count by ({REVISION}) ({targets})) > 1"
     timeout, partition = role.rollout.timeout, role.rollout.partition
     role_label = {"role": role.name}
@@ -193,7 +193,7 @@ def _whole_seconds(duration: str) -> str:
     return f"{int(seconds(duration) or 0)}s"
 
 
-def prometheus_rule(
+def build_prometheus_rule(
     meta: ServiceMeta, monitoring: MonitoringPlan, args: AlertsArgs
 ) -> dict[str, Any]:
     """Build the PrometheusRule."""
@@ -204,7 +204,7 @@ def prometheus_rule(
         {
             "alert": alert.name,
             "expr": alert.expression,
-            "for": alert.hold,
+            "for": alert.pending,
             "labels": {**common, **alert.labels, "severity": alert.severity, **args.labels},
             "annotations": {
                 "summary": f"{meta.namespace}/{meta.service}: {alert.summary}",
@@ -212,7 +212,7 @@ def prometheus_rule(
                 "runbook_url": f"{page}#{alert.name.lower()}",
             },
         }
-        for alert in alerts(meta, monitoring)
+        for alert in build_alerts(meta, monitoring)
     ]
     group = {"name": f"{meta.namespace}.{meta.service}", "rules": rules}
-    return monitoring_object("PrometheusRule", built, monitoring.args, {"groups": [group]})
+    return build_monitoring_object("PrometheusRule", built, monitoring.args, {"groups": [group]})

@@ -1,8 +1,8 @@
 """Autoscalers of roles, with the metrics and target values of `autoscaling.target`.
 
 Every metric is summed over the service and divided by the replicas. So it measures demand, and pods
-that still load their model do not change it. Prefill and decode roles use the same metrics, with
-target values in proportion to their replicas, so that the ratio of the roles stays.
+that are still loading their model do not affect it. Prefill and decode roles use the same metrics,
+with target values in proportion to their replicas, so that the ratio of the roles stays.
 
 Target values per replica:
     Requests in flight: 100, an engine's default capacity in the endpoint pickers' concurrency
@@ -33,8 +33,8 @@ from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
-from fusioninfer_pulumi.operations.monitors import series_label
-from fusioninfer_pulumi.pods.pod_metadata import role_labels
+from fusioninfer_pulumi.operations.monitors import get_series_label
+from fusioninfer_pulumi.pods.pod_metadata import get_role_labels
 from fusioninfer_pulumi.routing.epp import EppPlan, find_load_metrics
 from fusioninfer_pulumi.topology.leader_worker_set import API_VERSION, KIND
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -60,7 +60,7 @@ class AutoscalerPlan(NamedTuple):
         return "ScaledObject" if keda else "HorizontalPodAutoscaler"
 
 
-def autoscalers(
+def plan_autoscalers(
     service: str, namespace: Any, roles: Sequence[RolePlan], epp: EppPlan | None
 ) -> tuple[AutoscalerPlan, ...]:
     """Return an autoscaler for each LeaderWorkerSet of a scaled role."""
@@ -69,7 +69,7 @@ def autoscalers(
             role,
             lws.name,
             role.args.autoscaling,
-            target_metrics(service, namespace, role, roles, epp),
+            build_target_metrics(service, namespace, role, roles, epp),
         )
         for role in roles
         if role.args.autoscaling is not None
@@ -77,11 +77,11 @@ def autoscalers(
     )
 
 
-def autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
+def build_autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
     """Build a HorizontalPodAutoscaler or a ScaledObject."""
     args = planned.args
     annotated = replace(meta, annotations={**meta.annotations, **args.annotations})
-    named = metadata(annotated, planned.name, role_labels(meta, planned.role.args))
+    named = metadata(annotated, planned.name, get_role_labels(meta, planned.role.args))
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}
     if args.engine is AutoscalingEngine.KEDA:
@@ -147,7 +147,7 @@ IN_FLIGHT, WAITING, KV_CACHE = 100.0, 5.0, 0.8
 _DECODES = (ComponentType.WORKER, ComponentType.DECODER)
 
 
-def target_metrics(
+def build_target_metrics(
     service: str,
     namespace: Any,
     role: RolePlan,
@@ -170,14 +170,14 @@ def target_metrics(
             AutoscalingMetricArgs(
                 name=EXTERNAL[name],
                 source=MetricSource.EXTERNAL,
-                selector={series_label(labels.SERVICE): service},
+                selector={get_series_label(labels.SERVICE): service},
                 target=f"{value * share:.4g}",
             )
             for name, value in _values(args).items()
             if name in EXTERNAL
         )
-    engine = f'namespace="{namespace}",{series_label(labels.SERVICE)}="{service}"'
-    component = series_label(labels.COMPONENT_TYPE)
+    engine = f'namespace="{namespace}",{get_series_label(labels.SERVICE)}="{service}"'
+    component = get_series_label(labels.COMPONENT_TYPE)
     decodes = "|".join(kind.value for kind in _DECODES)
     picker = f'namespace="{namespace}",service="{object_names.endpoint_picker(service)}"'
     queries = {
@@ -223,7 +223,7 @@ def _values(args: AutoscalingArgs) -> dict[str, float]:
         goals = dict.fromkeys(args.latency_goals, 1.0)
         in_flight = {} if goals and not scales_to_zero(args) else {"in-flight": value or IN_FLIGHT}
         return {**in_flight, **goals}
-    # The queue alone would remove replicas as soon as it is empty, and then grow again.
+    # With the queue alone, replicas would be removed once it is empty, and it would grow again.
     values = {"waiting": value or WAITING, "kv-cache": KV_CACHE}
     return {**values, "in-flight": IN_FLIGHT} if scales_to_zero(args) else values
 
@@ -237,10 +237,11 @@ EXTERNAL = {
 
 
 def _needed_replicas(replicas: str, metric: str, matchers: str, goal: float) -> str:
-    """Return the query of the replicas that meet a latency goal.
+    """Return the query for the number of replicas that meet a latency goal.
 
-    It removes at most a fifth of the replicas, also if there are no requests, and at most doubles
-    them, because latency grows faster than load. Pods that still load the model do not count.
+    It removes at most a fifth of the replicas, rounded up, also if there are no requests. It at
+    most doubles them, because latency grows faster than load. Pods that still load the model do not
+    count.
     """
     buckets = f"sum by (le) (rate({metric}_bucket{{{matchers}}}[2m]))"
     latency = f"(histogram_quantile(0.9, {buckets}) > 0 or vector(0))"

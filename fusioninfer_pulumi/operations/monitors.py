@@ -14,11 +14,11 @@ from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
-from fusioninfer_pulumi.pods.pod_metadata import role_labels
-from fusioninfer_pulumi.routing.routing_plan import Routing, router_meta
+from fusioninfer_pulumi.pods.pod_metadata import get_role_labels
+from fusioninfer_pulumi.routing.routing_plan import Routing, build_router_meta
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
-# Path of the ServiceAccount token in Prometheus' pods.
+# Path of Prometheus' own ServiceAccount token in its pods.
 _OWN_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  # a path
 
 
@@ -75,7 +75,7 @@ def find_declared_port(role: RolePlan, port: int) -> Mapping[str, Any] | None:
     return None
 
 
-def monitors(
+def build_monitors(
     meta: ServiceMeta, routing: Routing | None, monitoring: MonitoringPlan
 ) -> Iterator[Manifest]:
     """Yield a PodMonitor for each role's engines, and the endpoint picker's ServiceMonitor."""
@@ -83,7 +83,7 @@ def monitors(
         yield _pod_monitor(meta, role, monitoring)
     if not monitoring.picker or routing is None or routing.picker is None:
         return
-    meta, token = router_meta(meta, routing.name), monitoring.args.picker_token
+    meta, token = build_router_meta(meta, routing.name), monitoring.args.picker_token
     endpoint: Manifest = {"port": object_names.EPP_METRICS_PORT, "path": "/metrics"}
     if routing.picker.epp.args.metrics is MetricsMode.AUTHENTICATED and token is None:
         endpoint["bearerTokenFile"] = _OWN_TOKEN
@@ -96,11 +96,11 @@ def monitors(
         "endpoints": [_set_interval(monitoring, endpoint)],
     }
     built = metadata(meta, object_names.epp_monitor(meta.service))
-    yield monitoring_object("ServiceMonitor", built, monitoring.args, spec)
+    yield build_monitoring_object("ServiceMonitor", built, monitoring.args, spec)
 
 
 def _pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: MonitoringPlan) -> Manifest:
-    pods, labels_of_role = role.pods, role_labels(meta, role.args)
+    pods, labels_of_role = role.pods, get_role_labels(meta, role.args)
     name = (find_declared_port(role, pods.port) or {}).get("name")
     ranks = (rank for rank in pods.ports[1:] if find_declared_port(role, rank))
     ports: list[Manifest] = [
@@ -123,7 +123,7 @@ def _pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: MonitoringPlan) 
         "podMetricsEndpoints": [_set_interval(monitoring, {**port, **common}) for port in ports],
     }
     built = metadata(meta, object_names.engine_monitor(meta.service, role.name), labels_of_role)
-    return monitoring_object("PodMonitor", built, monitoring.args, spec)
+    return build_monitoring_object("PodMonitor", built, monitoring.args, spec)
 
 
 def _set_interval(monitoring: MonitoringPlan, endpoint: Manifest) -> Manifest:
@@ -132,7 +132,7 @@ def _set_interval(monitoring: MonitoringPlan, endpoint: Manifest) -> Manifest:
     return endpoint | {key: value for key, value in times.items() if value is not None}
 
 
-def monitoring_object(
+def build_monitoring_object(
     kind: str, built: Manifest, args: MonitoringArgs, spec: Mapping[str, Any]
 ) -> Manifest:
     """Return an object of the Prometheus operator, with the user's labels for its selectors."""
@@ -140,33 +140,33 @@ def monitoring_object(
     return build_object("monitoring.coreos.com/v1", kind, named, spec=spec)
 
 
-def series_label(label: str) -> str:
+def get_series_label(label: str) -> str:
     """Return the name of a pod's label in Prometheus' series."""
     return "".join(character if character.isalnum() else "_" for character in label)
 
 
 #: Series label with the role.
-ROLE = series_label(labels.ROLE_NAME)
+ROLE = get_series_label(labels.ROLE_NAME)
 #: Series label with the revision of the pod's template.
-REVISION = series_label(labels.REVISION)
+REVISION = get_series_label(labels.REVISION)
 
 
-def service_selector(meta: ServiceMeta) -> str:
+def build_service_selector(meta: ServiceMeta) -> str:
     """Return the matchers of all engines of a service."""
-    return f'namespace="{meta.namespace}", {series_label(labels.SERVICE)}="{meta.service}"'
+    return f'namespace="{meta.namespace}", {get_series_label(labels.SERVICE)}="{meta.service}"'
 
 
-def role_selector(meta: ServiceMeta, role: RolePlan) -> str:
+def build_role_selector(meta: ServiceMeta, role: RolePlan) -> str:
     """Return the matchers of the engines of one role."""
-    return f'{service_selector(meta)}, {ROLE}="{role.name}"'
+    return f'{build_service_selector(meta)}, {ROLE}="{role.name}"'
 
 
-def picker_selector(meta: ServiceMeta) -> str:
+def build_picker_selector(meta: ServiceMeta) -> str:
     """Return the matchers of the endpoint picker, whose job is named after its Service."""
     return f'namespace="{meta.namespace}", job="{object_names.endpoint_picker(meta.service)}"'
 
 
-def replicas_up(selector: str) -> str:
+def build_replicas_query(selector: str) -> str:
     """Return PromQL for the number of replicas whose leader is up on every port; 0 if none is."""
     return f"(count(min by (pod) (up{{{selector}}}) == 1) or vector(0))"
 
@@ -179,7 +179,7 @@ _GPUS = "$gpus"
 _UID = 40
 
 
-def boards(monitoring: MonitoringPlan) -> list[str]:
+def list_dashboards(monitoring: MonitoringPlan) -> list[str]:
     """Return the names of the dashboards of a service; empty if nothing is monitored."""
     chosen = ["service", "replicas"] if monitoring.engines else []
     if monitoring.picker:
@@ -195,11 +195,11 @@ def render_dashboards(meta: ServiceMeta, monitoring: MonitoringPlan) -> dict[str
     """
     return {
         f"{meta.namespace}.{meta.service}.{name}.json": _fill_dashboard(meta, monitoring, name)
-        for name in boards(monitoring)
+        for name in list_dashboards(monitoring)
     }
 
 
-def dashboards_config_map(meta: ServiceMeta, monitoring: MonitoringPlan) -> dict[str, Any]:
+def build_dashboards_config_map(meta: ServiceMeta, monitoring: MonitoringPlan) -> dict[str, Any]:
     """Build the ConfigMap that Grafana's sidecar reads."""
     args = monitoring.args.dashboards
     chosen = GRAFANA_LABELS if args is None or not args.labels else args.labels
@@ -219,7 +219,7 @@ def _fill_dashboard(meta: ServiceMeta, monitoring: MonitoringPlan, name: str) ->
         if variable["type"] == "constant":
             variable["query"] = values[variable["name"]]
     gpus = " + ".join(
-        f"{replicas_up(role_selector(meta, role))} * {role.replica_accelerators}"
+        f"{build_replicas_query(build_role_selector(meta, role))} * {role.replica_accelerators}"
         for role in monitoring.engines
         if role.replica_accelerators
     )

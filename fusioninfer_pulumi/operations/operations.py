@@ -11,16 +11,20 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.kube import object_names
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, metadata
-from fusioninfer_pulumi.operations.alerts import prometheus_rule
-from fusioninfer_pulumi.operations.autoscalers import AutoscalerPlan, autoscaler, autoscalers
+from fusioninfer_pulumi.operations.alerts import build_prometheus_rule
+from fusioninfer_pulumi.operations.autoscalers import (
+    AutoscalerPlan,
+    build_autoscaler,
+    plan_autoscalers,
+)
 from fusioninfer_pulumi.operations.monitors import (
     MonitoringPlan,
-    boards,
-    dashboards_config_map,
-    monitors,
+    build_dashboards_config_map,
+    build_monitors,
+    list_dashboards,
     plan_monitoring,
 )
-from fusioninfer_pulumi.pods.pod_metadata import role_labels
+from fusioninfer_pulumi.pods.pod_metadata import get_role_labels
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.role_plan import RolePlan, resolve_share
 
@@ -29,15 +33,15 @@ class BudgetPlan(NamedTuple):
     """The PodDisruptionBudget of one role.
 
     Attributes:
-        replicas: Replicas that evictions may make unavailable at a time.
+        max_unavailable: Replicas that evictions may make unavailable at a time.
     """
 
     role: RolePlan
-    replicas: int
+    max_unavailable: int
     unhealthy_pods: UnhealthyPods
 
 
-def disruption_budgets(
+def plan_disruption_budgets(
     roles: Sequence[RolePlan], common: DisruptionBudgetArgs | None
 ) -> tuple[BudgetPlan, ...]:
     """Return a budget for each role that has replicas and a `disruptionBudget`.
@@ -54,7 +58,7 @@ def disruption_budgets(
 
 def _max_unavailable(args: DisruptionBudgetArgs, role: RolePlan) -> int:
     count = len(role.replicas)
-    if role.scaled_externally:
+    if role.is_autoscaled:
         maximum = 1 if args.max_unavailable is None else args.max_unavailable
         return maximum if args.min_available is None and isinstance(maximum, int) else 0
     if args.min_available is not None:
@@ -67,23 +71,23 @@ def _max_unavailable(args: DisruptionBudgetArgs, role: RolePlan) -> int:
     return min(max(share, 1) if percent else share, count)
 
 
-def disruption_budget(meta: ServiceMeta, budget: BudgetPlan) -> dict[str, Any]:
+def build_disruption_budget(meta: ServiceMeta, budget: BudgetPlan) -> dict[str, Any]:
     """Build the PodDisruptionBudget of a role."""
     role = budget.role
-    # An autoscaler changes the number of pods, but not minAvailable.
+    # An autoscaler changes the number of pods, so a fixed minAvailable would be wrong.
     limit = (
-        {"maxUnavailable": budget.replicas}
-        if role.scaled_externally
-        else {"minAvailable": role.total_pods - budget.replicas}
+        {"maxUnavailable": budget.max_unavailable}
+        if role.is_autoscaled
+        else {"minAvailable": role.total_pods - budget.max_unavailable}
     )
     name = object_names.disruption_budget(meta.service, role.name)
     spec = {
         **limit,
         # All pods, because evicting any pod makes its replica unavailable.
-        "selector": {"matchLabels": role_labels(meta, role.args)},
+        "selector": {"matchLabels": get_role_labels(meta, role.args)},
         "unhealthyPodEvictionPolicy": budget.unhealthy_pods.value,
     }
-    named = metadata(meta, name, role_labels(meta, role.args))
+    named = metadata(meta, name, get_role_labels(meta, role.args))
     return build_object("policy/v1", "PodDisruptionBudget", named, spec=spec)
 
 
@@ -105,27 +109,27 @@ def plan_operations(
     """Plan the disruption budgets, monitors and autoscalers of a service."""
     epp = routing.picker.epp if routing is not None and routing.picker is not None else None
     return OperationsPlan(
-        budgets=disruption_budgets(roles, args.disruption_budget),
+        budgets=plan_disruption_budgets(roles, args.disruption_budget),
         monitoring=None
         if args.monitoring is None
         else plan_monitoring(args.monitoring, shape, roles, routing),
-        autoscalers=autoscalers(service, args.namespace, roles, epp),
+        autoscalers=plan_autoscalers(service, args.namespace, roles, epp),
     )
 
 
-def operations(
+def build_operations(
     meta: ServiceMeta, routing: Routing | None, planned: OperationsPlan
 ) -> Iterator[dict[str, Any]]:
     """Yield the disruption budgets, role by role, then the autoscalers and monitors."""
     for budget in planned.budgets:
-        yield disruption_budget(meta, budget)
+        yield build_disruption_budget(meta, budget)
     for scaled in planned.autoscalers:
-        yield autoscaler(meta, scaled)
+        yield build_autoscaler(meta, scaled)
     monitoring = planned.monitoring
     if monitoring is None:
         return
-    yield from monitors(meta, routing, monitoring)
+    yield from build_monitors(meta, routing, monitoring)
     if monitoring.args.alerts is not None and (monitoring.engines or monitoring.picker):
-        yield prometheus_rule(meta, monitoring, monitoring.args.alerts)
-    if monitoring.args.dashboards is not None and boards(monitoring):
-        yield dashboards_config_map(meta, monitoring)
+        yield build_prometheus_rule(meta, monitoring, monitoring.args.alerts)
+    if monitoring.args.dashboards is not None and list_dashboards(monitoring):
+        yield build_dashboards_config_map(meta, monitoring)

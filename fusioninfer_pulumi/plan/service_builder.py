@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.api.service_shape import service_shape
+from fusioninfer_pulumi.api.service_shape import derive_service_shape
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import choose_epp_intent
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
@@ -28,7 +28,7 @@ class BuiltService(NamedTuple):
         args: The spec.
         plan: The plan, without findings.
         pods: Context and pods of each role that runs pods.
-        findings: Problems and choices while building.
+        findings: Findings of the passes and of the router.
     """
 
     args: InferenceServiceArgs
@@ -47,7 +47,7 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         annotations=args.annotations,
     )
     args = add_pod_metadata(add_model_size(args))
-    shape = service_shape(args)
+    shape = derive_service_shape(args)
     defaults = args.image_registry, args.edition
     intent = choose_epp_intent(args.roles, shape, *defaults) if shape.router else None
     built, findings = build_pods(build_contexts(meta, args, shape, intent))

@@ -15,7 +15,7 @@ def service_json(plan: ServicePlan) -> dict[str, Any]:
     return {
         "service": plan.service,
         "namespace": plain(plan.namespace),
-        # The default is left out, so that the output of older versions stays the same.
+        # The default is omitted, so that the output is the same as in older versions.
         **(
             {"layout": plan.shape.layout.value}
             if plan.shape.layout is not Layout.PER_REPLICA
@@ -55,7 +55,7 @@ def _convert_presets(plan: ServicePlan) -> dict[str, Any]:
                 "role": engine.role,
                 "engine": engine.title,
                 "release": engine.release,
-                "default": engine.default,
+                "default": engine.is_default,
             }
             for engine in plan.engines
         ],
@@ -78,7 +78,7 @@ def plain(value: Any) -> Any:
 
 
 def _convert_gangs(plan: ServicePlan) -> dict[str, Any]:
-    """Return `gang`, or with serving groups `gangs`, a list, and null as `gang`."""
+    """Return the key `gang`; with serving groups it is null, and the key `gangs` is a list."""
     if plan.shape.groups is None:
         return {"gang": None if plan.gang is None else _convert_gang(plan, plan.gang)}
     gangs = [{"group": gang.group, **_convert_gang(plan, gang)} for gang in plan.gangs]

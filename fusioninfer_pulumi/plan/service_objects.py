@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from fusioninfer_pulumi.findings import InvalidServiceError, errors
 from fusioninfer_pulumi.kube.object_metadata import Manifest
-from fusioninfer_pulumi.operations.operations import operations
+from fusioninfer_pulumi.operations.operations import build_operations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.pods.devices import resource_claim_templates
-from fusioninfer_pulumi.pods.model_files import model_cache
-from fusioninfer_pulumi.pods.pd_sidecar import sidecar_access
-from fusioninfer_pulumi.routing.pool import serving_service
-from fusioninfer_pulumi.routing.routing_plan import routing_objects
+from fusioninfer_pulumi.pods.devices import build_resource_claim_templates
+from fusioninfer_pulumi.pods.model_files import build_model_cache
+from fusioninfer_pulumi.pods.pd_sidecar import build_sidecar_access
+from fusioninfer_pulumi.routing.pool import build_serving_service
+from fusioninfer_pulumi.routing.routing_plan import build_routing_objects
 from fusioninfer_pulumi.schemas.kind_schema import Part, kind_schema
 from fusioninfer_pulumi.schemas.schema_check import normalize_part
 from fusioninfer_pulumi.topology.gang import build_pod_group
@@ -35,10 +35,10 @@ def render(plan: ServicePlan) -> tuple[Manifest, ...]:
 
 def _render_routing_and_operations(plan: ServicePlan) -> Iterator[Manifest]:
     if plan.has_serving_service:
-        yield serving_service(plan.meta, plan.roles, plan.shape)
+        yield build_serving_service(plan.meta, plan.roles, plan.shape)
     if plan.routing is not None:
-        yield from routing_objects(plan.meta, plan.routing, plan.roles)
-    yield from operations(plan.meta, plan.routing, plan.operations)
+        yield from build_routing_objects(plan.meta, plan.routing, plan.roles)
+    yield from build_operations(plan.meta, plan.routing, plan.operations)
 
 
 def _drop_nulls(manifest: Manifest) -> Manifest:
@@ -53,7 +53,9 @@ def render_workloads(plan: ServicePlan) -> Iterator[Manifest]:
         yield build_pod_group(plan.meta, plan.shape, gang)
     running = [role for role in plan.roles if role.replicas]
     transfers = (role.pods.kv for role in running)
-    yield from sidecar_access(plan.meta, [kv.sidecar for kv in transfers if kv and kv.sidecar])
-    yield from resource_claim_templates(plan.meta, [role.args for role in running])
-    yield from model_cache(plan.meta, plan.model)
+    yield from build_sidecar_access(
+        plan.meta, [kv.sidecar for kv in transfers if kv and kv.sidecar]
+    )
+    yield from build_resource_claim_templates(plan.meta, [role.args for role in running])
+    yield from build_model_cache(plan.meta, plan.model)
     yield from build_leader_worker_sets(plan.meta, plan.shape, plan.roles)

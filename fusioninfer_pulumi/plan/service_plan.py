@@ -20,7 +20,12 @@ from fusioninfer_pulumi.topology.capacity_model import (
     build_pools,
     compute_group_capacity,
 )
-from fusioninfer_pulumi.topology.gang import GangPlan, gang_minima, get_gang_form, required_replicas
+from fusioninfer_pulumi.topology.gang import (
+    GangPlan,
+    get_gang_form,
+    get_gang_minima,
+    get_required_replicas,
+)
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
@@ -37,7 +42,7 @@ class RoleMemory(Protocol):
     def to_json(self) -> Mapping[str, Any]:
         """Return the estimate as JSON."""
 
-    def change(self, new: Any) -> str | None:
+    def describe_change(self, new: Any) -> str | None:
         """Describe the change to a new estimate of the same role, None if nothing changes."""
 
 
@@ -66,13 +71,13 @@ class RoleEngine(NamedTuple):
         role: Name of the role.
         title: The engine's name in its project's spelling.
         release: Its release.
-        default: Whether the library chose the release.
+        is_default: Whether the library chose the release.
     """
 
     role: str
     title: str
     release: str
-    default: bool
+    is_default: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,12 +91,12 @@ class ServicePlan:
         gangs: The gang of the service, or one for each serving group; these differ only in their
             names. Empty if pods are scheduled one by one, or if there are no pods.
         rollout: The user's `rollout` settings.
-        wait: What an update waits for.
+        wait: The user's `wait` settings.
         routing: How requests reach the pods; None if there is no router role, so that clients use
             the Service.
         findings: All findings, errors first.
         operations: Disruption budgets, autoscalers and monitors.
-        model: Objects and pod settings of `model`, None if it is not set.
+        model: Claim and warm-up Job of `model`, None if it is not set or its source is unknown.
         memory: Memory estimates by role, for roles of which enough is known.
         presets: Values of generated containers, in the order of the roles.
         engines: Engines of generated containers.
@@ -149,8 +154,8 @@ class ServicePlan:
     def has_serving_service(self) -> bool:
         """Whether a Service selects the serving pods, for clients or for the route."""
         route = self.routing.route if self.routing is not None else None
-        return not self.shape.picks_endpoints or (
-            route is not None and route.leads_to(self.service)
+        return not self.shape.has_endpoint_picker or (
+            route is not None and route.has_service_backend(self.service)
         )
 
     @property
@@ -158,7 +163,7 @@ class ServicePlan:
         """Whether clients use the Service, because there is no route to the pods."""
         return self.roles != () and (
             self.routing is None
-            or not (self.routing.args.picks_endpoints or self.routing.is_routed)
+            or not (self.routing.args.has_endpoint_picker or self.routing.is_routed)
         )
 
 
@@ -173,7 +178,7 @@ def compute_capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Ca
 
 def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
     """Return the capacity on node pools whose accelerators are all free."""
-    minima = required_replicas(plan.roles, gang_minima(plan.gang))
+    minima = get_required_replicas(plan.roles, get_gang_minima(plan.gang))
     demands = [
         RoleDemand(role.name, role.group_replicas, role.pod_accelerators, minima[role.name])
         for role in plan.roles

@@ -50,8 +50,8 @@ from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_output, output_pa
 from fusioninfer_pulumi.kube.resource_requests import (
     accelerators,
     is_accelerator,
+    is_schedulable,
     pod_requests,
-    takes_pods,
 )
 from fusioninfer_pulumi.loading import load, load_inventory
 from fusioninfer_pulumi.loading.load import Inventory, file_text
@@ -72,7 +72,7 @@ from fusioninfer_pulumi.rules.common import (
     WRONG_TYPE,
 )
 from fusioninfer_pulumi.topology.capacity_model import GangForm, NodePool, RoleDemand, capacity
-from fusioninfer_pulumi.topology.gang import gang_minima, required_replicas
+from fusioninfer_pulumi.topology.gang import get_gang_minima, get_required_replicas
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 __all__ = [
@@ -123,7 +123,8 @@ __all__ = [
     "errors",
     "expand",
     "file_text",
-    "gang_minima",
+    "get_gang_minima",
+    "get_required_replicas",
     "hub_name",
     "info",
     "install_command",
@@ -131,6 +132,7 @@ __all__ = [
     "is_accelerator",
     "is_gated",
     "is_output",
+    "is_schedulable",
     "labels",
     "load",
     "load_inventory",
@@ -142,9 +144,7 @@ __all__ = [
     "quantity",
     "read_command",
     "read_model_config",
-    "required_replicas",
     "show",
-    "takes_pods",
     "validate_mapping",
     "warning",
 ]

@@ -25,10 +25,10 @@ from fusioninfer_pulumi.pods.kv_cache import add_kv_addresses, add_kv_offloading
 from fusioninfer_pulumi.pods.model_files import add_model, plan_model_files
 from fusioninfer_pulumi.pods.multi_node import (
     add_parallelism,
+    apply_launcher,
     declare_ports,
-    launch,
-    read_engine,
-    split,
+    record_engine_command,
+    split_worker_template,
     trim_workers,
 )
 from fusioninfer_pulumi.pods.pd_sidecar import add_sidecar
@@ -46,12 +46,12 @@ PASSES: tuple[Pass, ...] = (
     add_rdma,
     add_parallelism,  # after `add_model`: workers may get the leader's command with the model
     add_kv_offloading,  # after `add_parallelism`: the pod's memory depends on the sizes
-    split,
-    # Passes that edit command lines; none can after `launch`, which may put them into scripts.
+    split_worker_template,
+    # Passes that edit command lines. They precede `apply_launcher`, which may put these in scripts.
     add_kv_transfer,
     add_tracing,
-    read_engine,
-    launch,
+    record_engine_command,
+    apply_launcher,
     # Passes that edit other fields.
     add_kv_addresses,
     declare_ports,
@@ -67,7 +67,7 @@ PASSES: tuple[Pass, ...] = (
 
 
 def build_pods(all_ctx: Sequence[Context]) -> tuple[list[tuple[Context, RolePods]], list[Finding]]:
-    """Run all passes on the pods of each role, then add revisions."""
+    """Run all passes on the pods of each role, then add the revisions."""
     built, findings = [], []
     for ctx in all_ctx:
         pods = ctx.user_pods
@@ -76,19 +76,21 @@ def build_pods(all_ctx: Sequence[Context]) -> tuple[list[tuple[Context, RolePods
             findings += problems
         built.append((ctx, replace(pods, engine_command=pods.command)))
     pair = compute_pair_revision([pods.command for ctx, pods in built if ctx.pairing is not None])
-    return [(ctx, _finish(pods, (ctx.pairing and pair) or "")) for ctx, pods in built], findings
+    return [
+        (ctx, _add_revisions(pods, (ctx.pairing and pair) or "")) for ctx, pods in built
+    ], findings
 
 
-def _finish(pods: RolePods, pair: str) -> RolePods:
+def _add_revisions(pods: RolePods, pair_revision: str) -> RolePods:
     """Return pods as the API server stores them, with their revision and pair revision."""
-    pair_label = {labels.PAIR_REVISION: pair} if pair else {}
+    pair_label = {labels.PAIR_REVISION: pair_revision} if pair_revision else {}
     for pod in pods.all:
         metadata = {**pod.template["metadata"]}
         metadata["labels"] = {**metadata["labels"], **pair_label}
         template = {**pod.template, "metadata": metadata}
         pods = pods.put(replace(pod, template=normalize_part(template, POD_TEMPLATE)))
     templates = [pods.leader.template, None if pods.worker is None else pods.worker.template]
-    return replace(pods, revision=content_digest(templates, 10), pair_revision=pair)
+    return replace(pods, revision=content_digest(templates, 10), pair_revision=pair_revision)
 
 
 def build_contexts(
@@ -142,12 +144,12 @@ def _choose_launcher(role: RoleArgs, pods: RolePods) -> Launcher | None:
     if role.multinode is not None and role.multinode.launcher is not None:
         return role.multinode.launcher
     command = pods.leader.command
-    split = role.parallelism if command.engine is not None else None
+    sizes = role.parallelism if command.engine is not None else None
     worker = pods.worker
     # Two templates are used unchanged; with `parallelism`, only if the worker's has a command.
-    if worker is not None and (split is None or worker.has_command):
+    if worker is not None and (sizes is None or worker.has_command):
         return Launcher.NONE
-    copies = split.data if split is not None else None
+    copies = sizes.data if sizes is not None else None
     return choose_launcher(command.engine, role.nodes, copies)
 
 
@@ -157,7 +159,7 @@ def _plan_pairing(
     intent: EppIntent | None,
 ) -> Pairing | None:
     """Return the settings that prefill and decode pods share, None if no picker pairs them."""
-    if intent is None or not shape.is_prefill_decode or not intent.pairs:
+    if intent is None or not shape.is_disaggregated or not intent.pairs_pods:
         return None
     assert shape.router is not None, "only a router role has an intent"
     picker = shape.router.endpoint_picker or EndpointPickerArgs()
@@ -180,5 +182,5 @@ def _plan_pairing(
         port=find_serving_port(leader.container, leader.command, role.port),
         prefill_https=any(pods.command.serves_https for _, pods in prefillers),
         registry=intent.registry,
-        sidecar=defaults.sidecar,
+        sidecar_image=defaults.sidecar,
     )

@@ -1,4 +1,4 @@
-"""Finds and masks credentials in plain text: in variables, arguments and other texts."""
+"""Finds and masks plain-text credentials in variables, arguments and other texts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _IN_TEXT = re.compile(
 
 
 def is_credential(name: str, value: Any) -> bool:
-    """Return whether a variable contains a credential; a reference to another variable is none."""
+    """Return whether a variable contains a credential, not a reference to another variable."""
     return _is_literal(value) and (bool(_VARIABLE.fullmatch(name)) or _has_credential(value))
 
 
@@ -50,19 +50,19 @@ def _has_credential(text: str) -> bool:
 
 def find_credential_arguments(words: Sequence[Any]) -> list[tuple[int, str]]:
     """Return the index of each credential, or of its flag, and a name for it in messages."""
-    flags = list(_flags(words))
+    flags = list(_find_flags(words))
     arguments = [(index, flag) for index, flag, _, _ in flags]
     # A value after a flag is reported at the flag.
     values = {place for index, _, at, _ in flags for place in (index, at)}
     for index, word in enumerate(words):
-        is_other = index not in values and isinstance(word, str) and not _FLAG.fullmatch(word)
-        if is_other and _has_credential(word):
+        is_word = index not in values and isinstance(word, str) and not _FLAG.fullmatch(word)
+        if is_word and _has_credential(word):
             arguments.append((index, "one of its words"))
     return sorted(arguments)
 
 
-def _flags(words: Sequence[Any]) -> Iterator[tuple[int, str, int, str]]:
-    """Yield the index and name of each flag with a credential, and the index and text of that."""
+def _find_flags(words: Sequence[Any]) -> Iterator[tuple[int, str, int, str]]:
+    """Yield index and name of each flag with a credential, and the credential's index and text."""
     for index, word in enumerate(words):
         match = _FLAG.fullmatch(word) if isinstance(word, str) else None
         if match is None:
@@ -94,7 +94,7 @@ def mask_credentials(value: Any, mask: Callable[[str], str]) -> Any:
         copy["value"] = mask(value["value"])
     for key in ("command", "args"):
         if isinstance(value.get(key), (list, tuple)):
-            for index, flag, at, credential in _flags(value[key]):
+            for index, flag, at, credential in _find_flags(value[key]):
                 prefix = f"{flag}=" if at == index else ""
                 copy[key][at] = prefix + mask(credential)
     return copy

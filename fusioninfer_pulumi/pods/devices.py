@@ -13,7 +13,7 @@ from fusioninfer_pulumi.kube.containers import add_env
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, metadata
 from fusioninfer_pulumi.kube.pulumi_outputs import content_digest
 from fusioninfer_pulumi.pods.pod import Context, RolePods
-from fusioninfer_pulumi.pods.pod_metadata import role_labels
+from fusioninfer_pulumi.pods.pod_metadata import get_role_labels
 from fusioninfer_pulumi.rules.common import TAKEN_BY_TEMPLATE
 
 
@@ -25,9 +25,9 @@ class ClaimTemplate(NamedTuple):
 
 
 def claim_template(service: str, role: str, claim: ResourceClaimArgs) -> ClaimTemplate:
-    """Return the template of one claim.
+    """Return the ResourceClaimTemplate of one claim.
 
-    The API server rejects changes of a template, so its name ends in a hash of the spec. A new spec
+    The API server rejects changes to a template, so its name ends in a hash of the spec. A new spec
     creates a new template, and pods that reference it.
     """
     spec = claim.spec if claim.spec is not None else _build_claim_spec(claim)
@@ -36,7 +36,7 @@ def claim_template(service: str, role: str, claim: ResourceClaimArgs) -> ClaimTe
 
 
 def claim_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the requests in a claim's spec, except malformed ones; the API server rejects them."""
+    """Return the requests in a claim's spec without malformed ones, which API servers reject."""
     devices = spec.get("devices")
     requests = devices.get("requests") if isinstance(devices, Mapping) else None
     entries = requests if isinstance(requests, list) else []
@@ -94,14 +94,14 @@ def _build_claim_spec(claim: ResourceClaimArgs) -> dict[str, Any]:
     return {"devices": {"requests": [{"name": "devices", "exactly": request}]}}
 
 
-def resource_claim_templates(
+def build_resource_claim_templates(
     meta: ServiceMeta, roles: Iterable[RoleArgs]
 ) -> Iterator[dict[str, Any]]:
     """Build the ResourceClaimTemplates of roles."""
     for role in roles:
-        claims = [claim for claim in role.resource_claims or () if claim.made]
+        claims = [claim for claim in role.resource_claims or () if claim.needs_template]
         for template in (claim_template(meta.service, role.name, claim) for claim in claims):
-            named = metadata(meta, template.name, role_labels(meta, role))
+            named = metadata(meta, template.name, get_role_labels(meta, role))
             kind, spec = "ResourceClaimTemplate", {"spec": template.spec}
             yield build_object("resource.k8s.io/v1", kind, named, spec=spec)
 
@@ -116,7 +116,7 @@ def add_rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         return pods, []
     findings: list[Finding] = []
     for pod in pods.all:
-        conflicts = list(pod.conflict_findings((), "", _rdma_env(args), "kvTransfer.rdma"))
+        conflicts = list(pod.find_conflicts((), "", _build_rdma_env(args), "kvTransfer.rdma"))
         limits = (pod.container.get("resources") or {}).get("limits") or {}
         if args.resource is not None and args.resource in limits:
             at = (*pod.container_path, "resources", "limits", args.resource)
@@ -129,7 +129,7 @@ def add_rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
 
 
 def _with_rdma(container: Mapping[str, Any], args: RdmaArgs) -> dict[str, Any]:
-    built = add_env(container, _rdma_env(args))
+    built = add_env(container, _build_rdma_env(args))
     if args.resource is not None:
         resources = container.get("resources") or {}
         limits = {**(resources.get("limits") or {}), args.resource: str(args.count)}
@@ -143,7 +143,7 @@ def _with_rdma(container: Mapping[str, Any], args: RdmaArgs) -> dict[str, Any]:
     return built
 
 
-def _rdma_env(args: RdmaArgs) -> list[dict[str, str]]:
+def _build_rdma_env(args: RdmaArgs) -> list[dict[str, str]]:
     values: dict[str, str | None] = {
         "UCX_TLS": args.transports,
         "UCX_NET_DEVICES": ",".join(args.devices) if args.devices else None,

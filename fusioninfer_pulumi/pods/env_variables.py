@@ -40,17 +40,17 @@ def _with_kthena_variables(container: Mapping[str, Any]) -> dict[str, Any]:
     return {**container, "env": [*generated, *variables]}
 
 
-def tracing_env(args: TracingArgs, name: str) -> tuple[Mapping[str, str], ...]:
+def build_tracing_env(args: TracingArgs, name: str) -> tuple[Mapping[str, str], ...]:
     """Return OpenTelemetry's variables for a program; `name` is its `service.name`.
 
     All endpoint pickers print spans unless `OTEL_TRACES_EXPORTER` is `otlp`, and support only this
     sampler (`tracing/telemetry.go`).
     """
-    plain = "true" if args.endpoint.startswith("http://") else "false"
+    is_insecure = "true" if args.endpoint.startswith("http://") else "false"
     values = {
         "OTEL_SERVICE_NAME": name,
         "OTEL_EXPORTER_OTLP_ENDPOINT": args.endpoint,
-        "OTEL_EXPORTER_OTLP_TRACES_INSECURE": plain,
+        "OTEL_EXPORTER_OTLP_TRACES_INSECURE": is_insecure,
         "OTEL_TRACES_EXPORTER": "otlp",
         "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
         "OTEL_TRACES_SAMPLER_ARG": f"{args.sampling:g}",
@@ -59,7 +59,7 @@ def tracing_env(args: TracingArgs, name: str) -> tuple[Mapping[str, str], ...]:
 
 
 def add_tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Set an engine's tracing flag and variables."""
+    """Set the engine's tracing flag and variables."""
     args = ctx.tracing
     if args is None or not args.engines:
         return pods, []
@@ -70,16 +70,16 @@ def add_tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         note = info(
             UNSUPPORTED_BY_ENGINE,
             ctx.at(),
-            f"tracing is off: the library knows no tracing flags of {name}; add them to the "
-            "arguments, or set tracing.engines to false",
+            f"tracing is off: the library does not know the tracing flags of {name}; add them to "
+            "the arguments, or set tracing.engines to false",
         )
         return pods, [note]
-    variables = tracing_env(args, f"{ctx.meta.service}-{ctx.role.name}")
+    variables = build_tracing_env(args, f"{ctx.meta.service}-{ctx.role.name}")
     for pod in pods.all:
         traced, problems = pod.with_arguments(
             [Argument((flag,), (args.endpoint,), replaces=True)],
-            f"{flag} cannot be set in it",
-            instead=", or set tracing.engines to false",
+            f"cannot set {flag}",
+            alternative=", or set tracing.engines to false",
         )
         if problems and pod.is_leader:
             return pods, problems

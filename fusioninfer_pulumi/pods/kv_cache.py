@@ -10,7 +10,7 @@ from typing import Any
 from fusioninfer_pulumi.api.kv_cache import KvCacheOffloadingArgs, KvTransferArgs, SecondaryTierArgs
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.spec_model import check_model
-from fusioninfer_pulumi.engines.command_editing import EditError, edit
+from fusioninfer_pulumi.engines.command_editing import EditError, edit_command
 from fusioninfer_pulumi.engines.engine import (
     KV_EVENTS_FLAG,
     PORT_FLAG,
@@ -37,11 +37,11 @@ from fusioninfer_pulumi.rules.common import (
     ARGUMENTS_UNREADABLE,
     COMMAND_NOT_EDITABLE,
     FIELD_REQUIRED,
-    STATED_TWICE,
+    SET_TWICE,
     TAKEN_BY_TEMPLATE,
 )
 
-#: Resource that volumes on the node's disk use.
+#: Resource of volumes on the node's disk.
 DISK = "ephemeral-storage"
 
 
@@ -57,7 +57,7 @@ def read_offloading(role: RoleArgs) -> OffloadRequest | None:
         # The mount paths are KServe's.
         folders=tuple(f"/mnt/kv-cache-{index}" for index, _ in enumerate(args.secondary)),
         # Other processes may use an existing claim too.
-        shared=any(claim is not None and claim.ref is not None for claim in claims),
+        is_shared=any(claim is not None and claim.ref is not None for claim in claims),
     )
 
 
@@ -67,33 +67,33 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     If offloading is a KV connector, `add_kv_transfer` sets the argument, which it shares with the
     transfer's connector.
     """
-    args, wanted = ctx.role.kv_cache_offloading, read_offloading(ctx.role)
-    if args is None or wanted is None:
+    args, request = ctx.role.kv_cache_offloading, read_offloading(ctx.role)
+    if args is None or request is None:
         return pods, []
     at, command = ctx.at("kvCacheOffloading"), pods.command
     engine = command.engine
     if engine is None:
         return pods, [unknown_engine_finding(at, command)]
-    decodes = ctx.role.component_type is ComponentType.DECODER
-    offload = engine.kv_cache.offload(command, wanted, ctx.nodes, decodes=decodes)
+    is_decoder = ctx.role.component_type is ComponentType.DECODER
+    offload = engine.kv_cache.offload(command, request, ctx.nodes, is_decoder=is_decoder)
     findings = [finding.under(*at) for finding in offload.findings]
     for pod in pods.all:
-        for index, folder in enumerate(wanted.folders):
+        for index, folder in enumerate(request.folders):
             tier = f"the mount of kvCacheOffloading.secondary[{index}]; remove it"
-            findings += pod.conflict_findings([folder], tier)
+            findings += pod.find_conflicts([folder], tier)
     if errors(findings):
         return pods, findings
     variables = [{"name": name, "value": value} for name, value in offload.variables.items()]
     for pod in pods.all:
         configured, problems = pod, list[Finding]()
         if offload.arguments and (pod.is_leader or pod.command.engine is engine):
-            subject = "the hierarchical cache cannot be set in it"
-            configured, problems = pod.with_arguments(offload.arguments, subject)
+            problem = "cannot set the hierarchical cache"
+            configured, problems = pod.with_arguments(offload.arguments, problem)
         if problems:
             findings += problems
             continue
         configured = configured.with_container(lambda container: add_env(container, variables))
-        built = _with_tiers(configured, args, wanted.folders)
+        built = _with_tiers(configured, args, request.folders)
         if offload.in_shared_memory:
             built = built.with_shared_memory(get_shared_memory_limit(ctx.role))
         pods = pods.put(built)
@@ -109,7 +109,7 @@ def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -
     volumes, mounts = [], []
     for index, (tier, folder) in enumerate(zip(args.secondary, folders, strict=True)):
         name = choose_free_name(f"kv-cache-secondary-{index}", pod.spec.get("volumes"))
-        source, mount = _source(tier)
+        source, mount = _build_volume_source(tier)
         volumes.append({"name": name, **source})
         mounts.append({"name": name, "mountPath": folder, **mount})
 
@@ -127,7 +127,7 @@ def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -
     return pod.with_container(with_tiers).add_volumes(volumes)
 
 
-def _source(tier: SecondaryTierArgs) -> tuple[dict[str, Any], dict[str, Any]]:
+def _build_volume_source(tier: SecondaryTierArgs) -> tuple[dict[str, Any], dict[str, Any]]:
     disk, claim = tier.file_system.empty_dir, tier.file_system.pvc
     if disk is not None:
         return {"emptyDir": {"sizeLimit": disk.size}}, {}
@@ -159,17 +159,17 @@ _HANDLERS = ("httpGet", "tcpSocket", "grpc")
 def add_kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Set the arguments of KV cache transfer and KV events, and plan the sidecar.
 
-    Editing also splits list elements that hold both a flag and its value, which no engine accepts.
-    So the command line is edited even if nothing is added, except in multi-node replicas, where
-    launchers do that.
+    Editing also splits list elements that contain both a flag and its value, which no engine
+    accepts. So the command line of a single-node replica is edited even if nothing is added; in
+    multi-node replicas `apply_launcher` edits it, except for launcher `none`.
     """
     role, command = ctx.role, pods.command
     fields = (role.kv_transfer, role.kv_events, role.kv_cache_offloading)
     if ctx.pairing is None and all(field is None for field in fields):
         return (pods, []) if ctx.nodes > 1 else _edit_commands(pods, [], [])
     transfer, findings = _plan_transfer(pods.leader, ctx, command)
-    decodes = ctx.pairing is not None and role.component_type is ComponentType.DECODER
-    if ctx.pairing is not None and decodes:
+    is_decoder = ctx.pairing is not None and role.component_type is ComponentType.DECODER
+    if ctx.pairing is not None and is_decoder:
         port = role.port or ctx.pairing.port
     else:
         port = find_serving_port(pods.leader.container, command, role.port)
@@ -177,7 +177,7 @@ def add_kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
     event_arguments, problems = _plan_events(ctx, command, port)
     findings += problems
     arguments = [*transfer.arguments, *event_arguments]
-    if decodes:
+    if is_decoder:
         plan, port_arguments, problems = _plan_decoder(pods.leader, ctx, command, plan)
         arguments += port_arguments
         findings += problems
@@ -203,7 +203,7 @@ def add_kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findi
         ports = [{"name": "nixl", "containerPort": args.side_channel_port}]
     if ctx.role.kv_events is not None:
         env.append(field_variable(POD_IP_ENV, "status.podIP"))
-        events = events_port(ctx.role)
+        events = get_events_port(ctx.role)
         ports += [] if events is None else [{"name": EVENTS_PORT, "containerPort": events}]
     for pod in pods.all:
         built = pod.with_container(lambda container: add_env(container, env))
@@ -213,7 +213,7 @@ def add_kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findi
     return pods, []
 
 
-def events_port(role: RoleArgs) -> int | None:
+def get_events_port(role: RoleArgs) -> int | None:
     """Return the port on which a role's pods publish KV events, None if they use no such port."""
     if role.kv_events is None:
         return None
@@ -237,20 +237,20 @@ def _plan_transfer(
         assert not isinstance(connector, str), "reported above"
         message = "conflicts with the engine's arguments, which set it; remove one of them"
         conflicts = [
-            error(STATED_TWICE, (*field, KvTransferArgs.model_fields[name].alias or name), message)
+            error(SET_TWICE, (*field, KvTransferArgs.model_fields[name].alias or name), message)
             for name in ("connector", "role", "extra_config")
             if getattr(args, name, None) is not None
         ]
         if offloading is not None:
             flag = f"{engine.transfer_flag} ({connector.name})"
             message = f"conflicts with {flag} in the arguments; remove one of them"
-            conflicts.append(error(STATED_TWICE, ctx.at("kvCacheOffloading"), message))
+            conflicts.append(error(SET_TWICE, ctx.at("kvCacheOffloading"), message))
         return Transfer(connector=connector), conflicts
     if args is not None and args.enabled:
         if engine is None:
             return Transfer(), [unknown_engine_finding(field, command)]
-        prefills = ctx.role.component_type is ComponentType.PREFILLER
-        transfer = engine.kv_cache.transfer(command, args, offloading, prefills=prefills)
+        is_prefiller = ctx.role.component_type is ComponentType.PREFILLER
+        transfer = engine.kv_cache.transfer(command, args, offloading, is_prefiller=is_prefiller)
         return transfer, [finding.under(*field) for finding in transfer.findings]
     offloads_only = args is not None or ctx.pairing is None
     if engine is not None and offloading is not None and offloads_only:
@@ -269,7 +269,7 @@ def _plan_events(
         return [], [unknown_engine_finding(field, command)]
     if command.has(KV_EVENTS_FLAG):
         message = f"conflicts with {KV_EVENTS_FLAG} in the arguments; remove one of them"
-        return [], [error(STATED_TWICE, field, message)]
+        return [], [error(SET_TWICE, field, message)]
     topic = args.topic
     if topic is None:
         if command.served_names is None:
@@ -332,12 +332,12 @@ def _edit_commands(
 ) -> tuple[RolePods, list[Finding]]:
     leader, worker = pods.leader, pods.worker
     try:
-        edited = edit(leader.command, arguments)
+        edited = edit_command(leader.command, arguments)
     except EditError as problem:
         if not arguments:
             return pods, []
         flags = ", ".join(argument.names[0] for argument in arguments)
-        message = f"{flags} cannot be set in it: {problem}"
+        message = f"cannot set {flags}: {problem}"
         return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
     pods = pods.put(leader.with_command(edited))
     if worker is not None:

@@ -50,14 +50,14 @@ _VOLUME, _CACHE, _ADAPTERS = "model", "model-cache", "model-adapters"
 
 
 def plan_model_files(service: str, model: ModelArgs) -> ModelFiles | None:
-    """Decide where the model and its adapters are stored; None for an unknown source."""
+    """Plan where the model and its adapters are stored; None for an unknown source."""
     source = parse_model_uri(model.uri)
     if source is None:
         return None
     files = ModelFiles(model.mount_path)
     warm = model.cache is not None and model.cache.warm_up
     if model.cache is not None:
-        claim = {"claimName": cache_claim(service, model.cache)}
+        claim = {"claimName": get_cache_claim_name(service, model.cache)}
         files.volumes[_CACHE] = {"persistentVolumeClaim": claim}
         if not model.cache.mount_model:
             files.mounts.append(_cache_mount(model.cache, model.cache.mount_path))
@@ -72,16 +72,16 @@ def plan_model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         if model.cache is not None:
             files.env.append({"name": HF_HOME_ENV, "value": model.cache.mount_path})
     else:
-        files.model = _provide(files, model, source, model.mount_path, _VOLUME)
+        files.model = _mount_or_download(files, model, source, model.mount_path, _VOLUME)
         if source.scheme in ("pvc", "oci") and model.path is not None:
             files.model += f"/{model.path}"
     _add_adapters(files, model, by_engine=by_engine)
     if by_engine and model.token_secret is not None:
-        files.env.append(token_variable(model))
+        files.env.append(build_token_variable(model))
     return files
 
 
-def token_variable(model: ModelArgs) -> Manifest:
+def build_token_variable(model: ModelArgs) -> Manifest:
     """Return the variable with the Hugging Face token; `token_secret` must be set."""
     secret = model.token_secret
     assert secret is not None, "callers check it"
@@ -89,8 +89,8 @@ def token_variable(model: ModelArgs) -> Manifest:
     return {"name": HF_TOKEN_ENV, "valueFrom": {"secretKeyRef": reference}}
 
 
-def cache_claim(service: str, cache: CacheArgs) -> Any:
-    """Return the name of a cache's claim: an existing claim, which may be an Output, or ours."""
+def get_cache_claim_name(service: str, cache: CacheArgs) -> Any:
+    """Return the name of a cache's claim: an existing one, which may be an Output, or a new one."""
     if cache.claim_name is not None or cache.storage is None:
         return cache.claim_name or ""
     modes = ",".join(sorted(mode.value for mode in cache.storage.access_modes))
@@ -114,11 +114,11 @@ def _add_adapters(files: ModelFiles, model: ModelArgs, *, by_engine: bool) -> No
             if path in files.adapters.values():  # names with the same slug
                 path = f"{path}-{index}"
             volume = f"model-adapter-{index}"
-            places[source] = _provide(files, model, source, path, volume, is_adapter=True)
+            places[source] = _mount_or_download(files, model, source, path, volume, is_adapter=True)
         files.adapters[adapter.name] = places[source]
 
 
-def _provide(
+def _mount_or_download(
     files: ModelFiles,
     model: ModelArgs,
     source: ModelSource,
@@ -141,7 +141,7 @@ def _provide(
     folder = {"subPath": path.rpartition("/")[2]} if is_adapter else {}
     writable = {"name": name, "mountPath": path, **folder}
     files.mounts.append({**writable, "readOnly": True})
-    files.fetched.append((source.fetch_uri, path, writable))
+    files.init_downloads.append((source.fetch_uri, path, writable))
     return path
 
 
@@ -163,15 +163,15 @@ def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
 
 
 def _warm_up(files: ModelFiles, source: ModelSource, cache: CacheArgs, mount_path: str) -> str:
-    """Add a source to the warm-up Job; return its path in pods (for `mountModel` `mount_path`)."""
+    """Add a source to the warm-up Job, and return its path in the serving pods."""
     # A new revision is downloaded next to the one in use, so each has its own folder. With
     # `mountModel` `_SCRIPT_IN_PLACE` fills the folder, so the name differs.
     suffix = " mounted" if cache.mount_model else ""
     digest = hashlib.sha256(f"{source.fetch_uri}{suffix}".encode()).hexdigest()[:8]
     name = f"{_slug(source.place)}-{digest}"
     folder = f"{cache.mount_path}/{name}"
-    if (source.fetch_uri, folder) not in files.warmed:
-        files.warmed.append((source.fetch_uri, folder))
+    if (source.fetch_uri, folder) not in files.warm_up_downloads:
+        files.warm_up_downloads.append((source.fetch_uri, folder))
     if not cache.mount_model:
         return folder
     files.mounts.append({**_cache_mount(cache, mount_path), "subPath": name})
@@ -187,7 +187,7 @@ FETCHER_PREFIX = "fetch-model-"
 _REQUESTS = {"requests": {"cpu": "100m", "memory": "512Mi"}}
 
 
-def fetch_container(
+def build_fetch_container(
     model: ModelArgs,
     name: str,
     command: Sequence[str],
@@ -195,7 +195,7 @@ def fetch_container(
     mounts: list[Manifest],
 ) -> Manifest:
     """Build a container that downloads each source into its folder."""
-    env = fetch_env(model, {source.partition("://")[0] for source, _ in sources})
+    env = build_fetch_env(model, {source.partition("://")[0] for source, _ in sources})
     return {
         "name": name,
         "image": model.fetcher.image,
@@ -210,11 +210,11 @@ def fetch_container(
     }
 
 
-def fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
+def build_fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
     """Return the variables with credentials, in the form of KServe's storage-initializer."""
     env = [dict(variable) for variable in model.fetcher.env]
     if model.token_secret is not None and "hf" in schemes:
-        env.append(token_variable(model))
+        env.append(build_token_variable(model))
     s3 = model.s3 if "s3" in schemes else S3Args()
     if s3.secret_name is not None:
         for variable, key in (
@@ -232,11 +232,11 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Mount or download the model's files, and pass the model to the engine."""
     if ctx.model is None or ctx.files is None:
         return pods, []
-    wanted = _plan_served_model(ctx.meta.service, ctx.model, ctx.files)
+    served_model = _plan_served_model(ctx.meta.service, ctx.model, ctx.files)
     findings: list[Finding] = []
     for pod in pods.all:
         conflicts = list(
-            pod.conflict_findings(
+            pod.find_conflicts(
                 [mount["mountPath"] for mount in ctx.files.mounts],
                 "the mount of the model's files; remove it, or set model.mountPath "
                 "(model.cache.mountPath for the cache)",
@@ -248,7 +248,7 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         if conflicts:
             continue
         built, multinode = pod, ctx.role.multinode
-        # Workers may run the engine too, except Ray workers, which only join the cluster.
+        # Workers may run the engine too, except ray workers, which only join the cluster.
         starts_engine = pod.command.engine is not None and (
             pod.has_command
             or (
@@ -257,7 +257,7 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
             )
         )
         if pod.is_leader or starts_engine:
-            built, problems = _add_model_arguments(pod, wanted)
+            built, problems = _add_model_arguments(pod, served_model)
             findings += problems
         pods = pods.put(_add_files(built, ctx.model, ctx.files))
     return pods, findings
@@ -281,26 +281,25 @@ def _plan_served_model(service: str, model: ModelArgs, files: ModelFiles) -> Ser
     )
 
 
-def _add_model_arguments(pod: Pod, wanted: ServedModel) -> tuple[Pod, list[Finding]]:
+def _add_model_arguments(pod: Pod, served_model: ServedModel) -> tuple[Pod, list[Finding]]:
     command = pod.command
     if command.engine is None:
-        place = f"the files in {wanted.model}" if wanted.model.startswith("/") else wanted.model
         return pod, [
             warning(
                 ENGINE_UNKNOWN,
                 pod.command_path,
                 f"the model is not passed to it because {explain_unknown_engine(command)}; "
-                f"configure it to serve {place}",
+                f"configure it to serve {served_model.model}",
             )
         ]
-    conflicts = check_model_arguments(command, command.engine, wanted)
+    conflicts = check_model_arguments(command, command.engine, served_model)
     problems = [finding.at(*pod.command_path) for finding in conflicts]
     if problems:
         return pod, problems
-    arguments, positional = build_model_arguments(command, command.engine, wanted)
+    arguments, positional = build_model_arguments(command, command.engine, served_model)
     if positional is None and not find_missing(command, arguments):
         return pod, []
-    return pod.with_arguments(arguments, "the model cannot be named in it", model=positional)
+    return pod.with_arguments(arguments, "cannot set the model", model=positional)
 
 
 def _add_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
@@ -309,17 +308,17 @@ def _add_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
     mounts = [{**mount, "name": volume[mount["name"]]} for mount in files.mounts]
     added = [{"name": volume[name], **source} for name, source in files.volumes.items()]
     fields: dict[str, Any] = {}
-    if files.fetched:
+    if files.init_downloads:
         containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
         fetchers = [
-            fetch_container(
+            build_fetch_container(
                 model,
                 choose_free_name(f"{FETCHER_PREFIX}{index}", containers),
                 model.fetcher.command,
                 [(source, folder)],
                 [{**mount, "name": volume[mount["name"]]}],
             )
-            for index, (source, folder, mount) in enumerate(files.fetched)
+            for index, (source, folder, mount) in enumerate(files.init_downloads)
         ]
         fields["initContainers"] = [*(spec.get("initContainers") or ()), *fetchers]
     if model.image_pull_secrets:
@@ -386,14 +385,14 @@ def plan_model_cache(service: str, args: InferenceServiceArgs) -> ModelPlan | No
     cache = model.cache
     if cache is None:
         return ModelPlan()
-    claim = cache_claim(service, cache)
+    claim = get_cache_claim_name(service, cache)
     warm_up = _job_spec(args, model, claim, files) if cache.warm_up else None
     if cache.storage is None:
         return ModelPlan(warm_up=warm_up)
     return ModelPlan(claim, cache.storage, warm_up)
 
 
-def model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest]:
+def build_model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Manifest]:
     """Build the claim and the Job, if they are planned."""
     if model is None:
         return
@@ -421,11 +420,11 @@ def _job_spec(
     script = _SCRIPT_IN_PLACE if cache.mount_model else _SCRIPT
     script = script.replace("{fetch}", shlex.join(model.fetcher.command))
     volume, job = "model-cache", cache.job
-    container = fetch_container(
+    container = build_fetch_container(
         model,
         "fetch",
         ["/bin/sh", "-c", script, "sh"],
-        files.warmed,
+        files.warm_up_downloads,
         [{"name": volume, "mountPath": cache.mount_path}],
     )
     pod: Manifest = {

@@ -30,7 +30,7 @@ WRAPPING = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Set the parallel sizes' arguments, and the leader's address if the launcher needs it."""
     if ctx.launcher is Launcher.DATA_PARALLEL:
-        # The leader itself needs its address too.
+        # The leader needs its own address, too.
         address = field_variable(LEADER_ADDRESS_ENV, "status.podIP")
         leader = pods.leader.with_container(lambda container: add_env(container, [address]))
         pods = pods.put(leader)
@@ -73,30 +73,30 @@ def _add_sizes(
         return pod.with_fields(**fields), []
     command = pod.command
     if command.engine is None:
-        return pod, []  # a worker that runs something else
-    wanted = command.engine.build_size_arguments(sizes)
-    conflicts = check_size_arguments(command, wanted)
+        return pod, []  # a worker that does not run an engine
+    arguments = command.engine.build_size_arguments(sizes)
+    conflicts = check_size_arguments(command, arguments)
     problems = [finding.at(*pod.command_path) for finding in conflicts]
     if problems:
         return pod, problems
     backend = command.engine.ray_data_backend
     if launcher is Launcher.RAY and (sizes.data or 1) > 1 and backend is not None:
-        wanted["ray"] = backend
-    added = find_missing(command, list(wanted.values()))
+        arguments["ray"] = backend
+    added = find_missing(command, list(arguments.values()))
     if not added:
         return pod, []
     text = " ".join(word for argument in added for word in argument.words)
-    return pod.with_arguments(added, f"{text} cannot be added to it")
+    return pod.with_arguments(added, f"cannot add {text}")
 
 
-def split(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Separate the workers' template from the leader's if a replica has workers."""
+def split_worker_template(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Give the workers a template of their own, if a replica has workers."""
     if ctx.nodes == 1:
         return replace(pods, worker=None), []
     return replace(pods, worker=pods.worker or replace(pods.leader, is_leader=False)), []
 
 
-def read_engine(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+def record_engine_command(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Record the command line before a launcher puts it into a script, and the serving port."""
     command = pods.command
     port = find_serving_port(pods.leader.container, command, ctx.role.port)
@@ -104,7 +104,7 @@ def read_engine(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     return replace(pods, engine_command=command, port=port), []
 
 
-def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Write the launcher's command lines into the pods of a multi-node replica."""
     leader, worker = pods.leader, pods.worker
     findings = []
@@ -120,9 +120,9 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     if ctx.launcher not in WRAPPING or worker is None or findings:
         return pods, findings
     # A worker that exits before the ray head is up would restart its group forever.
-    retry = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
+    waits = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
     try:
-        edited = launchers.launch(leader.command, ctx.launcher, ctx.nodes, is_leader=True)
+        edited = launchers.build_command(leader.command, ctx.launcher, ctx.nodes, is_leader=True)
         pods = pods.put(leader.with_command(edited))
         # Only the user's command counts; arguments from other passes are for the leader's engine.
         is_explicit = worker.user_container.get("command") or worker.user_container.get("args")
@@ -132,8 +132,8 @@ def launch(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
                 "launcher: none and write both commands"
             )
             return pods, [error(WORKER_COMMAND_LOST, worker.command_path, message)]
-        edited = launchers.launch(
-            worker.command, ctx.launcher, ctx.nodes, is_leader=False, retry=retry
+        edited = launchers.build_command(
+            worker.command, ctx.launcher, ctx.nodes, is_leader=False, waits=waits
         )
         return pods.put(worker.with_command(edited)), []
     except EditError as problem:

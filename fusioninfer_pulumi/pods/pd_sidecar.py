@@ -7,8 +7,8 @@ from typing import Any
 
 from fusioninfer_pulumi.api.kv_cache import SidecarArgs
 from fusioninfer_pulumi.endpoint_pickers.picker_families import (
-    HEALTH_PATH,
-    USER,
+    SIDECAR_HEALTH_PATH,
+    SIDECAR_USER,
     EppFamily,
     choose_sidecar_family,
     find_protocol,
@@ -45,7 +45,7 @@ _RANKS = "--data-parallel-size"
 
 
 def find_user_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | None:
-    """Return the user's sidecar: a container with a known name or image, or on the pool's port."""
+    """Return the name of the user's sidecar, which has a known name, image, or the pool's port."""
     spec = template.get("spec") or {}
     candidates = [
         container for container in spec.get("containers") or () if container.get("name") != serving
@@ -70,13 +70,13 @@ def plan_sidecar(
     args: SidecarArgs,
     ctx: Context,
     command: EngineCommand,
-    setup: KvConnector | None,
+    connector: KvConnector | None,
     spec: Mapping[str, Any],
     ports: tuple[int, int],
 ) -> tuple[SidecarPlan, list[Finding]]:
     """Plan the sidecar of a decode role.
 
-    `setup` is the engine's KV connector, `ports` are the pool's port and the engine's.
+    `connector` is the engine's KV connector, `ports` are the pool's port and the engine's.
     """
     pairing, at = ctx.pairing, ctx.at("kvTransfer", "sidecar")
     assert pairing is not None, "only prefill/decode roles have a sidecar"
@@ -85,10 +85,10 @@ def plan_sidecar(
     if isinstance(family, Finding):
         findings.append(family.under(*at))
         family = pairing.family
-    chosen, problems = _choose_protocol(args, family, command, setup, (*at, "connector"))
+    chosen, problems = _choose_protocol(args, family, command, connector, (*at, "connector"))
     findings += problems
     words = tuple(args.args or ())
-    secure = has_flag(words, _SECURE) and get_flag_value(words, _SECURE) != "false"
+    is_secure = has_flag(words, _SECURE) and get_flag_value(words, _SECURE) != "false"
     listen, engine = ports
     arguments = [
         f"--port={listen}",
@@ -117,13 +117,13 @@ def plan_sidecar(
             "--enable-ssrf-protection=true",
             f"--inference-pool=$({NAMESPACE_ENV})/{pool}",
         ]
-    is_default = find_sidecar_image_family(pairing.sidecar) is family
-    image = pairing.sidecar if is_default else str(family.sidecar_image)
+    is_default = find_sidecar_image_family(pairing.sidecar_image) is family
+    image = pairing.sidecar_image if is_default else str(family.sidecar_image)
     plan = SidecarPlan(
         image=args.image or use_mirror(image, pairing.registry),
         arguments=(*arguments, *words),
         port=listen,
-        https=secure,
+        https=is_secure,
         rank_ports=user_ranks or ranks,
         resources=args.resources if args.resources is not None else REQUESTS,
         account=account,
@@ -137,22 +137,22 @@ def _choose_protocol(
     args: SidecarArgs,
     family: EppFamily,
     command: EngineCommand,
-    setup: KvConnector | None,
+    connector: KvConnector | None,
     at: Location,
 ) -> tuple[str, list[Finding]]:
-    known = family.sidecar_connectors
+    supported = family.sidecar_connectors
     chosen = args.connector.value if args.connector is not None else None
     if chosen is None and command.engine is not None:
         chosen = command.engine.sidecar_protocol
-    if chosen is None and setup is not None:
-        chosen = find_protocol(setup.names)
+    if chosen is None and connector is not None:
+        chosen = find_protocol(connector.names)
         if chosen is None:
-            message = f"unknown protocol for {setup.name}, defaults to {known[0]}"
-            message = f"{message}; set one of {', '.join(known)}"
-            return known[0], [warning(SIDECAR_PROTOCOL, at, message)]
-    chosen = chosen or known[0]
-    if chosen not in known:
-        message = f"must be one of {', '.join(known)} with {family.name}, got {chosen}"
+            message = f"unknown protocol for {connector.name}, defaults to {supported[0]}"
+            message = f"{message}; set one of {', '.join(supported)}"
+            return supported[0], [warning(SIDECAR_PROTOCOL, at, message)]
+    chosen = chosen or supported[0]
+    if chosen not in supported:
+        message = f"must be one of {', '.join(supported)} with {family.name}, got {chosen}"
         return chosen, [error(SIDECAR_PROTOCOL, at, message)]
     return chosen, []
 
@@ -173,58 +173,58 @@ def add_sidecar(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
     It is the last init container, so the ones that download the model finish first. It is a native
     sidecar, so it ends only after the engine has finished its running requests.
     """
-    planned = pods.kv.sidecar if pods.kv is not None else None
-    if planned is None:
+    plan = pods.kv.sidecar if pods.kv is not None else None
+    if plan is None:
         return pods, []
     spec, built = pods.leader.spec, dict[str, Any]()
     mounts: list[Manifest] = []
-    token = _build_token_volume(spec, planned)
+    token = _build_token_volume(spec, plan)
     if token is not None:
         mounts = [{"name": token["name"], "mountPath": _TOKEN_PATH, "readOnly": True}]
         built["volumes"] = [*(spec.get("volumes") or ()), token]
-    if planned.account is not None and not planned.is_user_account:
-        built["serviceAccountName"] = planned.account
+    if plan.account is not None and not plan.is_user_account:
+        built["serviceAccountName"] = plan.account
         # Only the sidecar uses the account, so only it gets the token.
         built["automountServiceAccountToken"] = False
     existing = spec.get("initContainers") or ()
-    built["initContainers"] = [*existing, _build_container(planned, mounts)]
+    built["initContainers"] = [*existing, _build_container(plan, mounts)]
     return pods.put(pods.leader.with_spec(**built)), []
 
 
-def _build_container(planned: SidecarPlan, mounts: list[Manifest]) -> Manifest:
+def _build_container(plan: SidecarPlan, mounts: list[Manifest]) -> Manifest:
     env = [field_variable("POD_IP", "status.podIP")]
-    if planned.account is not None:
+    if plan.account is not None:
         env.append(field_variable(NAMESPACE_ENV, "metadata.namespace"))
-    scheme = {"scheme": "HTTPS"} if planned.https else {}
+    scheme = {"scheme": "HTTPS"} if plan.https else {}
     return {
         "name": SIDECAR,
-        "image": planned.image,
+        "image": plan.image,
         "restartPolicy": "Always",
-        "args": list(planned.arguments),
+        "args": list(plan.arguments),
         "env": env,
         "ports": [
-            {"name": object_names.SIDECAR_PORT, "containerPort": planned.port},
-            *({"containerPort": port} for port in planned.ports[1:]),
+            {"name": object_names.SIDECAR_PORT, "containerPort": plan.port},
+            *({"containerPort": port} for port in plan.ports[1:]),
         ],
-        # It checks only that the sidecar listens. The engine has its own probe.
+        # It only checks that the sidecar listens. The engine has its own probe.
         "readinessProbe": {
-            "httpGet": {"path": HEALTH_PATH, "port": planned.port, **scheme},
+            "httpGet": {"path": SIDECAR_HEALTH_PATH, "port": plan.port, **scheme},
             "periodSeconds": 10,
         },
-        "resources": dict(planned.resources),
-        "securityContext": restricted_security_context(USER, readOnlyRootFilesystem=True),
+        "resources": dict(plan.resources),
+        "securityContext": restricted_security_context(SIDECAR_USER, readOnlyRootFilesystem=True),
         **({"volumeMounts": mounts} if mounts else {}),
     }
 
 
-def _build_token_volume(spec: Mapping[str, Any], planned: SidecarPlan) -> Manifest | None:
+def _build_token_volume(spec: Mapping[str, Any], plan: SidecarPlan) -> Manifest | None:
     """Return the volume at the ServiceAccount token's path in the sidecar.
 
     If the sidecar needs a token, it is a projected volume like the API server's. If not, it is an
     empty volume, because the API server mounts a token into every container that has no volume at
     this path.
     """
-    if planned.account is None:
+    if plan.account is None:
         if spec.get("automountServiceAccountToken") is False:
             return None
         return {"name": choose_free_name(_NO_TOKEN, spec.get("volumes")), "emptyDir": {}}
@@ -241,7 +241,7 @@ def _build_token_volume(spec: Mapping[str, Any], planned: SidecarPlan) -> Manife
     }
 
 
-def sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterator[Manifest]:
+def build_sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> Iterator[Manifest]:
     """Build a Role, its RoleBinding and, unless the user has one, a ServiceAccount for sidecars.
 
     A sidecar watches its pool and the pool's pods (`pkg/sidecar/proxy/allowlist.go`).

@@ -1,4 +1,4 @@
-"""The pods of a replica, and what the passes that build them need and add."""
+"""The pods of a replica, and the inputs and results of the passes that build them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.monitoring import TracingArgs
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_families import EppFamily
-from fusioninfer_pulumi.engines.command_editing import EditError, edit, with_command
+from fusioninfer_pulumi.engines.command_editing import EditError, edit_command, with_command
 from fusioninfer_pulumi.engines.engine import (
     Argument,
     ContainerCommand,
@@ -38,16 +38,16 @@ class Commands:
     """A cache of the parsed command lines of a role's containers."""
 
     def __init__(self) -> None:
-        self._read: list[tuple[tuple[Any, ...], EngineCommand]] = []
+        self._parsed: list[tuple[tuple[Any, ...], EngineCommand]] = []
 
-    def of(self, container: Mapping[str, Any]) -> EngineCommand:
+    def parse(self, container: Mapping[str, Any]) -> EngineCommand:
         """Return the parsed command line of a container."""
-        parts = tuple(container.get(key) for key in _COMMAND_FIELDS)
-        for known, command in self._read:
-            if known == parts:
+        fields = tuple(container.get(key) for key in _COMMAND_FIELDS)
+        for parsed_fields, command in self._parsed:
+            if parsed_fields == fields:
                 return command
         command = read_command(container)
-        self._read.append((parts, command))
+        self._parsed.append((fields, command))
         return command
 
 
@@ -57,15 +57,16 @@ class Pairing(NamedTuple):
     Attributes:
         family: Family of the endpoint picker, which determines the sidecar's default family.
         port: Port of the prefill pods, which must be the port of all pods of the pool.
+        prefill_https: Whether a prefill engine serves HTTPS.
         registry: Registry that mirrors the sidecar's default image, None for the original one.
-        sidecar: The edition's sidecar image, which sidecars of its family use.
+        sidecar_image: The edition's sidecar image, the default for sidecars of its family.
     """
 
     family: EppFamily
     port: int
     prefill_https: bool
     registry: str | None = None
-    sidecar: str = ""
+    sidecar_image: str = ""
 
 
 class SidecarPlan(NamedTuple):
@@ -122,8 +123,8 @@ class ModelFiles:
         model: The model argument of the engine: a Hugging Face repository, or a path.
         revision: Revision that the engine downloads.
         adapters: Repository or path of each adapter, by adapter name.
-        fetched: Source, folder and mount of each download in an init container.
-        warmed: Source and folder of each download in the warm-up Job.
+        init_downloads: Source, folder and mount of each download in an init container.
+        warm_up_downloads: Source and folder of each download in the warm-up Job.
     """
 
     model: str
@@ -131,8 +132,8 @@ class ModelFiles:
     adapters: dict[str, str] = field(default_factory=dict)
     volumes: dict[str, Manifest] = field(default_factory=dict)
     mounts: list[Manifest] = field(default_factory=list)
-    fetched: list[tuple[str, str, Manifest]] = field(default_factory=list)
-    warmed: list[tuple[str, str]] = field(default_factory=list)
+    init_downloads: list[tuple[str, str, Manifest]] = field(default_factory=list)
+    warm_up_downloads: list[tuple[str, str]] = field(default_factory=list)
     env: list[Manifest] = field(default_factory=list)
 
 
@@ -147,7 +148,8 @@ class Pod:
         template: The generated template. A pass returns a new one, and only appends to lists, so
             that indexes in the user's template stay valid.
         name: Name of the serving container.
-        is_leader: Whether the leader uses it; before `split` the workers may use it too.
+        is_leader: Whether the leader uses it; before `split_worker_template` the workers may use it
+            too.
         commands: Parsed command lines of the role's pods.
     """
 
@@ -189,12 +191,12 @@ class Pod:
     @property
     def command(self) -> EngineCommand:
         """The generated command line."""
-        return self.commands.of(self.container)
+        return self.commands.parse(self.container)
 
     @property
     def user_command(self) -> EngineCommand:
         """The user's command line."""
-        return self.commands.of(self.user_container)
+        return self.commands.parse(self.user_container)
 
     @property
     def has_command(self) -> bool:
@@ -207,25 +209,25 @@ class Pod:
         problem: str,
         *,
         model: str | None = None,
-        instead: str = "",
+        alternative: str = "",
     ) -> tuple[Pod, list[Finding]]:
         """Return the pod with these arguments for its engine.
 
         If the command line cannot be edited, return it unchanged, with an error that starts with
-        `problem` and ends with `instead`.
+        `problem` and ends with `alternative`.
         """
         try:
-            return self.with_command(edit(self.command, arguments, model=model)), []
-        except EditError as why:
-            message = f"{problem}: {why}{instead}"
+            return self.with_command(edit_command(self.command, arguments, model=model)), []
+        except EditError as reason:
+            message = f"{problem}: {reason}{alternative}"
             return self, [error(COMMAND_NOT_EDITABLE, self.command_path, message)]
 
-    def conflict_findings(
+    def find_conflicts(
         self,
         mounts: Iterable[str],
         remedy: str,
         env: Iterable[Mapping[str, Any]] = (),
-        by: str = "",
+        source: str = "",
     ) -> Iterator[Finding]:
         """Yield an error for each mount path and variable that the pod already has."""
         for path in mounts:
@@ -236,7 +238,7 @@ class Pod:
         for index, variable in enumerate(self.container.get("env") or ()):
             if variable.get("name") in names:
                 at = (*self.container_path, "env", index)
-                message = f"{variable['name']} conflicts with {by}; remove one of them"
+                message = f"{variable['name']} conflicts with {source}; remove one of them"
                 yield error(TAKEN_BY_TEMPLATE, at, message)
 
     def with_command(self, edited: ContainerCommand | None) -> Pod:
@@ -287,17 +289,18 @@ class RolePods:
     """The pods of a role; all of its replicas have the same.
 
     Attributes:
-        leader: The leader. Before `split` also the workers, if the user has one template for both.
-        worker: The workers. Before `split` only if the user has a template for them, after it if a
-            replica has several pods.
+        leader: The leader. Before `split_worker_template` also the workers, if the user has one
+            template for both.
+        worker: The workers. Before `split_worker_template` only if the user has a template for
+            them, after it if a replica has several pods.
         engine_command: The engine's command line before a launcher changes it; None until
-            `read_engine`.
-        port: Port that the pods serve on; 0 until `read_engine`.
+            `record_engine_command`.
+        port: Port that the pods serve on; 0 until `record_engine_command`.
         kv: The KV cache transfer, None if there is none.
-        offload: What KV cache offloading adds to the pods, None if there is none.
+        offload: Settings of KV cache offloading, None if there is none.
         revision: Hash of the finished templates. It does not depend on the service's metadata or
             replica counts. Outputs are hashed as placeholders.
-        pair_revision: Hash of what prefill and decode engines must have in common; see
+        pair_revision: Hash of the settings that prefill and decode engines must share; see
             `compute_pair_revision`. Empty if it is unknown or no endpoint picker pairs the pods.
     """
 
@@ -352,7 +355,7 @@ class RolePods:
 
 
 class Context(NamedTuple):
-    """The input of the passes of a role, which do not change it.
+    """The input of a role's passes.
 
     Attributes:
         role: The role after presets, with the model's size in its `startup`.
@@ -380,7 +383,7 @@ class Context(NamedTuple):
         return ("roles", self.position, *field)
 
 
-#: Adds one feature to the pods of a role; findings say what it could not add.
+#: Adds one feature to the pods of a role; findings report what it could not add.
 Pass = Callable[[RolePods, Context], tuple[RolePods, list[Finding]]]
 
 

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, Pod, RolePods
 
 
-def role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
+def get_role_labels(meta: ServiceMeta, role: RoleArgs) -> dict[str, str]:
     """Return the labels of a role's objects and pods."""
     return {
         labels.SERVICE: meta.service,
@@ -32,13 +32,13 @@ def set_scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
         "priorityClassName": ctx.shape.priority_class,
     }
     if ctx.shape.needs_gang and ctx.shape.is_native:
-        fields["schedulingGroup"] = scheduling_group(ctx.meta.service)
+        fields["schedulingGroup"] = build_scheduling_group(ctx.meta.service)
     elif ctx.shape.needs_gang:
-        # Serving groups share one pod template and revision here. Each LeaderWorkerSet gets the
-        # PodGroup of its group later.
+        # Serving groups share this pod template and its revision. Each LeaderWorkerSet later gets
+        # the PodGroup of its group.
         annotations[labels.GROUP_NAME] = object_names.pod_group(ctx.meta.service)
     elif ctx.shape.queue and ctx.shape.scheduler:
-        # Without our PodGroup, Volcano creates one per workload and reads the queue here.
+        # If there is no PodGroup, Volcano creates one per workload and reads its queue here.
         annotations[labels.QUEUE_NAME] = ctx.shape.queue
     for pod in pods.all:
         built = pod.with_spec(**{key: value for key, value in fields.items() if value})
@@ -49,18 +49,18 @@ def set_scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     return pods, []
 
 
-def scheduling_group(service: str, group: int | None = None) -> dict[str, str]:
+def build_scheduling_group(service: str, group: int | None = None) -> dict[str, str]:
     """Return the pod field `schedulingGroup` for a service or a serving group."""
     return {"podGroupName": object_names.pod_group(service, group)}
 
 
 def set_pod_labels(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Set the labels of the role, and drop all template metadata but labels and annotations."""
+    """Set the role's labels, and remove all metadata except labels and annotations."""
     for pod in pods.all:
         user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
         part = PD_ROLES.get(ctx.role.component_type) if ctx.pairing is not None else None
         pd_label = {labels.LLM_D_ROLE: part} if pod.is_leader and part is not None else {}
-        pod_labels = {**pd_label, **user_labels, **role_labels(ctx.meta, ctx.role)}
+        pod_labels = {**pd_label, **user_labels, **get_role_labels(ctx.meta, ctx.role)}
         pods = pods.put(_with_metadata(pod, pod_labels, _annotations(pod)))
     return pods, []
 
@@ -79,7 +79,7 @@ def add_topology_spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Fi
     args = ctx.role.topology_spread
     if args is None:
         return pods, []
-    selected = {**role_labels(ctx.meta, ctx.role), labels.LWS_WORKER_INDEX: "0"}
+    selected = {**get_role_labels(ctx.meta, ctx.role), labels.LWS_WORKER_INDEX: "0"}
     added = [
         {
             "maxSkew": constraint.max_skew,

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 
-#: Time to start apart from reading the weights: image, compilation, CUDA graphs and warm-up.
+#: Startup time without reading the weights: image, compilation, CUDA graphs and warm-up.
 BASE_SECONDS = 300
 PERIOD_SECONDS = 10
 
@@ -64,9 +64,9 @@ def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     return pods.put(pods.leader.with_fields(**probes)), []
 
 
-#: Sleep before SIGTERM, in which short requests end and endpoints and pickers remove the pod.
+#: Sleep before SIGTERM, while short requests end and endpoints and pickers remove the pod.
 PAUSE_SECONDS = 20
-#: Least time between SIGTERM and SIGKILL.
+#: Minimum time between SIGTERM and SIGKILL.
 END_SECONDS = 60
 #: Time for the engine to exit once its running requests have ended.
 _TEARDOWN_SECONDS = 20
@@ -74,7 +74,7 @@ GRACE = "terminationGracePeriodSeconds"
 
 
 def compute_drain_seconds(grace: int) -> int:
-    """Return the seconds of a grace period that are left for running requests."""
+    """Return the seconds of a grace period that remain for running requests after SIGTERM."""
     return grace - PAUSE_SECONDS - _TEARDOWN_SECONDS
 
 
@@ -83,7 +83,7 @@ def add_graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Fi
 
     A deleted pod gets SIGTERM before its clients know of the deletion. A preStop hook that sleeps
     keeps it serving until they do. Workers sleep until their leader no longer needs them. There is
-    no hook if the user's grace period is too short for it.
+    no hook if the user's grace period is too short for it, or an Output.
     """
     command = pods.command
     if command.engine is None:

@@ -1,8 +1,9 @@
-"""Generates the containers of roles that have none.
+"""Generates the serving containers of roles.
 
 The library generates the serving container of a role if the service has a `model`, and either the
-template's container has no image or the role or the service sets `engine`. Values in the template's
-container take precedence, and arguments are merged. The origin of each value is recorded.
+template's container has no image or the role or the service sets `engine`. Roles with
+`leaderTemplate` and `workerTemplate` are unchanged. Values in the template's container take
+precedence, and arguments are merged. The origin of each value is recorded.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def _mirror_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
 def _extend_timeouts(
     args: InferenceServiceArgs, roles: Sequence[RoleArgs]
 ) -> tuple[dict[str, Any], list[PresetValue]]:
-    """Return timeouts that are long enough for the engines to start, with reasons."""
+    """Return longer timeouts if engines may take longer than the default to start, with reasons."""
     pairs = zip(args.roles, roles, strict=True)
     longest = max(
         (
@@ -197,14 +198,14 @@ class _RoleExpander:
         self.user_gpus = accelerators(
             {"spec": {"containers": [self.user_container] if self.user_container else []}}
         )
-        self.on_cpu = (self.user_role.accelerator or "").lower() == CPU
+        self.is_cpu = (self.user_role.accelerator or "").lower() == CPU
         resources = self.user_container.get("resources") or {}
-        self.on_amd = _AMD_GPU in (resources.get("limits") or {}) or bool(
+        self.is_amd = _AMD_GPU in (resources.get("limits") or {}) or bool(
             _AMD.search(self.user_role.accelerator or "")
         )
-        self.runs_on = "CPUs" if self.on_cpu else "AMD GPUs" if self.on_amd else "GPUs"
+        self.hardware = "CPUs" if self.is_cpu else "AMD GPUs" if self.is_amd else "GPUs"
         images = self.preset.images
-        pattern = images.get(self.runs_on, images["GPUs"])
+        pattern = images.get(self.hardware, images["GPUs"])
         self.image = use_mirror(pattern.format(release=self.release), self.args.image_registry)
         # A command line with the user's arguments only.
         program = self.user_container.get("command") or list(self.preset.program)
@@ -223,7 +224,7 @@ class _RoleExpander:
             sizes = chosen.parallelism.model_dump(exclude_none=True)
             text = ", ".join(f"{name} {size}" for name, size in sizes.items())
             self._note("parallelism", text, chosen.origin, chosen.reason)
-        names = ["engine", "gpus", *(["accelerator"] if self.on_cpu else [])]
+        names = ["engine", "gpus", *(["accelerator"] if self.is_cpu else [])]
         role = _unset_fields(role.model_copy(update=update), *names)
         update = dict(self._generate_fields(role))
         return role.model_copy(update={**update, "template": self._build_template(role, chosen)})
@@ -238,7 +239,7 @@ class _RoleExpander:
             self._note("multinode.launcher", launcher.value, RELEASE, "its image has no ray")
         if role.component_type is not ComponentType.WORKER and role.kv_transfer is None:
             yield "kv_transfer", KvTransferArgs()
-            self._note("kvTransfer", "{}", LIBRARY, "decode needs the cache that prefill fills")
+            self._note("kvTransfer", "{}", LIBRARY, "decode pods load prefill's KV cache")
         size = self.model.size or self.bytes
         if role.startup is None and size is not None and "startupProbe" not in self.user_container:
             yield "startup", StartupArgs(model_size=str(size))
@@ -248,20 +249,20 @@ class _RoleExpander:
             text = f"{-(-amount // _GIB)}Gi" if amount >= _GIB else str(size)
             reason = "5 minutes plus the time to read the weights at 200Mi/s"
             self._note("startup.modelSize", text, origin, reason)
-        spread = "topologySpreadConstraints" in self.spec
-        if role.topology_spread is None and role.nodes == 1 and not spread:
+        has_spread = "topologySpreadConstraints" in self.spec
+        if role.topology_spread is None and role.nodes == 1 and not has_spread:
             yield "topology_spread", [TopologySpreadArgs(topology_key=_NODE)]
             self._note("topologySpread", _NODE, LIBRARY, "spreads replicas over nodes, if possible")
 
-    # GPUs and the split.
+    # GPUs and parallel sizes.
 
     def _choose_layout(self) -> GpuLayout:
         """Return the GPUs of a pod, and the parallel sizes unless the user sets them."""
         role = self.user_role
-        if self.runs_on not in self.preset.images and "image" not in self.user_container:
-            message = f"no image of {self.engine.title} for {self.runs_on} is known; name one in "
-            self._report(PRESET_WITHOUT_IMAGE, "accelerator", f"{message}the template, or use vLLM")
-        if self.on_cpu:
+        if self.hardware not in self.preset.images and "image" not in self.user_container:
+            message = f"no {self.engine.title} image for {self.hardware} is known; set one in the "
+            self._report(PRESET_WITHOUT_IMAGE, "accelerator", f"{message}template, or use vLLM")
+        if self.is_cpu:
             self._note("accelerator", CPU, USER, "no GPUs")
             return GpuLayout(0)
         sized = role.parallelism is not None and role.parallelism.has_sizes
@@ -273,14 +274,14 @@ class _RoleExpander:
             return self._split(gpus)
         if not gpus and role.parallelism is not None and sized:
             gpus = max(role.parallelism.ranks // role.nodes, 1)
-            reason = "the product of parallelism over its pods"
+            reason = "parallelism, divided by the pods of a replica"
         elif not gpus and sizes is not None:
-            gpus, reason = max(sizes.devices() // role.nodes, 1), "the sizes in its arguments"
+            gpus, reason = max(sizes.devices() // role.nodes, 1), "parallel sizes in the arguments"
         if gpus:
             self._note("gpus", str(gpus), USER, reason)
             return GpuLayout(gpus)
         if role.multinode is not None and role.nodes > 1:
-            message = "is required for multi-node replicas: the number of GPUs of each pod"
+            message = "is required for multi-node replicas: the number of GPUs per pod"
             self._report(FIELD_REQUIRED, "gpus", message)
             return GpuLayout(1)
         if role.accelerator is None:
@@ -297,7 +298,9 @@ class _RoleExpander:
         if unknown is not None:
             self.findings.append(error(UNKNOWN_VALUE, ("model", "uri"), unknown))
         else:
-            self._report(FIELD_REQUIRED, "gpus", f"is required: GPUs of each pod; {chosen}")
+            self._report(
+                FIELD_REQUIRED, "gpus", f"is required: the number of GPUs per pod; {chosen}"
+            )
         return GpuLayout(1)
 
     def _find_layout(self, accelerator: str) -> GpuLayout | str:
@@ -312,9 +315,9 @@ class _RoleExpander:
         if catalogued is not None and self.length is None:
             return catalogued
         role = self.user_role
-        ranks = role.component_type is not ComponentType.WORKER and self.preset.expert_layouts
+        uses_ranks = role.component_type is not ComponentType.WORKER and self.preset.expert_layouts
         computed = compute_layout(
-            self.model, accelerator, self.engine.name, self.length, ranks=ranks
+            self.model, accelerator, self.engine.name, self.length, uses_ranks=uses_ranks
         )
         return catalogued if isinstance(computed, str) and catalogued is not None else computed
 
@@ -322,13 +325,13 @@ class _RoleExpander:
         """Return a layout with a tensor rank for each GPU and a pipeline stage for each pod."""
         role, nodes = self.user_role, self.user_role.nodes
         if gpus > MAX_COUNT:
-            message = f"must ask for at most {MAX_COUNT} GPUs in each pod, got {gpus}"
+            message = f"must request at most {MAX_COUNT} GPUs per pod, got {gpus}"
             self._report(OUT_OF_RANGE, "template", message)
             return GpuLayout(1)
         if nodes > 1 and role.component_type is not ComponentType.WORKER:
             message = (
-                "is required: how prefill and decode over several nodes are split, such as data "
-                "and dataLocal with expert"
+                "is required for prefill and decode roles that span nodes, for example data and "
+                "dataLocal with expert"
             )
             self._report(FIELD_REQUIRED, "parallelism", message)
             return GpuLayout(gpus)
@@ -336,7 +339,7 @@ class _RoleExpander:
             return GpuLayout(gpus)
         sizes: dict[str, Any] = {"tensor": gpus} | ({"pipeline": nodes} if nodes > 1 else {})
         explicit = role.parallelism.model_dump(exclude_none=True) if role.parallelism else {}
-        reason = "every GPU of a pod holds a part of each layer, every pod a stage of them"
+        reason = "tensor parallelism in a pod, pipeline parallelism across pods"
         return GpuLayout(gpus, ParallelismArgs(**{**sizes, **explicit}), LIBRARY, reason)
 
     # The template.
@@ -367,14 +370,14 @@ class _RoleExpander:
             (
                 shared_memory(spec, serving, transfer.shared_memory if transfer else None),
                 "a volume in memory",
-                "ranks and processes of the engine share memory; a container has 64Mi",
+                "the engine's processes share memory; the default is 64Mi",
             )
         ]
         if self._needs_download_volume():
             volumes.append((
                 empty_dir(spec, serving, "huggingface", _HUB_CACHE, {}),
                 "an emptyDir",
-                "a container that restarts continues its download",
+                "a restarted container resumes its download",
             ))  # fmt: skip
         for added, value, reason in volumes:
             if added is None:
@@ -403,20 +406,18 @@ class _RoleExpander:
         container: dict[str, Any] = {"name": name, "image": self.image}
         if not user_container.get("command"):
             container["command"] = list(preset.program)
-            arguments = self._generate_arguments(role, auto=self.on_cpu or chosen.auto)
+            arguments = self._generate_arguments(role, auto=self.is_cpu or chosen.auto)
             if arguments or user_container.get("args"):
                 container["args"] = [*(user_container.get("args") or ()), *arguments]
         port = role.port or self.command.port or self.engine.default_port
         container["ports"] = [{"name": "http", "containerPort": port}]
-        self._note_generated(
-            user_container, "ports", f"http {port}", RELEASE, "where the engine listens"
-        )
+        self._note_generated(user_container, "ports", f"http {port}", RELEASE, "the engine's port")
         variables: dict[str, tuple[str, str]] = {}
         # Prefill/decode services do not need it: the sidecar retries on a closed connection.
         if role.component_type is ComponentType.WORKER:
             reason = "seconds the engine keeps idle connections, longer than gateways use them"
             variables[self.engine.keep_alive_variable] = (KEEP_ALIVE_SECONDS, reason)
-        if self.on_cpu:
+        if self.is_cpu:
             variables |= {
                 key: (value, "GiB of KV cache") for key, value in preset.cpu_variables.items()
             }
@@ -442,7 +443,7 @@ class _RoleExpander:
         candidates = (
             (port is not None and port != self.engine.default_port,
              (PORT_FLAG, str(port)), USER, "port"),
-            (True, preset.arguments, RELEASE, "how its pods are reached"),
+            (True, preset.arguments, RELEASE, "other pods reach the engine and its metrics"),
             (auto, preset.length_arguments, LIBRARY, "the longest sequence that the cache holds"),
             (role.nodes == 1 and drains, drain_arguments, LIBRARY,
              "seconds a terminating pod gets to finish its requests"),
@@ -470,23 +471,23 @@ class _RoleExpander:
                 self._note(f"args {words[0]}", " ".join(words[1:]), origin, reason)
                 continue
             value = user_args[index].partition("=")[2] or "".join(user_args[index + 1 : index + 2])
-            self._note(f"args {words[0]}", value, USER, f"in place of {' '.join(words)}")
+            self._note(f"args {words[0]}", value, USER, f"replaces {' '.join(words)}")
         return missing
 
     def _compute_resources(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
         limits: dict[str, Any] = {}
         if chosen.gpus and not role.resource_claims and not self.user_gpus:
-            limits[_AMD_GPU if self.on_amd else _NVIDIA_GPU] = str(chosen.gpus)
-        if self.on_cpu:
+            limits[_AMD_GPU if self.is_amd else _NVIDIA_GPU] = str(chosen.gpus)
+        if self.is_cpu:
             size = int(quantity.parse(self.model.size or self.bytes or 4 * _GIB))
             memory = self.preset.cpu_cache + size + 4 * _GIB
-            cpus, why = _CPUS, "CPUs of one replica"
+            cpus, cpu_reason = _CPUS, "CPUs of one replica"
             reason = "weights, KV cache and 4Gi"
         else:
             # vLLM runs an API server and an engine core for each copy of the model, and a worker
             # for each GPU (docs/design/arch_overview.md); each process keeps a core busy.
             copies = (role.parallelism.data_local or 1) if role.parallelism is not None else 1
-            cpus, why = 2 * (2 * copies + chosen.gpus), "two for each process of the engine"
+            cpus, cpu_reason = 2 * (2 * copies + chosen.gpus), "two for each engine process"
             memory, reason = (8 + 8 * chosen.gpus) * _GIB, "8Gi, and 8Gi for each GPU"
             if role.kv_cache_offloading is not None:
                 memory += copies * int(quantity.parse(role.kv_cache_offloading.cpu))
@@ -500,7 +501,7 @@ class _RoleExpander:
             if name in requests and quantity.parse(limit) < quantity.parse(requests[name])
         }
         user_requests = {**lower, **(user_resources.get("requests") or {})}
-        self._note_generated(user_requests, "cpu", requests["cpu"], LIBRARY, why)
+        self._note_generated(user_requests, "cpu", requests["cpu"], LIBRARY, cpu_reason)
         self._note_generated(user_requests, "memory", requests["memory"], LIBRARY, reason)
         return {"requests": {**requests, **lower}, **({"limits": limits} if limits else {})}
 
@@ -508,9 +509,9 @@ class _RoleExpander:
 
     def _note_engine(self) -> None:
         if "image" not in self.user_container:
-            origin = LIBRARY if self.role_engine.default else USER
+            origin = LIBRARY if self.role_engine.is_default else USER
             self._note("engine", f"{self.engine.title} {self.release}", origin, "engine.version")
-        reason = f"for {self.runs_on}"
+        reason = f"for {self.hardware}"
         self._note_generated(self.user_container, "image", self.image, RELEASE, reason)
         if not self.user_container.get("command"):
             self._note("command", " ".join(self.preset.program), RELEASE, "")

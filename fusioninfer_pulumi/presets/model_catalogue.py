@@ -112,33 +112,33 @@ class GpuLayout(NamedTuple):
 
 
 def compute_layout(
-    model: ModelArgs, accelerator: str, engine: str, length: int | None, *, ranks: bool
+    model: ModelArgs, accelerator: str, engine: str, length: int | None, *, uses_ranks: bool
 ) -> GpuLayout | str:
-    """Return the smallest layout that a model fits on, or why none is known, as half a sentence.
+    """Return the smallest layout for a model, or why none is known, as the end of a sentence.
 
     Args:
         model: The model.
         accelerator: GPU model.
         engine: Name of the engine.
         length: Tokens of the longest sequence, None for the model's.
-        ranks: Whether a replica spans nodes by data parallel copies that share experts, which KV
-            connectors need, and not by pipeline stages.
+        uses_ranks: Whether data parallel ranks that share experts span the nodes of a replica, as
+            KV connectors require, instead of pipeline stages.
     """
-    from fusioninfer_pulumi.capacity_package import MISSING  # noqa: PLC0415  # see `_package`
+    from fusioninfer_pulumi.capacity_package import MISSING  # noqa: PLC0415  # as in `_load_package`
 
-    package = _package()
+    package = _load_package()
     if package is None:
-        return f"how many the model takes {MISSING}"
+        return f"estimating it {MISSING}"
     result = package.layout(model, accelerator, engine, length)
     if isinstance(result, str):
         return result
     sizes: dict[str, Any] = {}
-    if result.nodes > 1 and ranks:
-        tensor = result.copied_tensor
+    if result.nodes > 1 and uses_ranks:
+        tensor = result.rank_tensor_size
         if tensor is None:
             return (
-                f"{result.reason} span {result.nodes} nodes with stages of its layers; prefill and "
-                "decode span nodes only with copies that share experts, of which none fits"
+                f"{result.reason} span {result.nodes} nodes as pipeline stages; prefill and decode "
+                "can span nodes only as data parallel ranks that share experts, which do not fit"
             )
         local = result.tensor // tensor
         sizes = {"data": local * result.nodes, "data_local": local, "expert": True}
@@ -148,7 +148,7 @@ def compute_layout(
         sizes["tensor"] = result.tensor
     if result.nodes > 1:
         sizes["pipeline"] = result.nodes
-    if result.spread:
+    if result.has_expert_parallelism:
         sizes["expert"] = True
     split = ParallelismArgs(**sizes) if sizes else None
     return GpuLayout(result.tensor, split, "capacity", result.reason)
@@ -175,13 +175,13 @@ def get_model_bytes(model: ModelArgs, name: str) -> int | None:
     known = load_catalogue().get(name)
     if known is not None:
         return known.bytes
-    package = _package()
+    package = _load_package()
     size: int | None = package.model_bytes(model) if package is not None else None
     return size
 
 
 def get_weights_size(model: ModelArgs) -> Decimal | None:
-    """Return the bytes of a model's weights: the user's `size`, else `model_bytes`."""
+    """Return the bytes of a model's weights: the user's `size`, else `get_model_bytes`."""
     size = model.size or get_model_bytes(model, hub_name(model.uri) or "")
     return None if size is None else quantity.parse(size)
 
@@ -198,23 +198,23 @@ def find_similar_model(name: str) -> str | None:
 
 
 def explain_unknown_model(model: ModelArgs, name: str) -> str | None:
-    """Return the message for a model whose GPUs are unknown because its name is, else None."""
+    """Return the message about an unknown model name, None if the name is not the problem."""
     if not name or model.config is not None or is_known_model(name):
         return None
-    meant = find_similar_model(name)
-    if meant is None and _package() is None:
+    closest = find_similar_model(name)
+    if closest is None and _load_package() is None:
         return None
-    hint = f"did you mean {meant}? Otherwise set" if meant else "set"
+    hint = f"did you mean {closest}? Otherwise set" if closest else "set"
     return f"unknown model {name}; {hint} gpus or model.config"
 
 
 def _known_names() -> set[str]:
-    package = _package()
+    package = _load_package()
     return {*load_catalogue(), *(() if package is None else package.model_names())}
 
 
-def _package() -> Any:
-    # Imported here, because only roles without GPUs need it.
-    from fusioninfer_pulumi.capacity_package import capacity  # noqa: PLC0415  # see above
+def _load_package() -> Any:
+    # Imported here, because only roles that set no GPUs need it.
+    from fusioninfer_pulumi.capacity_package import load_package  # noqa: PLC0415  # see above
 
-    return capacity()
+    return load_package()

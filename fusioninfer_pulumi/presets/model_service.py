@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from fusioninfer_pulumi.generated import dicts
 
-#: Arguments in `more` that become fields of the serving roles; others are fields of the service.
+#: Arguments in `more` that are fields of the serving roles; the others are fields of the service.
 ROLE_FIELDS = (
     "autoscaling",
     "gpus",
@@ -69,8 +69,8 @@ def model_service(
     known |= {*InferenceServiceArgs.model_fields} - {"roles"}
     unknown = []
     for name in sorted(set(fields) - known):
-        meant = closest_name(name, known)
-        message = f"unknown field; did you mean {meant}?" if meant else "unknown field"
+        closest = closest_name(name, known)
+        message = f"unknown field; did you mean {closest}?" if closest else "unknown field"
         unknown.append(error(UNKNOWN_KEY, (name,), message))
     if unknown:
         raise InvalidServiceError(unknown, "model_service")

@@ -47,7 +47,7 @@ class EngineLws:
     Attributes:
         revision: Value of the label, or empty.
         pair_revision: Value of the label, or empty.
-        gang: Name of its pods' PodGroup, or empty.
+        gang: The `GangPlan.reference` of its pods, or empty.
         sidecar: Image of the prefill/decode sidecar, or empty.
     """
 
@@ -65,7 +65,7 @@ _LABELS = labels.COMPONENT_TYPE, labels.ROLE_NAME, labels.REVISION, labels.PAIR_
 
 
 def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
-    """Return the LeaderWorkerSets whose pods run an engine; malformed objects raise no error."""
+    """Return the LeaderWorkerSets whose pods run an engine; malformed objects are ignored."""
     engines = []
     for manifest in manifests:
         template = at(manifest, "spec", "leaderWorkerTemplate")
@@ -146,7 +146,7 @@ class MixedPair:
     Attributes:
         members: The two components, such as `clients and new serve pods`.
         effect: What clients see.
-        remedy: What to do about it, or empty.
+        remedy: How to avoid or fix it, or empty.
         source: Where the effect was read or measured; empty if it is unknown.
     """
 
@@ -204,19 +204,22 @@ def _find_prefill_decode(update: UpdateComparison) -> Iterator[MixedPair]:
     changed = {"old": _find_changed(before, after), "new": _find_changed(after, before)}
     for prefill_age, decode_age in (("old", "new"), ("new", "old")):
         for prefill, decode in product(changed[prefill_age], changed[decode_age]):
-            verdict = compare_pair(prefill.command, decode.command)
+            compatibility = compare_pair(prefill.command, decode.command)
             is_pair = (prefill.component_type, decode.component_type) == PAIR_TYPES
-            if verdict.state is PairState.COMPATIBLE or not is_pair:
+            if compatibility.state is PairState.COMPATIBLE or not is_pair:
                 continue
             setting = _find_recompute_setting(decode.command)
             remedy = f"before this update, add {setting}" if setting else ""
-            differences = f" ({', '.join(verdict.differences)})" if verdict.differences else ""
+            differences = (
+                f" ({', '.join(compatibility.differences)})" if compatibility.differences else ""
+            )
             yield MixedPair(
-                verdict.state,
+                compatibility.state,
                 f"{prefill_age} {prefill.role} with {decode_age} {decode.role} pods{differences}",
-                verdict.client_effect or "it is unknown whether decode can use these KV caches",
+                compatibility.client_effect
+                or "it is unknown whether decode can use these KV caches",
                 "; ".join(filter(None, (remedy, advice))),
-                verdict.source,
+                compatibility.source,
             )
 
 
@@ -229,12 +232,12 @@ def _find_outages(update: UpdateComparison) -> Iterator[MixedPair]:
         return
     for role in decode:
         surges = role.rollout.max_surge and not role.rollout.max_unavailable
-        if role.name in restarted and not surges and not role.scaled_externally:
+        if role.name in restarted and not surges and not role.is_autoscaled:
             yield MixedPair(
                 PairState.BROKEN,
                 f"clients and {role.name} pods",
                 "requests fail with HTTP 503 while the only decode replica restarts",
-                "two decode replicas avoid it; layout: PerRole with rollout.maxSurge: 1 and "
+                "two decode replicas avoid this; layout: PerRole with rollout.maxSurge: 1 and "
                 "rollout.maxUnavailable: 0 avoids almost all of it",
                 "measured with vLLM 0.31.0 and 0.32.0, docs/failures.md",
             )
@@ -338,8 +341,8 @@ _PARSERS = (
 )  # fmt: skip
 
 
-def _find_answer_formats(update: UpdateComparison) -> Iterator[MixedPair]:
-    """Yield pods whose answers clients may not parse."""
+def _find_response_formats(update: UpdateComparison) -> Iterator[MixedPair]:
+    """Yield pods whose responses clients may fail to parse."""
     remedy = "make clients accept both formats before this update"
     for old, new in update.changed_engines:
         members, engine = f"clients and new {new.role} pods", new.command.engine
@@ -350,9 +353,9 @@ def _find_answer_formats(update: UpdateComparison) -> Iterator[MixedPair]:
                 change = f"({flag} {old_value or 'unset'} -> {new_value or 'unset'})"
                 yield MixedPair(PairState.DEGRADED, f"{members} {change}", text, remedy)
         old_fields, new_fields = map(_find_reasoning_fields, (old.command, new.command))
-        gone = [name for name in old_fields if name not in new_fields]
-        if gone and new_fields and engine is not None and new.command.has(_REASONING):
-            text = f"responses contain the reasoning in `{new_fields[0]}`, not in `{gone[0]}`"
+        removed_name = next((name for name in old_fields if name not in new_fields), None)
+        if removed_name and new_fields and engine is not None and new.command.has(_REASONING):
+            text = f"responses contain the reasoning in `{new_fields[0]}`, not in `{removed_name}`"
             yield MixedPair(PairState.DEGRADED, members, text, remedy, engine.api_source)
 
 
@@ -362,7 +365,7 @@ def _find_reasoning_fields(command: EngineCommand) -> tuple[str, ...]:
     return next((fields[since] for since in [*fields][::-1] if number >= parse_release(since)), ())
 
 
-#: Names of alternative metrics in a query: one of them is enough.
+#: Names of alternative metrics in a query, of which one is enough.
 _Query = frozenset[str]
 
 
@@ -467,7 +470,7 @@ PAIR_FINDERS: tuple[Callable[[UpdateComparison], Iterator[MixedPair]], ...] = (
     _find_model_names,
     _find_prefill_decode,
     _find_outages,
-    _find_answer_formats,
+    _find_response_formats,
     _find_metrics,
     _find_sidecars,
     _find_pickers,

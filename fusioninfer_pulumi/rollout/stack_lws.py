@@ -17,7 +17,7 @@ class StackTemplate:
     """Fields of a LeaderWorkerSet's spec in the stack's state.
 
     Attributes:
-        gang: Name of its pods' PodGroup, or empty.
+        gang: The `GangPlan.reference` of its pods, or empty.
     """
 
     sub_groups: Mapping[str, Any]
@@ -31,7 +31,7 @@ class StackLws:
     """A LeaderWorkerSet in the stack's state.
 
     Attributes:
-        logical: Its logical name in Pulumi.
+        logical_name: Its logical name in Pulumi.
         name: Its Kubernetes name, empty if not known yet.
         layout: The layout according to its labels, None if this library did not create it.
         template: Fields of its spec, None if unknown.
@@ -41,7 +41,7 @@ class StackLws:
         engine: Its engine, only in previews and if it contains no secrets.
     """
 
-    logical: str
+    logical_name: str
     name: str
     namespace: str
     service: str
@@ -58,7 +58,8 @@ class StackLws:
         """Logical name of its component, empty if it cannot be derived from the names here."""
         suffix = self.name[len(self.service) :]
         has_prefix = self.service and suffix and self.name.startswith(f"{self.service}-")
-        return self.logical[: -len(suffix)] if has_prefix and self.logical.endswith(suffix) else ""
+        is_derived = has_prefix and self.logical_name.endswith(suffix)
+        return self.logical_name[: -len(suffix)] if is_derived else ""
 
     def has_name(self, name: str, namespace: Any) -> bool:
         """Return whether it has this name and, as far as both are known, this namespace."""

@@ -35,11 +35,11 @@ Version: TypeAlias = tuple[str, int]
 class Phase(Enum):
     """Progress of the update of one LeaderWorkerSet."""
 
-    WAITING = "exists, may not change yet"
+    WAITING = "existed before, must not change yet"
     OPTIONAL = "new and optional, created after all others"
     REGISTERED = "registered, Pulumi has not answered yet"
-    CHANGING = "changed, others wait until it is available"
-    STARTING = "must become available, but no other waits for it"
+    CHANGING = "changed, other ones wait until it is available"
+    STARTING = "must become available, but no other one waits for it"
     DONE = "finished"
 
 
@@ -56,11 +56,11 @@ class Snapshot:
     """A LeaderWorkerSet in a list of live objects.
 
     Attributes:
-        available: Whether the generation in `version` is available.
+        is_available: Whether the generation in `version` is available.
     """
 
     version: Version
-    available: bool
+    is_available: bool
     revision: str
 
 
@@ -72,15 +72,16 @@ class LwsState:
         revision: Revision after the update.
         version_before: Version in the stack's state, None if it is not in the state.
         revision_before: Revision in the stack's state.
-        settled: Whether an unchanged LeaderWorkerSet need not be awaited: its target revision was
-            available, it is frozen, or nothing is known about it.
+        is_settled: Whether the update need not wait for it if it is unchanged: its target revision
+            was available, it is frozen, or nothing is known about it.
         served_revision: Last revision that was available, None if none ever was.
-        exists: Whether it existed before, not recreated, so that changing it stops a replica.
+        existed_before: Whether it existed before the update, so that a change stops a replica;
+            False once Pulumi has recreated it.
         version: Version that Pulumi returned, None until Pulumi answers.
         snapshot: Its entry in the last list, None if it was missing.
         unavailable_since: Time of the list since which it has been unavailable, None if it is
             available or was missing.
-        may_recover: Whether it is unavailable, but served and may only have missed probes.
+        may_recover: Whether it is unavailable, but has served and may only have missed probes.
         deadline: When it must be available, in the phases CHANGING and STARTING.
         uses_rollout_timeout: Whether `rollout.timeout` sets the deadline; else `wait.timeout`.
         timeout_text: That timeout in messages, such as `after 45m (rollout.timeout)`.
@@ -90,9 +91,9 @@ class LwsState:
     revision: str
     version_before: Version | None
     revision_before: str
-    settled: bool
+    is_settled: bool
     served_revision: str | None
-    exists: bool
+    existed_before: bool
     phase: Phase = Phase.WAITING
     version: Version | None = None
     snapshot: Snapshot | None = None
@@ -105,7 +106,7 @@ class LwsState:
     @property
     def is_up(self) -> bool:
         """Whether the last list shows it available, at the registered version or a later one."""
-        if self.snapshot is None or not self.snapshot.available:
+        if self.snapshot is None or not self.snapshot.is_available:
             return False
         uid, generation = self.snapshot.version
         return self.version is None or (uid == self.version[0] and generation >= self.version[1])
@@ -113,13 +114,13 @@ class LwsState:
     @property
     def is_being_created(self) -> bool:
         """Whether it is required and being created; no replica restarts before it exists."""
-        return self.phase is Phase.REGISTERED and self.step.required and not self.exists
+        return self.phase is Phase.REGISTERED and self.step.is_required and not self.existed_before
 
     @property
     def is_changing(self) -> bool:
         """Whether others wait for it, because this update may have made it unavailable."""
         if self.phase is Phase.REGISTERED:
-            return self.exists and self.step.blocks_others
+            return self.existed_before and self.step.blocks_others
         return self.phase is Phase.CHANGING
 
 
@@ -164,10 +165,10 @@ class UpdateState:
 
     @property
     def unavailable(self) -> set[str]:
-        """Unavailable LeaderWorkerSets from before the update; none before the first list."""
+        """Unavailable LeaderWorkerSets that existed before; none before the first list."""
         if not self.has_list:
             return set()
-        return {name for name, lws in self.lws.items() if lws.exists and not lws.is_up}
+        return {name for name, lws in self.lws.items() if lws.existed_before and not lws.is_up}
 
     @property
     def served_revisions(self) -> dict[str, str]:
@@ -230,7 +231,7 @@ class UpdateStarted:
 
 @dataclass(frozen=True)
 class PulumiAnswered:
-    """Pulumi has created or updated these LeaderWorkerSets; none if only the timer expired."""
+    """Pulumi has created or updated these LeaderWorkerSets; none if the timer expired first."""
 
     at: float
     versions: Mapping[str, Version]
@@ -252,7 +253,7 @@ class ListReturned:
 
 @dataclass(frozen=True)
 class TimerExpired:
-    """The time `UpdateState.wake_at` may have come."""
+    """The timer for `UpdateState.wake_at` has expired."""
 
     at: float
 
@@ -332,16 +333,16 @@ def advance(state: UpdateState, observation: Observation) -> _Result:
 
 def _begin(state: UpdateState, at: float) -> _Result:
     """Register LeaderWorkerSets that are new and required; existing ones wait."""
-    new = [name for name, lws in state.lws.items() if not lws.exists]
-    required = [name for name in new if state.lws[name].step.required]
+    new = [name for name, lws in state.lws.items() if not lws.existed_before]
+    required = [name for name in new if state.lws[name].step.is_required]
     state = state.with_changes(state.lws, phase=Phase.WAITING)
     state = state.with_changes({*new} - {*required}, phase=Phase.OPTIONAL)
     changing = {
         name
         for name, lws in state.lws.items()
-        if lws.exists
+        if lws.existed_before
         and lws.version_before is not None
-        and not lws.step.frozen
+        and not lws.step.is_frozen
         and lws.revision != lws.revision_before
     }
     stage, needs_list = Stage.RUNNING, False
@@ -404,14 +405,14 @@ def _apply_version(state: UpdateState, lws: LwsState, version: Version, at: floa
     changed = lws.version_before != version
     # A recreated LeaderWorkerSet may need others for its gang, so they must not wait for it.
     recreated = lws.version_before is not None and lws.version_before[0] not in ("", version[0])
-    exists = lws.exists and not recreated
-    lws = replace(lws, version=version, exists=exists, phase=Phase.DONE)
-    is_awaited = lws.step.required and state.awaits_replicas
+    existed_before = lws.existed_before and not recreated
+    lws = replace(lws, version=version, existed_before=existed_before, phase=Phase.DONE)
+    is_awaited = lws.step.is_required and state.awaits_replicas
     # An interrupted update may have changed it and made it unavailable; then others wait for it.
-    resumed = lws.step.required and not lws.settled and not changed
+    resumed = lws.step.is_required and not lws.is_settled and not changed
     has_changes = any(other.revision != other.revision_before for other in state.lws.values())
     delays = changed or (resumed and has_changes and not (state.has_list and lws.is_up))
-    blocks_others = exists and lws.step.blocks_others and delays
+    blocks_others = existed_before and lws.step.blocks_others and delays
     if not blocks_others and not (is_awaited and (changed or resumed)):
         return lws
     is_new = lws.version_before is None or (not changed and lws.served_revision is None)
@@ -457,7 +458,7 @@ def _apply_snapshot(
 ) -> LwsState:
     if snapshot is None:
         return replace(lws, snapshot=None, unavailable_since=None, may_recover=False)
-    lws = replace(lws, snapshot=snapshot, exists=lws.exists or discovering)
+    lws = replace(lws, snapshot=snapshot, existed_before=lws.existed_before or discovering)
     if lws.is_up:
         served = snapshot.revision
         return replace(lws, served_revision=served, unavailable_since=None, may_recover=False)
@@ -517,7 +518,7 @@ def _fail_blocked(state: UpdateState, at: float) -> tuple[Fail, ...]:
     names = tuple(name for name in state.lws if name in state.unavailable)
     verb = "is" if len(names) == 1 else "are"
     limit = f"rollout.maxUnavailable allows {first.limit}"
-    if first.whole and first.queue:
+    if first.is_per_role and first.queue:
         limit = "layout PerRole updates one LeaderWorkerSet of a role at a time"
     message = (
         f"for {first.timeout} (rollout.timeout) no replica of role {first.role} was allowed to "

@@ -50,21 +50,21 @@ class LwsSize:
 
 @dataclass(frozen=True)
 class LwsChange:
-    """What an update does to a LeaderWorkerSet.
+    """The change of a LeaderWorkerSet in an update.
 
     Attributes:
         before: Size before the update, None if it is new.
         after: Size after the update.
         restarts: Whether its pods are replaced.
-        recreated: Whether it is deleted and created again.
-        new_pair: Whether its pods get another pair revision.
+        is_recreated: Whether it is deleted and created again.
+        changes_pair_revision: Whether its pods get another pair revision.
     """
 
     before: LwsSize | None
     after: LwsSize
     restarts: bool = False
-    recreated: bool = False
-    new_pair: bool = False
+    is_recreated: bool = False
+    changes_pair_revision: bool = False
 
     @property
     def disrupts(self) -> bool:
@@ -99,8 +99,8 @@ class Timeline:
         before: The service before the update.
         batches: The service during each batch.
         after: The service after the update; its `seconds` are the duration of the update.
-        not_awaited: LeaderWorkerSets with new or restarted replicas that nothing waits for. These
-            replicas do not count as serving.
+        not_awaited: LeaderWorkerSets with new or restarted replicas for which the update does not
+            wait. These replicas do not count as serving.
     """
 
     before: TimelineRow
@@ -128,7 +128,7 @@ def simulate_update(
 
     Args:
         plan: The service after the update.
-        changes: What happens to each of its LeaderWorkerSets, by name.
+        changes: The changes of its LeaderWorkerSets, by name.
         removed: Role and size of the LeaderWorkerSets that are deleted after the update.
     """
     return _SimulatedCluster(plan, changes, removed).run()
@@ -154,7 +154,9 @@ class _SimulatedCluster:
 
     def __post_init__(self) -> None:
         changes = self.changes.items()
-        pair_changes = {name: change.new_pair for name, change in changes if change.before}
+        pair_changes = {
+            name: change.changes_pair_revision for name, change in changes if change.before
+        }
         self.steps = order_update(self.plan, pair_changes)
         self.up = {name for name, change in self.changes.items() if change.before is not None}
 
@@ -193,7 +195,8 @@ class _SimulatedCluster:
         not_awaited = tuple(
             lws.name
             for lws in self.steps
-            if self._is_under_way(lws.name) or (lws.partial and self.changes[lws.name].disrupts)
+            if self._is_under_way(lws.name)
+            or (lws.has_optional_replicas and self.changes[lws.name].disrupts)
         )
         return Timeline(before, tuple(batches), self._build_row(is_over=True), not_awaited)
 
@@ -206,16 +209,16 @@ class _SimulatedCluster:
             revisions[1],
             version_before=self._get_version(lws_step.name) if exists else None,
             revision_before=revisions[0] if exists else "",
-            settled=not change.disrupts,
+            is_settled=not change.disrupts,
             served_revision=revisions[0] if exists else None,
-            exists=exists,
+            existed_before=exists,
         )
 
     def _get_version(self, name: str) -> Version:
         change = self.changes[name]
         if name not in self.registered:
             return "before", 1
-        if change.before is None or change.recreated:
+        if change.before is None or change.is_recreated:
             return "after", 1
         return "before", 2 if change.restarts or change.before != change.after else 1
 
@@ -258,7 +261,7 @@ class _SimulatedCluster:
         before = change.before.replicas if change.before is not None else 0
         if name not in self.registered:
             return before
-        if name in self.up and not (lws_step.partial and change.disrupts):
+        if name in self.up and not (lws_step.has_optional_replicas and change.disrupts):
             return change.after.replicas
         serving = min(before, change.after.replicas)
         if change.restarts:
@@ -271,7 +274,7 @@ class _SimulatedCluster:
         before, after = change.before or LwsSize(), change.after
         if name not in self.registered:
             return before.total
-        surges = lws_step.whole and change.restarts and not change.recreated
+        surges = lws_step.is_per_role and change.restarts and not change.is_recreated
         surge = lws_step.rollout.max_surge * after.accelerators if surges else 0
         if name in self.up:
             # LeaderWorkerSet keeps the surge replicas while a partition keeps old ones.
@@ -281,7 +284,7 @@ class _SimulatedCluster:
 
 
 def _count_serving_during_restart(lws_step: LwsStep, change: LwsChange, replicas: int) -> int:
-    if change.recreated or not lws_step.whole:
+    if change.is_recreated or not lws_step.is_per_role:
         return 0
     rolling = lws_step.rollout.strategy is RolloutStrategy.ROLLING
     down = lws_step.rollout.max_unavailable if rolling else replicas

@@ -31,7 +31,7 @@ from fusioninfer_pulumi.api.rollout import (
 )
 from fusioninfer_pulumi.kube.durations import multiply
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.topology.gang import gang_minima, required_replicas
+from fusioninfer_pulumi.topology.gang import get_gang_minima, get_required_replicas
 from fusioninfer_pulumi.topology.role_plan import (
     LwsPlan,
     RolePlan,
@@ -50,12 +50,12 @@ class LwsStep(NamedTuple):
         stage: It changes after all lower stages of its scope. 0 unless `roleOrder` is `Sequential`
             or prefill and decode change to another pair revision.
         scope: Stages are compared only among LeaderWorkerSets with the same scope.
-        required: Whether the service needs it; optional ones run if there are enough accelerators.
-        frozen: Whether `rollout.partition` keeps its pod template unchanged.
+        is_required: Whether the service needs it; optional ones run if capacity is left.
+        is_frozen: Whether `rollout.partition` keeps its pod template unchanged.
         timeout: `rollout.timeout`, multiplied by the replicas that restart one after the other.
-        partial: Whether some of its replicas are optional and may stay pending.
-        scaled_externally: Whether an autoscaler or another program sets its replicas.
-        whole: Whether it runs all replicas of its role (`layout: PerRole`).
+        has_optional_replicas: Whether some of its replicas are optional and may stay pending.
+        is_autoscaled: Whether an autoscaler sets its replicas.
+        is_per_role: Whether it runs all replicas of its role (`layout: PerRole`).
     """
 
     name: str
@@ -65,18 +65,18 @@ class LwsStep(NamedTuple):
     limit: int | None
     stage: int
     scope: str
-    required: bool
-    frozen: bool
+    is_required: bool
+    is_frozen: bool
     rollout: RoleRollout
     timeout: str
-    partial: bool = False
-    scaled_externally: bool = False
-    whole: bool = False
+    has_optional_replicas: bool = False
+    is_autoscaled: bool = False
+    is_per_role: bool = False
 
     @property
     def blocks_others(self) -> bool:
-        """Whether others wait until it is available again."""
-        return self.required and self.rollout.strategy is RolloutStrategy.ROLLING
+        """Whether other LeaderWorkerSets wait until it is available again."""
+        return self.is_required and self.rollout.strategy is RolloutStrategy.ROLLING
 
 
 def is_group_rollout(plan: ServicePlan) -> bool:
@@ -102,18 +102,21 @@ def count_required_ordinals(plan: ServicePlan, role: RolePlan) -> int:
 
     The lowest ordinals are the required ones, because the scheduler places them first.
     """
-    return min(required_replicas([role], gang_minima(plan.gang))[role.name], role.group_replicas)
+    return min(
+        get_required_replicas([role], get_gang_minima(plan.gang))[role.name], role.group_replicas
+    )
 
 
 def find_pair_changes(plan: ServicePlan, before: Mapping[str, tuple[str, str]]) -> dict[str, bool]:
     """Return whether each existing LeaderWorkerSet gets another pair revision, by name.
 
-    LeaderWorkerSets whose new pair revision is unknown are left out. If replicas join or leave a
-    gang the result is empty: they change together, because the gang waits for all of them.
+    LeaderWorkerSets whose new pair revision is unknown are omitted. If replicas join or leave a
+    gang, the result is empty: all change together, because the gang waits for all of them.
 
     Args:
         plan: The service after the update.
-        before: Pair revision and PodGroup of existing LeaderWorkerSets by name; both may be empty.
+        before: Pair revision and `GangPlan.reference` of existing LeaderWorkerSets by name; both
+            may be empty.
     """
     gang = "" if plan.gang is None else plan.gang.reference
     if any(reference != gang for _, reference in before.values()):
@@ -149,8 +152,8 @@ def order_update(
 
     def sort_key(step: LwsStep) -> tuple[int, ...]:
         if is_group_rollout(plan):
-            return (-groups[step.name], not step.required, positions[step.role])
-        return (positions[step.role], not step.required)
+            return (-groups[step.name], not step.is_required, positions[step.role])
+        return (positions[step.role], not step.is_required)
 
     return tuple(sorted(steps, key=sort_key))
 
@@ -174,16 +177,16 @@ def _assign_pair_stages(
     prefill = [step for step in steps if types[step.role] is ComponentType.PREFILLER]
     decode = [step for step in steps if types[step.role] is ComponentType.DECODER]
     rolling = all(
-        step.rollout.strategy is RolloutStrategy.ROLLING and not step.whole
+        step.rollout.strategy is RolloutStrategy.ROLLING and not step.is_per_role
         for step in (*prefill, *decode)
     )
     if plan.shape.groups is not None or not decode or not rolling:
         return {}
-    frozen_prefill = [step.name for step in prefill if step.frozen and step.name in pair_changes]
+    frozen_prefill = [step.name for step in prefill if step.is_frozen and step.name in pair_changes]
     outdated = [
         step.name
         for step in prefill
-        if pair_changes.get(step.name) and step.required and not step.frozen
+        if pair_changes.get(step.name) and step.is_required and not step.is_frozen
     ]
     updated = {step.name for step in prefill if pair_changes.get(step.name) is False}
     already_updated = updated.difference(frozen_prefill)
@@ -224,13 +227,13 @@ def _build_step(plan: ServicePlan, role: RolePlan, lws: LwsPlan) -> LwsStep:
         # `_assign_pair_stages` divides the stage of a role into three.
         stage=3 * role.position if sequential else 0,
         scope=unit if grouped else "",
-        required=required > 0 if whole else ordinal < required,
-        frozen=frozen,
+        is_required=required > 0 if whole else ordinal < required,
+        is_frozen=frozen,
         rollout=rollout,
         timeout=timeout,
-        partial=whole and required < count,
-        scaled_externally=role.scaled_externally,
-        whole=whole,
+        has_optional_replicas=whole and required < count,
+        is_autoscaled=role.is_autoscaled,
+        is_per_role=whole,
     )
 
 
@@ -259,37 +262,39 @@ def choose_next_lws(
     down = {*unavailable, *changing}
     broken = {*unavailable}.difference(recently_unavailable)
     # Optional replicas may stay pending, so nothing waits for them.
-    unfinished = [s for s in steps if s.required and (s.name in waiting or s.name in changing)]
+    unfinished = [s for s in steps if s.is_required and (s.name in waiting or s.name in changing)]
     first_stage: dict[str, int] = {}
     for step in unfinished:
         first_stage[step.scope] = min(step.stage, first_stage.get(step.scope, step.stage))
     blocking = {_find_group_or_role(step) for step in unfinished}
     units: dict[str, set[str]] = {}
     for step in steps:
-        if step.required and step.name in down:
+        if step.is_required and step.name in down:
             units.setdefault(step.queue, set()).add(step.unit)
-    free = {(s.queue, s.unit) for s in steps if s.required and s.name in broken.union(changing)}
+    unblocked = {
+        (s.queue, s.unit) for s in steps if s.is_required and s.name in broken.union(changing)
+    }
     names = []
     for step in steps:
         is_later = step.stage > first_stage.get(step.scope, step.stage)
         if step.name not in waiting or (is_later and step.name not in broken):
             continue
-        if not step.required:
+        if not step.is_required:
             if _find_group_or_role(step) not in blocking:
                 names.append(step.name)
             continue
         unavailable_units = units.setdefault(step.queue, set())
         if (
             step.limit is None
-            or (step.queue, step.unit) in free
+            or (step.queue, step.unit) in unblocked
             or len(unavailable_units - {step.unit}) < step.limit
         ):
             unavailable_units.add(step.unit)
-            free.add((step.queue, step.unit))
+            unblocked.add((step.queue, step.unit))
             names.append(step.name)
     return names
 
 
 def _find_group_or_role(step: LwsStep) -> tuple[str, str]:
-    """Identify what an optional LeaderWorkerSet waits for: its serving group or its role."""
+    """Return a key of the serving group or role that an optional LeaderWorkerSet waits for."""
     return ("", step.unit) if step.queue == "" else (step.queue, "")

@@ -1,4 +1,4 @@
-"""The URL at which clients reach the service."""
+"""The URL of the service for clients."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from fusioninfer_pulumi.routing.routing_plan import Routing
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-def hosts_overlap(one: Any, other: Any) -> bool:
+def hosts_overlap(first: Any, second: Any) -> bool:
     """Return whether two host names, each possibly a wildcard, can match the same host."""
-    if is_output(one) or is_output(other):
+    if is_output(first) or is_output(second):
         return True
-    if one.startswith("*."):
-        suffix = one[1:]
-        return bool(other.endswith(suffix)) or (
-            other.startswith("*.") and suffix.endswith(other[1:])
+    if first.startswith("*."):
+        suffix = first[1:]
+        return bool(second.endswith(suffix)) or (
+            second.startswith("*.") and suffix.endswith(second[1:])
         )
-    return hosts_overlap(other, one) if other.startswith("*.") else bool(one == other)
+    return hosts_overlap(second, first) if second.startswith("*.") else bool(first == second)
 
 
 class Endpoint(NamedTuple):
-    """Where clients send requests.
+    """The URL to which clients send requests.
 
     Attributes:
         host: Host name, which may be an Output; None if only the live Gateway has an address.
@@ -47,11 +47,11 @@ class Endpoint(NamedTuple):
 
 
 def find_endpoint(router: Routing) -> Endpoint | None:
-    """Return the endpoint of a service; of listeners for the same host, one with TLS.
+    """Return the endpoint of a service, with TLS if any listener for its host has it.
 
     Its host is the route's first host name without a wildcard that a known listener accepts, else
     the first one, else a listener's host name, else the address of the service's own Gateway. None
-    if there is none of these, or no route.
+    without any of these, or without a route.
     """
     if router.route is None:
         return None

@@ -46,7 +46,7 @@ from fusioninfer_pulumi.kube.object_metadata import (
     service_account,
 )
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
-from fusioninfer_pulumi.pods.env_variables import tracing_env
+from fusioninfer_pulumi.pods.env_variables import build_tracing_env
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 #: Names of the volumes of the endpoint picker's pod.
@@ -61,13 +61,13 @@ _GRACE_SECONDS = 130
 #: until then. It is the sleep action of Kubernetes 1.30, because the image has no shell.
 _PAUSE_SECONDS = 60
 #: The old endpoint picker serves until the new one is Ready, because gateways that fail closed
-#: reject all requests if there is none. While both serve, each knows half of the load, and the new
-#: one knows no prefixes yet.
+#: reject all requests if there is none. While both serve, each sees half of the load, and the new
+#: one has an empty prefix index.
 _ROLLING_UPDATE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 #: With leader election only the leader becomes Ready. In a rolling update the new pods would wait
 #: for the old leader to exit.
 _RECREATE = {"type": "Recreate"}
-#: There is no memory limit, because its indexes grow with the traffic.
+#: There is no memory limit, because the picker's indexes grow with the traffic.
 _REQUESTS = {"cpu": "500m", "memory": "1Gi"}
 
 
@@ -104,7 +104,7 @@ class EppPlan(NamedTuple):
     def delays_sigterm(self) -> bool:
         """Whether the picker keeps serving for a while after its pod is deleted.
 
-        Not if the user configures its shutdown. Nor with leader election, because no other replica
+        False if the user configures its shutdown, or with leader election, because no other replica
         becomes the leader before this one exits.
         """
         user_spec: Mapping[str, Any] = (self.args.template or {}).get("spec") or {}
@@ -159,12 +159,12 @@ def plan_epp(
     )
     note = ""
     if spec.groups is None and not all(
-        family.registers(plugin["type"]) for plugin in build_pairing_plugins(affinity)
+        family.has_plugin(plugin["type"]) for plugin in build_pairing_plugins(affinity)
     ):
         affinity, note = None, f"; {family.name} cannot prefer pods of one pair revision"
     metrics = find_load_metrics(served)
     request = None
-    config, summary = args.endpoint_picker_config or "", "as its endpointPickerConfig says"
+    config, summary = args.endpoint_picker_config or "", "as configured in endpointPickerConfig"
     if intent.strategy is not None:
         block_sizes = {role.pods.command.block_size for role in served}
         request = EppRequest(
@@ -180,7 +180,7 @@ def plan_epp(
         )
         config = dump_epp_config(build_epp_config(family, request))
         summary = describe_strategy(request) + note
-    keeps_state = request is None or request.keeps_state
+    is_stateful = request is None or request.is_stateful
     flags = build_epp_flags(
         family,
         epp_args,
@@ -188,7 +188,7 @@ def plan_epp(
         OWN_NAMESPACE if is_output(spec.namespace) else spec.namespace,
         metrics,
         elects_leader=epp_args.replicas > 1
-        and (keeps_state if epp_args.leader_election is None else epp_args.leader_election),
+        and (is_stateful if epp_args.leader_election is None else epp_args.leader_election),
         experimental=affinity is not None or (request is not None and request.uses_sessions),
         tracing=tracing is not None,
     )
@@ -202,18 +202,18 @@ def plan_epp(
         flags=(*flags, *(epp_args.args or ())),
         summary=summary,
         args=epp_args,
-        env=() if tracing is None else tracing_env(tracing, name),
+        env=() if tracing is None else build_tracing_env(tracing, name),
     )
     return plan, findings
 
 
-def config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
+def build_config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Build the ConfigMap."""
     named = metadata(meta, epp.config_name)
     return build_object("v1", "ConfigMap", named, data={CONFIG_KEY: epp.config})
 
 
-def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
+def build_epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Build the Deployment.
 
     Pulumi does not await it with leader election, because only the leader becomes Ready.
@@ -225,12 +225,12 @@ def epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
         "replicas": epp.args.replicas,
         "strategy": _RECREATE if epp.elects_leader else _ROLLING_UPDATE,
         "selector": {"matchLabels": epp.pod_labels},
-        "template": overlay(pod_template(epp), epp.args.template or {}),
+        "template": overlay(build_pod_template(epp), epp.args.template or {}),
     }
     return build_object("apps/v1", "Deployment", built, spec=spec)
 
 
-def pod_template(epp: EppPlan) -> Manifest:
+def build_pod_template(epp: EppPlan) -> Manifest:
     """Return the generated pod template, before the user's is merged into it."""
     secret = epp.args.tls.secret_name
     volumes: list[Manifest] = [{"name": CONFIG_VOLUME, "configMap": {"name": epp.config_name}}]
@@ -301,7 +301,7 @@ def _build_container(epp: EppPlan) -> Manifest:
     }
 
 
-def epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
+def build_epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifest:
     """Build the Service, with ports for metrics and KV events if the picker has them.
 
     `protocol` is the `appProtocol` that the gateway requires.
@@ -324,13 +324,13 @@ def _build_port(name: str, number: int) -> Manifest:
     return {"name": name, "port": number, "protocol": "TCP"}
 
 
-def epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
+def build_epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
     """Build the ServiceAccount, Role and RoleBinding, and a ClusterRoleBinding for metrics.
 
     The Role has read access to pods, pools, objectives and rewrites and, with leader election,
-    write access to Leases and Events for leader election. The ClusterRoleBinding lets the picker
-    authenticate readers of its metrics. Its role, `system:auth-delegator`, comes with Kubernetes
-    and only allows creating TokenReviews and SubjectAccessReviews.
+    write access to Leases and Events. The ClusterRoleBinding lets the picker authenticate readers
+    of its metrics. Its role, `system:auth-delegator`, comes with Kubernetes and only allows
+    creating TokenReviews and SubjectAccessReviews.
     """
     groups = ["inference.networking.x-k8s.io"]
     if LLM_D_API in epp.family.api_versions:

@@ -1,6 +1,6 @@
 """The Gateway of a service, and facts about the implementations that support InferencePools.
 
-Users name the implementation, because the name of a GatewayClass does not identify it.
+Users set the implementation, because the name of a GatewayClass does not identify it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SeveralPools(enum.Enum):
     #: one pool. Pods of the other pools get requests in turn, and a pool without ready pods fails
     #: the whole rule (istio#61594; fixed by istio#61601 of September 2026).
     ONE_EPP = "one picker"
-    #: Accepts one pool in a rule (Envoy AI Gateway 1.1; envoyproxy/ai-gateway#2657 proposes more).
+    #: Accepts one pool per rule (Envoy AI Gateway 1.1; envoyproxy/ai-gateway#2657 proposes more).
     NO = "no"
     #: No conformance report includes the test.
     UNTESTED = "untested"
@@ -94,7 +94,7 @@ Proxies = Callable[[str, Any, Any], Iterator[Manifest]]
 _GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
 
 
-def namespace_peer(namespace: Any) -> Manifest:
+def build_namespace_peer(namespace: Any) -> Manifest:
     """Return the NetworkPolicyPeer that matches all pods of a namespace."""
     return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
 
@@ -107,14 +107,14 @@ def _match_in_gateway_namespace(
         # Other pods of the service's namespace must not get access.
         yield {"podSelector": {"matchLabels": {_GATEWAY_NAME: name}}}
     else:
-        yield namespace_peer(namespace)
+        yield build_namespace_peer(namespace)
 
 
 def _match_envoy_gateway(name: str, namespace: Any, _service_namespace: Any) -> Iterator[Manifest]:
     """Yield peers for proxies next to Envoy Gateway, or to the Gateway (`GatewayNamespace`)."""
     owner = "gateway.envoyproxy.io/owning-gateway-name"
-    yield namespace_peer("envoy-gateway-system")
-    yield {**namespace_peer(namespace), "podSelector": {"matchLabels": {owner: name}}}
+    yield build_namespace_peer("envoy-gateway-system")
+    yield {**build_namespace_peer(namespace), "podSelector": {"matchLabels": {owner: name}}}
 
 
 class Implementation(NamedTuple):
@@ -207,9 +207,9 @@ class GatewayPlan(NamedTuple):
 
 
 def find_implementation(args: RoleArgs) -> Implementation:
-    """Return the gateway implementation of a router role, `UNKNOWN` if it names none."""
-    named = args.gateway.implementation if args.gateway is not None else None
-    return IMPLEMENTATIONS.get(named, UNKNOWN) if named is not None else UNKNOWN
+    """Return the gateway implementation of a router role, `UNKNOWN` if it sets none."""
+    name = args.gateway.implementation if args.gateway is not None else None
+    return IMPLEMENTATIONS.get(name, UNKNOWN) if name is not None else UNKNOWN
 
 
 def plan_gateway(service: str, args: RoleArgs) -> GatewayPlan | None:
@@ -235,7 +235,7 @@ def plan_gateway(service: str, args: RoleArgs) -> GatewayPlan | None:
     return GatewayPlan(object_names.gateway(service), gateway.annotations, spec)
 
 
-def gateway_object(meta: ServiceMeta, gateway: GatewayPlan) -> Manifest:
+def build_gateway(meta: ServiceMeta, gateway: GatewayPlan) -> Manifest:
     """Build the Gateway."""
     built = metadata(meta, gateway.name)
     if gateway.annotations:

@@ -17,9 +17,9 @@ from fusioninfer_pulumi.routing.gateway_implementations import (
     GatewayPlan,
     Implementation,
 )
-from fusioninfer_pulumi.routing.pool import is_pool, pool_reference
+from fusioninfer_pulumi.routing.pool import build_pool_reference, is_pool
 
-# Wrong kind and group that users often write when they mean the pool.
+# Kinds and groups that users often write by mistake when they refer to the pool.
 _WRONG_POOL_REFERENCES = (
     ("Service", ""),
     (object_names.POOL_KIND, ""),
@@ -51,13 +51,14 @@ class RulePlan(NamedTuple):
     """One rule of the route.
 
     Attributes:
-        defaulted: Whether the library adds the backends: it has none and is not a redirect.
+        has_default_backends: Whether the library adds the backends: it has none and is not a
+            redirect.
         corrected: Indexes of backends that are replaced with the service's pool.
         request_timeout: Timeout to add, None to add none.
     """
 
     spec: Mapping[str, Any]
-    defaulted: bool
+    has_default_backends: bool
     corrected: frozenset[int]
     request_timeout: str | None
 
@@ -79,8 +80,8 @@ class RoutePlan(NamedTuple):
         backend: Reference to the service's pool or Service.
         parent_refs: References to Gateways, None to omit the field.
         hostnames: Host names; each may be an Output.
-        split: Pools that share the requests of defaulted rules, each with its percentage, the
-            service's own first. Empty if the service's own pool gets all requests.
+        split: Pools that share the requests of rules with default backends, each with its
+            percentage, the service's own first. Empty if the service's own pool gets all requests.
     """
 
     name: str
@@ -91,15 +92,15 @@ class RoutePlan(NamedTuple):
     use_default_gateways: str | None
     split: tuple[tuple[str, int], ...] = ()
 
-    def leads_to(self, service: str) -> bool:
-        """Return whether a backend of the user's is the service's own Kubernetes Service."""
+    def has_service_backend(self, service: str) -> bool:
+        """Return whether the user's backends include the service's own Kubernetes Service."""
         target = {"name": object_names.serving_service(service)}
         return any(is_same_backend(ref, target) for rule in self.rules for ref in rule.backends)
 
     @property
-    def splits(self) -> bool:
+    def has_split(self) -> bool:
         """Whether other pools get a share of the requests."""
-        return bool(self.split) and any(rule.defaulted for rule in self.rules)
+        return bool(self.split) and any(rule.has_default_backends for rule in self.rules)
 
 
 def plan_parents(
@@ -211,13 +212,13 @@ def _plan_rule(
     return RulePlan(rule, defaulted, corrected, _NO_TIMEOUT if sets_timeout else None)
 
 
-def is_same_backend(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def is_same_backend(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     """Return whether two references have the same target, apart from namespace and port."""
     defaults = {"group": "", "kind": "Service", "name": None}
-    return all(one.get(key, value) == other.get(key, value) for key, value in defaults.items())
+    return all(first.get(key, value) == second.get(key, value) for key, value in defaults.items())
 
 
-def http_route(meta: ServiceMeta, route: RoutePlan) -> Manifest:
+def build_http_route(meta: ServiceMeta, route: RoutePlan) -> Manifest:
     """Build the HTTPRoute."""
     fields = {
         "parentRefs": None if route.parent_refs is None else list(route.parent_refs),
@@ -231,12 +232,12 @@ def http_route(meta: ServiceMeta, route: RoutePlan) -> Manifest:
 
 def _build_rule(rule: RulePlan, route: RoutePlan) -> Manifest:
     built = dict(rule.spec)
-    if rule.defaulted:
-        shares = [{**pool_reference(name), "weight": weight} for name, weight in route.split]
+    if rule.has_default_backends:
+        shares = [{**build_pool_reference(name), "weight": weight} for name, weight in route.split]
         built["backendRefs"] = shares or [dict(route.backend)]
     elif rule.corrected:
         built["backendRefs"] = [
-            # Only these two are kept: the user's port and kind describe a Service, not a pool.
+            # Other fields are dropped: the user's port and kind describe a Service, not a pool.
             {**route.backend, **{key: ref[key] for key in ("weight", "filters") if key in ref}}
             if index in rule.corrected
             else ref
@@ -276,7 +277,7 @@ def plan_grants(
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
 ) -> Iterator[GrantPlan]:
-    """Yield the grants for cross-namespace references of route, Gateway and external routes."""
+    """Yield the grants for cross-namespace references of the route, Gateway and external routes."""
     for field, owner, kind, origin, ref in _find_references(
         backend, namespace, args, route, gateway
     ):
@@ -326,7 +327,7 @@ def _find_references(
             yield field, backend["name"], "HTTPRoute", external.namespace, backend
 
 
-def reference_grants(meta: ServiceMeta, grants: Sequence[GrantPlan]) -> Iterator[Manifest]:
+def build_reference_grants(meta: ServiceMeta, grants: Sequence[GrantPlan]) -> Iterator[Manifest]:
     """Build one ReferenceGrant for each name and namespace of the planned grants."""
     by_name: dict[tuple[str, str], list[GrantPlan]] = {}
     for grant in grants:

@@ -15,16 +15,16 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import GRPC_PORT, HEALTH_
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import find_event_port
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
-from fusioninfer_pulumi.pods.kv_cache import events_port
+from fusioninfer_pulumi.pods.kv_cache import get_events_port
 from fusioninfer_pulumi.routing.epp import EppPlan
-from fusioninfer_pulumi.routing.gateway_implementations import Implementation, namespace_peer
+from fusioninfer_pulumi.routing.gateway_implementations import Implementation, build_namespace_peer
 from fusioninfer_pulumi.routing.http_route import ParentPlan
 from fusioninfer_pulumi.routing.pool import PoolPlan
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
 class NetworkPolicyPlan(NamedTuple):
-    """Peers outside of the service that may connect to its pods.
+    """Peers outside the service that may connect to its pods.
 
     Attributes:
         gateway: NetworkPolicyPeers that match the gateway's proxies.
@@ -56,14 +56,14 @@ def plan_network_policies(
     if args is None:
         return NetworkPolicyPlan(proxies) if proxies else None
     if args.gateway_namespace is not None:
-        proxies = (namespace_peer(args.gateway_namespace),)
+        proxies = (build_namespace_peer(args.gateway_namespace),)
     gateway = tuple(args.gateway or proxies)
     if not args.enabled or not gateway:
         return None
     return NetworkPolicyPlan(gateway, tuple(args.metrics or ()))
 
 
-def picker_network_policy(
+def build_picker_network_policy(
     meta: ServiceMeta,
     plan: NetworkPolicyPlan,
     epp: EppPlan,
@@ -85,7 +85,7 @@ def picker_network_policy(
     )
 
 
-def role_network_policies(
+def build_role_network_policies(
     meta: ServiceMeta,
     plan: NetworkPolicyPlan,
     roles: Sequence[RolePlan],
@@ -112,7 +112,7 @@ def role_network_policies(
                 sources.append(picker)
             ingress.append(_build_ingress_rule(sources, *ports))
             # It also subscribes to the KV events of every pod.
-            events = events_port(role.args)
+            events = get_events_port(role.args)
             if events is not None and picker is not None:
                 ingress.append(_build_ingress_rule([picker], events))
         if plan.metrics:

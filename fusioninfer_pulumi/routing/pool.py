@@ -16,7 +16,9 @@ from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 
-def service_reference(service: str, roles: Sequence[RolePlan], shape: ServiceShape) -> Manifest:
+def build_service_reference(
+    service: str, roles: Sequence[RolePlan], shape: ServiceShape
+) -> Manifest:
     """Return a route's reference to the Service.
 
     It has the port of the first role that receives requests; roles scaled to zero come last.
@@ -27,7 +29,9 @@ def service_reference(service: str, roles: Sequence[RolePlan], shape: ServiceSha
     return {"kind": "Service", "name": object_names.serving_service(service), "port": port}
 
 
-def serving_service(meta: ServiceMeta, roles: Sequence[RolePlan], shape: ServiceShape) -> Manifest:
+def build_serving_service(
+    meta: ServiceMeta, roles: Sequence[RolePlan], shape: ServiceShape
+) -> Manifest:
     """Build the Service that routes lead to if there is no endpoint picker.
 
     It selects only leaders and, in a disaggregated service, only decode pods.
@@ -36,7 +40,7 @@ def serving_service(meta: ServiceMeta, roles: Sequence[RolePlan], shape: Service
     types = shape.entry_types
     if len(types) == 1:
         selector[labels.COMPONENT_TYPE] = types[0].value
-    reference = service_reference(meta.service, roles, shape)
+    reference = build_service_reference(meta.service, roles, shape)
     name, port = reference["name"], reference["port"]
     ports = [{"name": "http", "port": port, "targetPort": port, "protocol": "TCP"}]
     spec = {"type": "ClusterIP", "selector": selector, "ports": ports}
@@ -79,12 +83,12 @@ class PoolPlan(NamedTuple):
 def choose_pool_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset[ComponentType]:
     """Return the component types whose leaders are in the pool.
 
-    These are all types if the endpoint picker pairs prefill with decode, or if there is only one.
-    Else the pool excludes prefill pods, because they return only one token. It then has either
-    decoders or workers, because a pool's selector cannot match several types.
+    These are all types if the endpoint picker pairs prefill with decode pods, if there are no
+    prefillers, or only one type. Otherwise the pool excludes prefill pods, which return only one
+    token, and workers if there are decoders, because a selector cannot match two of three types.
     """
     types = frozenset(role.component_type for role in roles)
-    if intent.pairs or ComponentType.PREFILLER not in types or len(types) == 1:
+    if intent.pairs_pods or ComponentType.PREFILLER not in types or len(types) == 1:
         return types
     if ComponentType.DECODER in types:
         return frozenset({ComponentType.DECODER})
@@ -112,7 +116,7 @@ def plan_pool(
     )
 
 
-def inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: str) -> Manifest:
+def build_inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: str) -> Manifest:
     """Build the InferencePool; `epp` is the name of the endpoint picker's Service."""
     picker_port, mode = {"number": GRPC_PORT}, pool.failure_mode.value
     spec = {
@@ -129,17 +133,17 @@ def is_pool(ref: Mapping[str, Any]) -> bool:
     return ref.get("kind") == object_names.POOL_KIND and ref.get("group") == object_names.POOL_GROUP
 
 
-def pool_reference(name: str) -> Manifest:
+def build_pool_reference(name: str) -> Manifest:
     """Return a reference to an InferencePool, for a backend of a route or a policy's target."""
     return {"group": object_names.POOL_GROUP, "kind": object_names.POOL_KIND, "name": name}
 
 
 class RewriteRule(NamedTuple):
-    """A rule that maps model names in requests to the models that answer them.
+    """A rule that maps model names in requests to models.
 
     Attributes:
         models: Model names in requests; empty for all names without a rule.
-        weights: Weight of each model that answers, above 0.
+        weights: Weight of each model that replaces the name, above 0.
     """
 
     models: tuple[str, ...]
@@ -194,7 +198,7 @@ def plan_rewrites(service: str, args: RoleArgs, family: EppFamily) -> RewritePla
     return RewritePlan(object_names.model_rewrite(service), family.rewrite_api, tuple(rules))
 
 
-def inference_model_rewrite(meta: ServiceMeta, plan: RewritePlan, pool: str) -> Manifest:
+def build_inference_model_rewrite(meta: ServiceMeta, plan: RewritePlan, pool: str) -> Manifest:
     """Build the InferenceModelRewrite for a pool."""
     rules: list[Manifest] = []
     for rule in plan.rules:
@@ -202,18 +206,18 @@ def inference_model_rewrite(meta: ServiceMeta, plan: RewritePlan, pool: str) -> 
         shares = rule.weights.items()
         targets = [{"modelRewrite": name, "weight": weight} for name, weight in shares]
         rules.append({**({"matches": matches} if matches else {}), "targets": targets})
-    spec = {"poolRef": pool_reference(pool), "rules": rules}
+    spec = {"poolRef": build_pool_reference(pool), "rules": rules}
     named = metadata(meta, plan.name)
     return build_object(plan.api_version, object_names.REWRITE_KIND, named, spec=spec)
 
 
-def inference_objectives(
+def build_inference_objectives(
     meta: ServiceMeta, picker: EndpointPickerArgs, family: EppFamily, pool: str
 ) -> Iterator[Manifest]:
     """Build an InferenceObjective of the pool of that name for each service level."""
     if picker.service_levels is None or family.objective_api is None:
         return
-    version, ref = family.objective_api, pool_reference(pool)
+    version, ref = family.objective_api, build_pool_reference(pool)
     pools = {"poolRefs": [ref]} if version == LLM_D_V1_API else {"poolRef": ref}
     for level in picker.service_levels.levels:
         named = metadata(meta, object_names.inference_objective(meta.service, level.name))

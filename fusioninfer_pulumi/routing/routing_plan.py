@@ -16,48 +16,48 @@ from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta
 from fusioninfer_pulumi.routing.epp import (
     EppPlan,
-    config_map,
-    epp_access,
-    epp_deployment,
-    epp_service,
+    build_config_map,
+    build_epp_access,
+    build_epp_deployment,
+    build_epp_service,
     plan_epp,
 )
 from fusioninfer_pulumi.routing.gateway_implementations import (
     GatewayPlan,
     Implementation,
+    build_gateway,
     find_implementation,
-    gateway_object,
     plan_gateway,
 )
 from fusioninfer_pulumi.routing.http_route import (
     GrantPlan,
     ParentPlan,
     RoutePlan,
-    http_route,
+    build_http_route,
+    build_reference_grants,
     plan_grants,
     plan_parents,
     plan_route,
-    reference_grants,
 )
 from fusioninfer_pulumi.routing.network_policy import (
     NetworkPolicyPlan,
+    build_picker_network_policy,
     build_picker_peer,
+    build_role_network_policies,
     find_proxy_peers,
-    picker_network_policy,
     plan_network_policies,
-    role_network_policies,
 )
 from fusioninfer_pulumi.routing.pool import (
     PoolPlan,
     RewritePlan,
+    build_inference_model_rewrite,
+    build_inference_objectives,
+    build_inference_pool,
+    build_pool_reference,
+    build_service_reference,
     choose_pool_types,
-    inference_model_rewrite,
-    inference_objectives,
-    inference_pool,
     plan_pool,
     plan_rewrites,
-    pool_reference,
-    service_reference,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -83,7 +83,7 @@ class Routing(NamedTuple):
         parents: Gateways that the route attaches to.
         route: The HTTPRoute created for the service, None if there is none.
         grants: ReferenceGrants that the route and the Gateway need.
-        network_policy: Who may connect to the pods, None for everyone.
+        network_policy: Peers that may connect to the pods, None if all may.
         picker: The endpoint picker; None if it is invalid or the route leads to the Service.
     """
 
@@ -118,7 +118,7 @@ class Routing(NamedTuple):
 
     @property
     def routed_by(self) -> str | None:
-        """The other service whose route leads to the pods, None if there is none."""
+        """The other service whose route leads to these pods, None if there is none."""
         return None if self.args.httproute is None else self.args.httproute.routed_by
 
     @property
@@ -128,7 +128,7 @@ class Routing(NamedTuple):
 
     @property
     def is_routed(self) -> bool:
-        """Whether the spec says that a route leads to the pods."""
+        """Whether the spec has a route to the pods, its own or an external one."""
         return self.route is not None or self.args.is_routed_externally
 
 
@@ -144,13 +144,13 @@ def plan_routing(
     assert router is not None
     position = args.roles.index(router)
     at: Location = ("roles", position)
-    picks = router.picks_endpoints
-    types = choose_pool_types(roles, intent) if picks else shape.entry_types
+    has_picker = router.has_endpoint_picker
+    types = choose_pool_types(roles, intent) if has_picker else shape.entry_types
     served = tuple(role for role in roles if role.component_type in types)
     backend = (
-        pool_reference(object_names.inference_pool(service))
-        if picks
-        else service_reference(service, roles, shape)
+        build_pool_reference(object_names.inference_pool(service))
+        if has_picker
+        else build_service_reference(service, roles, shape)
     )
     implementation = find_implementation(router)
     gateway = plan_gateway(service, router)
@@ -162,7 +162,7 @@ def plan_routing(
         else ()
     )
     picker, findings = None, list[Finding]()
-    if picks:
+    if has_picker:
         epp, findings = plan_epp(service, at, args, router, intent, served)
         if epp is not None and served:
             pool = plan_pool(service, router, served, types)
@@ -185,7 +185,7 @@ def plan_routing(
     return routing, findings
 
 
-def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
+def build_router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
     """Return the service's metadata with the labels of the router role's objects."""
     own_labels = {
         labels.SERVICE: meta.service,
@@ -195,40 +195,40 @@ def router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
     return replace(meta, labels={**meta.labels, **own_labels})
 
 
-def routing_objects(
+def build_routing_objects(
     meta: ServiceMeta, routing: Routing, roles: Sequence[RolePlan]
 ) -> Iterator[Manifest]:
-    """Build the objects of a router role, except for `serving_service`.
+    """Build the objects of a router role, except for `build_serving_service`.
 
     The pool comes before the endpoint picker, which is Ready only once the pool exists. The route
     comes after everything it leads to.
     """
-    meta, picker = router_meta(meta, routing.name), routing.picker
+    meta, picker = build_router_meta(meta, routing.name), routing.picker
     epp = picker.epp if picker is not None else None
     if picker is not None and epp is not None:
-        yield from epp_access(meta, epp)
-        yield config_map(meta, epp)
-        yield inference_pool(meta, picker.pool, epp.name)
+        yield from build_epp_access(meta, epp)
+        yield build_config_map(meta, epp)
+        yield build_inference_pool(meta, picker.pool, epp.name)
         if picker.rewrites is not None:
-            yield inference_model_rewrite(meta, picker.rewrites, picker.pool.name)
-        yield from inference_objectives(meta, epp.args, epp.family, picker.pool.name)
-        yield epp_deployment(meta, epp)
-        yield epp_service(meta, epp, routing.implementation.epp_protocol)
+            yield build_inference_model_rewrite(meta, picker.rewrites, picker.pool.name)
+        yield from build_inference_objectives(meta, epp.args, epp.family, picker.pool.name)
+        yield build_epp_deployment(meta, epp)
+        yield build_epp_service(meta, epp, routing.implementation.epp_protocol)
     if routing.gateway is not None:
-        yield gateway_object(meta, routing.gateway)
+        yield build_gateway(meta, routing.gateway)
     if routing.route is not None:
-        yield http_route(meta, routing.route)
+        yield build_http_route(meta, routing.route)
     ports = picker.pool.ports if picker is not None else (routing.backend["port"],)
     if routing.is_routed and routing.implementation.extras is not None:
         extras = routing.implementation.extras
         yield from extras(meta, epp, routing.backend, ports[0], routing.served)
     if routing.args.reference_grants:
-        yield from reference_grants(meta, routing.grants)
+        yield from build_reference_grants(meta, routing.grants)
     policy = routing.network_policy
     if policy is None:
         return
     if picker is not None:
-        yield picker_network_policy(meta, policy, picker.epp, picker.pool, roles)
+        yield build_picker_network_policy(meta, policy, picker.epp, picker.pool, roles)
     served = [role.name for role in routing.served]
     peer = build_picker_peer(epp) if epp is not None else None
-    yield from role_network_policies(meta, policy, roles, served, ports, peer)
+    yield from build_role_network_policies(meta, policy, roles, served, ports, peer)

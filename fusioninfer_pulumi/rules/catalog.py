@@ -1,9 +1,10 @@
 """Texts of all rules, each with an example input that violates it.
 
-They are in `rule_examples` of each package, one YAML file for each area. Only `rules`, the
-documentation and tests read them. An example is a mapping with one key: the name of a manifest in
-`_bases.yaml` with the fields to set (null removes a field), `documents`, or `text`. If a manifest
-alone cannot violate the rule, the example is a word such as `needs-cluster`.
+They are in `rule_examples` of each package, one YAML file for each area. The command `rules`, the
+check of ignored ids, the documentation and tests read them. An example is a mapping with one key:
+the name of a manifest in `_bases.yaml` with the fields to set (null removes a field), `documents`,
+or `text`. If a manifest alone cannot violate the rule, the example is a word such as
+`needs-cluster`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from fusioninfer_pulumi.extras import plugin_packages
+from fusioninfer_pulumi.extras import list_plugin_packages
 from fusioninfer_pulumi.findings import Finding, Severity, closest_name, warning
 from fusioninfer_pulumi.kube.labels import IGNORE_RULES
 from fusioninfer_pulumi.rules.common import UNKNOWN_VALUE
@@ -34,10 +35,11 @@ class RuleEntry:
     """The texts of a rule.
 
     Attributes:
+        area: Name of the file that has it.
         severities: Severities of its findings; the usual one is first.
-        title: The problem that it finds.
+        title: The problem.
         remedy: How to fix the problem.
-        source: Evidence for the rule, empty if messages or docs have it.
+        source: Evidence for the rule, empty if messages or docs contain it.
         example: An input that violates it, or a word if a manifest alone cannot violate it.
     """
 
@@ -53,7 +55,7 @@ class RuleEntry:
 @cache
 def all_rules() -> Mapping[str, RuleEntry]:
     """Return the rules of the core and of installed plugins, sorted by id."""
-    specs = [find_spec(package) for package in (_CORE, *plugin_packages())]
+    specs = [find_spec(package) for package in (_CORE, *list_plugin_packages())]
     rules = [
         _build_entry(rule, path.stem, fields)
         for spec in specs
@@ -65,12 +67,12 @@ def all_rules() -> Mapping[str, RuleEntry]:
 
 
 def explain_unknown_rule(rule: str) -> str | None:
-    """Return why an id names no rule, None if it names one."""
+    """Return the message about an unknown rule id, None if the rule exists."""
     if rule in all_rules():
         return None
     closest = closest_name(rule, all_rules())
     hint = f"did you mean {closest}?" if closest else "`fusioninfer-pulumi rules` lists all"
-    return f"no rule {rule!r}; {hint}"
+    return f"unknown rule {rule!r}; {hint}"
 
 
 def check_ignored_rules(ignored: Collection[str]) -> list[Finding]:
@@ -94,7 +96,7 @@ def _build_entry(rule: str, area: str, fields: Mapping[str, Any]) -> RuleEntry:
     )
 
 
-def documents(example: Mapping[str, Any]) -> list[Any]:
+def list_documents(example: Mapping[str, Any]) -> list[Any]:
     """Return the documents of an example, none if it is a `text`."""
     ((base, value),) = example.items()
     if base == "text":
@@ -103,7 +105,7 @@ def documents(example: Mapping[str, Any]) -> list[Any]:
 
 
 @cache
-def bases() -> Mapping[str, Any]:
+def load_bases() -> Mapping[str, Any]:
     """Return the base manifests of examples."""
     manifests: dict[str, Any] = _parse(Path(__file__).parents[1] / "rule_examples/_bases.yaml")
     return manifests
@@ -112,7 +114,7 @@ def bases() -> Mapping[str, Any]:
 def change_base(base: str, fields: Mapping[str, Any]) -> Any:
     """Set fields of a base; null removes a field, and the index after the last adds an item."""
     # YAML aliases are one object in several places; each place gets a copy.
-    manifest = {key: _copy_unshared(value) for key, value in bases()[base].items()}
+    manifest = {key: _copy_unshared(value) for key, value in load_bases()[base].items()}
     for path, value in fields.items():
         *parents, last = _parse_path(path)
         parent: Any = manifest

@@ -122,7 +122,7 @@ def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
 
 
 def pod_template_findings(template: Mapping[str, Any]) -> list[Finding]:
-    """Return findings about single fields of a pod template that API validation rejects."""
+    """Return findings about single fields of a pod template that API validation would reject."""
     return _check_value(pod_template_rules(), (), _drop_unset(template))
 
 
@@ -166,11 +166,11 @@ def _check_value(schema: KindSchema, path: Location, value: Any) -> list[Finding
 def _check_quantities(
     schema: KindSchema, at: Location, part: Schema, mapping: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """Reject quantities that match the pattern but are absurd, such as a hundred digits."""
+    """Reject quantities that match the pattern but are too long or too large."""
     for key, value in mapping.items():
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
             pattern = schema.below(part, key).get("pattern", "")
-            if pattern.startswith(_QUANTITY_PATTERN) and quantity.is_absurd(value):
+            if pattern.startswith(_QUANTITY_PATTERN) and quantity.is_oversized(value):
                 yield error(INVALID_FORMAT, (*at, key), f"must be {_QUANTITY}, got {show(value)}")
 
 
@@ -194,7 +194,7 @@ def _replace_unknown(value: Any, unknown: set[str], depth: int = 0) -> Any:
 
 
 def _convert_path(value: Any, path: Sequence[str | int]) -> Location:
-    """Convert a path of jsonschema-rs, which has numbers for keys such as "1"."""
+    """Convert a path of jsonschema-rs, in which a key such as "1" is a number."""
     at: list[str | int] = []
     for part in path:
         key = str(part) if isinstance(value, Mapping) else part
@@ -244,9 +244,9 @@ def _explain_one_of(at: Location, part: Schema, value: Mapping[str, Any]) -> Fin
     keys = [key for choice in part["oneOf"] for key in choice.get("required", ())]
     present, noun = [key for key in keys if key in value], part["x-oneOf"]
     if present:
-        message = f"takes one {noun}, got {' and '.join(present)}; remove one of them"
+        message = f"must have one {noun}, got {' and '.join(present)}; remove one of them"
     else:
-        message = f"needs one {noun}: {', '.join(keys)}"
+        message = f"must have one {noun}: {', '.join(keys)}"
     return error(SOURCES_NOT_ONE, at, message)
 
 
@@ -281,8 +281,8 @@ def _explain_limit(at: Location, name: str, limit: Any, value: Any) -> Finding:
         return error(DUPLICATE_NAME, at, f"must not repeat values, got {show(value)}")
     if name in ("minLength", "minItems", "minProperties") and limit == 1:
         return error(FIELD_REQUIRED, at, "must not be empty")
-    found = show(value) if name in ("minimum", "maximum") else len(value)
-    return error(OUT_OF_RANGE, at, f"must {_LIMITS[name].format(limit)}, got {found}")
+    actual = show(value) if name in ("minimum", "maximum") else len(value)
+    return error(OUT_OF_RANGE, at, f"must {_LIMITS[name].format(limit)}, got {actual}")
 
 
 def _check_keys(
@@ -308,7 +308,7 @@ def _check_keys(
             location = (*at, index, *keys) if len(keys) == 1 else (*at, index)
             earlier = format_path((at[-1], before))
             verb = "is" if len(keys) == 1 else "are"
-            message = f"{values} {verb} in {earlier}, too; remove one of them"
+            message = f"{values} {verb} also in {earlier}; remove one of them"
             yield error(DUPLICATE_NAME, location, message)
 
 

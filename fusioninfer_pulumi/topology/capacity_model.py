@@ -16,7 +16,7 @@ rules, with lines under ``pkg/scheduler`` of that version:
   So replica 1 of every role precedes replica 2 of any role, and roles take turns by name.
 * A subgroup that does not fit is skipped in this cycle, and the next one is tried, even if it is a
   smaller one of another role (``allocate.go:370-388``). Every cycle tries the skipped one again
-  (``buildAllocateContext``, ``149-192``), in vain unless accelerators are released.
+  (``buildAllocateContext``, ``149-192``), which fails unless accelerators are released.
 * Pods in no subgroup form one of size 1, which is the first with index 0 and never part of the
   minimum (``job_info.go:1239-1253``). The library generates a policy for every pod.
 
@@ -98,7 +98,7 @@ class Capacity:
 
 
 def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePool]) -> Capacity:
-    """Return how many replicas of each role run on the pools.
+    """Compute how many replicas of each role run on the pools.
 
     The result is exact if all pods with accelerators form a gang and are interchangeable (they have
     one size, or each node holds as many of the largest as of the smallest), or if it does not
@@ -129,7 +129,7 @@ def capacity(roles: Sequence[RoleDemand], form: GangForm, pools: Sequence[NodePo
 
 
 def build_pools(gpus: int, largest_pod: int) -> tuple[NodePool, ...]:
-    """Return nodes as large as the largest pod, with this many accelerators in total.
+    """Return pools of nodes as large as the largest pod, with this many accelerators in total.
 
     A remainder is one smaller node. `largest_pod` is 0 if no pod requests accelerators.
     """
@@ -203,7 +203,7 @@ def _fill_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
 
 
 def _compute_upper_bounds(roles: list[RoleDemand], nodes: _Nodes) -> dict[str, int]:
-    """Return the most replicas of each role that can run if the others run only their minimum.
+    """Return the maximum replicas of each role if the other roles run only their minimum.
 
     For each pod size there are two limits for all pods of at least that size: the number of such
     pods that the nodes can hold, and the accelerators of the nodes that can hold one.
@@ -297,7 +297,7 @@ def compute_group_capacity(
     if form is GangForm.LITERAL:
         running, exact = {r.name: r.replicas * started for r in roles}, minimum.exact
     else:
-        running, exact = _add_optional(roles, pools, started, certain=minimum.exact)
+        running, exact = _add_optional(roles, pools, started, is_certain=minimum.exact)
     return Capacity(
         gpus=whole.gpus,
         running=running,
@@ -315,25 +315,25 @@ def _multiply(roles: Sequence[RoleDemand], groups: int) -> list[RoleDemand]:
 
 
 def _add_optional(
-    roles: Sequence[RoleDemand], pools: Sequence[NodePool], started: int, *, certain: bool
+    roles: Sequence[RoleDemand], pools: Sequence[NodePool], started: int, *, is_certain: bool
 ) -> tuple[dict[str, int], bool]:
     """Return the replicas of each role in the started groups, and whether that is exact.
 
-    `certain` means that exactly so many groups start.
+    `is_certain` means that exactly `started` groups start, not fewer.
     """
-    if started == 1 and certain:
+    if started == 1 and is_certain:
         one = capacity(roles, GangForm.SUBGROUP, pools)
         return dict(one.running), one.exact
-    most = {role.name: 0 for role in roles}
-    sure = certain
+    bounds = {role.name: 0 for role in roles}
+    is_exact = is_certain
     # If fewer groups start, more replicas of one role may fit.
-    for count in [started] if certain else range(1, started + 1):
+    for count in [started] if is_certain else range(1, started + 1):
         for role in roles:
-            alone = [r if r is role else replace(r, replicas=r.minimum) for r in roles]
-            result = capacity(_multiply(alone, count), GangForm.SUBGROUP, pools)
-            most[role.name] = max(most[role.name], result.running[role.name])
-            sure = sure and result.exact
-    if certain and not sure:
-        return _add_optional(roles, pools, started, certain=False)
-    growing = [r for r in roles if most[r.name] > r.minimum * started and any(r.pod_sizes)]
-    return most, sure and len(growing) <= 1
+            demands = [r if r is role else replace(r, replicas=r.minimum) for r in roles]
+            result = capacity(_multiply(demands, count), GangForm.SUBGROUP, pools)
+            bounds[role.name] = max(bounds[role.name], result.running[role.name])
+            is_exact = is_exact and result.exact
+    if is_certain and not is_exact:
+        return _add_optional(roles, pools, started, is_certain=False)
+    growing = [r for r in roles if bounds[r.name] > r.minimum * started and any(r.pod_sizes)]
+    return bounds, is_exact and len(growing) <= 1

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.api.scheduling import (
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, at, build_object, metadata
-from fusioninfer_pulumi.kube.resource_requests import pod_requests, total
+from fusioninfer_pulumi.kube.resource_requests import pod_requests, sum_requests
 from fusioninfer_pulumi.topology.capacity_model import GangForm
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -33,13 +33,13 @@ class RoleSubGroups(NamedTuple):
     Attributes:
         size: Pods in one replica, which are scheduled together.
         minimum: Replicas in the gang's minimum.
-        lowest: Whether these must be the replicas with the lowest ordinals.
+        needs_lowest: Whether these must be the replicas with the lowest ordinals.
     """
 
     role: str
     size: int
     minimum: int
-    lowest: bool = False
+    needs_lowest: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,31 +50,31 @@ class GangPlan:
 
     Attributes:
         min_member: Pods of the minimum.
-        partial: Whether the gang may start without some replicas.
+        is_partial: Whether the gang may start without some replicas.
         tasks: Pods of each task `{role}-{replica}`; None if the gang has subgroups or is native.
         sub_groups: Subgroups of each role, None if the gang has none.
         min_accelerators: Accelerators of the minimum.
-        min_resources: Resource requests of the minimum, None to leave them out.
+        min_resources: Resource requests of the minimum, None to omit them.
         group: Index of the serving group, None if the service has no serving groups.
         topology: Limits on the network distance between its pods, None for no limits.
-        native: Whether it is a Kubernetes PodGroup (`scheduling.k8s.io`), which only counts pods.
+        is_native: Whether it is a Kubernetes PodGroup (`scheduling.k8s.io`). That only counts pods.
     """
 
     pod_group: str
     min_member: int
-    partial: bool
+    is_partial: bool
     tasks: Mapping[str, int] | None
     sub_groups: tuple[RoleSubGroups, ...] | None
     min_accelerators: int
     min_resources: Mapping[str, str] | None = None
     group: int | None = None
     topology: NetworkTopologyArgs | None = None
-    native: bool = False
+    is_native: bool = False
 
     @property
     def reference(self) -> str:
-        """The PodGroup of its pods, in a form that distinguishes Volcano's from Kubernetes'."""
-        return f"{NATIVE_GROUP}/{self.pod_group}" if self.native else self.pod_group
+        """Its PodGroup, in a form that distinguishes Volcano's from Kubernetes' PodGroups."""
+        return f"{NATIVE_GROUP}/{self.pod_group}" if self.is_native else self.pod_group
 
 
 def plan_gangs(
@@ -89,9 +89,9 @@ def plan_gangs(
     subgroups, because the replicas of a LeaderWorkerSet share a pod template and so a task.
     """
     native = shape.is_native
-    # A Kubernetes PodGroup has no roles; checks report the fields that this drops.
+    # A Kubernetes PodGroup has no roles; checks report the fields that have no effect.
     policy = GangPolicyArgs() if native else scheduling.gang_policy
-    minima = required_replicas(roles, policy.min_role_replicas)
+    minima = get_required_replicas(roles, policy.min_role_replicas)
     members = sum(minima[role.name] * role.nodes for role in roles)
     if members == 0 or not shape.needs_gang:
         return ()
@@ -104,7 +104,7 @@ def plan_gangs(
     whole = GangPlan(
         pod_group=object_names.pod_group(service),
         min_member=members,
-        partial=partial,
+        is_partial=partial,
         # Serving groups have the same task names, each group in its own PodGroup.
         tasks=None
         if uses_subgroups or native
@@ -116,7 +116,7 @@ def plan_gangs(
                 role.nodes,
                 minima[role.name],
                 # A role without a minimum needs every replica, so ordinals do not matter.
-                lowest=lowest and (policy.min_role_replicas or {}).get(role.name, 0) > 0,
+                needs_lowest=lowest and (policy.min_role_replicas or {}).get(role.name, 0) > 0,
             )
             for role in roles
             if role.replicas
@@ -126,7 +126,7 @@ def plan_gangs(
         min_accelerators=sum(role.replica_accelerators * minima[role.name] for role in roles),
         min_resources=_sum_requests(roles, minima) if policy.min_resources else None,
         topology=topology,
-        native=native,
+        is_native=native,
     )
     if shape.groups is None:
         return (whole,)
@@ -136,7 +136,7 @@ def plan_gangs(
     )
 
 
-def required_replicas(
+def get_required_replicas(
     roles: Sequence[RolePlan], minima: Mapping[str, int] | None
 ) -> dict[str, int]:
     """Return the replicas of each role that a gang needs: its minimum, or all if it has none."""
@@ -158,7 +158,7 @@ def read_lws_gang_reference(manifest: Any) -> str:
     return read_gang_reference(annotations if isinstance(annotations, Mapping) else None, native)
 
 
-def gang_minima(gang: GangPlan | None) -> dict[str, int] | None:
+def get_gang_minima(gang: GangPlan | None) -> dict[str, int] | None:
     """Return the replicas of each role that a gang needs; None if it has no subgroups."""
     if gang is None or gang.sub_groups is None:
         return None
@@ -180,7 +180,7 @@ def get_gang_form(gang: GangPlan | None, *, queued: bool = False) -> GangForm:
 
 
 def _sum_requests(roles: Sequence[RolePlan], minima: Mapping[str, int]) -> dict[str, str]:
-    return total(
+    return sum_requests(
         (pod_requests(template), pods * minima[role.name])
         for role in roles
         for template, pods in ((role.leader_template, 1), (role.worker_template, role.nodes - 1))
@@ -209,14 +209,14 @@ def build_pod_group(meta: ServiceMeta, shape: ServiceShape, gang: GangPlan) -> d
         "minResources": None if gang.min_resources is None else dict(gang.min_resources),
         "queue": shape.queue,
     }
-    if gang.native:
+    if gang.is_native:
         fields = {"schedulingPolicy": {"gang": {"minCount": gang.min_member}}}
     # The Kubernetes scheduler rejects a gang whose priority differs from its pods'.
     fields["priorityClassName"] = shape.priority_class
     own_labels = {labels.SERVICE: meta.service}
     if gang.group is not None:
         own_labels[labels.GROUP_INDEX] = str(gang.group)
-    version = NATIVE_API_VERSION if gang.native else API_VERSION
+    version = NATIVE_API_VERSION if gang.is_native else API_VERSION
     spec = {key: value for key, value in fields.items() if value is not None}
     return build_object(version, KIND, metadata(meta, gang.pod_group, own_labels), spec=spec)
 
@@ -243,7 +243,7 @@ def _build_policies(
         "minSubGroups": group.minimum,
         **({} if topology is None else {"networkTopology": topology}),
     }
-    if not group.lowest:
+    if not group.needs_lowest:
         yield whole
         return
     # Volcano uses the first policy that matches a pod. Names of roles have no dots.

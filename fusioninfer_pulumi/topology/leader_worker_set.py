@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
-from fusioninfer_pulumi.pods.pod_metadata import role_labels, scheduling_group
+from fusioninfer_pulumi.pods.pod_metadata import build_scheduling_group, get_role_labels
 from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
@@ -36,7 +36,7 @@ def _build_leader_worker_set(
 ) -> Manifest:
     queue = {} if shape.local_queue is None else {labels.KUEUE_QUEUE: shape.local_queue}
     own_labels = {
-        **role_labels(meta, role.args),
+        **get_role_labels(meta, role.args),
         **_build_lws_labels(planned, role.pods.revision),
         **queue,
     }
@@ -73,7 +73,7 @@ def _build_leader_worker_template(
         built["restartPolicy"] = policy.value
     if role.args.sub_group_policy is not None:
         # The webhook adds this default, and the stored object must equal the rendered one.
-        built["subGroupPolicy"] = with_default_type(
+        built["subGroupPolicy"] = set_default_type(
             role.args.sub_group_policy.model_dump(mode="json", by_alias=True)
         )
 
@@ -100,7 +100,7 @@ def _customize_template(
     spec = template["spec"]
     if "schedulingGroup" in spec:
         if planned.group is not None:
-            spec = {**spec, "schedulingGroup": scheduling_group(meta.service, planned.group)}
+            spec = {**spec, "schedulingGroup": build_scheduling_group(meta.service, planned.group)}
     elif shape.needs_gang:
         gang = {labels.TASK_SPEC: planned.task}
         if planned.group is not None:
@@ -119,24 +119,24 @@ def _build_lws_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
 def choose_restart_policy(role: RolePlan) -> RestartPolicy | None:
     """Return the restart policy of a role's replicas, None for LeaderWorkerSet's default.
 
-    A worker may fail before the leader's Ray head is up. To recreate the replica then would never
-    end, so a multi-node replica is recreated only after it has started once.
+    A worker may exit before the leader's ray head is up. If that recreated the replica, it would
+    never start, so a multi-node replica is recreated only after it has started once.
     """
     if role.args.restart_policy is not None:
         return role.args.restart_policy
     return RestartPolicy.RECREATE_GROUP_AFTER_START if role.nodes > 1 else None
 
 
-def with_default_type(policy: Mapping[str, Any]) -> dict[str, Any]:
+def set_default_type(policy: Mapping[str, Any]) -> dict[str, Any]:
     """Return a subgroup policy as LeaderWorkerSet's webhook stores it, which adds a type."""
     explicit = {key: value for key, value in policy.items() if value is not None}
     return {**explicit, SUB_GROUP_TYPE: explicit.get(SUB_GROUP_TYPE) or DEFAULT_SUB_GROUP_TYPE}
 
 
-def is_same_policy(one: Any, other: Any) -> bool:
+def is_same_policy(old: Any, new: Any) -> bool:
     """Return whether two subgroup policies are equal after defaulting; None equals empty."""
     first, second = (
-        with_default_type(policy) if policy and isinstance(policy, Mapping) else policy
-        for policy in (one, other)
+        set_default_type(policy) if policy and isinstance(policy, Mapping) else policy
+        for policy in (old, new)
     )
     return bool(first == second) if first and second else not first and not second

@@ -93,7 +93,7 @@ class RolePlan:
         nodes: Pods in one replica.
         launcher: Launcher of multi-node replicas, None for single pods.
         service_rollout: The service's `rollout`, which the role's `rollout` overrides.
-        scaled_externally: Whether the role has `autoscaling`.
+        is_autoscaled: Whether the role has `autoscaling`.
     """
 
     position: int
@@ -103,7 +103,7 @@ class RolePlan:
     nodes: int
     launcher: Launcher | None
     service_rollout: RolloutArgs
-    scaled_externally: bool = False
+    is_autoscaled: bool = False
 
     @cached_property
     def replicas(self) -> tuple[ReplicaPlan, ...]:
@@ -216,7 +216,7 @@ def plan_role(ctx: Context, pods: RolePods, rollout: RolloutArgs) -> RolePlan:
         nodes=ctx.nodes,
         launcher=ctx.launcher,
         service_rollout=rollout,
-        scaled_externally=ctx.role.autoscaling is not None,
+        is_autoscaled=ctx.role.autoscaling is not None,
     )
 
 

@@ -549,7 +549,8 @@ def test_volume_with_two_sources_is_rejected() -> None:
         below, llm(baseRefs=[{"name": "base"}], template={**pod(), "volumes": above})
     )
     assert message == (
-        "f#2: template.volumes[0]: takes one source, got emptyDir and hostPath; remove one of them"
+        "f#2: template.volumes[0]: must have one source, got emptyDir and hostPath; "
+        "remove one of them"
     )
 
 
@@ -613,9 +614,9 @@ def test_user_command_gets_offloading_arguments() -> None:
         ({"template": pod(args=["--kv-transfer-config", '\'{"kv_connector":"X"}\''])},
          "f: kvCacheOffloading: conflicts with --kv-transfer-config (X) in the arguments"),
         ({"kvCacheOffloading": {"cpu": "1Gi", "secondary": [{}]}},
-         "f: kvCacheOffloading.secondary[0]: needs one of emptyDir"),
+         "f: kvCacheOffloading.secondary[0]: must have exactly one of emptyDir"),
         ({"kvCacheOffloading": {"cpu": "1Gi", "secondary": [{"fileSystem": {"pvc": {}}}]}},
-         "f: kvCacheOffloading.secondary[0].fileSystem.pvc: needs one of spec"),
+         "f: kvCacheOffloading.secondary[0].fileSystem.pvc: must have exactly one of spec"),
         ({"kvCacheOffloading": {"secondary": TIERS}}, "f: kvCacheOffloading.cpu: is required"),
         ({"kvCacheOffloading": {"cpu": "1Gi", "evictionPolicy": "fifo"}},
          "f: kvCacheOffloading.evictionPolicy: must be one of lru, arc"),

@@ -43,7 +43,7 @@ def test_advice_refers_to_existing_rules() -> None:
 def test_manifest_without_importers_package_names_install_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(importer, "plugins", lambda _: iter(()))
+    monkeypatch.setattr(importer, "load_plugins", lambda _: iter(()))
     importers.cache_clear()
     source = Path(__file__).with_name("foreign.yaml")
     with pytest.raises(InvalidServiceError) as errors:

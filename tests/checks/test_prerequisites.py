@@ -151,7 +151,7 @@ def test_every_custom_kind_of_rendered_objects_has_a_product() -> None:
 def test_strictest_release_applies_to_all_services() -> None:
     plans = [plan("a", nodes=2), plan("b", nodes=2, scheduling=MINIMUM)]
     product, services = find_product_needs(plans)[f"{VOLCANO}/v1beta1", "PodGroup"]
-    assert (product.least, services) == ((1, 14, 1), ["a", "b"])
+    assert (product.min_release, services) == ((1, 14, 1), ["a", "b"])
 
 
 APPLY = f"qwen needs v0.9.0 or later: kubectl apply --server-side -f {LEADER_WORKER_SET.install}"
@@ -351,4 +351,6 @@ def test_release_of_a_tag(text: str, release: Any) -> None:
 def test_every_product_has_an_installation() -> None:
     for row in PRODUCTS:
         assert row.requirement.rpartition(": ")[2]
-        assert row.least is None or format_release(row.last or row.least).startswith("v")
+        assert row.min_release is None or format_release(
+            row.last_release or row.min_release
+        ).startswith("v")

@@ -167,7 +167,7 @@ def test_missing_reference_is_a_warning(name: str, field: str) -> None:
         )
     )
     (all_found,) = check_on_api_server(api, [plan_of(pod(**{field: "absent"}))], seconds=30)
-    (findings,) = [finding for finding in all_found if finding.rule == "api-server-refuses"]
+    (findings,) = [finding for finding in all_found if finding.rule == "api-server-rejects"]
     assert findings.severity is Severity.WARNING
     assert findings.path == f"roles[0].template.spec.{field}"
     assert "forbidden" not in findings.message
@@ -203,7 +203,7 @@ def test_missing_namespace_falls_back_to_default() -> None:
     )
     (all_found,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
     (findings,) = [finding for finding in all_found if finding.rule != "crd-not-installed"]
-    assert (findings.rule, findings.severity) == ("api-server-not-asked", Severity.INFO)
+    assert (findings.rule, findings.severity) == ("api-server-check-incomplete", Severity.INFO)
     assert findings.path == "metadata.namespace"
     assert {item["metadata"]["namespace"] for item in api.sent} == {"absent", "default"}
 
@@ -222,7 +222,7 @@ WEBHOOK = {"code": 403, "message": 'admission webhook "p.example.com" denied: no
 LATER = {"message": "Internal error occurred: failed calling webhook"}
 FIXED = {"field": "spec.clusterIP", "message": "Invalid value: field is immutable"}
 SUBGROUPS = "the webhook denied the request: cannot enable subGroupSize after the lws is created"
-REJECTS, NOT_ASKED = "api-server-refuses", "api-server-not-asked"
+REJECTS, NOT_ASKED = "api-server-rejects", "api-server-check-incomplete"
 
 
 def test_accepted_objects_have_no_findings() -> None:
@@ -293,7 +293,7 @@ def test_late_answers_are_counted() -> None:
     plan = plan_of(service())
     results = [(manifest, None) for manifest in list_dry_run_objects(plan)]
     (finding,) = findings_of_answers(plan, results, 10.0)
-    assert finding.rule == "api-server-not-asked"
+    assert finding.rule == "api-server-check-incomplete"
     assert finding.message == f"{len(results)} of {len(results)} objects got no answer within 10 s"
 
 
@@ -337,5 +337,5 @@ def test_unknown_values_are_replaced_by_stand_ins() -> None:
     status = {"code": 422, "message": "no", "details": {"causes": [cause]}}
     api: Any = FakeApi(of_pods(status))
     (findings,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
-    assert [finding for finding in findings if finding.rule == "api-server-refuses"] == []
+    assert [finding for finding in findings if finding.rule == "api-server-rejects"] == []
     assert {item["spec"]["containers"][0]["image"] for item in api.of_kind("Pod")} == {"unknown"}

@@ -11,7 +11,7 @@ import yaml
 from clusters import FakeCluster, stored
 from samples import role, service, template
 
-from fusioninfer_pulumi.checks.server_dry_run import API_SERVER_NOT_ASKED
+from fusioninfer_pulumi.checks.server_dry_run import API_SERVER_CHECK_INCOMPLETE
 from fusioninfer_pulumi.cli import cluster_queries
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import warning
@@ -25,7 +25,7 @@ RECORDED = json.loads(
 def test_answers_have_the_lines_of_their_services(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer = warning(API_SERVER_NOT_ASKED, ("roles", 0, "name"), "of the server")
+    answer = warning(API_SERVER_CHECK_INCOMPLETE, ("roles", 0, "name"), "of the server")
 
     def answers(_client: object, plans: list[Any], **_: object) -> list[list[Any]]:
         return [[] if plan.service == "a" else [answer] for plan in plans]

@@ -64,8 +64,8 @@ def test_unknown_rule_in_annotation_is_a_warning(
     line = Path(path).read_text(encoding="utf-8").splitlines().index("  annotations:") + 2
     place = f"{path}:{line}: warning: metadata.annotations[fusioninfer.io/ignore-rules]"
     assert capsys.readouterr().err.splitlines() == [
-        f"{place}: no rule 'serving-port-differ'; did you mean {RULE}? [unknown-value]",
-        f"{place}: no rule 'zzz'; `fusioninfer-pulumi rules` lists all [unknown-value]",
+        f"{place}: unknown rule 'serving-port-differ'; did you mean {RULE}? [unknown-value]",
+        f"{place}: unknown rule 'zzz'; `fusioninfer-pulumi rules` lists all [unknown-value]",
     ]
     assert main(["check", path, "--strict"]) == 2
 
@@ -235,7 +235,7 @@ def test_unknown_ignored_rule_is_a_usage_error(
 ) -> None:
     assert main(["check", written(tmp_path, WARNED), "--ignore", "serving-ports-difer"]) == 2
     error = capsys.readouterr().err
-    assert f"no rule 'serving-ports-difer'; did you mean {RULE}" in error
+    assert f"unknown rule 'serving-ports-difer'; did you mean {RULE}" in error
     assert f"[{RULE}]" not in error
 
 

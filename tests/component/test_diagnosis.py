@@ -166,5 +166,5 @@ def test_kueue_condition_explains_waiting_replicas() -> None:
     )
     names = [SET, "svc-inference-1", "svc-inference-2"]
     assert explain_queue(names, seen) == [
-        f"LeaderWorkerSet {SET} and 1 more: waits in the LocalQueue of Kueue: {message}"
+        f"LeaderWorkerSet {SET} and 1 more: waits in Kueue's LocalQueue: {message}"
     ]

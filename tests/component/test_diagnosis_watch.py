@@ -47,7 +47,7 @@ def test_watch_keeps_reasons_of_deleted_pods(
             taken.append(change)
             yield change
 
-    api = SimpleNamespace(changes=changing)
+    api = SimpleNamespace(watch=changing)
     monkeypatch.setattr(diagnosis, "KubernetesApi", lambda *_: api)
 
     def watched(enough: Callable[[Snapshot], bool]) -> list[Any]:

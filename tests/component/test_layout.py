@@ -51,7 +51,7 @@ def test_timeout_is_multiplied_by_replicas() -> None:
 
 def test_externally_scaled_replicas_are_ignored() -> None:
     plan = plan_of(service(role(replicas=2), **PER_ROLE))
-    scaled = replace(plan, roles=(replace(plan.roles[0], scaled_externally=True),))
+    scaled = replace(plan, roles=(replace(plan.roles[0], is_autoscaled=True),))
     (step,) = order_update(scaled)
     assert lws_options(step).ignore_changes == ["spec.replicas"]
     status = service_status(scaled, {"svc-inference": live(5, available=True, replicas=5)})

@@ -203,8 +203,8 @@ def test_unknown_rule_in_annotation_is_logged(engine: Any) -> None:
     deployment = engine.run(lambda: InferenceService("svc", annotated) and None)
     (line,) = deployment.logged
     assert line == (
-        "warning: metadata.annotations[fusioninfer.io/ignore-rules]: no rule 'engine-on-lopback'; "
-        "did you mean engine-on-loopback? [unknown-value]"
+        "warning: metadata.annotations[fusioninfer.io/ignore-rules]: unknown rule "
+        "'engine-on-lopback'; did you mean engine-on-loopback? [unknown-value]"
     )
 
 

@@ -198,4 +198,4 @@ def test_unreachable_cluster_is_a_warning(engine: Any, service: Any) -> None:
         "contexts: [{name: a, context: {cluster: a, user: a}}]\n"
     )
     (finding,) = run(engine, service, kubeconfig=text).logged
-    assert finding.startswith(f"{UNCHECKED}the cluster does not answer: ")
+    assert finding.startswith(f"{UNCHECKED}the cluster does not respond: ")

@@ -12,16 +12,16 @@ from component.services import CAMEL
 from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.checks import cluster_checks, server_dry_run
 from fusioninfer_pulumi.checks.cluster_checks import QUOTA_TOO_SMALL
-from fusioninfer_pulumi.checks.server_dry_run import API_SERVER_NOT_ASKED, API_SERVER_REFUSES
+from fusioninfer_pulumi.checks.server_dry_run import API_SERVER_CHECK_INCOMPLETE, API_SERVER_REJECTS
 from fusioninfer_pulumi.component import server_check
 from fusioninfer_pulumi.findings import Finding, error, warning
 from fusioninfer_pulumi.kube import client
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 AT = ("roles", 0, "template")
-REJECTED = error(API_SERVER_REFUSES, AT, "the API server rejects the Pod of it")
-DOUBTED = warning(API_SERVER_REFUSES, AT, "no PriorityClass")
-UNASKED = warning(API_SERVER_NOT_ASKED, (), "no rights")
+REJECTED = error(API_SERVER_REJECTS, AT, "the API server rejects the Pod of it")
+DOUBTED = warning(API_SERVER_REJECTS, AT, "no PriorityClass")
+UNASKED = warning(API_SERVER_CHECK_INCOMPLETE, (), "no rights")
 
 
 class Asked:
@@ -95,7 +95,7 @@ def test_rejected_object_fails_preview(engine: Any, requests: Asked) -> None:
 def test_warnings_of_server_are_logged(engine: Any, requests: Asked) -> None:
     requests.found = (DOUBTED, UNASKED)
     assert previewed(engine) == [
-        "warning: roles[0].template: no PriorityClass [api-server-refuses]"
+        "warning: roles[0].template: no PriorityClass [api-server-rejects]"
     ]
 
 
@@ -110,7 +110,7 @@ def test_small_quota_is_logged(engine: Any, requests: Asked) -> None:
 
 def test_warnings_can_be_ignored(engine: Any, requests: Asked) -> None:
     requests.found = (DOUBTED,)
-    annotations = {"fusioninfer.io/ignore-rules": "api-server-refuses"}
+    annotations = {"fusioninfer.io/ignore-rules": "api-server-rejects"}
     assert previewed(engine, annotations=annotations) == []
 
 

@@ -11,7 +11,7 @@ from samples import nodes, of_kind, plan_of, rendered, role, service
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
 from fusioninfer_pulumi.cli.diff import compare
-from fusioninfer_pulumi.topology.leader_worker_set import with_default_type
+from fusioninfer_pulumi.topology.leader_worker_set import set_default_type
 
 SIZE_2 = {"subGroupSize": 2}
 LIVE_2 = {**SIZE_2, "subGroupPolicyType": "LeaderWorker"}
@@ -147,7 +147,7 @@ def test_component_and_diff_agree(
 def test_policy_type_is_always_rendered() -> None:
     (first, *_) = of_kind(rendered(wide(SIZE_2, 4)), "LeaderWorkerSet")
     assert first["spec"]["leaderWorkerTemplate"]["subGroupPolicy"] == LIVE_2
-    assert with_default_type({"subGroupSize": 2, "subGroupPolicyType": None}) == LIVE_2
+    assert set_default_type({"subGroupSize": 2, "subGroupPolicyType": None}) == LIVE_2
 
 
 def test_explicit_default_policy_type_restarts_nothing() -> None:

@@ -13,7 +13,11 @@ from fusioninfer_pulumi.engines.argument_checks import (
     explain_invalid_value,
     find_known_release,
 )
-from fusioninfer_pulumi.engines.argument_tables import UNKNOWN_DEFAULT, Option, load_argument_table
+from fusioninfer_pulumi.engines.argument_tables import (
+    UNKNOWN_DEFAULT,
+    ArgumentDefinition,
+    load_argument_table,
+)
 from fusioninfer_pulumi.engines.command_flags import read_plain_variables
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding
@@ -74,8 +78,8 @@ def told(image: str, words: str | list[str], **more: Any) -> list[str]:
 def test_tables_match_the_sources(
     engine: str, release: str, name: str, expected: dict[str, Any]
 ) -> None:
-    option = load_argument_table(engine).options(release)[name]
-    assert {key: getattr(option, key) for key in expected} == expected
+    definition = load_argument_table(engine).definitions(release)[name]
+    assert {key: getattr(definition, key) for key in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -90,10 +94,10 @@ def test_tables_contain_whole_releases(
 ) -> None:
     table = load_argument_table(engine)
     for release, count in releases.items():
-        options = table.options(release)
-        assert len({options[word].name for word in options}) == count
+        definitions = table.definitions(release)
+        assert len({definitions[word].name for word in definitions}) == count
     for release in table.releases:
-        assert set(arguments.split()) <= set(table.options(release))
+        assert set(arguments.split()) <= set(table.definitions(release))
 
 
 @each_row(
@@ -326,24 +330,26 @@ def test_element_with_flag_and_value_is_split() -> None:
 
 
 @each_row(
-    ("option", "value", "problem"),
+    ("definition", "value", "problem"),
     [
-        (Option("--a", ("--a",), "int"), "8", None),
-        (Option("--a", ("--a",), "int"), "", "must be "),
-        (Option("--a", ("--a",), "int", default=None), "", None),
-        (Option("--a", ("--a",), "int", limits={"ge": 1}), "0", "must be "),
-        (Option("--a", ("--a",), "float", limits={"lt": 1}), "1e0", "must be "),
-        (Option("--a", ("--a",), "float"), "one", "must be "),
-        (Option("--a", ("--a",), "size"), "1.5k", None),
-        (Option("--a", ("--a",), "size"), "8kb", "must be "),
-        (Option("--a", ("--a",), "json"), "[1", "must be "),
-        (Option("--a", ("--a",), "json"), '{"a": 80m}', None),
-        (Option("--a", ("--a",), "str", choices=("x", "y")), "z", "must be "),
-        (Option("--a", ("--a",), "any", choices=("x", "y")), "X", None),
+        (ArgumentDefinition("--a", ("--a",), "int"), "8", None),
+        (ArgumentDefinition("--a", ("--a",), "int"), "", "must be "),
+        (ArgumentDefinition("--a", ("--a",), "int", default=None), "", None),
+        (ArgumentDefinition("--a", ("--a",), "int", limits={"ge": 1}), "0", "must be "),
+        (ArgumentDefinition("--a", ("--a",), "float", limits={"lt": 1}), "1e0", "must be "),
+        (ArgumentDefinition("--a", ("--a",), "float"), "one", "must be "),
+        (ArgumentDefinition("--a", ("--a",), "size"), "1.5k", None),
+        (ArgumentDefinition("--a", ("--a",), "size"), "8kb", "must be "),
+        (ArgumentDefinition("--a", ("--a",), "json"), "[1", "must be "),
+        (ArgumentDefinition("--a", ("--a",), "json"), '{"a": 80m}', None),
+        (ArgumentDefinition("--a", ("--a",), "str", choices=("x", "y")), "z", "must be "),
+        (ArgumentDefinition("--a", ("--a",), "any", choices=("x", "y")), "X", None),
     ],
 )
-def test_values_of_wrong_kind_are_reported(option: Option, value: str, problem: str | None) -> None:
-    result = explain_invalid_value(option, value)
+def test_values_of_wrong_kind_are_reported(
+    definition: ArgumentDefinition, value: str, problem: str | None
+) -> None:
+    result = explain_invalid_value(definition, value)
     assert (result is None) == (problem is None)
     assert (result or "").startswith(problem or "")
 

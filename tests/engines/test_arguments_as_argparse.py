@@ -11,7 +11,11 @@ import pytest
 from profiles import slow_unless
 
 from fusioninfer_pulumi.engines.argument_checks import check_arguments
-from fusioninfer_pulumi.engines.argument_tables import Option, Options, load_argument_table
+from fusioninfer_pulumi.engines.argument_tables import (
+    ArgumentDefinition,
+    Definitions,
+    load_argument_table,
+)
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Severity
 
@@ -37,40 +41,40 @@ def size(text: str) -> int:
 TYPES = {"int": int, "float": float, "size": size, "json": json.loads}
 
 
-def parser_of(options: Options) -> Parser:
+def parser_of(definitions: Definitions) -> Parser:
     parser = Parser(add_help=False)
-    for word in options:
-        option = options[word]
-        if word != option.name:
+    for word in definitions:
+        definition = definitions[word]
+        if word != definition.name:
             continue
-        if option.kind == "switch":
-            kind = argparse.BooleanOptionalAction if option.negated else "store_true"
-            parser.add_argument(*option.names, action=kind)
+        if definition.kind == "switch":
+            kind = argparse.BooleanOptionalAction if definition.negated else "store_true"
+            parser.add_argument(*definition.names, action=kind)
             continue
         parser.add_argument(
-            *option.names,
-            nargs=option.nargs,
-            type=TYPES.get(option.kind, str),
-            choices=list(option.choices) or None,
+            *definition.names,
+            nargs=definition.nargs,
+            type=TYPES.get(definition.kind, str),
+            choices=list(definition.choices) or None,
         )
     return parser
 
 
-def drawn_values(draw: Random, option: Option) -> list[str]:
-    good = [str(draw.choice(option.choices))] if option.choices else ["1"]
-    many = option.nargs in ("*", "+")
+def drawn_values(draw: Random, definition: ArgumentDefinition) -> list[str]:
+    good = [str(draw.choice(definition.choices))] if definition.choices else ["1"]
+    many = definition.nargs in ("*", "+")
     return draw.choice(
         [good, good, good, good, [], ["x"], ["-1"], ["1.5"], good * 2 if many else good, ["8k"]]
     )
 
 
-def drawn_line(draw: Random, options: Options) -> list[str]:
+def drawn_line(draw: Random, definitions: Definitions) -> list[str]:
     line: list[str] = []
     for _ in range(draw.randint(1, 4)):
-        word = draw.choice([item for item in options if options[item].name not in BOUNDED])
-        option = options[word]
+        word = draw.choice([item for item in definitions if definitions[item].name not in BOUNDED])
+        definition = definitions[word]
         written = draw.choice([word] * 6 + [word[: draw.randint(4, len(word))], word + "s"])
-        values = [] if option.kind == "switch" else drawn_values(draw, option)
+        values = [] if definition.kind == "switch" else drawn_values(draw, definition)
         if len(values) == 1 and draw.random() < 0.3:
             line.append(f"{written}={values[0]}")
         else:
@@ -82,10 +86,10 @@ def drawn_line(draw: Random, options: Options) -> list[str]:
 
 @pytest.mark.parametrize("seed", slow_unless(lambda seed: seed < 2, range(8)))
 def test_errors_are_those_of_argparse(seed: int) -> None:
-    draw, options = Random(seed), load_argument_table("sglang").options(RELEASE)
-    parser, wrong = parser_of(options), 0
+    draw, definitions = Random(seed), load_argument_table("sglang").definitions(RELEASE)
+    parser, wrong = parser_of(definitions), 0
     for _ in range(40):
-        line = drawn_line(draw, options)
+        line = drawn_line(draw, definitions)
         try:
             _, rest = parser.parse_known_args(line)
             rejected = bool(rest)

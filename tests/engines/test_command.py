@@ -213,10 +213,10 @@ def test_program_in_args_is_recognized() -> None:
 
 
 def test_vllm_serve_differs_from_the_older_program() -> None:
-    assert read(image=STOCK).serve
-    assert read(command=["vllm", "serve"]).serve
-    assert not read(command=["python3", "-m", "vllm.entrypoints.openai.api_server"]).serve
-    assert not read(image="me/vllm:1").serve
+    assert read(image=STOCK).is_vllm_serve
+    assert read(command=["vllm", "serve"]).is_vllm_serve
+    assert not read(command=["python3", "-m", "vllm.entrypoints.openai.api_server"]).is_vllm_serve
+    assert not read(image="me/vllm:1").is_vllm_serve
 
 
 WORDS = st.lists(

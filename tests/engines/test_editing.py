@@ -12,11 +12,11 @@ from profiles import examples
 from rows import each_row
 
 from fusioninfer_pulumi.api.role import Launcher
-from fusioninfer_pulumi.engines.command_editing import EditError, edit, with_command
+from fusioninfer_pulumi.engines.command_editing import EditError, edit_command, with_command
 from fusioninfer_pulumi.engines.command_flags import get_flag_value, split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.engines.launchers import launch
+from fusioninfer_pulumi.engines.launchers import build_command
 
 NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 
@@ -28,7 +28,7 @@ def setting(flag: str, value: str) -> Argument:
 def edited(
     container: dict[str, Any], *arguments: Argument, model: str | None = None
 ) -> ContainerCommand | None:
-    return edit(read_command(container), arguments, model=model)
+    return edit_command(read_command(container), arguments, model=model)
 
 
 SETTINGS = [setting("--kv-transfer-config", NIXL), setting("--port", "8001")]
@@ -78,7 +78,7 @@ def test_script_passes_set_flags_to_the_engine(host: Any, shell: str, script: st
 def test_ray_is_put_around_a_script_that_was_edited(host: Any, script: str) -> None:
     container = {"command": ["sh", "-c", script, "name", "--port", "8000"]}
     result = with_command(container, edited(container, *SETTINGS))
-    leader = launch(read_command(result), Launcher.RAY, 2, is_leader=True)
+    leader = build_command(read_command(result), Launcher.RAY, 2, is_leader=True)
     assert leader is not None
     _, engine = host.run([*leader.command, *(leader.args or [])])
     assert get_flag_value(engine.arguments, "--port") == "8001"

@@ -78,7 +78,7 @@ def test_connector_that_does_not_exist(command: EngineCommand) -> None:
     assert command.engine is not None
     ((severity, _, message),) = said(command.engine.kv_cache.check_connector(command))
     assert severity == "warning"
-    assert message.endswith("has no PyNcclConnector and stops; use NixlConnector")
+    assert message.endswith("no longer has PyNcclConnector and exits; use NixlConnector")
 
 
 @each_row(

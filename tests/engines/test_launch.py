@@ -13,7 +13,7 @@ from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command_editing import EditError
 from fusioninfer_pulumi.engines.engine import ContainerCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.engines.launchers import choose_launcher, launch
+from fusioninfer_pulumi.engines.launchers import build_command, choose_launcher
 
 OUTPUT: Any = type("Output", (), {"__module__": "pulumi.output"})()
 STOCK = "vllm/vllm-openai:v0.11.0"
@@ -26,7 +26,7 @@ JOIN = "ray start --address=$LWS_LEADER_ADDRESS:6379 --block"
 def leader_launch(
     container: dict[str, Any], launcher: str, nodes: int, *, is_leader: bool = True
 ) -> ContainerCommand | None:
-    return launch(read_command(container), Launcher(launcher), nodes, is_leader=is_leader)
+    return build_command(read_command(container), Launcher(launcher), nodes, is_leader=is_leader)
 
 
 def worker_launch(container: dict[str, Any], launcher: str, nodes: int) -> ContainerCommand | None:
@@ -257,11 +257,11 @@ SIZES = ["--data-parallel-size", "16", "--tensor-parallel-size", "2"]
 @each_row(
     ("container", "launcher", "message"),
     [
-        ({"image": "me/model:1", "args": ["m"]}, "ray", "the program that its image starts is not"),
-        ({"image": OUTPUT, "args": ["m"]}, "ray", "the program that its image starts is not known"),
+        ({"image": "me/model:1", "args": ["m"]}, "ray", "program that its image starts is unknown"),
+        ({"image": OUTPUT, "args": ["m"]}, "ray", "the program that its image starts is unknown"),
         ({"command": ["sh", "-c", OUTPUT]}, "ray", OUTPUT_SCRIPT),
         (shell("cat <<X\nX\nvllm serve m"), "ray", "script has a here-document (<<), which is"),
-        (shell("vllm serve 'm"), "ray", "script has an unclosed ', which is not understood"),
+        (shell("vllm serve 'm"), "ray", "script has an unclosed ', which is not supported"),
         (shell("./start.sh"), "ray", NO_ENGINE),
         (shell("bash -c 'vllm serve m'"), "ray", NO_ENGINE),
         (shell("vllm serve m & sglang serve x"), "ray", "starts an engine in several places"),
@@ -269,8 +269,8 @@ SIZES = ["--data-parallel-size", "16", "--tensor-parallel-size", "2"]
          "starts an engine in several places; write the command as a list"),
         (shell("ray start --head; vllm serve m"), "ray", RAY_TWICE),
         (shell("bash /v/multi-node-serving.sh leader; vllm serve m"), "ray", RAY_TWICE),
-        ({"command": SGLANG}, "ray", "SGLang does not use launcher: ray; use launcher: multiproc"),
-        (shell("sglang serve m"), "ray", "SGLang does not use launcher: ray"),
+        ({"command": SGLANG}, "ray", "SGLang does not support launcher: ray; use launcher: mu"),
+        (shell("sglang serve m"), "ray", "SGLang does not support launcher: ray"),
         ({"command": ["/start"]}, "multiprocessing", "command and image name neither vLLM nor"),
         ({"command": ["vllm", "serve"], "args": OUTPUT}, "multiprocessing",
          "args is a pulumi Output as a whole"),

@@ -17,7 +17,7 @@ from profiles import examples
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.command_flags import get_flag_value, split_joined_flags
 from fusioninfer_pulumi.engines.engine_commands import read_command
-from fusioninfer_pulumi.engines.launchers import launch
+from fusioninfer_pulumi.engines.launchers import build_command
 
 STOCK = "vllm/vllm-openai:v0.11.0"
 NEWER = "vllm/vllm-openai:v0.12.0"
@@ -41,12 +41,12 @@ def worker(
 def _words(
     container: dict[str, Any], launcher: str, nodes: int, variables: dict[str, str], **node: bool
 ) -> list[str]:
-    result = launch(
+    result = build_command(
         read_command(container),
         Launcher(launcher),
         nodes,
         is_leader=node["is_leader"],
-        retry=node.get("retry", False),
+        waits=node.get("retry", False),
     )
     assert result is not None
     return [expanded(word, variables) for word in [*result.command, *(result.args or [])]]

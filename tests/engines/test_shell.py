@@ -73,7 +73,7 @@ def read(*words: str) -> Script:
 def test_engine_call_is_found(script: str, call: str, may_exec: bool) -> None:
     result = read(script).calls
     assert [script[finding.start : finding.end] for finding in result] == [call]
-    assert [finding.may_exec for finding in result] == [may_exec]
+    assert [finding.can_exec for finding in result] == [may_exec]
 
 
 @each_row(
@@ -90,7 +90,7 @@ def test_engine_call_is_found(script: str, call: str, may_exec: bool) -> None:
     ],
 )
 def test_single_pipeline_is_recognized(script: str, single: bool) -> None:
-    assert read(script).single is single
+    assert read(script).is_single_command is single
 
 
 @each_row(
@@ -110,7 +110,7 @@ def test_single_pipeline_is_recognized(script: str, single: bool) -> None:
 )  # fmt: skip
 def test_arguments_of_a_call_are_read(script: str, arguments: list[str], hidden: bool) -> None:
     (call,) = read(script, "sh", "p", "q r").calls
-    assert (list(call.arguments), call.hidden) == (arguments, hidden)
+    assert (list(call.arguments), call.has_hidden_arguments) == (arguments, hidden)
 
 
 @each_row(

@@ -245,7 +245,7 @@ def test_several_are_sent_at_a_time(server: Server) -> None:
 
 def test_unreachable_cluster_raises(server: Server) -> None:
     api = KubernetesApi(kubeconfig(1), None)
-    with pytest.raises(UnreadableError, match="does not answer"):
+    with pytest.raises(UnreadableError, match="does not respond"):
         send_dry_runs(api, [pod()], lambda *_: None, 20.0)
 
 

@@ -61,7 +61,7 @@ def test_update_keeps_autoscaled_replicas() -> None:
     for manifest, expected in ((scaled(), True), (service(role(), layout="PerRole"), False)):
         (args,) = load(manifest)
         (step,) = order_update(plan_service(args))
-        assert step.scaled_externally == expected
+        assert step.is_autoscaled == expected
 
 
 def test_gang_asks_for_no_more_than_the_fewest_replicas() -> None:

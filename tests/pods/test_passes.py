@@ -10,7 +10,7 @@ from drawn_services import draw_service
 from full_pods import SERVICES
 from samples import plan_of, rendered, role, service
 
-from fusioninfer_pulumi.api.service_shape import service_shape
+from fusioninfer_pulumi.api.service_shape import derive_service_shape
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
@@ -27,7 +27,7 @@ NAMED = ("containers", "initContainers", "volumes")
 def roles_of(manifest: Any) -> list[Context]:
     (args,) = load(manifest)
     meta = ServiceMeta(service="svc", namespace="default", labels={}, annotations={})
-    return build_contexts(meta, args, service_shape(args), None)
+    return build_contexts(meta, args, derive_service_shape(args), None)
 
 
 @cache

@@ -298,7 +298,7 @@ def test_release_and_registry() -> None:
         "registry:5000/a/vllm/vllm-openai:v0.33.0",
         "registry:5000/a/vllm/vllm-openai:v0.31.0",
     }
-    assert [(item.role, item.release, item.default) for item in plan_of(manifest).engines] == [
+    assert [(item.role, item.release, item.is_default) for item in plan_of(manifest).engines] == [
         ("serve", "0.33.0", False),
         ("other", "0.31.0", False),
     ]
@@ -323,10 +323,10 @@ def test_port_of_the_role_is_used() -> None:
 def test_unknown_model_without_capacity_package_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "capacity", lambda: None)
+    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "load_package", lambda: None)
     (text,) = said(service(short(accelerator="H100"), **UNKNOWN), "error")
     assert text.startswith(
-        "roles[0].gpus: is required: GPUs of each pod; how many the model takes needs the package "
+        "roles[0].gpus: is required: the number of GPUs per pod; estimating it needs the package "
         "fusioninfer-capacity: pip install"
     )
 
@@ -334,7 +334,7 @@ def test_unknown_model_without_capacity_package_is_rejected(
 def test_pods_do_not_depend_on_the_capacity_package(monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = service(short(accelerator="H100", replicas=2), **QWEN)
     before = rendered(manifest)
-    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "capacity", lambda: None)
+    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "load_package", lambda: None)
     assert rendered(manifest) == before
 
 
@@ -416,7 +416,7 @@ def test_arguments_of_cpu_image_are_checked() -> None:
     (text,) = said(service(short(accelerator="cpu", template=user_template), **UNKNOWN), "error")
     assert "has no argument --max-model-length; did you mean --max-model-len?" in text
     image = read_image("vllm/vllm-openai-cpu:v0.32.0-x86_64")
-    assert (image.release, image.version, image.stock) == ("0.32.0", None, False)
+    assert (image.release, image.version, image.is_stock) == ("0.32.0", None, False)
 
 
 AMD = {"accelerator": "MI300X", "gpus": 2}
@@ -443,7 +443,7 @@ def test_gpus_of_a_model_are_found_for_amd() -> None:
 
 def test_arguments_of_amd_image_are_checked() -> None:
     image = read_image("vllm/vllm-openai-rocm:v0.32.0")
-    assert (image.release, image.version, image.stock) == ("0.32.0", None, False)
+    assert (image.release, image.version, image.is_stock) == ("0.32.0", None, False)
 
 
 # The mirror of all images that the library chooses.

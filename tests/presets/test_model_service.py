@@ -70,7 +70,7 @@ def test_router_may_be_a_mapping_or_role_args() -> None:
 def test_engine_may_be_a_release_or_engine_args(engine: Any) -> None:
     args = model_service("Qwen/Qwen3-8B", accelerator="H100", engine=engine)
     (running,) = plan_service(args, "qwen").engines
-    assert (running.release, running.default) == ("0.33.0", False)
+    assert (running.release, running.is_default) == ("0.33.0", False)
 
 
 def test_further_fields_go_to_the_service_or_to_its_serving_roles() -> None:

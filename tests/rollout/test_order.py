@@ -58,7 +58,7 @@ def test_batch_is_at_most_max_unavailable(plan: ServicePlan, data: Any) -> None:
     for started in played(steps, waiting):
         units: dict[str, set[str]] = {}
         for step in (by_name[name] for name in started):
-            if step.required and step.limit is not None:
+            if step.is_required and step.limit is not None:
                 units.setdefault(step.queue, set()).add(step.unit)
         for queue, findings in units.items():
             limits = {step.limit for step in steps if step.queue == queue}
@@ -68,7 +68,7 @@ def test_batch_is_at_most_max_unavailable(plan: ServicePlan, data: Any) -> None:
 @given(PLANS, st.data())
 def test_unavailable_lws_change_first_and_count(plan: ServicePlan, data: Any) -> None:
     steps = order_update(plan)
-    required = [step for step in steps if step.required]
+    required = [step for step in steps if step.is_required]
     names = [step.name for step in required]
     down = set(data.draw(st.lists(st.sampled_from(names)) if names else st.just([])))
     started = set(choose_next_lws(steps, every(steps), (), down))
@@ -83,12 +83,12 @@ def test_unavailable_lws_change_first_and_count(plan: ServicePlan, data: Any) ->
 @given(PLANS, st.data())
 def test_unavailable_lws_counts_against_limit(plan: ServicePlan, data: Any) -> None:
     steps = order_update(plan)
-    required = [step.name for step in steps if step.required and step.limit is not None]
+    required = [step.name for step in steps if step.is_required and step.limit is not None]
     lasting = set(data.draw(st.lists(st.sampled_from(required)) if required else st.just([])))
     by_name = {step.name: step for step in steps}
     for name in choose_next_lws(steps, every(steps) - lasting, (), lasting):
         step = by_name[name]
-        if step.required and step.limit is not None:
+        if step.is_required and step.limit is not None:
             units = {by_name[n].unit for n in lasting if by_name[n].queue == step.queue}
             assert step.unit in units or len(units) < step.limit
 
@@ -101,10 +101,10 @@ def test_optional_replicas_follow_the_required_ones(plan: ServicePlan) -> None:
         mates = [
             s
             for s in steps
-            if s.required
+            if s.is_required
             and (s.unit == step.unit if is_group_rollout(plan) else s.role == step.role)
         ]
-        if not step.required:
+        if not step.is_required:
             assert all(at[mate.name] < at[step.name] for mate in mates)
 
 
@@ -119,7 +119,7 @@ def test_sequential_roles_change_one_after_the_other(plan: ServicePlan) -> None:
         stages: dict[str, set[int]] = {}
         for name in started:
             step = by_name[name]
-            if step.required:
+            if step.is_required:
                 stages.setdefault(step.scope, set()).add(positions[step.role])
         assert all(len(stage) == 1 for stage in stages.values())
 
@@ -144,12 +144,12 @@ def test_serving_groups_change_as_a_whole(plan: ServicePlan) -> None:
     steps, rollout = order_update(plan), resolve_group_rollout(plan)
     by_name = {step.name: step for step in steps}
     for step in steps:
-        assert step.frozen == (int(step.unit) < rollout.partition)
+        assert step.is_frozen == (int(step.unit) < rollout.partition)
     if rollout.parallel_limit == 1 and plan.rollout.role_order is RoleOrder.TOGETHER:
         firsts = [
             int(by_name[started[0]].unit)
             for started in played(steps, every(steps))
-            if by_name[started[0]].required
+            if by_name[started[0]].is_required
         ]
         assert firsts == sorted(firsts, reverse=True)
 
@@ -187,4 +187,4 @@ def test_required_ordinals_are_the_lowest() -> None:
     minimum = {"gangPolicy": {"minRoleReplicas": {"inference": 1}}}
     plan = plan_of(service(role(replicas=3, multinode=nodes(2)), schedulingStrategy=minimum))
     assert count_required_ordinals(plan, plan.roles[0]) == 1
-    assert [step.required for step in order_update(plan)] == [True, False, False]
+    assert [step.is_required for step in order_update(plan)] == [True, False, False]

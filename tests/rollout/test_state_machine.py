@@ -132,9 +132,9 @@ class Run:
                 str(spec),
                 version,
                 revision,
-                settled=lws_step.frozen or served.get(name) == str(spec),
+                is_settled=lws_step.is_frozen or served.get(name) == str(spec),
                 served_revision=served.get(name),
-                exists=version is not None,
+                existed_before=version is not None,
             )
         self.state = UpdateState(
             lws,
@@ -192,7 +192,7 @@ class Run:
         self.pending.add(name)
         self.at[name] = world.now
         lws = world.live.get(name)
-        keeps = world.steps[name].frozen and lws is not None
+        keeps = world.steps[name].is_frozen and lws is not None
         if name not in self.skipped and not keeps:
             was_up = lws is not None and lws.up and lws.spec != self.spec
             world.apply(name, self.spec)
@@ -209,7 +209,7 @@ class Run:
 
     def check_turns(self, names: tuple[str, ...]) -> None:
         steps = self.world.steps
-        new = {n for n, s in steps.items() if s.required and n not in self.exists}
+        new = {n for n, s in steps.items() if s.is_required and n not in self.exists}
         existing = self.exists.intersection(names)
         unanswered = new.difference(self.registered) | (new & self.pending)
         if existing:
@@ -302,7 +302,7 @@ class Run:
                 continue
             versions[name] = world.live[name].version
             revision = str(self.spec)
-            if world.steps[name].frozen and name in world.stack:
+            if world.steps[name].is_frozen and name in world.stack:
                 revision = world.stack[name][1]
             world.stack[name] = versions[name], revision
         return PulumiAnswered(world.now, versions)
@@ -330,7 +330,7 @@ class Run:
 
 def world_unit(lws_step: LwsStep) -> tuple[str, str] | None:
     """Return the unit that the limit counts; optional replicas do not count."""
-    return (lws_step.queue, lws_step.unit) if lws_step.required else None
+    return (lws_step.queue, lws_step.unit) if lws_step.is_required else None
 
 
 def check_end(run: Run, outcome: str) -> None:
@@ -344,7 +344,7 @@ def check_end(run: Run, outcome: str) -> None:
     world.served |= run.state.served_revisions
     if run.lists == 1 and run.state.awaits_replicas:
         for name in {*run.registered} - run.skipped:
-            if world.steps[name].required and not run.state.lws[name].settled:
+            if world.steps[name].is_required and not run.state.lws[name].is_settled:
                 assert name in run.been_up, f"{name} was never available"
 
 
@@ -385,9 +385,9 @@ def started_from(plan: ServicePlan, before: dict[str, Version | None]) -> Update
             "b",
             before.get(lws_step.name),
             "b" if before.get(lws_step.name) == NEW else "a",
-            lws_step.frozen,
+            lws_step.is_frozen,
             served_revision="a",
-            exists=before.get(lws_step.name) is not None,
+            existed_before=before.get(lws_step.name) is not None,
         )
         for lws_step in order_update(plan)
     }

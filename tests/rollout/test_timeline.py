@@ -41,8 +41,8 @@ def restarted(plan: ServicePlan) -> dict[str, LwsChange]:
         lws.name: LwsChange(
             LwsSize(counts[lws.name], 8),
             LwsSize(counts[lws.name], 8),
-            restarts=not lws.frozen,
-            recreated=not lws.frozen and lws.rollout.strategy is RolloutStrategy.RECREATE,
+            restarts=not lws.is_frozen,
+            is_recreated=not lws.is_frozen and lws.rollout.strategy is RolloutStrategy.RECREATE,
         )
         for lws in order_update(plan)
     }
@@ -171,7 +171,7 @@ def drawn(plan: ServicePlan, random: Random) -> dict[str, LwsChange]:
         before = None if kind == "new" else change.before
         restarts = kind == "restarts" and change.restarts
         changes[name] = LwsChange(
-            before, change.after, restarts=restarts, recreated=restarts and change.recreated
+            before, change.after, restarts=restarts, is_recreated=restarts and change.is_recreated
         )
     return changes
 
@@ -255,7 +255,10 @@ class _Pairs(_FasterCluster):
     def ready(self, role: str) -> set[bool]:
         """Return the pair revisions of a role's ready replicas: the new one is True."""
         names = {lws.name for lws in self.steps if lws.role == role} & self.up
-        return {name in self.registered or not self.changes[name].new_pair for name in names}
+        return {
+            name in self.registered or not self.changes[name].changes_pair_revision
+            for name in names
+        }
 
     def _note(self) -> None:
         self.states.append((self.ready("prefill"), self.ready("decode")))
@@ -294,7 +297,9 @@ def pairs_to_update(draw: st.DrawFn) -> ServicePlan:
 def test_ready_decode_replica_has_a_partner_of_its_pair_revision(
     plan: ServicePlan, random: Random
 ) -> None:
-    changes = {name: replace(item, new_pair=True) for name, item in restarted(plan).items()}
+    changes = {
+        name: replace(item, changes_pair_revision=True) for name, item in restarted(plan).items()
+    }
     for _ in range(5):
         whole_update = _Pairs(plan, changes, ())
         whole_update.walk(random)

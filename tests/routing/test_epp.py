@@ -135,7 +135,7 @@ def test_summary_describes_the_strategy() -> None:
         endpointPickerConfig="plugins: [{type: queue-scorer}]\nschedulingProfiles:\n"
         "- {name: d, plugins: [{pluginRef: queue-scorer, weight: 1}]}\n"
     )
-    assert words(custom) == "as its endpointPickerConfig says"
+    assert words(custom) == "as configured in endpointPickerConfig"
 
 
 @pytest.mark.parametrize(("image", "flag"), [(V1_2, ["vllm:kv_cache_usage_perc"]), (V1_5, [])])

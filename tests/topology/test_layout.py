@@ -113,7 +113,7 @@ def test_step_timeout_grows_with_the_replicas() -> None:
             ({"strategy": "AllAtOnce"}, "2400s"), ({"strategy": "Recreate"}, "10m")]  # fmt: skip
     for rollout, expected in rows:
         (step,) = order_update(plan_of(of({"timeout": "10m", **rollout})))
-        assert (step.timeout, step.frozen) == (expected, False)
+        assert (step.timeout, step.is_frozen) == (expected, False)
     assert multiply("1.5s", 3) == "5s"
     assert multiply("2000000h", 1000) == multiply("2500000h", 1000)
 
@@ -131,7 +131,7 @@ def test_update_waits_only_for_required_replicas() -> None:
     minima = {"gangPolicy": {"minRoleReplicas": {"prefill": 0, "decode": 1}}}
     manifest = prefill_decode({"replicas": 2}, **PER_ROLE, schedulingStrategy=minima)
     steps = order_update(plan_of(manifest))
-    assert {step.name: (step.required, step.partial) for step in steps} == {
+    assert {step.name: (step.is_required, step.has_optional_replicas) for step in steps} == {
         "svc-prefill": (False, True), "svc-decode": (True, True),
     }  # fmt: skip
 

@@ -96,7 +96,7 @@ class Fit:
             "uncertain": self.doubt,
         }
 
-    def change(self, new: Fit) -> str | None:
+    def describe_change(self, new: Fit) -> str | None:
         """Return the change of a replica's KV cache; None if it is unchanged or unknown."""
         if self.tokens is None or new.tokens is None:
             return None

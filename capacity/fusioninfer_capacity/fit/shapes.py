@@ -225,7 +225,7 @@ def _check_length(
         f"{variable}=1"
     )
     # Another image may set the variable itself.
-    yield Problem(LENGTH_ABOVE_MODEL, text, certain=command.image.stock)
+    yield Problem(LENGTH_ABOVE_MODEL, text, certain=command.image.is_stock)
 
 
 def _join(sizes: list[Any]) -> str:

@@ -19,10 +19,10 @@ from fusioninfer_pulumi.plugins.capacity import (
     accelerators,
     error,
     is_accelerator,
+    is_schedulable,
     labels,
     pod_requests,
     quantity,
-    takes_pods,
 )
 
 NO_NODE_WITH_LABEL = Rule("no-node-with-label")
@@ -121,7 +121,7 @@ def build_inventory(
     usable = [
         node
         for node in nodes
-        if takes_pods(node) and (_get_offers(node) or claimable[_get_name(node)])
+        if is_schedulable(node) and (_get_offers(node) or claimable[_get_name(node)])
     ]
     key = pool_label or _find_label(usable)
     groups: dict[str, list[Object]] = {}

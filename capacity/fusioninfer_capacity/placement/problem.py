@@ -19,11 +19,11 @@ from fusioninfer_pulumi.plugins.capacity import (
     ServicePlan,
     claim_requests,
     claim_template,
-    gang_minima,
+    get_gang_minima,
+    get_required_replicas,
     is_accelerator,
     pod_requests,
     quantity,
-    required_replicas,
 )
 
 #: Indexes of pools, one for each role of a service.
@@ -134,7 +134,10 @@ def build_request(
     """Return the request of a plan, with the assignments that are feasible for it alone."""
     classes = {name for pool in inventory.pools for name in pool.device_classes}
     # Serving groups start separately, and minima are per group.
-    minima, groups = required_replicas(plan.roles, gang_minima(plan.gang)), plan.shape.groups or 1
+    minima, groups = (
+        get_required_replicas(plan.roles, get_gang_minima(plan.gang)),
+        plan.shape.groups or 1,
+    )
     roles = []
     for role in plan.roles:
         claims = count_claimed_devices(plan.service, role, classes)
@@ -176,7 +179,7 @@ def count_claimed_devices(service: str, role: RolePlan, known: Collection[str]) 
     devices, classes, uncounted, has_selectors = 0, set(), [], False
     claims = role.args.resource_claims or ()
     for claim in claims:
-        if not claim.made:
+        if not claim.needs_template:
             uncounted.append(f"{claim.name}: its devices are defined by an object in the cluster")
             continue
         for request in claim_requests(claim_template(service, role.name, claim).spec):

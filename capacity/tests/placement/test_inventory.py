@@ -48,7 +48,7 @@ def test_file_and_data_forms_are_equal(raw: Any, tmp_path: Path) -> None:
         ([*POOLS, pool("c", 1, labels={LABEL: "b"})],
          f"pools[2].labels: {LABEL}: b is also the value of pool b"),
         ([pool("a", 1, labels={LABEL: "a"}, inUse=[1, 1])],
-         "pools[0].inUse: must name at most 1 nodes, got 2"),
+         "pools[0].inUse: must have at most 1 items, one per node, got 2"),
         ([pool("a", 1, labels={LABEL: "a"}, inUse=[9])],
          "pools[0].inUse[0]: must be at most 8, got 9"),
         ([pool("a", 1, cost=-1)], "pools[0].cost: must be at least 0"),

@@ -22,7 +22,7 @@ def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Reject images of engine releases that are older than the supported ones."""
     for pod in pods.user_pods:
         engine, image = pod.user_command.engine, pod.user_command.image
-        if engine is None or not image.stock or image.engine != engine.name:
+        if engine is None or not image.is_stock or image.engine != engine.name:
             continue
         oldest = load_argument_table(engine.name).releases[0]
         if image.version is not None and image.version < parse_release(oldest):
@@ -73,7 +73,7 @@ def argument_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         # `transfer_findings` checks the transfer argument of prefillers and decoders.
         paired = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
         flag = command.engine.transfer_flag if paired and command.engine else None
-        for finding in check_arguments(command, variables, leave_out=flag):
+        for finding in check_arguments(command, variables, ignored=flag):
             yield finding.under(*pod.container_path)
 
 

@@ -7,7 +7,7 @@ from itertools import product
 
 from fusioninfer_pulumi.api.kv_cache import KvTransferArgs
 from fusioninfer_pulumi.api.role import ComponentType
-from fusioninfer_pulumi.endpoint_pickers.picker_families import OWNED_FLAGS
+from fusioninfer_pulumi.endpoint_pickers.picker_families import SIDECAR_FLAGS
 from fusioninfer_pulumi.engines.engine import NIXL, KvConnector
 from fusioninfer_pulumi.engines.engine_commands import ENGINES
 from fusioninfer_pulumi.engines.handshake import AUTO, read_pair_setting
@@ -77,8 +77,8 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield error(RELEASE_WITHOUT_FEATURE, (*at, "ssrfProtection"), message)
     for index, argument in enumerate(args.sidecar.args or ()):
         name = argument.partition("=")[0].lstrip("-")
-        if name in OWNED_FLAGS:
-            yield error(SET_BY_LIBRARY, (*at, "args", index), f"--{name} {OWNED_FLAGS[name]}")
+        if name in SIDECAR_FLAGS:
+            yield error(SET_BY_LIBRARY, (*at, "args", index), f"--{name} {SIDECAR_FLAGS[name]}")
 
 
 PAIRED_SETTINGS_DIFFER = Rule("paired-settings-differ")

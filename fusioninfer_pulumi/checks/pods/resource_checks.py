@@ -174,7 +174,7 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if model is None or files is None or model.cache is not None:
         return
     for pod in pods.user_pods:
-        if files.fetched:
+        if files.init_downloads:
             containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
         elif not files.model.startswith("/") and pod.is_leader:
             # The engine downloads to the node's disk, unless another kind of volume is mounted.

@@ -142,7 +142,7 @@ def _describe_new_defaults(change: Change) -> Iterator[str]:
     """Yield notes about images that change because the library has a new default."""
     defaults = set[Any]()
     for plan in change.plans:
-        roles = {engine.role for engine in plan.engines if engine.default}
+        roles = {engine.role for engine in plan.engines if engine.is_default}
         values = (value for value in plan.presets if value.field == "image")
         defaults.update(value.value for value in values if value.role in roles)
         if plan.picker is not None and plan.picker.epp.args.image is None:
@@ -166,7 +166,7 @@ def _keep_live_replicas(before: Objects, after: Objects, steps: Steps) -> tuple[
     updated, notes = dict(after), dict[str, None]()
     for key, new in after.items():
         old, step = before.get(key), find_step(key, steps)
-        if old is None or step is None or not (key.is_lws and step.scaled_externally):
+        if old is None or step is None or not (key.is_lws and step.is_autoscaled):
             continue
         live, declared = (get_count(manifest, "spec", "replicas") for manifest in (old, new))
         recreated = step.rollout.strategy is RolloutStrategy.RECREATE

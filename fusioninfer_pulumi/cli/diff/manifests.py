@@ -211,7 +211,7 @@ def _read_lws_revision(manifest: Manifest) -> list[Any]:
         if isinstance(policy, Mapping):
             template = {
                 **template,
-                lws_objects.SUB_GROUP_POLICY: lws_objects.with_default_type(policy),
+                lws_objects.SUB_GROUP_POLICY: lws_objects.set_default_type(policy),
             }
         template = {**_TEMPLATE_DEFAULTS, **template}
     network = at(manifest, "spec", "networkConfig")

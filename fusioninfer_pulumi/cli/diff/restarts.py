@@ -106,7 +106,7 @@ def find_released(
     keys = []
     for key in (key for key in lws[0] if key in lws[1] and key not in restarting):
         before, after = (find_step(key, side) for side in steps)
-        is_released = before and after and before.frozen and not after.frozen
+        is_released = before and after and before.is_frozen and not after.is_frozen
         if is_released or get_partition(lws[0][key]) > get_partition(lws[1][key]):
             keys.append(key)
     return keys
@@ -159,7 +159,7 @@ class _LwsChange:
             return common
         if self.restarting_edit.immutable_field:
             return 0
-        is_frozen = self.step is not None and self.step.frozen
+        is_frozen = self.step is not None and self.step.is_frozen
         return common if is_frozen else min(get_partition(self.new), common)
 
     @property

@@ -173,14 +173,14 @@ def _simulate(
             continue
         edit = edits.get(key)
         is_replaced = edit is not None and bool(edit.immutable_field)
-        restarts = edit is not None and edit.restarts and (is_replaced or not step.frozen)
+        restarts = edit is not None and edit.restarts and (is_replaced or not step.is_frozen)
         recreates = step.rollout.strategy is RolloutStrategy.RECREATE
         changes[step.name] = LwsChange(
             _read_size(old_lws[step.name]),
             after,
             restarts=restarts or key in change.released,
-            recreated=restarts and (is_replaced or recreates),
-            new_pair=pair_changes.get(step.name, False),
+            is_recreated=restarts and (is_replaced or recreates),
+            changes_pair_revision=pair_changes.get(step.name, False),
         )
     removed = [
         (get_role(key, manifest), _read_size(manifest))

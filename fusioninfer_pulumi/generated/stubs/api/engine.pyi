@@ -1,4 +1,4 @@
-"""The engine of a role and its parallelism; the fields are named as KServe's."""
+"""The engine of a role and its parallelism. Parallelism fields have the names of KServe's."""
 
 import enum
 

@@ -141,7 +141,7 @@ class ResourceClaimArgs(SpecModel):
     "Name of an existing ResourceClaim, shared by all pods; may be an Output."
 
     @property
-    def made(self) -> bool: ...
+    def needs_template(self) -> bool: ...
 
 class RoleArgs(SpecModel):
     """A role: a router, or pods that serve the model."""
@@ -229,7 +229,7 @@ class RoleArgs(SpecModel):
     "Routers only: creates the ReferenceGrants that the route and the Gateway need in other\n    namespaces. By default a warning names the missing ones."
 
     @property
-    def picks_endpoints(self) -> bool: ...
+    def has_endpoint_picker(self) -> bool: ...
     @property
     def is_routed_externally(self) -> bool: ...
     @property

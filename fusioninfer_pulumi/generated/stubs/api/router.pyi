@@ -92,7 +92,7 @@ class EndpointPickerArgs(SpecModel):
     image: ImageOrOutput | None
     "Image. Default: the inference extension's endpoint picker, or llm-d's for\n    `pd-disaggregation`, `session-affinity`, `serviceLevels` and `modelRewrites`. May be an Output,\n    together with `family`."
     family: str | None
-    "Release of the image, if its name and tag do not tell, or of the default image: `gaie-1.2` to\n    `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."
+    "Release of the image, if it cannot be read from its name and tag, or of the default image:\n    `gaie-1.2` to `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."
     replicas: PositiveCount
     "Number of pods."
     leader_election: bool | None
@@ -116,7 +116,7 @@ class EndpointPickerArgs(SpecModel):
     session: SessionArgs
     "With `session-affinity`: where requests name their session."
     threshold: int | None
-    "With `pd-disaggregation`: prompts with more uncached characters than this are computed by a\n    prefill pod, others by the decode pod; 0 by default."
+    "With `pd-disaggregation`: prompts with at least this many uncached characters are computed by\n    a prefill pod, others by the decode pod. By default 0: a prefill pod computes every prompt."
     group_pairing: GroupPairing | None
     "With `pd-disaggregation` and `groups`: `Strict` (default) chooses one group with prefill and\n    decode pods for each request; `Preferred` chooses the best decode pod of all groups, and a\n    prefill pod of another group if its group has none."
     tls: PickerTlsArgs
@@ -141,7 +141,7 @@ class NetworkPolicyArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.NetworkPolicyArgsDict]) -> None: ...
     enabled: bool
-    "Whether to create NetworkPolicies; without them everybody can reach the pods."
+    "Whether to create NetworkPolicies; without them everyone can reach the pods."
     gateway_namespace: TextOrOutput | None
     "Namespace of the gateway's proxies, all of whose pods get access; by default the one in which\n    `gateway.implementation` runs them. May be an Output."
     gateway: list[dict[str, Any]] | None
