@@ -70,6 +70,8 @@ class Preset:
         has_sidecar: Whether a sidecar uses the pool's port, and the engine the next one.
         has_offloading: Whether the KV cache is offloaded into shared memory.
         model_arguments: Arguments of its command that name the model.
+        is_replaced: Whether a config in the service's namespace replaces it.
+        has_script: Whether it runs KServe's script around `vllm serve`.
     """
 
     is_multi_pod: bool
@@ -78,6 +80,18 @@ class Preset:
     has_sidecar: bool
     offloads: bool
     model_arguments: tuple[str, ...]
+    is_replaced: bool
+    has_script: bool
+
+
+def name_preset(workload: Node, role: str) -> str:
+    """Return the name of the preset for a role (main, prefill or decode), without its prefix."""
+    sizes = workload.get("parallelism")
+    has_ranks = sizes is not None and any(map(sizes.get, ("data", "dataLocal")))
+    shape = "template"
+    if workload.get("worker") is not None:
+        shape = "worker-data-parallel" if has_ranks else "worker-pipeline-parallel"
+    return shape if role == "main" else f"{role}-{shape}"
 
 
 def _merge_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
@@ -222,16 +236,11 @@ def _find_port(container: Node, preset: Preset) -> int:
 
 def merge_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
     """Return a pod spec with the preset, and with a command in its container `main`."""
+    if not preset.is_replaced:
+        pod = _merge_preset(report, _add_main(report, pod), preset)
     entries = pod.get("containers")
-    valid = entries is not None and isinstance(entries.content, list)
-    if entries is not None and valid and MAIN not in [node.text("name") for node in entries.items]:
-        # KServe merges lists of containers by name, so that the preset's container stays.
-        preset_main = make_node(entries.at, {"name": MAIN})
-        pod = set_fields(pod, containers=Node(entries.at, [preset_main, *entries.items]))
-        report.consume(entries.at)
-    pod = _merge_preset(report, pod, preset)
-    entries = pod.get("containers")
-    assert entries is not None, "the preset has containers"
+    if entries is None:
+        return pod  # our rules reject it
     items = [
         _complete_engine(report, node, preset) if node.text("name") == MAIN else node
         for node in entries.items
@@ -239,7 +248,23 @@ def merge_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
     return set_fields(pod, containers=Node(entries.at, items, entries.synthetic))
 
 
+def _add_main(report: ConversionReport, pod: Node) -> Node:
+    """Return a pod spec with the container `main`: KServe merges lists of containers by name."""
+    entries = pod.get("containers")
+    if entries is None or not isinstance(entries.content, list):
+        return pod
+    if MAIN in [node.text("name") for node in entries.items]:
+        return pod
+    report.consume(entries.at)
+    preset_main = make_node(entries.at, {"name": MAIN})
+    return set_fields(pod, containers=Node(entries.at, [preset_main, *entries.items]))
+
+
 def _complete_engine(report: ConversionReport, container: Node, preset: Preset) -> Node:
+    if container.get("image") is None and preset.is_replaced:
+        report.invalid(container.at, "image is required, because a config replaces KServe's preset")
+    if not preset.has_script:
+        return container
     if container.get("image") is None:
         report.chosen(container.at, f"not set; uses the image of KServe's presets, {IMAGE}")
         container = set_fields(container, image=make_node(container.at, IMAGE))

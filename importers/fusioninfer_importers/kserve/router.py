@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.kserve._child_names import POOL, SERVICE, name_child
 from fusioninfer_importers.kserve._nodes import Node, copy_node, set_fields
+from fusioninfer_importers.kserve.container import name_preset
 from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler
 from fusioninfer_importers.kserve.served_model import list_adapters, qualify_name
 from fusioninfer_importers.objects import MODEL_HEADER, make_pool_ref
@@ -200,8 +201,17 @@ def _map_items(node: Node, convert: Any) -> Node:
     return Node(node.at, items)
 
 
-def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> None:
-    """Convert the router; a service without one has no router role."""
+def convert_router(
+    builder: ServiceBuilder, spec: Node, related: Related, replaced: Collection[str]
+) -> None:
+    """Convert the router; a service without one has no router role.
+
+    Args:
+        builder: The service.
+        spec: Its spec.
+        related: Objects that it refers to.
+        replaced: Names of KServe's presets that the service's namespace replaces.
+    """
     router = spec.get("router")
     if router is None:
         return
@@ -209,13 +219,13 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
     ingress = router.get("ingress")
     if ingress is not None:
         builder.report.unsupported(ingress.at, "is not supported; set router.gateway.refs")
-    _convert_route(builder, target, spec, related)
+    _convert_route(builder, target, spec, related, replaced)
     _convert_gateway(builder, target, router)
     if get_pool_ref(spec) is not None:
         _use_existing_pool(builder, target, spec)
         return
     if router.get("scheduler") is not None:
-        convert_scheduler(builder, target, spec, related.maps)
+        convert_scheduler(builder, target, spec, related.maps, replaced)
         return
     builder.report.consume(*(() if router.content else (router.at,)))
     at = router.at / "scheduler"
@@ -244,7 +254,13 @@ def _use_existing_pool(builder: ServiceBuilder, target: Location, spec: Node) ->
             builder.report.left_out(leaf.at, "has no effect with pool.ref; ignored")
 
 
-def _convert_route(builder: ServiceBuilder, target: Location, spec: Node, related: Related) -> None:
+def _convert_route(
+    builder: ServiceBuilder,
+    target: Location,
+    spec: Node,
+    related: Related,
+    replaced: Collection[str],
+) -> None:
     route, report = spec.get("router", "route"), builder.report
     if route is None:
         return
@@ -289,7 +305,10 @@ def _convert_route(builder: ServiceBuilder, target: Location, spec: Node, relate
         model = str(name if model_name is None else model_name.content)
         rules += _make_path_rules(f"/{qualify_name(namespace, model)}", [service], backends)
         enabled = spec.get("annotations", MODEL_ROUTING)
-        if enabled is None or enabled.content == "true":
+        role = "main" if spec.get("prefill") is None else "decode"
+        # KServe's preset sets the annotation.
+        is_default = enabled is None and name_preset(spec, role) not in replaced
+        if is_default or (enabled is not None and enabled.content == "true"):
             names = [model, *sorted(list_adapters(spec))]
             models = [qualify_name(namespace, name) for name in names]
             rules += _make_model_rules(models, service, backends)
