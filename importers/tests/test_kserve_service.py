@@ -506,7 +506,7 @@ def test_preset_of_another_namespace_replaces_nothing() -> None:
 def test_unused_config_and_preset_names_are_reported() -> None:
     documents = config("idle"), llm(baseRefs=[NAMED_PRESET])
     assert reject(*documents) == []
-    message = "no LLMInferenceService of this input refers to it; ignored"
+    message = "no LLMInferenceService of this input uses it; ignored"
     assert warn(*documents) == [f"f: warning: {message}"]
 
 

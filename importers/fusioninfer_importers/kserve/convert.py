@@ -1,4 +1,4 @@
-"""Converts KServe's documents: the entry point of this importer."""
+"""The entry point of the importer of KServe's documents."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
         bases = [config for config in presets.values() if config not in references] + references
         used.update(bases)
         spec = _merge_bases(report, document, bases)
-        replaced = {name: has_script(spec, name) for name in presets}
-        specs.append((document, replaced, bases, drop_scripts(report, spec)))
+        scripts = {name: has_script(spec, name) for name in presets}
+        specs.append((document, scripts, bases, drop_scripts(report, spec)))
     backends: dict[tuple[Any, str, str], Mapping[str, Any]] = {}
     for document, _, _, spec in specs:
         if spec.get("router") is not None:
@@ -147,7 +147,7 @@ def _report_configs(
                         "metadata of a config is not inherited; ignored",
                     )
         else:
-            message = "no LLMInferenceService of this input refers to it; ignored"
+            message = "no LLMInferenceService of this input uses it; ignored"
             if document.namespace == NAMESPACE and str(document.name).startswith(PREFIX):
                 message = (
                     "KServe applies this config without a reference, the library does not; to "
@@ -296,7 +296,11 @@ def _add_trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
         for pod, container_name in pods.items():
             entries: Location = (*pod, "spec", "containers")
             for position, container in enumerate(builder.get(entries) or ()):
-                env = _list_variables(container) if _get_name(container) == container_name else None
+                env = (
+                    _list_variable_names(container)
+                    if _get_name(container) == container_name
+                    else None
+                )
                 if env is not None and _ATTRIBUTES not in env:
                     for offset, variable in enumerate(variables, start=len(env)):
                         at = (*entries, position, "env", offset)
@@ -307,8 +311,8 @@ def _get_name(container: Any) -> Any:
     return container.get("name") if isinstance(container, dict) else None
 
 
-def _list_variables(container: dict[str, Any]) -> list[Any] | None:
-    """Return the names of a container's variables, None where its env is ill-formed."""
+def _list_variable_names(container: dict[str, Any]) -> list[Any] | None:
+    """Return the names of a container's variables, None if its env is malformed."""
     env = container.get("env") or []
     if not isinstance(env, list) or not all(isinstance(variable, dict) for variable in env):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +101,7 @@ class Related:
 
 
 def get_pool_ref(spec: Node) -> Node | None:
-    """Return the name of an existing pool, which comes with its own endpoint picker."""
+    """Return the name of the existing pool that a service uses, None without one."""
     return spec.get("router", "scheduler", "pool", "ref", "name")
 
 
@@ -151,12 +151,12 @@ def replace_backends(builder: ServiceBuilder, rules: Node, backends: Backends) -
 
 
 def _replace_in_rule(builder: ServiceBuilder, rule: Node, backends: Backends) -> Node:
-    changes: dict[str, Node] = {}
-    for key, change in (("backendRefs", _replace_backend), ("filters", _replace_in_mirror)):
-        items = rule.get(key)
-        if items is not None:
-            changes[key] = _map_items(items, lambda item, to=change: to(builder, item, backends))
-    return set_fields(rule, **changes) if changes else rule
+    refs, filters = rule.get("backendRefs"), rule.get("filters")
+    if refs is not None:
+        refs = _map_items(refs, lambda item: _replace_backend(builder, item, backends))
+    if filters is not None:
+        filters = _map_items(filters, lambda item: _replace_in_mirror(builder, item, backends))
+    return set_fields(rule, backendRefs=refs, filters=filters)
 
 
 def _replace_in_mirror(builder: ServiceBuilder, item: Node, backends: Backends) -> Node:
@@ -193,8 +193,8 @@ def _replace_backend(builder: ServiceBuilder, ref: Node, backends: Backends) -> 
     return set_fields(ref, **{"group": None, "port": None, **fields})
 
 
-def _map_items(node: Node, convert: Any) -> Node:
-    """Return a list with `change` applied to each mapping; our rules reject other values."""
+def _map_items(node: Node, convert: Callable[[Node], Node]) -> Node:
+    """Return a list with each mapping converted; our rules reject other values."""
     if not isinstance(node.content, list):
         return node
     items = [convert(item) if isinstance(item.content, dict) else item for item in node.content]
@@ -238,7 +238,7 @@ def convert_router(
 
 
 def _use_existing_pool(builder: ServiceBuilder, target: Location, spec: Node) -> None:
-    """Report what an existing pool changes: KServe creates no endpoint picker next to it."""
+    """Disable the endpoint picker, which KServe does not create for an existing pool either."""
     scheduler, reference = spec.get("router", "scheduler"), get_pool_ref(spec)
     assert scheduler is not None, "it contains the reference"
     assert reference is not None, "checked by the caller"

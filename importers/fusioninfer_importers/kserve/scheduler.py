@@ -72,7 +72,7 @@ _DECIDER = "always-disagg-pd-decider"
 _CONFIG_FLAGS = ("config-text", "configText")
 
 
-#: Ports of the picker in KServe's preset, the same as ours.
+#: Ports of the picker's container in KServe's preset, which are generated here.
 _PORTS = [
     {"containerPort": port, "name": name, **protocol}
     for port, name in ((9002, "grpc"), (9003, "grpc-health"), (9090, "metrics"), (5557, "zmq"))
@@ -163,7 +163,10 @@ def convert_scheduler(
 
 
 def read_plugins(scheduler: Node) -> list[dict[str, Any]]:
-    """Return the plugins among which KServe looks for ones with sidecars: not a ConfigMap's."""
+    """Return the plugins of a scheduler's configuration, except for one in a ConfigMap.
+
+    KServe looks for plugins that need sidecars only here.
+    """
     text = scheduler.get("config", "inline")
     containers = [] if text is not None else scheduler.list_at("template", "containers")
     for container in containers:

@@ -36,7 +36,8 @@ from fusioninfer_pulumi.plugins.importers import (
 #: The startup probe of KServe's presets: 60 times, every 10 seconds.
 STARTUP_TIMEOUT = "10m"
 _PARALLELISM_FIELDS = ("tensor", "pipeline", "data", "dataLocal", "dataRPCPort", "expert")
-#: pkg/controller/v1alpha2/llmisvc/managed_dra.go of KServe's sources, as are the names below.
+#: Prefix of the annotations that request devices, and the name of the claim that KServe creates
+#: from them (pkg/controller/v1alpha2/llmisvc/managed_dra.go).
 DEVICE_PREFIX = "serving.kserve.io/exp-dra-"
 CLAIM = "managed-device"
 _KUEUE, _LOCAL_MODEL = "kueue.x-k8s.io", "internal.serving.kserve.io/localmodel"
@@ -87,7 +88,7 @@ def convert_workload(
         has_ranks=pods > 1 and workload.get("parallelism", "data") is not None,
         is_leader=True,
         has_sidecar=component_type == "decoder",
-        offloads=workload.get("kvCacheOffloading") is not None,
+        has_offloading=workload.get("kvCacheOffloading") is not None,
         model_arguments=arguments,
         is_replaced=preset_name in replaced,
         has_script=replaced.get(preset_name, True),
@@ -117,7 +118,7 @@ def _find_other_program(pod: Node | None) -> EngineCommand | None:
 
 
 def _has_kv_transfer(workload: Node) -> bool:
-    """Return whether the pods may configure KV cache transfer."""
+    """Return whether the pods configure KV cache transfer, or may do so in their own command."""
     pods = (workload.get("template"), workload.get("worker"))
     texts = [str(leaf.content) for pod in pods if pod is not None for _, leaf in pod.leaves()]
     has_command = any(pod is not None and _has_main_field(pod, "command") for pod in pods)
@@ -219,9 +220,8 @@ def _convert_template(builder: ServiceBuilder, target: Location, pod: Node, work
         lws_prefixes = (_LWS_PREFIX,) if is_multi_pod and field == "annotations" else ()
         at = builder.main.at("metadata", field)
         for key, value in (builder.main.metadata.get(field) or {}).items():
-            is_text = isinstance(value, str) or is_output(
-                value
-            )  # other values are rejected on the objects
+            # Checks of the rendered objects reject other values.
+            is_text = isinstance(value, str) or is_output(value)
             if field == "labels" and key == labels.KUEUE_QUEUE:
                 continue  # the service's queue
             if is_text and str(key).startswith((*prefixes, *lws_prefixes)):
