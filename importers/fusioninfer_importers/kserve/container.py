@@ -152,10 +152,9 @@ def _build_empty_dir(name: str, preset: Preset) -> dict[str, Any]:
     if name != _VOLUMES[SHARED_MEMORY]:
         return {}
     # The preset's limit is too small for an offloaded cache, whose size has its own check.
-    limit = (
-        {} if preset.has_offloading else {"sizeLimit": _LARGE if preset.is_multi_pod else _SMALL}
-    )
-    return {"medium": "Memory", **limit}
+    if preset.has_offloading:
+        return {"medium": "Memory"}
+    return {"medium": "Memory", "sizeLimit": _LARGE if preset.is_multi_pod else _SMALL}
 
 
 def _merge_container(container: Node, preset: Preset) -> Node:

@@ -296,11 +296,8 @@ def _add_trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
         for pod, container_name in pods.items():
             entries: Location = (*pod, "spec", "containers")
             for position, container in enumerate(builder.get(entries) or ()):
-                env = (
-                    _list_variable_names(container)
-                    if _get_name(container) == container_name
-                    else None
-                )
+                is_traced = _get_name(container) == container_name
+                env = _list_variable_names(container) if is_traced else None
                 if env is not None and _ATTRIBUTES not in env:
                     for offset, variable in enumerate(variables, start=len(env)):
                         at = (*entries, position, "env", offset)
