@@ -152,13 +152,18 @@ def _normalize(spec: Any) -> Any:
 def fit_to_cpus(objects: list[Object]) -> list[Object]:
     """Return objects whose engines have one rank and fit a small machine.
 
-    `images.py` replaces the model's files on the node.
+    `images.py` replaces the model's files on the node. A claim becomes a GPU of the node's status,
+    because no DRA driver runs here; the claim templates stay.
     """
     objects = copy.deepcopy([item for item in objects if item["kind"] != ISTIO])
     for spec in _specs(objects):
         spec.pop("nodeSelector", None)
+        spec.pop("resourceClaims", None)
         for container in spec["containers"]:
-            for amounts in container.get("resources", {}).values():
+            resources = container.get("resources", {})
+            if resources.pop("claims", None):
+                resources.setdefault("limits", {})[GPU] = "1"
+            for amounts in resources.values():
                 for name in ("cpu", "memory"):
                     amounts.pop(name, None)
                 if GPU in amounts:

@@ -102,15 +102,15 @@ class ConversionReport:
         self._findings.append((at.document, info(DEFAULT_CHOSEN, at.location, message)))
 
     def error(self, rule: Rule, at: SourceField, message: str) -> None:
-        """Report something wrong."""
+        """Report an error in a field."""
         self.add(at, error(rule, at.location, message))
 
     def warning(self, rule: Rule, at: SourceField, message: str) -> None:
-        """Report something legal that is probably wrong."""
+        """Report a valid field that is probably wrong."""
         self.add(at, warning(rule, at.location, message))
 
     def info(self, rule: Rule, at: SourceField, message: str) -> None:
-        """Report a choice worth knowing."""
+        """Report how a field is converted."""
         self.add(at, info(rule, at.location, message))
 
     def add(self, at: SourceField, finding: Finding) -> None:
@@ -141,7 +141,10 @@ class ConversionReport:
                 self.unsupported(leaf, "is not supported; remove it")
 
     def _report_unused(self, used: Collection[Origin]) -> None:
-        """Warn of documents without any effect: infos are shown with services."""
+        """Warn of documents without any effect.
+
+        An info about such a document does not count, because infos are shown only with services.
+        """
         reported = {
             document
             for document, finding in self._findings

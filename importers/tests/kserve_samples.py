@@ -28,12 +28,12 @@ def llm(name: str = "llm", metadata: Any = None, model: Any = None, **spec: Any)
     }
 
 
-def config(name: str = "base", **spec: Any) -> Manifest:
+def config(name: str = "base", metadata: Any = None, **spec: Any) -> Manifest:
     """An LLMInferenceServiceConfig."""
     return {
         "apiVersion": "serving.kserve.io/v1alpha2",
         "kind": "LLMInferenceServiceConfig",
-        "metadata": {"name": name},
+        "metadata": {"name": name, **(metadata or {})},
         "spec": spec,
     }
 

@@ -11,7 +11,7 @@ import yaml
 from samples import of_kind, rendered
 from yaml_files import read
 
-from importers.tests.kserve_samples import Manifest, llm
+from importers.tests.kserve_samples import Manifest, config, llm
 from importers.tests.reads import convert
 
 CASES = read(Path(__file__).with_name("kserve_objects.yaml"))
@@ -20,7 +20,11 @@ CASES = read(Path(__file__).with_name("kserve_objects.yaml"))
 def objects(case: Manifest) -> list[Manifest]:
     """The objects of a case's service."""
     value = copy.deepcopy(case)  # aliases of YAML are one object
-    (service,) = convert(llm(metadata=value.get("metadata"), **value.get("spec", {})))
+    configs = [config(name, **spec) for name, spec in value.get("configs", {}).items()]
+    service_spec = {"template": None, **value.get("spec", {})} if configs else value.get("spec", {})
+    document = llm(metadata=value.get("metadata"), **service_spec)
+    document["status"] = value.get("status")
+    (service,) = convert(document, *configs)
     return list(rendered(service))
 
 
@@ -48,6 +52,10 @@ def test_objects_have_the_values_of_kserve(case: Manifest) -> None:
         "pods": [template for lws in lws for template in templates(lws)],
         "main": [pod["spec"]["containers"][0] for lws in lws for pod in templates(lws)],
         "picker pods": [entry["spec"]["template"] for entry in of_kind(built, "Deployment")],
+        "picker main": [
+            entry["spec"]["template"]["spec"]["containers"][0]
+            for entry in of_kind(built, "Deployment")
+        ],
     }
     checked = 0
     for place, items in places.items():
@@ -73,6 +81,12 @@ def test_objects_have_the_values_of_kserve(case: Manifest) -> None:
             if entry["name"] == "EVENTS"
         ]
         assert endpoint == f"tcp://{service['metadata']['name']}:{case['picker port']}"
+    if "route" in case:
+        checked += 1
+        (route,) = of_kind(built, "HTTPRoute")
+        matches = [match for rule in route["spec"]["rules"] for match in rule["matches"]]
+        paths = [match["path"]["value"] for match in matches]
+        assert {"hostnames": route["spec"].get("hostnames"), "paths": paths} == case["route"]
     if "scaled" in case:
         checked += 1
         (scaler,) = of_kind(built, "ScaledObject")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
 from rows import each_row
 from samples import of_kind, rendered
 
+from fusioninfer_importers.kserve import presets
 from fusioninfer_importers.kserve.container import IMAGE
 from importers.tests.kserve_samples import (
     LIVENESS,
@@ -462,10 +464,49 @@ def test_findings_about_a_merged_value_name_its_document() -> None:
     )
 
 
+NAMED_PRESET = {"name": "kserve-config-llm-template"}
+
+
+def test_copied_script_of_a_preset_becomes_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The script of KServe's preset, shortened.
+    script = 'eval "exec vllm serve /mnt/models --port 8000 ${VLLM_ADDITIONAL_ARGS} $@"'
+    digest = hashlib.sha256(script.encode()).hexdigest()[:16]
+    command = ["/bin/bash", "-c", script, "--"]
+    preset = config(NAMED_PRESET["name"], template={"containers": [
+        {"name": "main", "image": "mine", "command": command}]})  # fmt: skip
+    service = llm(template=pod(args=["--max-model-len=8192"]))
+    assert container(to_spec(service, preset)["roles"][0])["command"] == command
+    monkeypatch.setattr(presets, "_SCRIPTS", {digest})
+    main = container(to_spec(service, preset)["roles"][0])
+    assert (main["image"], main["command"]) == ("mine", ["vllm", "serve"])
+    assert main["args"] == [*served(), "--max-model-len=8192"]
+    assert "securityContext" not in main
+    # The later config has KServe's script.
+    own_program = config(NAMED_PRESET["name"], template={"containers": [
+        {"name": "main", "image": "mine", "command": ["vllm", "serve", "x"]}]})  # fmt: skip
+    script_config = config("base", template=preset["spec"]["template"])
+    service["spec"]["baseRefs"] = [{"name": "base"}]
+    main = container(to_spec(service, own_program, script_config)["roles"][0])
+    assert main["args"] == [*served(), "--max-model-len=8192"]
+
+
+def test_preset_of_another_namespace_replaces_nothing() -> None:
+    service = llm(metadata={"namespace": "team"})
+    replicas = {"replicas": 4}
+    for namespace in (None, "kserve"):
+        metadata = {"namespace": namespace} if namespace else {}
+        preset = config(NAMED_PRESET["name"], metadata=metadata, **replicas)
+        assert "replicas" not in to_spec(service, preset)["roles"][0]
+        assert len(warn(service, preset)) == 1
+    preset = config(NAMED_PRESET["name"], metadata={"namespace": "team"}, **replicas)
+    (message,) = reject(service, preset)
+    assert "image is required, because a config replaces KServe's preset" in message
+
+
 def test_unused_config_and_preset_names_are_reported() -> None:
-    documents = config("idle"), llm(baseRefs=[{"name": "kserve-config-llm-template"}])
+    documents = config("idle"), llm(baseRefs=[NAMED_PRESET])
     assert reject(*documents) == []
-    message = "no LLMInferenceService of this input refers to it; ignored"
+    message = "no LLMInferenceService of this input uses it; ignored"
     assert warn(*documents) == [f"f: warning: {message}"]
 
 

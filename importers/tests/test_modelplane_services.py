@@ -66,7 +66,7 @@ def test_a_model_service_becomes_the_route_of_its_deployment() -> None:
     assert route["spec"]["parentRefs"] == [GATEWAY]
     assert [ref["name"] for ref in route["spec"]["rules"][0]["backendRefs"]] == ["md-pool"]
     assert any(
-        "f#2: info: endpoints: not set; the route a" in message for message in check(*documents)
+        "f#2: info: endpoints: the route attaches" in message for message in check(*documents)
     )
 
 

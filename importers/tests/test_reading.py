@@ -217,9 +217,9 @@ def test_a_field_without_a_counterpart_is_named() -> None:
     [
         ((serving(), route(rules=[])), "spec: has no rules; ignored"),
         ((serving(), policy(disaggregatedTarget=None)), "spec: has no target, and no Autosca"),
-        ((llm(), config("idle")), "no LLMInferenceService of this input refers to it; ignored"),
+        ((llm(), config("idle")), "no LLMInferenceService of this input uses it; ignored"),
         (
-            (llm(), config("kserve-config-llm-template")),
+            (llm(), config("kserve-config-llm-template", metadata={"namespace": "kserve"})),
             (
                 "KServe applies this config without a reference, the library does not; to apply "
                 "it, add it to the baseRefs of the services"

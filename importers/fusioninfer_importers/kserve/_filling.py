@@ -78,12 +78,12 @@ class _TemplateFiller:
                 self._report.consume(*(leaf.at for _, leaf in node.leaves()))
                 return None  # a variable without its value would be wrong
             fields = {key: item for key, item in nodes.items() if item is not None}
-            whole = Node(node.at, fields, node.synthetic)
-            if path[-2:-1] == ("volumes",) and _count_scalars(whole) < _count_scalars(node):
+            filled = Node(node.at, fields, node.synthetic)
+            if path[-2:-1] == ("volumes",) and _count_scalars(filled) < _count_scalars(node):
                 self.dropped_volumes.add(str(node.text("name")))
                 self._report.consume(*(leaf.at for _, leaf in node.leaves()))
                 return None  # a Secret or ConfigMap without its name is rejected
-            return whole
+            return filled
         if isinstance(content, list):
             return Node(node.at, list(self._fill_items(content, path)), node.synthetic)
         if not isinstance(content, str) or "{{" not in content:
@@ -142,8 +142,8 @@ class _TemplateFiller:
                 yield entry
 
     def _fill_words(self, node: Node, path: Location) -> list[str]:
-        """Return the words of a shell command, without unknown words and their flags."""
-        if path[-1:] != ("value",) or EXTRA_ARGS not in _read_sibling_name(node):
+        """Return the words of VLLM_ADDITIONAL_ARGS that can be evaluated; none of other values."""
+        if path[-1:] != ("value",) or _read_variable_name(node) != EXTRA_ARGS:
             return []
         kept: list[str] = []
         for word in _WORD.findall(node.content):
@@ -191,8 +191,6 @@ def _is_flag_without_value(word: Any) -> bool:
     return isinstance(word, str) and word.startswith("-") and "=" not in word
 
 
-def _read_sibling_name(node: Node) -> tuple[Any, ...]:
-    """Return the name of the variable that a value belongs to."""
-    at = node.at
-    parent = type(at)(at.document, at.path[:-1])
-    return ((parent / "name").value,)
+def _read_variable_name(value: Node) -> Any:
+    """Return the name of the variable that has a value."""
+    return value.at.document.at(*value.at.path[:-1], "name").value

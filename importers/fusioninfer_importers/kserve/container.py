@@ -1,9 +1,9 @@
-"""Merges the container `main` and its pod with KServe's presets.
+"""Merges a pod and its container `main` over KServe's presets.
 
 The presets (config/llmisvcconfig in KServe's sources, v0.20) run a shell script around
 `vllm serve`. A container without a command gets that program, with the arguments that
 the script appends: VLLM_ADDITIONAL_ARGS, then the container's args, both parsed by a shell.
-docs/systems.md lists which parts of the presets are settings of ours or have no counterpart.
+docs/systems.md lists the parts of the presets that become other settings or have no counterpart.
 """
 
 from __future__ import annotations
@@ -64,24 +64,38 @@ class Preset:
     """Properties of a pod that determine KServe's preset for it.
 
     Attributes:
-        has_several_pods: Whether a replica has several pods.
+        is_multi_pod: Whether a replica has several pods.
         has_ranks: Whether the pods are data parallel ranks.
         is_leader: Whether the pod answers requests.
         has_sidecar: Whether a sidecar uses the pool's port, and the engine the next one.
-        has_offloading: Whether the KV cache is offloaded into shared memory.
+        has_offloading: Whether the KV cache is offloaded to host memory.
         model_arguments: Arguments of its command that name the model.
+        is_replaced: Whether a config in the service's namespace replaces it.
+        has_script: Whether it runs KServe's script around `vllm serve`.
     """
 
     is_multi_pod: bool
     has_ranks: bool
     is_leader: bool
     has_sidecar: bool
-    offloads: bool
+    has_offloading: bool
     model_arguments: tuple[str, ...]
+    is_replaced: bool
+    has_script: bool
 
 
-def _merge_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
-    """Return a pod spec merged over KServe's preset."""
+def name_preset(workload: Node, role: str) -> str:
+    """Return the name of the preset for a role (main, prefill or decode), without its prefix."""
+    sizes = workload.get("parallelism")
+    has_ranks = sizes is not None and any(map(sizes.get, ("data", "dataLocal")))
+    shape = "template"
+    if workload.get("worker") is not None:
+        shape = "worker-data-parallel" if has_ranks else "worker-pipeline-parallel"
+    return shape if role == "main" else f"{role}-{shape}"
+
+
+def _add_preset_fields(report: ConversionReport, pod: Node, preset: Preset) -> Node:
+    """Return a pod spec with the preset's fields that it does not set itself."""
     entries, volumes = pod.get("containers"), pod.get("volumes")
     if entries is None:
         entries = make_node(pod.at, [{"name": MAIN}])
@@ -138,8 +152,9 @@ def _build_empty_dir(name: str, preset: Preset) -> dict[str, Any]:
     if name != _VOLUMES[SHARED_MEMORY]:
         return {}
     # The preset's limit is too small for an offloaded cache, whose size has its own check.
-    limit = {} if preset.offloads else {"sizeLimit": _LARGE if preset.is_multi_pod else _SMALL}
-    return {"medium": "Memory", **limit}
+    if preset.has_offloading:
+        return {"medium": "Memory"}
+    return {"medium": "Memory", "sizeLimit": _LARGE if preset.is_multi_pod else _SMALL}
 
 
 def _merge_container(container: Node, preset: Preset) -> Node:
@@ -221,17 +236,12 @@ def _find_port(container: Node, preset: Preset) -> int:
 
 
 def merge_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
-    """Return a pod spec with the preset, and with a command in its container `main`."""
+    """Return a pod spec merged over its preset, with a command instead of KServe's script."""
+    if not preset.is_replaced:
+        pod = _add_preset_fields(report, _add_main(report, pod), preset)
     entries = pod.get("containers")
-    valid = entries is not None and isinstance(entries.content, list)
-    if entries is not None and valid and MAIN not in [node.text("name") for node in entries.items]:
-        # KServe merges lists of containers by name, so that the preset's container stays.
-        preset_main = make_node(entries.at, {"name": MAIN})
-        pod = set_fields(pod, containers=Node(entries.at, [preset_main, *entries.items]))
-        report.consume(entries.at)
-    pod = _merge_preset(report, pod, preset)
-    entries = pod.get("containers")
-    assert entries is not None, "the preset has containers"
+    if entries is None:
+        return pod  # our rules reject it
     items = [
         _complete_engine(report, node, preset) if node.text("name") == MAIN else node
         for node in entries.items
@@ -239,7 +249,23 @@ def merge_preset(report: ConversionReport, pod: Node, preset: Preset) -> Node:
     return set_fields(pod, containers=Node(entries.at, items, entries.synthetic))
 
 
+def _add_main(report: ConversionReport, pod: Node) -> Node:
+    """Return a pod spec with the preset's container `main`, which KServe adds if it is missing."""
+    entries = pod.get("containers")
+    if entries is None or not isinstance(entries.content, list):
+        return pod
+    if MAIN in [node.text("name") for node in entries.items]:
+        return pod
+    report.consume(entries.at)
+    preset_main = make_node(entries.at, {"name": MAIN})
+    return set_fields(pod, containers=Node(entries.at, [preset_main, *entries.items]))
+
+
 def _complete_engine(report: ConversionReport, container: Node, preset: Preset) -> Node:
+    if container.get("image") is None and preset.is_replaced:
+        report.invalid(container.at, "image is required, because a config replaces KServe's preset")
+    if not preset.has_script:
+        return container
     if container.get("image") is None:
         report.chosen(container.at, f"not set; uses the image of KServe's presets, {IMAGE}")
         container = set_fields(container, image=make_node(container.at, IMAGE))

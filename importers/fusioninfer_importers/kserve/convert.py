@@ -1,7 +1,8 @@
-"""Converts KServe's documents: the entry point of this importer."""
+"""The entry point of the importer of KServe's documents."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,13 @@ from fusioninfer_importers.kserve.credentials import (
     find_referenced_objects,
 )
 from fusioninfer_importers.kserve.models import LLMInferenceService, LLMInferenceServiceConfig
+from fusioninfer_importers.kserve.presets import (
+    PREFIX,
+    Replaced,
+    drop_scripts,
+    find_presets,
+    has_script,
+)
 from fusioninfer_importers.kserve.router import (
     Related,
     convert_router,
@@ -43,8 +51,6 @@ _TEMPLATES = ("template", "leaderTemplate", "workerTemplate")
 _COLLECTOR, _SAMPLING = "http://otel-collector:4317", 0.05
 SERVICE, CONFIG = "LLMInferenceService", "LLMInferenceServiceConfig"
 CONFIG_MAP = "ConfigMap"
-#: KServe's own configs, whose settings the importer knows.
-PRESET = "kserve-config-llm-"
 #: Fields that identify a ConfigMap.
 _IDENTITY = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace"))
 
@@ -79,23 +85,28 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     )
     report.consume(*(document.at() for document in (*accounts.values(), *secrets.values())))
     used: set[SourceDocument] = set()
-    specs: list[tuple[SourceDocument, list[SourceDocument], Node]] = []
+    specs: list[tuple[SourceDocument, Replaced, list[SourceDocument], Node]] = []
     for document, _ in validate_kind(report, documents, SERVICE, LLMInferenceService):
-        bases = _find_bases(report, document, configs)
+        references = _find_bases(report, document, configs)
+        presets = find_presets(document, _merge_specs(report, document, references), configs)
+        bases = [config for config in presets.values() if config not in references] + references
         used.update(bases)
-        specs.append((document, bases, _merge_bases(report, document, bases)))
+        spec = _merge_bases(report, document, bases)
+        scripts = {name: has_script(spec, name) for name in presets}
+        specs.append((document, scripts, bases, drop_scripts(report, spec)))
     backends: dict[tuple[Any, str, str], Mapping[str, Any]] = {}
-    for document, _, spec in specs:
+    for document, _, _, spec in specs:
         if spec.get("router") is not None:
             backends |= map_kserve_backends(document.namespace, document.name, spec)
     groups = group_services(
-        (document.namespace, document.name, spec) for document, _, spec in specs
+        (document.namespace, document.name, spec) for document, _, _, spec in specs
     )
-    for document, bases, spec in specs:
+    for document, replaced, bases, spec in specs:
         builder = report.add_service(document)
         for base in bases:
             builder.add_source(base)
-        convert_service(builder, spec, Related(maps, accounts, secrets, backends, groups))
+        related = Related(maps, accounts, secrets, backends, groups)
+        convert_service(builder, spec, related, replaced)
     _report_config_maps(report, maps)
     _report_configs(report, configs, used)
     return report.finish()
@@ -136,8 +147,8 @@ def _report_configs(
                         "metadata of a config is not inherited; ignored",
                     )
         else:
-            message = "no LLMInferenceService of this input refers to it; ignored"
-            if str(document.name).startswith(PRESET):
+            message = "no LLMInferenceService of this input uses it; ignored"
+            if document.namespace == NAMESPACE and str(document.name).startswith(PREFIX):
                 message = (
                     "KServe applies this config without a reference, the library does not; to "
                     "apply it, add it to the baseRefs of the services"
@@ -157,7 +168,7 @@ def _find_bases(
         if config is not None:
             bases.append(config)
             report.consume(at)
-        elif str(name).startswith(PRESET):
+        elif str(name).startswith(PREFIX):
             report.left_out(at, "KServe's own config; the library generates the same settings")
         else:
             report.unsupported(
@@ -186,14 +197,19 @@ def _read_spec(report: ConversionReport, document: SourceDocument) -> Node:
     return set_fields(spec, model=model if model.content else None)
 
 
+def _merge_specs(
+    report: ConversionReport, document: SourceDocument, bases: Sequence[SourceDocument]
+) -> Node:
+    """Return the spec of a service merged over its configs."""
+    specs = [_read_spec(report, source) for source in (*bases, document)]
+    return functools.reduce(merge, specs)
+
+
 def _merge_bases(
     report: ConversionReport, document: SourceDocument, bases: Sequence[SourceDocument]
 ) -> Node:
-    service = _read_spec(report, document)
-    spec: Node | None = None
-    for base in (*(_read_spec(report, config) for config in bases), service):
-        spec = base if spec is None else merge(spec, base)
-    assert spec is not None
+    """Return the spec of a service merged over its configs; report values that are overridden."""
+    service, spec = _read_spec(report, document), _merge_specs(report, document, bases)
     kept = {leaf.at for _, leaf in spec.leaves()}
     for _, leaf in service.leaves():
         if leaf.at in kept:
@@ -217,7 +233,9 @@ def _find_config(configs: Objects, namespace: Any, name: Any) -> SourceDocument 
     return configs.get((namespace, name)) or configs.get((NAMESPACE, name))
 
 
-def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> None:
+def convert_service(
+    builder: ServiceBuilder, spec: Node, related: Related, replaced: Replaced
+) -> None:
     """Convert an LLMInferenceService, whose spec is merged with its configs."""
     copy_metadata(builder, builder.main)
     builder.set_origin(("spec", "roles"), spec.at)
@@ -228,13 +246,13 @@ def convert_service(builder: ServiceBuilder, spec: Node, related: Related) -> No
     prefill = spec.get("prefill")
     if prefill is not None:
         builder.report.consume(prefill.at)  # `prefill: {}` has KServe's preset
-        convert_workload(builder, prefill, "prefill", "prefiller", arguments)
-        convert_workload(builder, spec, "decode", "decoder", arguments)
+        convert_workload(builder, prefill, "prefill", "prefiller", arguments, replaced)
+        convert_workload(builder, spec, "decode", "decoder", arguments, replaced)
     else:
-        convert_workload(builder, spec, "main", "worker", arguments)
+        convert_workload(builder, spec, "main", "worker", arguments, replaced)
     if not convert_queue(builder):
         _convert_gang(builder, spec)
-    convert_router(builder, spec, related)
+    convert_router(builder, spec, related, replaced)
     _convert_tracing(builder, spec)
     scale_roles_to_zero(builder)
     convert_devices(builder)
@@ -278,7 +296,8 @@ def _add_trace_attributes(builder: ServiceBuilder, endpoint: Node) -> None:
         for pod, container_name in pods.items():
             entries: Location = (*pod, "spec", "containers")
             for position, container in enumerate(builder.get(entries) or ()):
-                env = _list_variables(container) if _get_name(container) == container_name else None
+                is_traced = _get_name(container) == container_name
+                env = _list_variable_names(container) if is_traced else None
                 if env is not None and _ATTRIBUTES not in env:
                     for offset, variable in enumerate(variables, start=len(env)):
                         at = (*entries, position, "env", offset)
@@ -289,8 +308,8 @@ def _get_name(container: Any) -> Any:
     return container.get("name") if isinstance(container, dict) else None
 
 
-def _list_variables(container: dict[str, Any]) -> list[Any] | None:
-    """Return the names of a container's variables, None where its env is ill-formed."""
+def _list_variable_names(container: dict[str, Any]) -> list[Any] | None:
+    """Return the names of a container's variables, None if its env is malformed."""
     env = container.get("env") or []
     if not isinstance(env, list) or not all(isinstance(variable, dict) for variable in env):
         return None

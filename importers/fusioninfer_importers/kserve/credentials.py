@@ -24,7 +24,8 @@ _SECRET_NAME = "serving.kserve.io/storageSecretName"  # noqa: S105  # the key of
 _IAM_ROLE = "eks.amazonaws.com/role-arn"
 _TOKEN, _ACCESS_KEY = "HF_TOKEN", "AWS_SECRET_ACCESS_KEY"
 _ENDPOINT, _HTTPS, _REGION = "S3_ENDPOINT", "S3_USE_HTTPS", "AWS_DEFAULT_REGION"
-#: Keys and variables of further S3 settings, and the annotations that take precedence.
+#: Keys of further S3 settings in a Secret, which are also the variables' names, and the annotations
+#: that take precedence.
 _S3_SETTINGS = {
     _ENDPOINT: "serving.kserve.io/s3-endpoint",
     _HTTPS: "serving.kserve.io/s3-usehttps",
@@ -151,15 +152,16 @@ def _use_s3_settings(builder: ServiceBuilder, source: SourceDocument) -> None:
         builder.derive((*_MODEL, "s3", "region"), *region)
     if _ENDPOINT in settings:
         endpoint, at = settings[_ENDPOINT]
-        secure, _ = settings.get(_HTTPS, ("", at))
+        uses_https, _ = settings.get(_HTTPS, ("", at))
         host = endpoint
-        for scheme, number in (("https://", "1"), ("http://", "0")):
+        for scheme, value in (("https://", "1"), ("http://", "0")):
             if endpoint.lower().startswith(scheme):
-                host, secure = endpoint[len(scheme) :], number
-        url = endpoint if host != endpoint else f"{'http' if secure == '0' else 'https'}://{host}"
+                host, uses_https = endpoint[len(scheme) :], value
+        default_scheme = "http" if uses_https == "0" else "https"
+        url = endpoint if host != endpoint else f"{default_scheme}://{host}"
         builder.derive((*_MODEL, "s3", "endpoint"), url, at)
         settings[_ENDPOINT] = (host, at)
-        settings |= {_HTTPS: (secure, at)} if secure else {}
+        settings |= {_HTTPS: (uses_https, at)} if uses_https else {}
     else:
         settings.pop(_HTTPS, None)
     variables = (*_MODEL, "fetcher", "env")

@@ -36,7 +36,7 @@ class GatewayReference(ImportedModel):
 
 
 class Adapter(ImportedModel):
-    """A LoRA adapter; in the CRD its type is a model, which has adapters in turn."""
+    """A LoRA adapter. The CRD describes it as a model, which may have adapters itself."""
 
     uri: Text
     name: str | None = None
@@ -53,7 +53,7 @@ class Lora(ImportedModel):
 
 
 class Model(ImportedModel):
-    # Empty if a config sets it, because the API server adds the field.
+    # Empty if a config sets the URI: the API server requires the field here.
     uri: str
     name: str | None = None
     criticality: Criticality | None = None
@@ -154,7 +154,7 @@ class Gateway(ImportedModel):
 
 
 class SchedulerConfig(ImportedModel):
-    # A string is what the CRD's RawExtension takes, and KServe reads it as YAML.
+    # The CRD's RawExtension accepts a string, which KServe reads as YAML.
     inline: MappingOrText | None = None
     ref: Raw | None = None
 

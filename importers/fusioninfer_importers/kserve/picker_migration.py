@@ -1,7 +1,7 @@
 """Migrates configurations of older endpoint pickers, as KServe's controller does.
 
-KServe keeps a configuration for llm-d 0.6 to 0.8, and rewrites it for the image that runs
- (schedulerTransform in its scheduler.go).
+A service may keep a configuration for llm-d 0.6 to 0.8: KServe rewrites it for a newer image
+(schedulerTransform in its scheduler.go).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-#: API version and plugins by their older names.
+#: Current API version and plugin for each older name.
 _VERSIONS = {"inference.networking.x-k8s.io/v1alpha1": "llm-d.ai/v1alpha1"}
 _PLUGINS = {
     "prefill-header-handler": "disagg-headers-handler",

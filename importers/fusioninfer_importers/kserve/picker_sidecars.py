@@ -7,7 +7,7 @@ Deployment and a Service.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from fusioninfer_pulumi.plugins.importers import SourceField
 
 _PRESETS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 _LATENCY_PRODUCER = "predicted-latency-producer"
-_TOKENIZER, _PORT = "tokenizer", 8002
+_PORT = 8002
+#: Names of KServe's presets for them, without the prefix.
+TOKENIZER, LATENCY_PREDICTOR = "tokenizer", "scheduler-latency-predictor"
 _WEIGHTS = "/mnt/models/base"
 #: Fields of KServe's preset for the tokenizer (config-llm-tokenizer) that the sidecar replaces.
 _PRESET_POD = {
@@ -34,28 +36,49 @@ _PRESET_SCRIPT = f"exec vllm launch render {_WEIGHTS} --port=8000"
 
 
 def add_sidecars(
-    builder: ServiceBuilder, spec: Node, plugins: Sequence[Mapping[str, Any]]
+    builder: ServiceBuilder,
+    spec: Node,
+    plugins: Sequence[Mapping[str, Any]],
+    replaced: Container[str],
 ) -> tuple[Node, dict[str, Any] | None]:
     """Add the containers that plugins need to the scheduler's template.
+
+    Args:
+        builder: The service.
+        spec: Its spec.
+        plugins: The plugins of the endpoint picker.
+        replaced: Names of KServe's presets that the service's namespace replaces.
 
     Returns:
         The scheduler, and the parameters by which `token-producer` finds the tokenizer.
     """
     scheduler = spec.get("router", "scheduler")
     assert scheduler is not None, "checked by the caller"
-    types = {plugin.get("type") for plugin in plugins}
     pod, parameters = scheduler.get("template"), None
-    if _LATENCY_PRODUCER in types:
+    if uses_latency_predictor(plugins) and LATENCY_PREDICTOR not in replaced:
         pod = _merge_pods(pod, make_node(scheduler.at / "config", _PRESETS["latencyPredictor"]))
-    tokenizer = scheduler.get(_TOKENIZER)
-    needs_tokenizer = PRECISE_SCORER in types or any(map(_needs_tokenizer_address, plugins))
-    if tokenizer is not None or needs_tokenizer:
+    tokenizer = scheduler.get(TOKENIZER)
+    if uses_tokenizer(scheduler, plugins):
         at = scheduler.at / "config" if tokenizer is None else tokenizer.at
-        parameters, preset = _build_tokenizer(builder, spec, at)
+        is_replaced = TOKENIZER in replaced
+        parameters, preset = _build_tokenizer(builder, spec, at, is_replaced=is_replaced)
         if parameters is not None:
             user_pod = _read_tokenizer_pod(builder, tokenizer)
             pod = _merge_pods(pod, merge(make_node(at, preset), user_pod))
     return set_fields(scheduler, template=pod), parameters
+
+
+def uses_latency_predictor(plugins: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a plugin needs the latency predictor."""
+    return any(plugin.get("type") == _LATENCY_PRODUCER for plugin in plugins)
+
+
+def uses_tokenizer(scheduler: Node, plugins: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the scheduler or a plugin needs the tokenizer."""
+    return scheduler.get(TOKENIZER) is not None or any(
+        plugin.get("type") == PRECISE_SCORER or _needs_tokenizer_address(plugin)
+        for plugin in plugins
+    )
 
 
 def _needs_tokenizer_address(plugin: Mapping[str, Any]) -> bool:
@@ -68,10 +91,14 @@ def _merge_pods(pod: Node | None, preset: Node) -> Node:
 
 
 def _build_tokenizer(
-    builder: ServiceBuilder, spec: Node, at: SourceField
+    builder: ServiceBuilder, spec: Node, at: SourceField, *, is_replaced: bool
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Return the parameters of `token-producer`, and the pod with the tokenizer for the model."""
-    preset = copy.deepcopy(_PRESETS[_TOKENIZER])
+    preset = copy.deepcopy(_PRESETS[TOKENIZER])
+    if is_replaced:
+        ports = preset["containers"][0]["ports"]
+        container = {"name": TOKENIZER, "ports": ports, "env": [], "volumeMounts": []}
+        preset = {"containers": [container], "volumes": []}
     (container,) = preset["containers"]
     model = spec.get("model")
     scheme, _, path = str(model and model.text("uri")).partition("://")
@@ -125,9 +152,7 @@ def _rename_main(builder: ServiceBuilder, container: Node) -> Node:
     script = str(command.items[-1].content) if command is not None and command.items else ""
     if command is not None and script.replace("\\\n", "").split() == _PRESET_SCRIPT.split():
         _consume_preset(builder, command, command.value)
-    return set_fields(
-        container, name=Node(name.at, _TOKENIZER), command=None, args=None, ports=None
-    )
+    return set_fields(container, name=Node(name.at, TOKENIZER), command=None, args=None, ports=None)
 
 
 def _consume_preset(builder: ServiceBuilder, field: Node | None, value: Any) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.kserve._child_names import POOL, SERVICE, name_child
 from fusioninfer_importers.kserve._nodes import Node, copy_node, set_fields
+from fusioninfer_importers.kserve.container import name_preset
 from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler
 from fusioninfer_importers.kserve.served_model import list_adapters, qualify_name
 from fusioninfer_importers.objects import MODEL_HEADER, make_pool_ref
@@ -100,7 +101,7 @@ class Related:
 
 
 def get_pool_ref(spec: Node) -> Node | None:
-    """Return the name of an existing pool, which comes with its own endpoint picker."""
+    """Return the name of the existing pool that a service uses, None without one."""
     return spec.get("router", "scheduler", "pool", "ref", "name")
 
 
@@ -150,12 +151,12 @@ def replace_backends(builder: ServiceBuilder, rules: Node, backends: Backends) -
 
 
 def _replace_in_rule(builder: ServiceBuilder, rule: Node, backends: Backends) -> Node:
-    changes: dict[str, Node] = {}
-    for key, change in (("backendRefs", _replace_backend), ("filters", _replace_in_mirror)):
-        items = rule.get(key)
-        if items is not None:
-            changes[key] = _map_items(items, lambda item, to=change: to(builder, item, backends))
-    return set_fields(rule, **changes) if changes else rule
+    refs, filters = rule.get("backendRefs"), rule.get("filters")
+    if refs is not None:
+        refs = _map_items(refs, lambda item: _replace_backend(builder, item, backends))
+    if filters is not None:
+        filters = _map_items(filters, lambda item: _replace_in_mirror(builder, item, backends))
+    return set_fields(rule, backendRefs=refs, filters=filters)
 
 
 def _replace_in_mirror(builder: ServiceBuilder, item: Node, backends: Backends) -> Node:
@@ -192,16 +193,25 @@ def _replace_backend(builder: ServiceBuilder, ref: Node, backends: Backends) -> 
     return set_fields(ref, **{"group": None, "port": None, **fields})
 
 
-def _map_items(node: Node, convert: Any) -> Node:
-    """Return a list with `change` applied to each mapping; our rules reject other values."""
+def _map_items(node: Node, convert: Callable[[Node], Node]) -> Node:
+    """Return a list with each mapping converted; our rules reject other values."""
     if not isinstance(node.content, list):
         return node
     items = [convert(item) if isinstance(item.content, dict) else item for item in node.content]
     return Node(node.at, items)
 
 
-def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> None:
-    """Convert the router; a service without one has no router role."""
+def convert_router(
+    builder: ServiceBuilder, spec: Node, related: Related, replaced: Collection[str]
+) -> None:
+    """Convert the router; a service without one has no router role.
+
+    Args:
+        builder: The service.
+        spec: Its spec.
+        related: Objects that it refers to.
+        replaced: Names of KServe's presets that the service's namespace replaces.
+    """
     router = spec.get("router")
     if router is None:
         return
@@ -209,13 +219,13 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
     ingress = router.get("ingress")
     if ingress is not None:
         builder.report.unsupported(ingress.at, "is not supported; set router.gateway.refs")
-    _convert_route(builder, target, spec, related)
+    _convert_route(builder, target, spec, related, replaced)
     _convert_gateway(builder, target, router)
     if get_pool_ref(spec) is not None:
         _use_existing_pool(builder, target, spec)
         return
     if router.get("scheduler") is not None:
-        convert_scheduler(builder, target, spec, related.maps)
+        convert_scheduler(builder, target, spec, related.maps, replaced)
         return
     builder.report.consume(*(() if router.content else (router.at,)))
     at = router.at / "scheduler"
@@ -228,7 +238,7 @@ def convert_router(builder: ServiceBuilder, spec: Node, related: Related) -> Non
 
 
 def _use_existing_pool(builder: ServiceBuilder, target: Location, spec: Node) -> None:
-    """Report what an existing pool changes: KServe creates no endpoint picker next to it."""
+    """Disable the endpoint picker, which KServe does not create for an existing pool either."""
     scheduler, reference = spec.get("router", "scheduler"), get_pool_ref(spec)
     assert scheduler is not None, "it contains the reference"
     assert reference is not None, "checked by the caller"
@@ -244,7 +254,13 @@ def _use_existing_pool(builder: ServiceBuilder, target: Location, spec: Node) ->
             builder.report.left_out(leaf.at, "has no effect with pool.ref; ignored")
 
 
-def _convert_route(builder: ServiceBuilder, target: Location, spec: Node, related: Related) -> None:
+def _convert_route(
+    builder: ServiceBuilder,
+    target: Location,
+    spec: Node,
+    related: Related,
+    replaced: Collection[str],
+) -> None:
     route, report = spec.get("router", "route"), builder.report
     if route is None:
         return
@@ -289,7 +305,10 @@ def _convert_route(builder: ServiceBuilder, target: Location, spec: Node, relate
         model = str(name if model_name is None else model_name.content)
         rules += _make_path_rules(f"/{qualify_name(namespace, model)}", [service], backends)
         enabled = spec.get("annotations", MODEL_ROUTING)
-        if enabled is None or enabled.content == "true":
+        role = "main" if spec.get("prefill") is None else "decode"
+        # KServe's preset sets the annotation.
+        is_default = enabled is None and name_preset(spec, role) not in replaced
+        if is_default or (enabled is not None and enabled.content == "true"):
             names = [model, *sorted(list_adapters(spec))]
             models = [qualify_name(namespace, name) for name in names]
             rules += _make_model_rules(models, service, backends)

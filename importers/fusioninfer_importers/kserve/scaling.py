@@ -20,7 +20,7 @@ STOP = "serving.kserve.io/stop"
 SETTINGS, WVA_SETTINGS = "inferenceservice-config", "autoscaling-wva-controller-config"
 #: Label by which WVA knows the accelerator (wvaLabels of KServe's scaling.go).
 _ACCELERATOR = "inference.optimization/acceleratorName"
-#: Pattern of the end of a Deployment's pod names: hash of the ReplicaSet and of the pod.
+#: Pattern of the end of a Deployment's pod names: a hash of the ReplicaSet and a random suffix.
 _REPLICA_SET_POD = re.escape("-[a-z0-9]+-[a-z0-9]+")
 #: Metric with WVA's decision.
 _DESIRED = "wva_desired_replicas"
@@ -176,13 +176,13 @@ def is_settings(document: SourceDocument) -> bool:
 
 
 def _set_minimum(builder: ServiceBuilder, target: Location, scaling: Node) -> None:
-    """Set the replicas before the autoscaler acts, and one LeaderWorkerSet for the role."""
+    """Set replicas, gang and layout so that the autoscaler can scale to its minimum."""
     lowest = scaling.get("minReplicas")
     if lowest is not None:
         builder.default((*target, "replicas"), lowest.content, lowest.at)
     is_pd = any(role["componentType"] == "prefiller" for role in builder.roles)
     if is_pd and builder.get(GANG_MODE) is None:
-        # The gang must be complete at the minimum, too.
+        # The gang must be complete when the role has its minimum of replicas.
         minimum = lowest.content if lowest is not None else 1
         minima = ("spec", "schedulingStrategy", "gangPolicy", "minRoleReplicas")
         name = builder.get((*target, "name"))

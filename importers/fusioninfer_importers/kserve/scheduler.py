@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -39,6 +39,8 @@ NAMESPACE = "kserve"
 #: Prefix of ConfigMaps that schedulers of all namespaces share.
 SHARED_MAP_PREFIX = "config-scheduler-"
 Objects = Mapping[tuple[Any, Any], SourceDocument]
+#: Name of KServe's preset for a scheduler, without the prefix.
+SCHEDULER = "scheduler"
 #: Endpoint picker image of KServe's presets.
 IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 #: Our container that runs the endpoint picker.
@@ -70,7 +72,7 @@ _DECIDER = "always-disagg-pd-decider"
 _CONFIG_FLAGS = ("config-text", "configText")
 
 
-#: Ports of the picker in KServe's preset, the same as ours.
+#: Ports of the picker's container in KServe's preset, which are generated here.
 _PORTS = [
     {"containerPort": port, "name": name, **protocol}
     for port, name in ((9002, "grpc"), (9003, "grpc-health"), (9090, "metrics"), (5557, "zmq"))
@@ -131,26 +133,40 @@ def _make_profile(name: str, weights: _Weights, *filters: str) -> dict[str, Any]
     return {"name": name, "plugins": [*references, {"pluginRef": _PICK}]}
 
 
-def convert_scheduler(builder: ServiceBuilder, target: Location, spec: Node, maps: Objects) -> None:
-    """Convert `router.scheduler` to the `endpointPicker` of a router role."""
+def convert_scheduler(
+    builder: ServiceBuilder, target: Location, spec: Node, maps: Objects, replaced: Container[str]
+) -> None:
+    """Convert `router.scheduler` to the `endpointPicker` of a router role.
+
+    Args:
+        builder: The service.
+        target: Its router role.
+        spec: Its spec.
+        maps: The input's ConfigMaps.
+        replaced: Names of KServe's presets that the service's namespace replaces.
+    """
     scheduler = spec.get("router", "scheduler")
     assert scheduler is not None, "checked by the caller"
     report, picker = builder.report, (*target, "endpointPicker")
     report.consume(*() if scheduler.content else (scheduler.at,))
     builder.default((*picker, "image"), IMAGE, scheduler.at)
-    builder.default((*picker, "resources"), _RESOURCES, scheduler.at)
+    if SCHEDULER not in replaced:
+        builder.default((*picker, "resources"), _RESOURCES, scheduler.at)
     copy_fields(builder, picker, scheduler, "replicas")
     pool = scheduler.get("pool")
     if pool is not None:
         _report_pool(builder, pool)
-    scheduler, tokenizer = add_sidecars(builder, spec, _read_plugins(scheduler))
+    scheduler, tokenizer = add_sidecars(builder, spec, read_plugins(scheduler), replaced)
     config = _convert_picker_pods(builder, picker, scheduler)
     _convert_config(builder, target, scheduler, config, spec, maps)
     _migrate_config(builder, target, scheduler.at / "config", tokenizer)
 
 
-def _read_plugins(scheduler: Node) -> list[dict[str, Any]]:
-    """Return the plugins among which KServe looks for ones with sidecars: not a ConfigMap's."""
+def read_plugins(scheduler: Node) -> list[dict[str, Any]]:
+    """Return the plugins of a scheduler's configuration, except for one in a ConfigMap.
+
+    KServe looks for plugins that need sidecars only here.
+    """
     text = scheduler.get("config", "inline")
     containers = [] if text is not None else scheduler.list_at("template", "containers")
     for container in containers:
@@ -397,7 +413,7 @@ def _convert_picker_container(
     """Set the picker's own fields; return the container with its other fields, if any."""
     # KServe's presets start the picker in `command`, so its args are further flags.
     resources = container.get("resources")
-    if resources is not None:
+    if resources is not None and builder.get((*picker, "resources")) is not None:
         merged = merge(make_node(resources.at, _RESOURCES), resources)
         container = set_fields(container, resources=merged)
     copy_fields(builder, picker, container, *_PICKER_FIELDS)

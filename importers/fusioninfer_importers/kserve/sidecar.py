@@ -5,10 +5,12 @@ A user overrides it by an init container of its name; its fields are those of `k
 
 from __future__ import annotations
 
+from typing import Any
+
 from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.kserve._nodes import Node, copy_fields, copy_node, set_fields
 from fusioninfer_importers.kserve.scheduler import split_flags
-from fusioninfer_pulumi.plugins.importers import Location
+from fusioninfer_pulumi.plugins.importers import Location, object_names
 
 NAME = "llm-d-routing-sidecar"
 #: Flags that are generated here, with their values in the presets.
@@ -21,8 +23,43 @@ _PRESET_FLAGS = {
     "enable-ssrf-protection": ("true",),
     "pool-group": ("inference.networking.k8s.io", "inference.networking.x-k8s.io"),
 }
-#: Fields of the presets' container that our container has as well.
-_PRESET_FIELDS = {"name": NAME, "restartPolicy": "Always", "imagePullPolicy": "IfNotPresent"}
+_PROBE = {
+    "httpGet": {"path": "/health", "port": 8000, "scheme": "HTTP"},
+    "initialDelaySeconds": 10,
+    "periodSeconds": 10,
+}
+_SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": False,
+    "runAsNonRoot": True,
+}
+#: Values in the presets' container that are generated here, or have no effect here.
+_PRESET_FIELDS: dict[str, tuple[Any, ...]] = {
+    "name": (NAME,),
+    "restartPolicy": ("Always",),
+    "imagePullPolicy": ("IfNotPresent",),
+    "terminationMessagePath": ("/dev/termination-log",),
+    "terminationMessagePolicy": ("FallbackToLogsOnError",),
+    "ports": ([{"containerPort": 8000, "protocol": "TCP"}],),
+    "env": (
+        [
+            {
+                "name": "INFERENCE_POOL_NAMESPACE",
+                "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+            },
+            {
+                "name": "SSL_CERT_DIR",
+                "value": "/var/run/kserve/tls:/var/run/secrets/kubernetes.io/serviceaccount:"
+                "/etc/pki/tls/certs",
+            },
+        ],
+    ),
+    "livenessProbe": ({**_PROBE, "failureThreshold": 3, "timeoutSeconds": 10},),
+    "readinessProbe": ({**_PROBE, "failureThreshold": 10, "timeoutSeconds": 5},),
+    "securityContext": (_SECURITY, {**_SECURITY, "seccompProfile": {"type": "RuntimeDefault"}}),
+    "volumeMounts": ([],),
+}
 
 
 def convert_sidecar(builder: ServiceBuilder, role: Location, decode: Node) -> Node:
@@ -46,6 +83,8 @@ def convert_sidecar(builder: ServiceBuilder, role: Location, decode: Node) -> No
 
 def _convert_override(builder: ServiceBuilder, target: Location, container: Node) -> None:
     report = builder.report
+    pool = f"{builder.main.namespace}/{object_names.inference_pool(str(builder.main.name))}"
+    preset_flags = {**_PRESET_FLAGS, "inference-pool": (pool,)}
     copy_fields(builder, target, container, "image", "resources")
     flags: list[Node] = []
     for field in ("command", "args"):
@@ -56,13 +95,13 @@ def _convert_override(builder: ServiceBuilder, target: Location, container: Node
         arguments = Node(words.at, words.items[1:] if field == "command" else words.items)
         report.consume(words.at)
         for flag, value, nodes in split_flags(arguments):
-            if value is None or str(value.content) not in _PRESET_FLAGS.get(flag, ()):
+            if value is None or str(value.content) not in preset_flags.get(flag, ()):
                 flags += nodes
     if flags:
         copy_node(builder, (*target, "args"), Node(container.at, flags, synthetic=True))
     for key, field in container.content.items():
-        if field.content == _PRESET_FIELDS.get(key, field):
-            report.consume(field.at)
+        if field.value in _PRESET_FIELDS.get(key, ()):
+            report.consume(*(leaf.at for _, leaf in field.leaves()))
         elif key not in ("image", "resources", "command", "args"):
             report.unsupported(
                 field.at, "is not supported; the sidecar has image, resources and args"

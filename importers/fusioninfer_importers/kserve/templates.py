@@ -198,7 +198,7 @@ _Tokens = list[tuple[str, str]]
 
 
 def _evaluate_call(tokens: _Tokens, scope: Scope) -> tuple[Any, _Tokens]:
-    """Return a function with its arguments, or one operand; and the tokens after it."""
+    """Return the value of a function call or of one operand, and the tokens after it."""
     if not tokens:
         raise TemplateError("an action is empty")
     kind, text = tokens[0]
@@ -210,7 +210,7 @@ def _evaluate_call(tokens: _Tokens, scope: Scope) -> tuple[Any, _Tokens]:
     arguments: list[Any] = []
     while rest and rest[0] != ("mark", ")"):
         if text in ("and", "or") and arguments and _is_true(arguments[-1]) is (text == "or"):
-            rest = _skip_operand(rest)  # Go stops there, too
+            rest = _skip_operand(rest)  # Go does not evaluate it either
             continue
         argument, rest = _evaluate_operand(rest, scope)
         arguments.append(argument)
@@ -220,6 +220,7 @@ def _evaluate_call(tokens: _Tokens, scope: Scope) -> tuple[Any, _Tokens]:
 
 
 def _evaluate_operand(tokens: _Tokens, scope: Scope) -> tuple[Any, _Tokens]:
+    """Return the value of one operand, and the tokens after it."""
     if not tokens:
         raise TemplateError("a parenthesis is missing")
     (kind, text), rest = tokens[0], tokens[1:]

@@ -14,7 +14,9 @@ from fusioninfer_importers.kserve.container import (
     Preset,
     is_other_program,
     merge_preset,
+    name_preset,
 )
+from fusioninfer_importers.kserve.presets import Replaced
 from fusioninfer_importers.kserve.router import MODEL_ROUTING
 from fusioninfer_importers.kserve.scaling import convert_scaling, find_stop_annotation
 from fusioninfer_importers.kserve.sidecar import convert_sidecar
@@ -34,7 +36,8 @@ from fusioninfer_pulumi.plugins.importers import (
 #: The startup probe of KServe's presets: 60 times, every 10 seconds.
 STARTUP_TIMEOUT = "10m"
 _PARALLELISM_FIELDS = ("tensor", "pipeline", "data", "dataLocal", "dataRPCPort", "expert")
-#: pkg/controller/v1alpha2/llmisvc/managed_dra.go of KServe's sources, as are the names below.
+#: Prefix of the annotations that request devices, and the name of the claim that KServe creates
+#: from them (pkg/controller/v1alpha2/llmisvc/managed_dra.go).
 DEVICE_PREFIX = "serving.kserve.io/exp-dra-"
 CLAIM = "managed-device"
 _KUEUE, _LOCAL_MODEL = "kueue.x-k8s.io", "internal.serving.kserve.io/localmodel"
@@ -54,8 +57,18 @@ def convert_workload(
     name: str,
     component_type: str,
     arguments: tuple[str, ...],
+    replaced: Replaced,
 ) -> None:
-    """Convert a workload to a role; `arguments` are those of the presets' command."""
+    """Convert a workload to a role.
+
+    Args:
+        builder: The service.
+        workload: The workload's block of the service.
+        name: Name of the role: main, prefill or decode.
+        component_type: Its component type.
+        arguments: Arguments of the presets' command.
+        replaced: Presets that the service's namespace replaces.
+    """
     target = builder.add_role(workload.at, name, component_type)
     replicas = workload.get("replicas")
     if replicas is not None and find_stop_annotation(builder.main) is not None:
@@ -69,7 +82,18 @@ def convert_workload(
         _set_decode_port(builder, target, workload)
         workload = convert_sidecar(builder, target, workload)
     pods = _convert_parallelism(builder, target, workload)
-    _convert_templates(builder, target, workload, pods, arguments)
+    preset_name = name_preset(workload, name)
+    preset = Preset(
+        is_multi_pod=pods > 1,
+        has_ranks=pods > 1 and workload.get("parallelism", "data") is not None,
+        is_leader=True,
+        has_sidecar=component_type == "decoder",
+        has_offloading=workload.get("kvCacheOffloading") is not None,
+        model_arguments=arguments,
+        is_replaced=preset_name in replaced,
+        has_script=replaced.get(preset_name, True),
+    )
+    _convert_templates(builder, target, workload, pods, preset)
     _convert_rollout(builder, target, workload)
     convert_scaling(builder, target, workload)
     convert_offloading(builder, target, workload)
@@ -94,7 +118,7 @@ def _find_other_program(pod: Node | None) -> EngineCommand | None:
 
 
 def _has_kv_transfer(workload: Node) -> bool:
-    """Return whether the pods may configure KV cache transfer."""
+    """Return whether the pods configure KV cache transfer, or may do so in their own command."""
     pods = (workload.get("template"), workload.get("worker"))
     texts = [str(leaf.content) for pod in pods if pod is not None for _, leaf in pod.leaves()]
     has_command = any(pod is not None and _has_main_field(pod, "command") for pod in pods)
@@ -148,19 +172,10 @@ def _convert_templates(
     target: Location,
     workload: Node,
     pods: int,
-    arguments: tuple[str, ...],
+    preset: Preset,
 ) -> None:
     report = builder.report
     template, block = workload.get("template"), workload.get("parallelism")
-    has_ranks = block is not None and block.get("data") is not None
-    preset = Preset(
-        is_multi_pod=pods > 1,
-        has_ranks=has_ranks and pods > 1,
-        is_leader=True,
-        has_sidecar=builder.get((*target, "componentType")) == "decoder",
-        offloads=workload.get("kvCacheOffloading") is not None,
-        model_arguments=arguments,
-    )
     leader_pod = merge_preset(
         report, template if template is not None else make_node(workload.at, {}), preset
     )
@@ -178,7 +193,7 @@ def _convert_templates(
         return
     at = block.at if block is not None else workload.at
     builder.derive((*target, "multinode", "nodeCount"), pods, at)
-    launcher = "data-parallel" if has_ranks else "multiprocessing"
+    launcher = "data-parallel" if preset.has_ranks else "multiprocessing"
     if _has_main_field(template, "command"):
         launcher = "none"
     builder.derive((*target, "multinode", "launcher"), launcher, at)
@@ -205,9 +220,8 @@ def _convert_template(builder: ServiceBuilder, target: Location, pod: Node, work
         lws_prefixes = (_LWS_PREFIX,) if is_multi_pod and field == "annotations" else ()
         at = builder.main.at("metadata", field)
         for key, value in (builder.main.metadata.get(field) or {}).items():
-            is_text = isinstance(value, str) or is_output(
-                value
-            )  # other values are rejected on the objects
+            # Checks of the rendered objects reject other values.
+            is_text = isinstance(value, str) or is_output(value)
             if field == "labels" and key == labels.KUEUE_QUEUE:
                 continue  # the service's queue
             if is_text and str(key).startswith((*prefixes, *lws_prefixes)):

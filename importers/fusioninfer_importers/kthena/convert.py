@@ -1,4 +1,4 @@
-"""Converts Kthena's documents: the entry point of this importer."""
+"""The entry point of the importer of Kthena's documents."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Converts a Deployment whose pods a ModelServer selects to a service of one role.
+"""Converts a Deployment whose pods a ModelServer selects to a service with one role.
 
-Kthena's router finds pods by their labels alone. Our pools contain the pods of one service, so
-the Deployment becomes a service, and each of its pods a replica.
+Kthena's router finds pods by their labels, whatever creates them. An InferencePool of ours has the
+pods of one service, so the Deployment becomes a service, and each of its pods a replica.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_selected(raw: Mapping[str, Any], documents: Sequence[SourceDocument]) -> 
 def convert_deployment(
     report: ConversionReport, document: SourceDocument, deployment: Deployment
 ) -> Serving:
-    """Convert a Deployment to a service of one role, whose replicas are its pods."""
+    """Convert a Deployment to a service with one role, whose replicas are its pods."""
     builder = report.add_service(document)
     copy_metadata(builder, document)
     at, spec = document.at("spec"), deployment.spec

@@ -21,7 +21,8 @@ InferenceEngine = Literal["vLLM", "SGLang"]
 Protocol = Literal["http", "https"]
 Connector = Literal["http", "nixl", "lmcache", "mooncake"]
 RateUnit = Literal["second", "minute", "hour", "day", "month"]
-SelectPolicy = Literal["Or", "And"]  #: the looser, the stricter of two limits
+#: Whether the looser (Or) or the stricter (And) of two limits applies.
+SelectPolicy = Literal["Or", "And"]
 
 
 class PodTemplate(ImportedModel):

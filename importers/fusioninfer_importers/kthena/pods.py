@@ -19,7 +19,8 @@ PREFIX = "modelserving.volcano.sh/"
 NAME, ROLE = f"{PREFIX}name", f"{PREFIX}role"
 #: Labels that our pods have under another key, with the same values.
 _EQUIVALENT_LABELS = {NAME: labels.SERVICE, ROLE: labels.ROLE_NAME}
-#: Labels that our pods have under another key, with values that differ between the same pods.
+#: Labels that our pods have under another key. Their values are different, but distinguish the same
+#: pods.
 _LABEL_KEYS = {
     **_EQUIVALENT_LABELS,
     f"{PREFIX}group-name": labels.GROUP_INDEX,
@@ -40,8 +41,8 @@ def _make_variable(name: str, label: str) -> dict[str, Any]:
 
 _GROUP = _make_variable("FUSIONINFER_GROUP_INDEX", labels.GROUP_INDEX)
 _REPLICA = _make_variable("FUSIONINFER_REPLICA_INDEX", labels.REPLICA_INDEX)
-#: Labels whose values are a name, a hyphen and a number: the variable that has the number, and the
-#: label that has the name.
+#: Labels whose values have the form `NAME-NUMBER`: the variable that has the number, and the label
+#: that has the name.
 _COMPOSED = {f"{PREFIX}group-name": (_GROUP, NAME), f"{PREFIX}role-id": (_REPLICA, ROLE)}
 
 
@@ -67,7 +68,7 @@ def convert_template(
 
 
 def use_group_of_lws(builder: ServiceBuilder, role: Location) -> None:
-    """Make variables count replicas by the group index of the role's one LeaderWorkerSet."""
+    """Read a replica's index from LeaderWorkerSet's label if a role has one LeaderWorkerSet."""
     for key in ("template", "leaderTemplate", "workerTemplate"):
         for _, container in _find_containers_with_env(builder.get((*role, key, "spec"))):
             for variable in container.get("env") or ():
@@ -158,7 +159,8 @@ def _replace_labels(report: ConversionReport, value: Any, at: SourceField) -> An
         if isinstance(value, str) and PREFIX in value:
             report.unsupported(
                 at,
-                f"pods have no labels of {PREFIX}; available: {_list_available_labels()}",
+                f"pods have no labels with the prefix {PREFIX}; available: "
+                f"{_list_available_labels()}",
             )
         return value
     built: dict[Any, Any] = {}
@@ -180,7 +182,7 @@ def _replace_labels(report: ConversionReport, value: Any, at: SourceField) -> An
 
 
 def _convert_key(report: ConversionReport, key: Any, at: SourceField) -> Any:
-    """Return our label for one that distinguishes pods."""
+    """Return our label that distinguishes the same pods as a label of Kthena."""
     if isinstance(key, str) and key in _LABEL_KEYS:
         report.translated(at, f"{key} becomes {_LABEL_KEYS[key]}")
         return _LABEL_KEYS[key]
@@ -188,7 +190,7 @@ def _convert_key(report: ConversionReport, key: Any, at: SourceField) -> Any:
 
 
 def _convert_label(report: ConversionReport, key: Any, at: SourceField) -> Any:
-    """Return our label with the same values as one of Kthena's."""
+    """Return our label that has the same values as a label of Kthena."""
     if isinstance(key, str) and key in _EQUIVALENT_LABELS:
         report.translated(at, f"{key} becomes {_EQUIVALENT_LABELS[key]}")
         return _EQUIVALENT_LABELS[key]

@@ -24,8 +24,9 @@ from fusioninfer_pulumi.plugins.importers import Rule, SourceDocument, SourceFie
 BODY_BASED_ROUTING_NEEDED = Rule("body-based-routing-needed")
 RULE_ORDER_DIFFERS = Rule("rule-order-differs")
 
-#: An anchored end: `$` or `.*`, unless escaped by a backslash.
+#: The end of a pattern that is anchored or open: `$` or `.*`, unless a backslash escapes it.
 _ENDS = re.compile(r"(?<!\\)(?:\\\\)*(?:\$|\.\*)\Z")
+#: A target of a rule, the ModelServer that it names, and its field.
 Target = tuple[TargetModel, Server, SourceField]
 
 
@@ -86,10 +87,10 @@ def _build_path_match(
 
 
 def anchor(pattern: str) -> str:
-    """Return a regular expression that matches the whole text if another one matches a part.
+    """Return a regular expression that matches a whole text if `pattern` matches a part of it.
 
     Kthena searches (kthena-router/datastore, matchString); Envoy and gateways built on it match
-    the whole text. An end that the pattern anchors already gets no `.*`.
+    the whole text. An end that is already anchored gets no `.*`.
     """
     # An anchor in one alternative does not hold for the others.
     has_alternatives = "|" in pattern
@@ -121,7 +122,7 @@ def _read_condition(
 
 
 def list_models(spec: ModelRouteSpec) -> list[str]:
-    """Return the model names that requests of a route have."""
+    """Return the model names by which requests choose a route."""
     return [name for name in (spec.model_name, *(spec.lora_adapters or ())) if name]
 
 
@@ -133,11 +134,11 @@ def match_models(spec: ModelRouteSpec, match: ModelMatch) -> list[str]:
 
 @dataclass(frozen=True)
 class Shared:
-    """A target that the route of another service leads to.
+    """A target whose requests come through the route of another target.
 
     Attributes:
         server: The target.
-        by: The ModelServer whose service has the route.
+        main_server: The target whose service has the route.
         at: The field that names the target.
     """
 
@@ -147,7 +148,7 @@ class Shared:
 
 
 def convert_shared(shared: Sequence[Shared]) -> None:
-    """Set `routedBy` in services without a rule of their own."""
+    """Set `routedBy` in services that have no route rule of their own."""
     for share in shared:
         if not _has_rules(share.server):
             builder = share.server.serving.builder
@@ -225,10 +226,10 @@ def _convert_rule(
     )
     targets = _find_targets(report, document, rule, at / "targetModels", servers)
     report.consume(at / "name")
-    if not targets:
-        report.left_out(at, "refers to no service of this input; ignored")
     if targets:
         _add_rule(_find_main_server(targets), rule, conditions, at, targets)
+    else:
+        report.left_out(at, "refers to no service of this input; ignored")
     if len(targets) == 1 and any(target.weight is not None for target in rule.target_models):
         report.left_out(at / "targetModels", "has no effect with a single target; ignored")
     return targets
@@ -240,7 +241,7 @@ def _find_main_server(targets: Sequence[Target]) -> Server:
 
 
 def _find_shared_targets(report: ConversionReport, targets: Sequence[Target]) -> Iterator[Shared]:
-    """Return the other targets of a rule, which has the retries of the main one."""
+    """Yield the targets of a rule except for the main one, whose retries the rule has."""
     for _, server, place in targets:
         main = _find_main_server(targets)
         if server is main:
@@ -379,7 +380,7 @@ def _rewrite_model_name(
 
 
 def _check_order(report: ConversionReport, rules: Sequence[RouteRule], at: SourceField) -> None:
-    """Warn where Kthena (first match) and HTTPRoutes (most specific match) differ."""
+    """Warn of rules where Kthena's first match may not be HTTPRoute's most specific match."""
     for later, rule in enumerate(rules):
         earlier = [
             index
@@ -396,7 +397,7 @@ def _check_order(report: ConversionReport, rules: Sequence[RouteRule], at: Sourc
 
 
 def _compute_specificity(rule: RouteRule) -> tuple[int, int, int]:
-    """Sort key of the Gateway API: exact path, length of the path, number of headers."""
+    """Return the Gateway API's sort key: exact path, length of the path, number of headers."""
     match = rule.model_match or ModelMatch()
     uri = match.uri or StringMatch()
     return (int(uri.exact is not None), len(uri.exact or uri.prefix or uri.regex or ""),

@@ -37,14 +37,14 @@ SCALING_TOLERANCE_VERSION = Rule("scaling-tolerance-version")
 
 _GROUPS_UNSUPPORTED = (
     "scales whole serving groups, which have no scale subresource that an autoscaler could use; "
-    "scale roles (disaggregatedTarget, until 0.4 subTargets of kind Role), and write groups of one "
-    "replica as replicas of their role"
+    "scale roles instead (disaggregatedTarget; until Kthena 0.4 subTargets of kind Role), and "
+    "write groups of one replica as replicas of their role"
 )
 _SHARING_UNSUPPORTED = (
     "distributes instances across several ModelServings by cost, which no Kubernetes autoscaler "
     "does; create a policy for each"
 )
-_SCRAPED = (
+_ADAPTER_NEEDED = (
     "Kthena reads it from the pods; a HorizontalPodAutoscaler reads {name} from "
     "custom.metrics.k8s.io: set monitoring, and install a metrics adapter"
 )
@@ -71,8 +71,16 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class _Scaled:
-    """Autoscaling of one role."""
+class _RoleScaling:
+    """Autoscaling of one role.
+
+    Attributes:
+        name: The role.
+        bounds: Its minimum and maximum of replicas.
+        metrics: Metrics with their fields.
+        sources: Sources of the metrics by name, with their fields.
+        at: The field that configures it.
+    """
 
     name: str
     bounds: tuple[int, int]
@@ -111,24 +119,24 @@ def convert_policies(
             report, matching[0], at, spec.homogeneous_target, spec.heterogeneous_target, servings
         )
     for policy in policies:
-        binding, at = policy.spec, policy.document.at("spec")
+        target_spec, at = policy.spec, policy.document.at("spec")
         targets = (
-            binding.homogeneous_target,
-            binding.heterogeneous_target,
-            binding.disaggregated_target,
+            target_spec.homogeneous_target,
+            target_spec.heterogeneous_target,
+            target_spec.disaggregated_target,
         )
         count = sum(target is not None for target in targets)
         if count > 1:
             report.invalid(at, "must have one target")
-        elif binding.disaggregated_target is not None:
-            _convert_disaggregated(report, policy, binding.disaggregated_target, servings)
+        elif target_spec.disaggregated_target is not None:
+            _convert_disaggregated(report, policy, target_spec.disaggregated_target, servings)
         elif count:
             _convert_targets(
                 report,
                 policy,
                 at,
-                binding.homogeneous_target,
-                binding.heterogeneous_target,
+                target_spec.homogeneous_target,
+                target_spec.heterogeneous_target,
                 servings,
             )
         elif policy.document not in used:
@@ -165,7 +173,7 @@ def _convert_targets(
         key: (source, block / "target" / "metricSources" / key)
         for key, source in (target.metric_sources or {}).items()
     }
-    metrics = _locate(policy.spec.metrics, policy.document.at("spec", "metrics"))
+    metrics = _zip_fields(policy.spec.metrics, policy.document.at("spec", "metrics"))
     if target.metric_endpoint is not None:
         place = block / "target" / "metricEndpoint"
         endpoint = MetricSource(pod=target.metric_endpoint)
@@ -175,7 +183,7 @@ def _convert_targets(
         report,
         policy,
         serving,
-        [_Scaled(sub.name or "", bounds, metrics, sources, block)],
+        [_RoleScaling(sub.name or "", bounds, metrics, sources, block)],
     )
 
 
@@ -190,7 +198,7 @@ def _convert_disaggregated(
     if serving is None:
         _report_unused(report, policy, at)
         return
-    defaults = _locate(policy.spec.metrics, policy.document.at("spec", "metrics"))
+    defaults = _zip_fields(policy.spec.metrics, policy.document.at("spec", "metrics"))
     scaled = []
     for name, role in scaling_target.roles.items():
         block = at / "roles" / name
@@ -198,9 +206,9 @@ def _convert_disaggregated(
             key: (source, block / "metricSources" / key)
             for key, source in (role.metric_sources or {}).items()
         }
-        metrics = defaults if role.metrics is None else _locate(role.metrics, block / "metrics")
+        metrics = defaults if role.metrics is None else _zip_fields(role.metrics, block / "metrics")
         bounds = (role.min_replicas, role.max_replicas)
-        scaled.append(_Scaled(name, bounds, metrics, sources, block))
+        scaled.append(_RoleScaling(name, bounds, metrics, sources, block))
     _add_autoscalers(report, policy, serving, scaled)
     if scaling_target.ratio_constraint is not None:
         _convert_ratio(report, serving, scaling_target.ratio_constraint, at / "ratioConstraint")
@@ -235,12 +243,15 @@ def _find_serving(
     return matching[0]
 
 
-def _locate(metrics: Sequence[Metric] | None, at: SourceField) -> list[tuple[Metric, SourceField]]:
+def _zip_fields(
+    metrics: Sequence[Metric] | None, at: SourceField
+) -> list[tuple[Metric, SourceField]]:
+    """Return metrics with their fields."""
     return [(metric, at / index) for index, metric in enumerate(metrics or ())]
 
 
 def _add_autoscalers(
-    report: ConversionReport, policy: Policy, serving: Serving, scaled: Sequence[_Scaled]
+    report: ConversionReport, policy: Policy, serving: Serving, scaled: Sequence[_RoleScaling]
 ) -> None:
     """Add autoscalers to roles."""
     behavior = convert_behavior(report, policy.spec, policy.document.at("spec"))
@@ -270,7 +281,7 @@ def _add_autoscalers(
                 role_scaling.at / "minReplicas",
                 f"must be at most maxReplicas ({maximum}), got {minimum}",
             )
-            minimum = maximum  # to check the rest as well
+            minimum = maximum  # checks the other fields as well
         _set_initial_replicas(report, serving, indexes[0], role_scaling)
         if minimum == maximum and not role_scaling.metrics:
             report.left_out(
@@ -309,9 +320,9 @@ def _add_autoscalers(
 
 
 def _set_initial_replicas(
-    report: ConversionReport, serving: Serving, index: int, role_scaling: _Scaled
+    report: ConversionReport, serving: Serving, index: int, role_scaling: _RoleScaling
 ) -> None:
-    """Set initial replicas within the bounds; Kthena scales to them at once."""
+    """Set replicas within the bounds, because Kthena's autoscaler applies the bounds at once."""
     replicas = serving.roles[index].replicas
     minimum, maximum = role_scaling.bounds
     start = min(max(1 if replicas is None else replicas, minimum), maximum)
@@ -386,7 +397,7 @@ def convert_metrics(
         report.consume(source_field)
         pod = source.pod or PodSource()
         name = pod.name or metric.key
-        report.warning(CUSTOM_METRICS_NEEDED, source_field, _SCRAPED.format(name=name))
+        report.warning(CUSTOM_METRICS_NEEDED, source_field, _ADAPTER_NEEDED.format(name=name))
         _check_selector(report, role, serving, pod, source_field / "pod")
         pod_metrics.append({"name": name, "target": target})
     for key, (_, source_field) in sources.items():
@@ -406,7 +417,7 @@ def convert_metrics(
 def _check_selector(
     report: ConversionReport, role: str, serving: Serving, pod: PodSource, at: SourceField
 ) -> None:
-    """Report a selector of other pods than the role's entry pods, whose metrics are used."""
+    """Report a selector unless it selects the role's entry pods, whose metrics are always used."""
     selector = pod.label_selector
     if selector is None:
         return

@@ -1,4 +1,4 @@
-"""Converts a ModelServer to the router of the service that it selects, and settings of roles."""
+"""Converts a ModelServer to a router and role settings of the service that it selects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEADER_TIMEOUT_LEFT_OUT = Rule("header-timeout-left-out")
 RETRY_EXPERIMENTAL = Rule("retry-experimental")
 
 ROUTER = "router"
-#: Scorers of Kthena's default configuration that endpoint pickers have, so without least-latency.
+#: Scorers of Kthena's default configuration, without least-latency, which no endpoint picker has.
 SCORERS = {"prefix-cache": 1, "kv-cache": 1, "queue": 1}
 _ENGINES = {"vLLM": "vllm", "SGLang": "sglang"}
 _GROUP_KEY = f"{PREFIX}group-name"
@@ -49,7 +49,7 @@ class Server:
     Attributes:
         document: The document.
         spec: Its spec.
-        serving: The ModelServing whose pods it selects.
+        serving: The ModelServing or Deployment whose pods it selects.
         router: Location of the service's router role.
     """
 
@@ -65,11 +65,11 @@ def convert_server(
     spec: ModelServerSpec,
     servings: Sequence[Serving],
 ) -> Server | None:
-    """Add a router and settings to the selected ModelServing; None if it cannot be converted."""
+    """Add a router and settings to the selected service; return None if it cannot be converted."""
     at = document.at("spec")
     serving = _find_selected(report, document, spec, servings)
     if serving is None:
-        report.left_out(at, "refers to no service of this input; ignored")
+        report.left_out(at, "selects no service of this input; ignored")
         return None
     builder = serving.builder
     if any(role["componentType"] == ROUTER for role in builder.roles):
@@ -260,14 +260,14 @@ def _convert_connector(serving: Serving, spec: ModelServerSpec, at: SourceField)
         if not _has_kv_transfer(serving.roles[index]):
             settings["connector"] = connector
         elif not read_engine_commands(serving.roles[index]):
-            settings["enabled"] = False  # the arguments are complete
+            settings["enabled"] = False  # the arguments configure the transfer already
         if builder.roles[index]["componentType"] == DECODER:
             settings["sidecar"] = {"connector": protocol}
         builder.derive(("spec", "roles", index, "kvTransfer"), settings, at / "type")
 
 
 def _has_kv_transfer(role: Role) -> bool:
-    """Return whether the engine's arguments configure a KV connector, valid or not."""
+    """Return whether the engine's arguments configure a KV connector, even an invalid one."""
     engine_commands = read_engine_commands(role)
     if not engine_commands:
         containers = [container for container, _ in _list_entry_containers(role)]
@@ -332,12 +332,12 @@ def _replace_port(args: Sequence[str], port: int, new: int) -> list[str]:
 
 
 def check_traffic_policy(server: Server) -> None:
-    """Report how timeout and retries differ in an HTTPRoute, or that there is no route."""
+    """Report how an HTTPRoute's timeout and retries differ, or that there is no route."""
     policy, builder = server.spec.traffic_policy, server.serving.builder
     if policy is None:
         return
     if builder.get((*server.router, "httproute", "routedBy")) is not None:
-        # Another service's rule routes its requests; `convert_route` compared the policies.
+        # The rule of another service routes its requests. `convert_route` compared the retries.
         builder.report.consume(server.document.at("spec", "trafficPolicy"))
         return
     report, at = builder.report, server.document.at("spec", "trafficPolicy")

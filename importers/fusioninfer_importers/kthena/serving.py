@@ -32,10 +32,10 @@ _QUEUED = "Kueue admits each replica separately; remove it, or the label kueue.x
 
 @dataclass(frozen=True)
 class Serving:
-    """A ModelServing and the service that it becomes.
+    """A ModelServing or a Deployment, and the service that it becomes.
 
     Attributes:
-        model: The ModelServing.
+        model: The ModelServing; for a Deployment one with the same pods.
         builder: The service.
         minimum_replicas: Minimum of each role with an autoscaler, and the field that sets it.
     """
@@ -53,7 +53,7 @@ class Serving:
 def convert_roles(
     builder: ServiceBuilder, roles: Sequence[Role], at: SourceField, *, by_role: bool
 ) -> None:
-    """Convert the roles; `by_role` says that updates go role by role (RoleRollingUpdate)."""
+    """Convert the roles; `by_role` says whether roles have rollout settings (RoleRollingUpdate)."""
     builder.set_origin(("spec", "roles"), at)
     types = choose_component_types([role.name for role in roles])
     for index, (role, component_type) in enumerate(zip(roles, types, strict=True)):
@@ -97,7 +97,7 @@ def _convert_role_templates(
     worker, followers = at / "workerTemplate", (*target, "workerTemplate")
     if role.worker_template is None:
         builder.report.invalid(worker, "is required with workerReplicas above 0")
-        # Avoids further findings about the missing template.
+        # Prevents further findings about the missing template.
         builder.default(followers, builder.get(leader), entry)
     else:
         convert_template(builder, followers, role.worker_template, role.name, worker)
@@ -159,7 +159,7 @@ def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
 
 
 def _convert_groups(builder: ServiceBuilder, spec: ModelServingSpec, at: SourceField) -> None:
-    # Set for one group too: object names then match Kthena's, and a second group renames nothing.
+    # Also set for a single group, so that names match Kthena's and stay if a group is added.
     if spec.replicas is None:
         builder.default(("spec", "groups"), 1, at / "replicas")
     else:
@@ -258,7 +258,7 @@ def _convert_rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: Source
 
 
 def convert_gang(serving: Serving) -> None:
-    """Convert the gang of a ModelServing, after its autoscalers, whose minima it uses."""
+    """Convert the gang of a ModelServing; its autoscalers, whose minima it uses, come first."""
     builder, group = serving.builder, serving.model.spec.template
     at = builder.main.at("spec")
     group_field, scheduler = at / "template", builder.get((*SCHEDULING, "schedulerName"))
@@ -304,7 +304,7 @@ def _report_without_gang(serving: Serving, at: SourceField) -> None:
 
 
 def _choose_gang_mode(serving: Serving) -> str | None:
-    """Set the minima of autoscaled roles; return the mode, None when all minima are 0."""
+    """Set the minima of autoscaled roles; return the gang's mode, None if our rules reject it."""
     builder = serving.builder
     minima = builder.get(_MIN_ROLE_REPLICAS) or {}
     scaled = {
@@ -319,7 +319,7 @@ def _choose_gang_mode(serving: Serving) -> str | None:
     for name, (count, at) in scaled.items():
         builder.default((*_MIN_ROLE_REPLICAS, name), count, at)
         builder.report.translated(at, f"the gang needs at least {count} replicas of {name}")
-    # Our rules report minima that are all 0.
+    # Our rules reject minima that are all 0.
     return None if are_all_zero else "On"
 
 

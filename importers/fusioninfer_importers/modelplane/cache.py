@@ -1,10 +1,9 @@
 """Converts a ModelCache that a deployment refers to: a model with a warm-up Job.
 
 Modelplane creates one volume in each cluster (`ReadWriteMany`). A Job downloads the model to its
-root once. The volume is mounted at `/mnt/models` in every pod, for reading and writing. vLLM
-without a command gets `--model=/mnt/models`, unless its arguments name a model; every other command
-must name the path (functions/compose-model-cache,
-compose-model-replica/function/backends/base.py).
+root once. The volume is mounted read-write at `/mnt/models` in every pod. vLLM without a command
+gets `--model=/mnt/models`, unless its arguments name a model; every other command must name the
+path (functions/compose-model-cache, compose-model-replica/function/backends/base.py).
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ from fusioninfer_pulumi.plugins.importers import SourceDocument, SourceField, re
 
 MOUNT_PATH = "/mnt/models"
 _MODEL = ("spec", "model")
-#: Our warm-up Job has a timeout, unlike Modelplane's: by default 2h, or more for a large model.
+#: The warm-up Job's default timeout, and the speed by which it is raised for large models.
+#: Modelplane's Job has no timeout.
 _DEFAULT_HOURS, _GIB_PER_HOUR = 2, 100
 
 
@@ -56,7 +56,7 @@ def read_caches(report: ConversionReport, documents: Sequence[SourceDocument]) -
 def convert_cache(
     builder: ServiceBuilder, reference: ModelCacheRef | None, at: SourceField, caches: Caches
 ) -> None:
-    """Convert the cache that a deployment refers to."""
+    """Convert the ModelCache that a deployment refers to."""
     if reference is None:
         return
     namespace = builder.main.namespace
@@ -109,7 +109,7 @@ def convert_cache(
 
 
 def check_cache_users(report: ConversionReport, caches: Caches) -> None:
-    """Report caches that no deployment, or several deployments, refer to."""
+    """Report caches that no deployment uses, or several do."""
     for document, cache in caches.by_name.values():
         users = caches.users.get(document, 0)
         if not users and cache is not None:
@@ -133,7 +133,7 @@ def _find_engines(builder: ServiceBuilder) -> Iterator[Mapping[str, Any]]:
 
 
 def _choose_model_name(builder: ServiceBuilder) -> str | None:
-    """Return the path as model name, None if the engines set a name."""
+    """Return the model's path as its name, None if the engines set names or have several paths."""
     commands = [read_command(container) for container in _find_engines(builder)]
     if any(command.has("--served-model-name") for command in commands):
         return None

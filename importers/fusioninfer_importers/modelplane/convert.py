@@ -1,4 +1,4 @@
-"""Converts Modelplane's documents: the entry point of this importer."""
+"""The entry point of the importer of Modelplane's documents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     report = ConversionReport(documents, allow_lossy=allow_lossy)
     caches = read_caches(report, documents)
     converted = [
-        _convert(report, document, caches) for document in filter_kind(documents, "ModelDeployment")
+        _convert_deployment(report, document, caches)
+        for document in filter_kind(documents, "ModelDeployment")
     ]
     deployments = [deployment for deployment in converted if deployment is not None]
     shared: list[Shared] = []
@@ -53,9 +54,10 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
     return report.finish()
 
 
-def _convert(
+def _convert_deployment(
     report: ConversionReport, document: SourceDocument, caches: Caches
 ) -> Deployment | None:
+    """Convert a ModelDeployment by the shape of its spec, None if it is invalid."""
     spec = document.raw.get("spec")
     keys = set(spec) if isinstance(spec, Mapping) else set()
     if keys & {"workers", "prefill", "routing"} and not keys & {"template", "engines"}:

@@ -74,6 +74,7 @@ def convert_early(builder: ServiceBuilder, spec: EarlySpec, caches: Caches) -> N
 def _convert_replica(
     builder: ServiceBuilder, replica: Replica, at: SourceField, replicas: int, caches: Caches
 ) -> None:
+    """Convert the fields of one replica, and the number of replicas."""
     report = builder.report
     mode = replica.serving.mode if replica.serving is not None else "Unified"
     is_pd = mode == "PrefillDecode"
@@ -93,7 +94,7 @@ def _convert_replica(
         add_router(builder, at / "serving", is_pd=True)
     report.translated(
         at / "engines",
-        "pods are not pinned to a node pool (modelplane.ai/pool); their device claims select "
+        "pods are not pinned to a node pool (modelplane.ai/pool); their device claims select the "
         "nodes, and pods without a claim run on any node",
     )
     convert_replicas(builder, replicas)
@@ -163,7 +164,11 @@ def convert_engine(
     roles = {member.role: index for index, member in enumerate(engine.members)}
     for index, member in enumerate(engine.members):
         _convert_member(
-            builder, target, member, at / "members" / index, gang=len(engine.members) > 1
+            builder,
+            target,
+            member,
+            at / "members" / index,
+            is_multi_pod=len(engine.members) > 1,
         )
     convert_devices(
         builder,
@@ -177,19 +182,24 @@ def convert_engine(
 
 
 def _convert_member(
-    builder: ServiceBuilder, target: Location, member: Member, at: SourceField, *, gang: bool
+    builder: ServiceBuilder,
+    target: Location,
+    member: Member,
+    at: SourceField,
+    *,
+    is_multi_pod: bool,
 ) -> None:
     builder.report.consume(at / "role")
     field = "template"
-    if gang:
+    if is_multi_pod:
         field = "workerTemplate" if member.role == "Worker" else "leaderTemplate"
     convert_template(
         builder,
         (*target, field),
         member.template,
         at / "template",
-        gang=gang,
-        serves=member.role != "Worker",
+        is_multi_pod=is_multi_pod,
+        is_serving=member.role != "Worker",
     )
     if member.role == "Worker":
         nodes = member.worker.nodes if member.worker is not None else 1
@@ -230,7 +240,7 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
         workers, devices = spec.prefill.workers, spec.prefill.node_selector
         _convert_workers(builder, "prefill", "prefiller", workers, place / "workers")
         _convert_devices(builder, devices, place / "nodeSelector")
-        _check_explicit(builder, spec)
+        _check_required_fields(builder, spec)
     kind = "decoder" if is_pd else "worker"
     name = "decode" if is_pd else "workers"
     _convert_workers(builder, name, kind, spec.workers, at / "workers")
@@ -249,8 +259,8 @@ def convert_proposed(builder: ServiceBuilder, spec: ProposedSpec, caches: Caches
         report.left_out(at / "model", "has no effect; the engine's arguments name the model")
 
 
-def _check_explicit(builder: ServiceBuilder, spec: ProposedSpec) -> None:
-    """Report missing fields that prefill requires: both counts, and the routing."""
+def _check_required_fields(builder: ServiceBuilder, spec: ProposedSpec) -> None:
+    """Report missing fields that are required with prefill: both counts, and the routing."""
     at, report = builder.main.at("spec"), builder.report
     message = "is required with prefill, because the ratio of prefill to decode has no default"
     if spec.workers.count is None:
@@ -275,7 +285,7 @@ def _convert_workers(
     topology, place = workers.topology, at / "topology"
     nodes = topology.pipeline or 1
     convert_template(
-        builder, (*target, "template"), workers.template, at / "template", gang=nodes > 1
+        builder, (*target, "template"), workers.template, at / "template", is_multi_pod=nodes > 1
     )
     if _has_command(workers):
         # The proposal adds no arguments to a command: every node runs it unchanged.

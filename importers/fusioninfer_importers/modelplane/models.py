@@ -51,7 +51,7 @@ class ModelCacheRef(ImportedModel):
 
 
 class Template(ImportedModel):
-    """A pod template of one container, named engine; checked by our own rules."""
+    """A pod template with one container, named engine. Our own rules check its fields."""
 
     metadata: dict[str, Any] | None = None
     spec: dict[str, Any]
@@ -84,7 +84,7 @@ class Engine(ImportedModel):
 
 
 class Replica(ImportedModel):
-    """One complete instance of the deployment."""
+    """One replica of the deployment: all engines that together serve the model."""
 
     cluster_selector: MatchLabels | None = None
     model_cache_ref: ModelCacheRef | None = None
@@ -110,7 +110,7 @@ class ReleasedSpec(ImportedModel):
 
 
 class EarlySpec(Replica):
-    """The spec of 0.1: the spec itself describes the instance."""
+    """The spec of 0.1, which contains the fields of a replica itself."""
 
     replicas: Replicas
 

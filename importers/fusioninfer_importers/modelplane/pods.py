@@ -26,9 +26,9 @@ _ENGINE = "engine"
 _MEMORY, _PORT = "dshm", 8000
 _TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 _PROBE = {"initialDelaySeconds": 30, "periodSeconds": 10, "timeoutSeconds": 5}
-#: Variables by which the pods of an engine connect (functions/compose-model-replica/function/
-#: backends/base.py), from those of LeaderWorkerSet.
-_GANG = {
+#: Variables by which the pods of an engine connect, with the values that LeaderWorkerSet's
+#: variables have (functions/compose-model-replica/function/backends/base.py).
+_CONNECTION_VARIABLES = {
     "MODELPLANE_LEADER_ADDRESS": "$(LWS_LEADER_ADDRESS)",
     "MODELPLANE_RANK": "$(LWS_WORKER_INDEX)",
 }
@@ -39,7 +39,7 @@ _DRIVER = re.compile(
 
 
 def report_reserved(report: ConversionReport, at: SourceField) -> None:
-    """Report a label with Modelplane's own prefix."""
+    """Report a label with Modelplane's prefix, which users must not set."""
     report.invalid(at, "uses the prefix modelplane.ai/, which is reserved")
 
 
@@ -49,12 +49,18 @@ def convert_template(
     template: Template,
     at: SourceField,
     *,
-    gang: bool,
-    serves: bool = True,
+    is_multi_pod: bool,
+    is_serving: bool = True,
 ) -> None:
     """Convert a pod template, and add the fields that Modelplane adds to every pod.
 
-    `gang` says that an engine has several pods, `serves` that this one answers requests.
+    Args:
+        builder: The service.
+        target: The template of our manifest.
+        template: Modelplane's template.
+        at: Its field.
+        is_multi_pod: Whether an engine has several pods.
+        is_serving: Whether the pod answers requests.
     """
     labels = (template.metadata or {}).get("labels")
     # Our rules reject values that are not mappings.
@@ -70,25 +76,27 @@ def convert_template(
             at / "spec" / "containers",
             f"must be one container named {_ENGINE}, got {names}",
         )
-    built: dict[str, Any] = {"spec": _complete_spec(template.spec, gang=gang, serves=serves)}
+    built: dict[str, Any] = {
+        "spec": _complete_spec(template.spec, is_multi_pod=is_multi_pod, is_serving=is_serving)
+    }
     if template.metadata is not None:
         built = {"metadata": template.metadata, **built}
     builder.copy(target, built, at)
     env = ("spec", "containers", 0, "env")
-    for index, _ in enumerate(_read_env(template.spec) if gang else ()):
+    for index, _ in enumerate(_read_env(template.spec) if is_multi_pod else ()):
         place = at / "spec" / "containers" / 0 / "env" / index
-        builder.set_origin((*target, *env, index + len(_GANG)), place, copied=True)
+        builder.set_origin((*target, *env, index + len(_CONNECTION_VARIABLES)), place, copied=True)
 
 
-def _complete_spec(spec: dict[str, Any], *, gang: bool, serves: bool) -> dict[str, Any]:
+def _complete_spec(spec: dict[str, Any], *, is_multi_pod: bool, is_serving: bool) -> dict[str, Any]:
     if not _is_well_formed(spec):
         return spec
     engine = dict(spec["containers"][0])
-    if gang:
+    if is_multi_pod:
         # First, because variables of the template may refer to them.
-        added = [{"name": name, "value": value} for name, value in _GANG.items()]
+        added = [{"name": name, "value": value} for name, value in _CONNECTION_VARIABLES.items()]
         engine["env"] = [*added, *_read_env(spec)]
-    if serves and "readinessProbe" not in engine:
+    if is_serving and "readinessProbe" not in engine:
         port = integer(read_command(engine).value(PORT_FLAG))
         http = {"path": "/health", "port": _PORT if port is None else port}
         engine["readinessProbe"] = {"httpGet": http, **_PROBE}

@@ -24,9 +24,9 @@ from fusioninfer_pulumi.plugins.importers import Location, SourceDocument, Sourc
 _DEPLOYMENT, _CLUSTER = "modelplane.ai/deployment", "modelplane.ai/cluster"
 #: Gateway of Modelplane's routes in the clusters of the pods.
 _GATEWAY = {"name": "inference-gateway", "namespace": "modelplane-system"}
-#: Modelplane's picker (functions/compose-model-replica/function/routing.py): its weights, and the
-#: 16 tokens (of 4 characters each) without a cached prefix from which on a prompt is computed by a
-#: prefill pod (`prefix-based-pd-decider`). Its block size is the engine's, as ours is.
+#: Scorers of Modelplane's endpoint picker (functions/compose-model-replica/function/routing.py).
+#: A prefill pod computes prompts of which at least 16 tokens, of 4 characters each, are not cached
+#: (`prefix-based-pd-decider`). Its block size is the engine's, as ours is.
 _SCORERS = {"prefix-cache": 2, "queue": 1}
 _THRESHOLD = 16 * 4
 #: The largest weight of a backend.
@@ -50,7 +50,15 @@ class Deployment:
 
 @dataclass
 class _Share:
-    """A deployment's share of the requests of a ModelService."""
+    """A deployment's share of the requests of a ModelService.
+
+    Attributes:
+        deployment: The deployment.
+        at: The entry of the ModelService that selects it.
+        weight: The entry's weight.
+        replicas: Replicas of all deployments that the entry selects.
+        cluster: The cluster that the entry selects, if any.
+    """
 
     deployment: Deployment
     at: SourceField
@@ -79,16 +87,17 @@ def convert_service(
     spec: ModelServiceSpec,
     deployments: Sequence[Deployment],
 ) -> list[Shared]:
-    """Convert a ModelService to a rule of the service that gets the most requests.
+    """Convert a ModelService to a route rule of the service that gets the most requests.
 
-    Returns the other deployments that the rule leads to.
+    Returns:
+        The other deployments that the rule leads to.
     """
     consume_envelope(report, document, uses_name=True)
     shares = list(_find_shares(report, document, spec, deployments))
     if not shares:
         report.left_out(
             document.at("metadata", "name"),
-            "refers to no service of this input; ignored",
+            "selects no ModelDeployment of this input; ignored",
         )
         return []
     if len(shares) == 1 and (shares[0].at / "weight").value is not None:
@@ -104,8 +113,7 @@ def convert_service(
     builder.default((*router, "httproute", "parentRefs"), [_GATEWAY], at)
     report.chosen(
         at,
-        "not set; the route attaches to modelplane-system/inference-gateway, as Modelplane's "
-        "routes do",
+        "the route attaches to modelplane-system/inference-gateway, like Modelplane's routes",
     )
     for share in shares:
         if share.cluster is not None:
@@ -124,7 +132,7 @@ def convert_service(
 
 
 def convert_shared(shared: Sequence[Shared]) -> None:
-    """Set `routedBy` in services without a rule of their own."""
+    """Set `routedBy` in services that have no route rule of their own."""
     for deployment, main_service, at in shared:
         router = _find_or_add_router(deployment.builder, at)
         if not deployment.builder.get((*router, "httproute", "rules")):
@@ -182,6 +190,7 @@ def _find_shares(
     spec: ModelServiceSpec,
     deployments: Sequence[Deployment],
 ) -> Iterator[_Share]:
+    """Yield the share of each deployment that the entries select, and report the entries."""
     by_id: dict[int, _Share] = {}
     for index, entry in enumerate(spec.endpoints):
         at = document.at("spec", "endpoints", index)
