@@ -19,7 +19,7 @@ import yaml
 
 from e2e.harness import Cluster
 from e2e.inputs import DOCUMENTS
-from fusioninfer_pulumi.checks.pods import template as resources
+from fusioninfer_pulumi.checks.pods import template_checks as resources
 from fusioninfer_pulumi.checks.server_dry_run import check_on_api_server
 from fusioninfer_pulumi.cli.read_sources import Source, plan_documents
 from fusioninfer_pulumi.findings import Origin, Rule, Severity

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.checks.between_services import check_targets
+from fusioninfer_pulumi.checks.cross_service_checks import check_targets
 from fusioninfer_pulumi.checks.stages import add_collision_findings, plan_service
 from fusioninfer_pulumi.findings import (
     Finding,

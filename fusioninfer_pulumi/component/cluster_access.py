@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import pulumi
 
-from fusioninfer_pulumi.checks.between_services import Cluster as ServicesOfCluster
+from fusioninfer_pulumi.checks.cross_service_checks import ClusterServices
 from fusioninfer_pulumi.component.pulumi_sdk import (
     has_engine,
     provider_of,
@@ -30,7 +30,7 @@ THREADS = ThreadPoolExecutor(4, thread_name_prefix="fusioninfer-cluster")
 
 # Keyed by the stack, so that entries are dropped with it, and by the provider, because the same
 # name may exist in each cluster.
-_programs: WeakKeyDictionary[pulumi.Resource, dict[int, ServicesOfCluster]] = WeakKeyDictionary()
+_programs: WeakKeyDictionary[pulumi.Resource, dict[int, ClusterServices]] = WeakKeyDictionary()
 
 
 def reads_cluster() -> bool:
@@ -123,7 +123,7 @@ def describe_read_error(problem: Exception) -> str:
     return str(problem) if isinstance(problem, UnreadableError) else repr(problem)
 
 
-def program_services(opts: pulumi.ResourceOptions | None) -> ServicesOfCluster:
+def program_services(opts: pulumi.ResourceOptions | None) -> ClusterServices:
     """Return the services that the program has created so far in a component's cluster.
 
     `opts` are the component's options, whose provider stands for the cluster.
@@ -131,10 +131,10 @@ def program_services(opts: pulumi.ResourceOptions | None) -> ServicesOfCluster:
     stack = pulumi.runtime.get_root_resource()
     # Unit tests with mocks may register the same service several times in one stack.
     if stack is None or not runs_program():
-        return ServicesOfCluster()
+        return ClusterServices()
     provider = _provider_in(opts) if opts is not None else None
     clusters = _programs.setdefault(stack, {})
-    return clusters.setdefault(id(provider) if provider is not None else 0, ServicesOfCluster())
+    return clusters.setdefault(id(provider) if provider is not None else 0, ClusterServices())
 
 
 def _provider_in(opts: pulumi.ResourceOptions) -> pulumi.ProviderResource | None:

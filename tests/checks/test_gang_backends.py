@@ -48,7 +48,11 @@ def cluster(*groups: str, framework: str = KUEUE_FRAMEWORK) -> FakeCluster:
             "does not have Volcano; install it, or use backend Kueue or Native",
         ),
         (OWN_GANG, [NO_GANGS, VOLCANO], "does not have Native; install it, or use backend Volcano"),
-        (QUEUED, ["apps"], "does not have Kueue: without it pods start one by one, in no queue"),
+        (
+            QUEUED,
+            ["apps"],
+            "does not have Kueue: without it pods are scheduled one by one and are not queued",
+        ),
     ],
 )
 def test_missing_backend_is_reported(
