@@ -18,7 +18,7 @@ from fusioninfer_pulumi.cli.read_sources import (
     read_diff_side,
 )
 from fusioninfer_pulumi.findings import Finding, Origin, Severity, error, errors, one_line
-from fusioninfer_pulumi.loading.file_set import SUFFIXES, manifest_files
+from fusioninfer_pulumi.loading.file_set import SUFFIXES, list_manifest_files
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _is_empty(path: Path) -> bool:
     """Return whether a path has no file, project or manifest."""
     if not path.is_dir():
         return not os.path.lexists(path)
-    return not (is_project(path) or manifest_files(path))
+    return not (is_project(path) or list_manifest_files(path))
 
 
 def _note_encrypted(old: Source, new: Source) -> tuple[str, ...]:

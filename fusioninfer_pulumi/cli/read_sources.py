@@ -31,8 +31,8 @@ from fusioninfer_pulumi.loading.file_set import (
     NO_MANIFESTS,
     ParsedText,
     Text,
+    list_manifest_files,
     load_texts,
-    manifest_files,
     parse,
 )
 from fusioninfer_pulumi.loading.load import file_text, read_text
@@ -222,7 +222,7 @@ def _read_input(path: str, name: str = "") -> _Input:
         elif is_project(file):
             input_.project = file
         else:
-            files = manifest_files(file)
+            files = list_manifest_files(file)
             if not files:
                 message = f"no Pulumi.yaml and {NO_MANIFESTS}"
                 raise InvalidServiceError([error(EMPTY_INPUT, (), message)])
