@@ -212,7 +212,7 @@ def _run(
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     # Each run is a whole program, unlike a user's test with mocks.
-    monkeypatch.setattr(cluster_access, "runs_program", lambda: True)
+    monkeypatch.setattr(cluster_access, "is_program_running", lambda: True)
     # Each resource would look up the source of every frame, of which pytest alone has forty.
     monkeypatch.setattr(resource, "_get_stack_trace", StackTrace)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)

@@ -159,8 +159,8 @@ def answering(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(
         engine, "new_resource", lambda args: (f"{args.name}-id", stack.register(args.inputs))
     )
-    monkeypatch.setattr(children, "reads_cluster", lambda: not pulumi.runtime.is_dry_run())
-    monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
+    monkeypatch.setattr(children, "is_pulumi_update", lambda: not pulumi.runtime.is_dry_run())
+    monkeypatch.setattr(access, "read_kubeconfig", kubeconfig)
     monkeypatch.setattr(Cluster, "list_objects", listed)
     monkeypatch.setattr(update_run, "explain_failure", explained)
     monkeypatch.setattr(state_machine, "PAUSE_SECONDS", 0.01)

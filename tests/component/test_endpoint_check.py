@@ -41,7 +41,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return pulumi.Output.from_input(time.monotonic() + 600)
 
     monkeypatch.setattr(Children, "deadline", deadline)
-    monkeypatch.setattr(endpoint_check, "has_engine", lambda: True)
+    monkeypatch.setattr(endpoint_check, "has_pulumi_engine", lambda: True)
     monkeypatch.setattr(endpoint_check, "wait_until_ready", answer)
     return urls
 

@@ -53,7 +53,7 @@ class Asked:
 def requests(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """The API server of a program that runs on an engine."""
     result = Asked()
-    monkeypatch.setattr(server_check, "has_engine", lambda: True)
+    monkeypatch.setattr(server_check, "has_pulumi_engine", lambda: True)
     monkeypatch.setattr(client, "KubernetesApi", result.connect)
     monkeypatch.setattr(server_dry_run, "check_on_api_server", result.check_on_api_server)
     monkeypatch.setattr(cluster_checks, "check_quotas", result.check_quotas)
@@ -81,7 +81,7 @@ def test_update_queries_nothing(engine: Any, requests: Asked) -> None:
 
 
 def test_mocks_query_nothing(engine: Any, requests: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_check, "has_engine", lambda: False)
+    monkeypatch.setattr(server_check, "has_pulumi_engine", lambda: False)
     previewed(engine)
     assert requests.calls == []
 
