@@ -21,7 +21,7 @@ from fusioninfer_capacity.fit.accelerators import ACCELERATORS  # noqa: E402  # 
 from fusioninfer_capacity.fit.architecture import Compressed, find_architecture  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.cache import CacheLayout, make_layout  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.compressed import CompressedLayout  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.engines import GIB, SIZED, Memory, Unclear  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.engines import GIB, SIZED, Memory, UnknownMemoryError  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.findings import check_fit  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.memory import fit, has_whole_encoders  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.weights import Split, split_stages  # noqa: E402  # likewise
@@ -85,7 +85,7 @@ def compared(log: Log) -> Comparison:
     if "tokens" in log and log.get("cache", 0) > 0:
         try:
             tokens = _estimate_tokens(log, named) / log["tokens"] - 1
-        except Unclear:
+        except UnknownMemoryError:
             tokens = None
     if "needed" in log:
         tokens = (
@@ -95,7 +95,7 @@ def compared(log: Log) -> Comparison:
     if "gpu" in log and "version" in log:
         try:
             fitted = fit(command, model, accelerator_of(log))
-        except Unclear:
+        except UnknownMemoryError:
             return Comparison(log, weights, tokens, None, None)
         if "tokens" in log and log.get("outcome") != "refused":
             cache = (fitted.tokens or 0) / log["tokens"] - 1

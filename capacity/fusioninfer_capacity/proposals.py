@@ -14,7 +14,7 @@ from fusioninfer_capacity.fit.load import (
     estimate_prefill,
 )
 from fusioninfer_capacity.fit.roles import name_accelerator, parse_accelerator
-from fusioninfer_capacity.fit.sizing import Layout, Wish, filter_sensible
+from fusioninfer_capacity.fit.sizing import Layout, SizingRequest, filter_sensible
 from fusioninfer_pulumi.plugins.capacity import InventoryArgs, NodePoolArgs
 
 
@@ -60,13 +60,16 @@ class Proposal:
 
 
 def propose(
-    wish: Wish, candidates: Sequence[Layout], inventory: InventoryArgs | None, load: Load | None
+    request: SizingRequest,
+    candidates: Sequence[Layout],
+    inventory: InventoryArgs | None,
+    load: Load | None,
 ) -> Iterator[Proposal]:
     """Yield layouts that fit, with replicas for the load; the fewest accelerators first."""
     fitting = [layout for layout in candidates if layout.reason is None]
     if load is None:
         for layout in filter_sensible(fitting):
-            place = _find_place(wish, layout, inventory, 1)
+            place = _find_place(request, layout, inventory, 1)
             if place is not None:
                 yield Proposal(layout, place, 1)
         return
@@ -77,7 +80,7 @@ def propose(
         if layout.small_cache or layout.copies > 1:
             continue
         try:
-            loaded += _propose_for_load(wish, layout, inventory, load)
+            loaded += _propose_for_load(request, layout, inventory, load)
         except NotCoveredError as problem:
             reasons.append(str(problem))
     if not loaded and reasons:
@@ -86,34 +89,36 @@ def propose(
 
 
 def _propose_for_load(
-    wish: Wish, layout: Layout, inventory: InventoryArgs | None, load: Load
+    request: SizingRequest, layout: Layout, inventory: InventoryArgs | None, load: Load
 ) -> Iterator[Proposal]:
     assert layout.fit is not None, "it fits"
     if layout.fit.tokens is None:
         return
-    times = Estimates(wish.name, wish.accelerator.name, wish.engine, layout.tensor, layout.nodes)
+    times = Estimates(
+        request.name, request.accelerator.name, request.engine, layout.tensor, layout.nodes
+    )
     max_requests = layout.fit.count_max_requests(load.input + load.output)
     combined = estimate_combined(times, load, max_requests)
     if combined is not None:
         count = combined.count_replicas(load.rate)
-        place = _find_place(wish, layout, inventory, count)
+        place = _find_place(request, layout, inventory, count)
         if place is not None:
             yield Proposal(layout, place, count, served=combined, source=times.source)
     prefill, decode = estimate_prefill(times, load), estimate_decode(times, load, max_requests)
     if prefill is not None and decode is not None:
         prefillers, decoders = prefill.count_replicas(load.rate), decode.count_replicas(load.rate)
-        place = _find_place(wish, layout, inventory, prefillers + decoders)
+        place = _find_place(request, layout, inventory, prefillers + decoders)
         if place is not None:
             yield Proposal(layout, place, decoders, prefillers, decode, prefill, times.source)
 
 
 def _find_place(
-    wish: Wish, layout: Layout, inventory: InventoryArgs | None, replicas: int
+    request: SizingRequest, layout: Layout, inventory: InventoryArgs | None, replicas: int
 ) -> Place | None:
     """Return the cheapest pool with capacity for the replicas; None if there is none."""
     if inventory is None:
         return Place(None, None)
-    for pool in find_pools(inventory, wish.accelerator.name):
+    for pool in find_pools(inventory, request.accelerator.name):
         replicas_that_fit = count_replicas(pool, layout)
         if replicas_that_fit >= replicas:
             return Place(pool, replicas_that_fit)

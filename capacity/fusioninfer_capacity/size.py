@@ -19,7 +19,13 @@ from fusioninfer_capacity.fit.engines import SIZED
 from fusioninfer_capacity.fit.estimate import NotCoveredError
 from fusioninfer_capacity.fit.load import Load
 from fusioninfer_capacity.fit.roles import parse_accelerator
-from fusioninfer_capacity.fit.sizing import Layout, Wish, add_copies, add_small_caches, list_layouts
+from fusioninfer_capacity.fit.sizing import (
+    Layout,
+    SizingRequest,
+    add_copies,
+    add_small_caches,
+    list_layouts,
+)
 from fusioninfer_capacity.proposals import Proposal, find_pools, propose
 from fusioninfer_capacity.size_text import name_layout, render_proposals
 from fusioninfer_pulumi.plugins.capacity import (
@@ -41,7 +47,7 @@ from fusioninfer_pulumi.plugins.capacity import (
 )
 
 
-class Unsized(Exception):  # noqa: N818  # becomes a line on standard error
+class SizingError(Exception):
     """The input cannot be sized; the text says why."""
 
 
@@ -49,24 +55,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `size`."""
     parser.add_argument("model", metavar="MODEL", help="name on Hugging Face, or a config.json")
     parser.add_argument("--accelerator", required=True, help="such as H100, or its memory: 80Gi")
-    parser.add_argument("--inventory", metavar="POOLS", help="only what these node pools have free")
     parser.add_argument(
-        "--per-node", type=_parse_positive, default=8, metavar="N", help="default: 8"
+        "--inventory", metavar="POOLS", help="list only layouts that fit these node pools"
     )
     parser.add_argument(
-        "--max-model-len", type=_parse_positive, metavar="N", help="default: the model's"
+        "--per-node", type=_parse_positive, default=8, metavar="N", help="GPUs per node; default: 8"
+    )
+    parser.add_argument(
+        "--max-model-len",
+        type=_parse_positive,
+        metavar="N",
+        help="tokens of the longest sequence; default: the model's maximum",
     )
     parser.add_argument(
         "--engine", choices=("vllm", "sglang"), default="vllm", help="default: vllm"
     )
     parser.add_argument(
-        "--layout", metavar="NAME", help="only this one, as LAYOUT names it: 'TP2 x DP4+EP'"
+        "--layout", metavar="NAME", help="only this layout of the LAYOUT column: 'TP2 x DP4+EP'"
     )
     parser.add_argument("--requests-per-second", type=_parse_rate, metavar="R")
     parser.add_argument("--input-tokens", type=_parse_positive, metavar="I")
     parser.add_argument("--output-tokens", type=_parse_positive, metavar="O")
-    parser.add_argument("--ttft", metavar="2s", help="longest time to the first token")
-    parser.add_argument("--tpot", metavar="40ms", help="longest time for each further token")
+    parser.add_argument("--ttft", metavar="2s", help="maximum time to first token")
+    parser.add_argument("--tpot", metavar="40ms", help="maximum time per output token")
     parser.add_argument(
         "--output", choices=("text", "yaml", "python"), default="text", help="default: text"
     )
@@ -74,13 +85,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _parse_positive(text: str) -> int:
     if re.fullmatch(r"[1-9][0-9]{0,8}", text) is None:
-        raise argparse.ArgumentTypeError(f"wanted a positive number, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
     return int(text)
 
 
 def _parse_rate(text: str) -> float:
     if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) is None or float(text) == 0:
-        raise argparse.ArgumentTypeError(f"wanted a positive rate, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a positive rate, got {text!r}")
     return float(text)
 
 
@@ -88,42 +99,42 @@ def size(options: argparse.Namespace) -> int:
     """Print layouts, or the first one as a manifest or a program."""
     try:
         inventory = _read_inventory(options.inventory)
-        wish = _read_wish(options, inventory)
+        request = _read_request(options, inventory)
         load = _read_load(options)
-        candidates = add_copies(wish, add_small_caches(wish, list_layouts(wish)))
+        candidates = add_copies(request, add_small_caches(request, list_layouts(request)))
         candidates = _select_layout(options.layout, candidates)
-        proposed = list(propose(wish, candidates, inventory, load))
-    except (Unsized, NotCoveredError) as problem:
+        proposed = list(propose(request, candidates, inventory, load))
+    except (SizingError, NotCoveredError) as problem:
         sys.stderr.write(f"fusioninfer-pulumi size: {problem}\n")
         return 2
     if options.output == "text":
-        print_text(render_proposals(wish, candidates, proposed, load))
+        print_text(render_proposals(request, candidates, proposed, load))
         return 0 if proposed else 2
     if not proposed:
         reasons = "; ".join(
             f"{name_layout(layout)}: {layout.reason}" for layout in candidates if layout.reason
         )
-        sys.stderr.write(f"fusioninfer-pulumi size: nothing fits: {reasons}\n")
+        sys.stderr.write(f"fusioninfer-pulumi size: no layout fits: {reasons}\n")
         return 2
     plain = [proposal for proposal in proposed
              if not proposal.layout.small_cache and proposal.layout.copies == 1]  # fmt: skip
-    print_service(build_manifest(wish, (plain or proposed)[0], inventory), options.output)
+    print_service(build_manifest(request, (plain or proposed)[0], inventory), options.output)
     return 0
 
 
 def _select_layout(name: str | None, candidates: list[Layout]) -> list[Layout]:
-    """Return the layout with a name, as `name_layout` prints it; without one all layouts."""
+    """Return the layout with a name of `name_layout`; all layouts without a name."""
     if name is None:
         return candidates
     by_name = {"".join(name_layout(layout).lower().split()): layout for layout in candidates}
     layout = by_name.get("".join(name.lower().split()))
     if layout is None:
         names = "; ".join(name_layout(layout) for layout in candidates)
-        raise Unsized(f"--layout {name} is none of: {names}")
+        raise SizingError(f"--layout: unknown layout {name}; expected one of: {names}")
     return [layout]
 
 
-# The wish
+# Input.
 
 
 def _read_inventory(path: str | None) -> InventoryArgs | None:
@@ -133,20 +144,20 @@ def _read_inventory(path: str | None) -> InventoryArgs | None:
     try:
         return load_inventory(path)
     except OSError as problem:
-        raise Unsized(f"{path}: {problem.strerror or problem}") from None
+        raise SizingError(f"{path}: {problem.strerror or problem}") from None
     except InvalidServiceError as problem:
-        raise Unsized(f"{path}: {problem}") from None
+        raise SizingError(f"{path}: {problem}") from None
 
 
-def _read_wish(options: argparse.Namespace, inventory: InventoryArgs | None) -> Wish:
+def _read_request(options: argparse.Namespace, inventory: InventoryArgs | None) -> SizingRequest:
     name, model = _read_model(options.model)
     accelerator = parse_accelerator(options.accelerator)
     if accelerator is None:
-        raise Unsized(f"{options.accelerator} is not known: give a name such as H100, or 80Gi")
+        raise SizingError(f"{options.accelerator} is not known: give a name such as H100, or 80Gi")
     pools = find_pools(inventory, accelerator.name)
     if inventory is not None and not pools:
-        raise Unsized(f"no pool of {options.inventory} has {accelerator.name}")
-    return Wish(
+        raise SizingError(f"no pool of {options.inventory} has {accelerator.name}")
+    return SizingRequest(
         name=name,
         model=model,
         accelerator=accelerator,
@@ -164,7 +175,7 @@ def _read_model(source: str) -> tuple[str, Architecture]:
     if not source.endswith(".json"):
         closest = closest_name(source, load_models())
         hint = f"did you mean {closest}? Else give" if closest else "give"
-        raise Unsized(
+        raise SizingError(
             f"{source} is not in the table of models: {hint} the path of its config.json, as in "
             "size path/to/config.json"
         )
@@ -173,9 +184,9 @@ def _read_model(source: str) -> tuple[str, Architecture]:
         name = config.get("_name_or_path") or Path(source).absolute().parent.name
         return str(name), read_config(config)
     except (ModelConfigError, UnknownArchitectureError) as problem:
-        raise Unsized(f"{source}: {problem}") from None
+        raise SizingError(f"{source}: {problem}") from None
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
-        raise Unsized(f"{source} is not understood") from None
+        raise SizingError(f"{source} is not a supported model config") from None
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
@@ -186,7 +197,9 @@ def _read_load(options: argparse.Namespace) -> Load | None:
     if all(number is None for number in (*rates, options.ttft, options.tpot)):
         return None
     if any(rate is None for rate in rates):
-        raise Unsized("a load needs --requests-per-second, --input-tokens and --output-tokens")
+        raise SizingError(
+            "a load requires --requests-per-second, --input-tokens and --output-tokens"
+        )
     return Load(
         *rates, _parse_seconds("--ttft", options.ttft), _parse_seconds("--tpot", options.tpot)
     )
@@ -197,7 +210,7 @@ def _parse_seconds(flag: str, text: str | None) -> float | None:
         return None
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise Unsized(f"{flag} must be a time such as 2s or 40ms, got {text}")
+        raise SizingError(f"{flag} must be a time such as 2s or 40ms, got {text}")
     return float(match[1]) / (1000 if match[2] == "ms" else 1)
 
 
@@ -207,10 +220,10 @@ _GPU = "nvidia.com/gpu"
 
 
 def build_manifest(
-    wish: Wish, proposal: Proposal, inventory: InventoryArgs | None
+    request: SizingRequest, proposal: Proposal, inventory: InventoryArgs | None
 ) -> dict[str, Any]:
     """Return a manifest of a proposal."""
-    name = re.sub(r"[^a-z0-9]+", "-", wish.name.rpartition("/")[2].lower()).strip("-")[:40]
+    name = re.sub(r"[^a-z0-9]+", "-", request.name.rpartition("/")[2].lower()).strip("-")[:40]
     name = name.strip("-") if name[:1].isalpha() else f"m-{name}"
     kinds = [("serve", "worker", proposal.replicas)]
     roles: list[dict[str, Any]] = []
@@ -219,14 +232,14 @@ def build_manifest(
                       "strategy": "pd-disaggregation", "httproute": {}, "gateway": {}})  # fmt: skip
         kinds = [("prefill", "prefiller", proposal.prefillers),
                  ("decode", "decoder", proposal.replicas)]  # fmt: skip
-    roles += [_build_role(wish, proposal, inventory, *kind) for kind in kinds]
-    uri = f"hf://{wish.name}"
+    roles += [_build_role(request, proposal, inventory, *kind) for kind in kinds]
+    uri = f"hf://{request.name}"
     # The name of a folder may not be a repository.
     model: dict[str, Any] = {"uri": uri if parse_model_uri(uri) else f"hf://organization/{name}"}
-    if is_gated(wish.name):
+    if is_gated(request.name):
         model["tokenSecret"] = {"name": "hugging-face", "key": "token"}
-    default = wish.engine == EngineArgs().name.value
-    engine = {} if default else {"engine": {"name": wish.engine}}
+    default = request.engine == EngineArgs().name.value
+    engine = {} if default else {"engine": {"name": request.engine}}
     return {
         "apiVersion": "fusioninfer.io/v1alpha1",
         "kind": "InferenceService",
@@ -236,7 +249,7 @@ def build_manifest(
 
 
 def _build_role(
-    wish: Wish,
+    request: SizingRequest,
     proposal: Proposal,
     inventory: InventoryArgs | None,
     name: str,
@@ -246,7 +259,7 @@ def _build_role(
     """Return a role with a generated container; its template has only what differs."""
     layout, pool = proposal.layout, proposal.place.pool
     role: dict[str, Any] = {"name": name, "componentType": kind, "replicas": replicas}
-    role["accelerator"] = wish.accelerator.name
+    role["accelerator"] = request.accelerator.name
     role["parallelism"] = {"tensor": layout.tensor}
     if layout.stages > 1:
         role["parallelism"]["pipeline"] = layout.stages
@@ -256,19 +269,23 @@ def _build_role(
             role["parallelism"]["dataLocal"] = layout.copies // layout.nodes
     if layout.spread:
         role["parallelism"]["expert"] = True
-    connector = SIZED[wish.engine].proposal.connector
+    connector = SIZED[request.engine].proposal.connector
     if proposal.prefillers and connector != NIXL:
         role["kvTransfer"] = {"connector": connector}
     container: dict[str, Any] = {}
-    words = [ENGINES[wish.engine].length_flag, str(wish.length)] if wish.length is not None else []
-    words += SIZED[wish.engine].small_cache if layout.small_cache else ()
+    words = (
+        [ENGINES[request.engine].length_flag, str(request.length)]
+        if request.length is not None
+        else []
+    )
+    words += SIZED[request.engine].small_cache if layout.small_cache else ()
     if words:
         container["args"] = words
     if pool is not None and pool.resource and pool.resource != _GPU:
         container["resources"] = {"limits": {pool.resource: layout.per_pod}}
     spec: dict[str, Any] = {}
     if container:
-        spec["containers"] = [{"name": wish.engine, **container}]
+        spec["containers"] = [{"name": request.engine, **container}]
     if pool is not None and inventory is not None:
         label = inventory.selector_label
         if label is not None:

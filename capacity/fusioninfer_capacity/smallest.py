@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fusioninfer_capacity.fit.architecture import Architecture, UnknownArchitectureError
 from fusioninfer_capacity.fit.lookup import find_model_architecture
 from fusioninfer_capacity.fit.roles import parse_accelerator
-from fusioninfer_capacity.fit.sizing import Wish, add_copies, filter_sensible, list_layouts
+from fusioninfer_capacity.fit.sizing import SizingRequest, add_copies, filter_sensible, list_layouts
 from fusioninfer_capacity.fit.weights import Split, split_stages
 from fusioninfer_pulumi.plugins.capacity import ModelArgs, ModelConfigError, hub_name, show
 
@@ -45,7 +45,7 @@ def find_smallest_layout(
     architecture = _find_architecture(model)
     if architecture is None:
         return f"unknown model {model.uri}: set model.config"
-    wish = Wish(
+    request = SizingRequest(
         hub_name(model.uri) or model.uri,
         architecture,
         kind,
@@ -54,29 +54,30 @@ def find_smallest_layout(
         length,
         arguments=tuple(arguments),
     )
-    candidates = list_layouts(wish)
+    candidates = list_layouts(request)
     fitting = filter_sensible([layout for layout in candidates if layout.reason is None])
     if not fitting:
         reasons = sorted({layout.reason for layout in candidates if layout.reason})
-        return (
-            f"nothing fits up to {wish.most_nodes} nodes of {_PER_NODE} {kind.name}: {reasons[0]}"
-        )
+        limit = f"{request.most_nodes} nodes of {_PER_NODE} {kind.name}"
+        return f"the model does not fit on up to {limit}: {reasons[0]}"
     first = fitting[0]
     return SmallestLayout(
         tensor=first.tensor,
         nodes=first.nodes,
         spread=first.spread,
-        copied_tensor=_find_copied_tensor(wish, first.nodes),
-        reason=f"the fewest {kind.name} that hold the model and its longest sequence",
+        copied_tensor=_find_copied_tensor(request, first.nodes),
+        reason=f"the fewest {kind.name} that fit the model and its longest sequence",
     )
 
 
-def _find_copied_tensor(wish: Wish, nodes: int) -> int | None:
+def _find_copied_tensor(request: SizingRequest, nodes: int) -> int | None:
     """Return the tensor size of the data parallel layout on these nodes with the most tokens."""
     if nodes == 1:
         return None
     copies = [
-        layout for layout in add_copies(wish, ()) if layout.reason is None and layout.nodes == nodes
+        layout
+        for layout in add_copies(request, ())
+        if layout.reason is None and layout.nodes == nodes
     ]
     return filter_sensible(copies)[0].tensor if copies else None
 

@@ -71,7 +71,7 @@ def test_placement_json_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
              "reason": "pools that fit only if packed well: 1, against 0"},
         ],
         "impossible": {
-            "prefill": {"b": ["nodes have 4 accelerators, a pod needs 8"]},
+            "prefill": {"b": ["nodes have 4 accelerators, but a pod needs 8"]},
             "decode": {},
         },
         "nearest": None,
@@ -100,7 +100,7 @@ Placement  Placed
   decode   on b  8 GPUs, chosen
   because: pools that fit only if packed well 0, price 32, pools used 2, accelerators stranded 0, \
 accelerators left on whole nodes 20
-  rejected: prefill on b               nodes have 4 accelerators, a pod needs 8
+  rejected: prefill on b               nodes have 4 accelerators, but a pod needs 8
   rejected: prefill on a, decode on a  pools that fit only if packed well: 1, against 0
 """
         in out
@@ -151,7 +151,7 @@ def test_service_without_a_place_is_explained_and_rejected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lacks = "2 more nodes of a (16 accelerators)"
-    expected = f"the closest choice, serve on a, needs {lacks} besides the other services\n"
+    expected = f"the closest combination, serve on a, requires {lacks}\n"
     sources = ("chat.yaml", "large.yaml", "lone.yaml", "--inventory", "pools.yaml")
     status, out, err = run(capsys, "plan", *sources)
     assert status == 2

@@ -21,7 +21,7 @@ from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import find_architecture, load_models
 from fusioninfer_capacity.fit.shapes import find_problems
 from fusioninfer_capacity.fit.sizing import (
-    Wish,
+    SizingRequest,
     add_copies,
     add_small_caches,
     build_command,
@@ -99,14 +99,14 @@ def test_layouts_agree_with_planned_services(model: str, accelerator: str, lengt
     """Each layout is planned as a service of its own; the first one takes the fewest."""
     architecture = find_architecture(model)
     assert architecture is not None
-    wish = Wish(model, architecture, ACCELERATORS[accelerator], length=length)
-    result = list_layouts(wish)
+    request = SizingRequest(model, architecture, ACCELERATORS[accelerator], length=length)
+    result = list_layouts(request)
     assert {(item.tensor, item.nodes) for item in result} == {
         (1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 3), (8, 4)
     }  # fmt: skip
     for finding in result:
         proposal = Proposal(finding, Place(None, None), 1)
-        (service,) = load(sizing.build_manifest(wish, proposal, None))
+        (service,) = load(sizing.build_manifest(request, proposal, None))
         plan = plan_service(service)
         rules = {findings.rule for findings in plan.findings if findings.severity.value != "info"}
         fits = not rules & {"weights-exceed-memory", "cache-too-small"}
@@ -139,8 +139,8 @@ def test_count_replicas_agrees_with_placement(
     architecture = find_architecture("Qwen/Qwen3-32B")
     assert architecture is not None
     kept = load_inventory(pools)
-    wish = Wish("Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], item, length=8192)
-    for layout in list_layouts(wish):
+    request = SizingRequest("Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], item, length=8192)
+    for layout in list_layouts(request):
         if layout.reason is not None:
             continue
         room = room_of(kept.pools[0], layout)
@@ -148,7 +148,7 @@ def test_count_replicas_agrees_with_placement(
             if not replicas:
                 continue
             proposal = Proposal(layout, Place(kept.pools[0], room), replicas)
-            (service,) = load(sizing.build_manifest(wish, proposal, kept))
+            (service,) = load(sizing.build_manifest(request, proposal, kept))
             if replicas == room:
                 (record,) = place([service], kept).placed
                 assert record.status is Status.PLACED
@@ -191,8 +191,8 @@ def test_text_has_basis_and_reasons_of_other_layouts(
         == """\
 Qwen/Qwen3-32B on H100 (79.2 GiB), sequences of 40,960 tokens
 Estimate for vLLM 0.32.0, 0.92 of the memory, 8192 tokens and 1024 sequences in a step
-Of a GPU: WEIGHTS and KV CACHE in GiB. Of a replica: GPUS, TOKENS it caches, REQUESTS of that \
-length at a time
+For each GPU: WEIGHTS and KV CACHE in GiB. For each replica: GPUS, TOKENS in its KV cache, \
+concurrent REQUESTS of that length
 
 LAYOUT          GPUS  WEIGHTS  KV CACHE     TOKENS  REQUESTS
 TP1, FP8 cache     1     61.0       9.3     76,079       1.9
@@ -200,9 +200,9 @@ TP2                2     30.5      39.6    324,685       7.9
 TP4                4     15.3      54.9    899,425      22.0
 TP8                8      7.6      62.5  2,048,800      50.0
 
-quantized: Qwen/Qwen3-32B-FP8 fits with TP1, 157,079 tokens
-not TP1: a sequence of 40960 tokens takes 10.0 GiB of KV cache on each H100, and 9.3 GiB are left; \
---max-model-len 37888 or --kv-cache-dtype fp8 fits
+Quantized: Qwen/Qwen3-32B-FP8 fits with TP1, 157,079 tokens
+not TP1: a sequence of 40960 tokens needs 10.0 GiB of KV cache on each H100, but only 9.3 GiB \
+are left; --max-model-len 37888 or --kv-cache-dtype fp8 fits
 """
     )
 
@@ -211,8 +211,8 @@ def test_layouts_whose_weights_do_not_fit_are_one_line(capsys: pytest.CaptureFix
     _, out, _ = run(capsys, "meta-llama/Llama-3.1-405B-Instruct", "--accelerator", "H100")
     (line,) = (line for line in out.splitlines() if line.startswith("not "))
     assert line == (
-        "not TP1, TP2, TP4, TP8: weights and engine take 761.0, 382.6, 193.0, 98.4 GiB, "
-        "72.8 of each GPU are usable"
+        "not TP1, TP2, TP4, TP8: weights and engine need 761.0, 382.6, 193.0, 98.4 GiB, "
+        "each GPU has 72.8 GiB usable"
     )
 
 
@@ -229,11 +229,13 @@ def test_8_bit_cache_is_in_manifest_only_if_selected(
     assert "FP8 cache" not in text
     architecture = find_architecture("Qwen/Qwen3-32B")
     assert architecture is not None
-    wish = Wish("Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], per_node=1, most_nodes=1)
-    small = add_small_caches(wish, list_layouts(wish))[0]
+    request = SizingRequest(
+        "Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], per_node=1, most_nodes=1
+    )
+    small = add_small_caches(request, list_layouts(request))[0]
     path = tmp_path / "sized.yaml"
     proposal = Proposal(small, Place(None, None), 1)
-    path.write_text(yaml.safe_dump(sizing.build_manifest(wish, proposal,
+    path.write_text(yaml.safe_dump(sizing.build_manifest(request, proposal,
                                                    None)))  # fmt: skip
     assert main(["check", "--strict", str(path)]) == 0, capsys.readouterr().err
     (service,) = load(str(path))
@@ -275,10 +277,12 @@ def test_proposals_are_accepted_by_engines(engine: str) -> None:
     for name in load_models():
         architecture = find_architecture(name)
         assert architecture is not None
-        wish = Wish(name, architecture, ACCELERATORS["B200"], engine=engine, length=1024)
-        for layout in list_layouts(wish):
+        request = SizingRequest(
+            name, architecture, ACCELERATORS["B200"], engine=engine, length=1024
+        )
+        for layout in list_layouts(request):
             if layout.reason is None:
-                problems = find_problems(build_command(wish, layout), architecture, {})
+                problems = find_problems(build_command(request, layout), architecture, {})
                 assert list(problems) == [], (name, layout)
                 assert architecture.heads[0] % layout.tensor == 0
 
@@ -294,7 +298,7 @@ def test_model_config_is_read(
     assert status == 0
     assert out.splitlines()[0].startswith("team/chat on H200")
     assert out.splitlines()[1:8] == known.splitlines()[1:8]
-    for text, reason in (("{}", "the architecture"), ("[", "is not JSON")):
+    for text, reason in (("{}", "has no model_type"), ("[", "is not JSON")):
         Path("config.json").write_text(text)
         status, _, err = run(capsys, "config.json", "--accelerator", "H200")
         assert status == 2
@@ -309,7 +313,7 @@ def test_model_config_is_read(
         (("none.json", "--accelerator", "H100"), "none.json cannot be read"),
         (("Qwen/Qwen3-8B", "--accelerator", "H9000"), "H9000 is not known"),
         (("Qwen/Qwen3-8B", "--accelerator", "L4", "--inventory", "none.yaml"), "none.yaml"),
-        (("Qwen/Qwen3-8B", "--accelerator", "L4", "--ttft", "2s"), "a load needs"),
+        (("Qwen/Qwen3-8B", "--accelerator", "L4", "--ttft", "2s"), "a load requires"),
         (
             ("Qwen/Qwen3-8B", "--accelerator", "L4", "--ttft", "2", "--requests-per-second", "1",
              "--input-tokens", "10", "--output-tokens", "10"),
@@ -370,7 +374,7 @@ def test_a_load_chooses_replicas_and_roles(
     wanted = ("Qwen/Qwen3-32B", "--accelerator", "H100", *LOADED, *within)
     status, text, _ = run(capsys, *wanted)
     assert status == 0
-    assert "Times are estimates by a test" in text
+    assert "TTFT and TPOT are estimates by a test" in text
     rows = [line.split() for line in text.splitlines() if line.startswith("TP")]
     gpus = [int(row[row.index("serve" if "serve" in row else "decode") + 1]) for row in rows]
     assert gpus == sorted(gpus)
@@ -387,10 +391,10 @@ def test_prefill_decode_manifest_is_accepted(
     for engine in ("vllm", "sglang"):
         architecture = find_architecture("Qwen/Qwen3-32B")
         assert architecture is not None
-        wish = Wish("Qwen/Qwen3-32B", architecture, ACCELERATORS["H200"], engine=engine)
-        proposal = Proposal(list_layouts(wish)[0], Place(None, None), 2, 3)
+        request = SizingRequest("Qwen/Qwen3-32B", architecture, ACCELERATORS["H200"], engine=engine)
+        proposal = Proposal(list_layouts(request)[0], Place(None, None), 2, 3)
         path = tmp_path / f"{engine}.yaml"
-        path.write_text(yaml.safe_dump(sizing.build_manifest(wish, proposal, None)))
+        path.write_text(yaml.safe_dump(sizing.build_manifest(request, proposal, None)))
         assert main(["check", "--strict", str(path)]) == 0, capsys.readouterr().err
 
 
@@ -419,7 +423,7 @@ def test_copies_that_share_experts_are_layouts(
     _, text, _ = run(capsys, *wanted)
     (row,) = (line for line in text.splitlines() if line.startswith(f"{layout}  "))
     assert row.rstrip().endswith("uncertain")
-    assert f"{layout}: uncertain, 32768 tokens go through its experts at once" in text
+    assert f"{layout}: uncertain, its experts process 32768 tokens at once" in text
     _, first, _ = run(capsys, *wanted, "--output", "yaml")
     assert "expert" not in yaml.safe_load(first)["spec"]["roles"][0]["parallelism"]
     status, out, _ = run(capsys, *wanted, "--layout", layout, "--output", "yaml")
@@ -455,7 +459,9 @@ def test_unknown_layout_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     wanted = ("Qwen/Qwen3-8B", "--accelerator", "H100", "--layout")
     status, _, err = run(capsys, *wanted, "TP3")
     assert status == 2
-    assert err.startswith("fusioninfer-pulumi size: --layout TP3 is none of: TP1; TP2; TP4; TP8")
+    assert err.startswith(
+        "fusioninfer-pulumi size: --layout: unknown layout TP3; expected one of: TP1; TP2; TP4; TP8"
+    )
     _, text, _ = run(capsys, *wanted, "tp4")
     assert [line for line in text.splitlines() if line.startswith("TP")] == [
         "TP4        4      3.8      66.8  1,945,359      47.5"
@@ -467,6 +473,6 @@ def test_no_copies_where_ranks_do_not_divide_the_experts() -> None:
     assert architecture is not None
     assert architecture.experts == 256
     odd = replace(architecture, experts=20)
-    wish = Wish("deepseek-ai/DeepSeek-R1", odd, ACCELERATORS["H200"])
-    result = add_copies(wish, [])
+    request = SizingRequest("deepseek-ai/DeepSeek-R1", odd, ACCELERATORS["H200"])
+    result = add_copies(request, [])
     assert {finding.accelerators for finding in result} == {2, 4}

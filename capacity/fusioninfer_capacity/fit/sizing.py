@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fusioninfer_capacity.fit.architecture import Architecture
-from fusioninfer_capacity.fit.engines import SIZED, Accelerator, Unclear
+from fusioninfer_capacity.fit.engines import SIZED, Accelerator, UnknownMemoryError
 from fusioninfer_capacity.fit.findings import check_fit
 from fusioninfer_capacity.fit.memory import Fit, fit
 from fusioninfer_capacity.fit.shapes import find_problems
@@ -19,7 +19,7 @@ _NODES = (2, 4)
 
 
 @dataclass(frozen=True)
-class Wish:
+class SizingRequest:
     """The model and accelerator to size.
 
     Attributes:
@@ -78,10 +78,10 @@ class Layout:
         return 1 if self.copies > 1 else self.nodes
 
 
-def build_arguments(wish: Wish, layout: Layout) -> list[str]:
+def build_arguments(request: SizingRequest, layout: Layout) -> list[str]:
     """Return the engine's arguments of a layout."""
-    engine, sized = ENGINES[wish.engine], SIZED[wish.engine]
-    words = [engine.model_flags[0], wish.name, *sized.proposal.arguments, *wish.arguments]
+    engine, sized = ENGINES[request.engine], SIZED[request.engine]
+    words = [engine.model_flags[0], request.name, *sized.proposal.arguments, *request.arguments]
     if layout.tensor > 1:
         words += [engine.size_flags["tensor"][0], str(layout.tensor)]
     if layout.stages > 1:
@@ -92,26 +92,27 @@ def build_arguments(wish: Wish, layout: Layout) -> list[str]:
         words += sized.expert_argument(layout.tensor)
     if layout.small_cache:
         words += sized.small_cache
-    if wish.length is not None:
-        words += [engine.length_flag, str(wish.length)]
+    if request.length is not None:
+        words += [engine.length_flag, str(request.length)]
     return words
 
 
-def list_layouts(wish: Wish) -> list[Layout]:
+def list_layouts(request: SizingRequest) -> list[Layout]:
     """Return all layouts: those that fit first, with few accelerators, then with many tokens."""
     return sorted(
-        (_build_layout(wish, tensor, nodes) for tensor, nodes in _list_sizes(wish)), key=_get_order
+        (_build_layout(request, tensor, nodes) for tensor, nodes in _list_sizes(request)),
+        key=_get_order,
     )
 
 
-def add_small_caches(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
+def add_small_caches(request: SizingRequest, candidates: Sequence[Layout]) -> list[Layout]:
     """Return the layouts, and those that fit only with an 8-bit cache, in the same order."""
     small = []
-    if wish.accelerator.name.startswith(_EIGHT_BITS):
+    if request.accelerator.name.startswith(_EIGHT_BITS):
         for layout in (layout for layout in candidates if layout.copies == 1):
             # The weights fit, but one sequence of the longest length does not.
             if layout.reason is not None and layout.fit is not None and layout.fit.cache > 0:
-                smaller = _fit_layout(wish, replace(layout, reason=None, small_cache=True))
+                smaller = _fit_layout(request, replace(layout, reason=None, small_cache=True))
                 small += [smaller] if smaller.reason is None else []
     return sorted([*candidates, *small], key=_get_order)
 
@@ -120,24 +121,26 @@ def add_small_caches(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
 _EIGHT_BITS = ("H", "GH", "B", "L4", "RTX-4090", "RTX-5", "RTX-PRO", "MI3")
 
 
-def add_copies(wish: Wish, candidates: Sequence[Layout]) -> list[Layout]:
+def add_copies(request: SizingRequest, candidates: Sequence[Layout]) -> list[Layout]:
     """Return the layouts, and those of data parallel attention with experts over all ranks.
 
     Only of models with experts, and only of engines whose copies share them; in the same order.
     """
-    if not wish.model.expert_width or not SIZED[wish.engine].shares_experts:
+    if not request.model.expert_width or not SIZED[request.engine].shares_experts:
         return list(candidates)
-    inside = [(ranks, 1) for ranks in _WAYS if ranks <= wish.per_node]
-    across = [(wish.per_node * nodes, nodes) for nodes in _NODES if nodes <= wish.most_nodes]
+    inside = [(ranks, 1) for ranks in _WAYS if ranks <= request.per_node]
+    across = [(request.per_node * nodes, nodes) for nodes in _NODES if nodes <= request.most_nodes]
     copied = [
         Layout(tensor, nodes, None, None, spread=True, copies=ranks // tensor)
         for ranks, nodes in (*inside, *across)
         for tensor in _WAYS
         # Ranks get equal numbers of experts, and no copy spans nodes.
-        if tensor < ranks and wish.per_node % tensor == 0 and not wish.model.experts % ranks
+        if tensor < ranks and request.per_node % tensor == 0 and not request.model.experts % ranks
     ]
-    checked = [replace(layout, reason=_explain_rejection(wish, layout)) for layout in copied]
-    fitted = [_fit_layout(wish, layout) if layout.reason is None else layout for layout in checked]
+    checked = [replace(layout, reason=_explain_rejection(request, layout)) for layout in copied]
+    fitted = [
+        _fit_layout(request, layout) if layout.reason is None else layout for layout in checked
+    ]
     return sorted([*candidates, *fitted], key=_get_order)
 
 
@@ -149,10 +152,10 @@ def filter_sensible(fitting: Sequence[Layout]) -> list[Layout]:
     """
     chosen = _filter_uncopied([layout for layout in fitting if layout.copies == 1])
     for layout in (layout for layout in fitting if layout.copies > 1):
-        as_many = [other for other in chosen if other.accelerators <= layout.accelerators]
+        smaller_layouts = [other for other in chosen if other.accelerators <= layout.accelerators]
         nodes = min((other.nodes for other in chosen), default=layout.nodes)
         if layout.nodes <= nodes and all(
-            _get_tokens(other) < _get_tokens(layout) for other in as_many
+            _get_tokens(other) < _get_tokens(layout) for other in smaller_layouts
         ):
             chosen.append(layout)
     return sorted(chosen, key=_get_order)
@@ -179,53 +182,53 @@ def _get_order(layout: Layout) -> tuple[bool, int, bool, int, int]:
     return rejected, layout.accelerators, copied, -tokens, layout.nodes
 
 
-def _list_sizes(wish: Wish) -> Sequence[tuple[int, int]]:
+def _list_sizes(request: SizingRequest) -> Sequence[tuple[int, int]]:
     """Return tensor sizes within a node, then whole nodes with one stage each."""
-    inside = [ways for ways in _WAYS if ways <= wish.per_node]
-    across = range(2, wish.most_nodes + 1)
+    inside = [ways for ways in _WAYS if ways <= request.per_node]
+    across = range(2, request.most_nodes + 1)
     return [*((ways, 1) for ways in inside), *((inside[-1], nodes) for nodes in across)]
 
 
-def _build_layout(wish: Wish, tensor: int, nodes: int) -> Layout:
+def _build_layout(request: SizingRequest, tensor: int, nodes: int) -> Layout:
     """Return a layout; experts are spread if the engine cannot split them."""
     layout = Layout(tensor, nodes, None, None)
-    rejection = _explain_rejection(wish, layout)
+    rejection = _explain_rejection(request, layout)
     if rejection is not None:
         spread = replace(layout, spread=True)
-        if not wish.model.expert_width or _explain_rejection(wish, spread) is not None:
+        if not request.model.expert_width or _explain_rejection(request, spread) is not None:
             return replace(layout, reason=rejection)
         layout = spread
-    return _fit_layout(wish, layout)
+    return _fit_layout(request, layout)
 
 
-def _fit_layout(wish: Wish, layout: Layout) -> Layout:
+def _fit_layout(request: SizingRequest, layout: Layout) -> Layout:
     """Return a layout with its memory, or with the reason why it does not fit."""
-    command = build_command(wish, layout)
+    command = build_command(request, layout)
     try:
-        fitted = fit(command, wish.model, wish.accelerator, layout.nodes)
-    except Unclear as reason:
+        fitted = fit(command, request.model, request.accelerator, layout.nodes)
+    except UnknownMemoryError as reason:
         return replace(layout, reason=f"not checked: {reason}")
     problems = [
         finding.text
-        for finding in check_fit((), (), command, wish.model, fitted, layout.nodes)
+        for finding in check_fit((), (), command, request.model, fitted, layout.nodes)
         if finding.severity is not Severity.INFO
     ]
     return replace(layout, fit=fitted, reason=problems[0] if problems else None)
 
 
-def _explain_rejection(wish: Wish, layout: Layout) -> str | None:
+def _explain_rejection(request: SizingRequest, layout: Layout) -> str | None:
     """Return why the engine rejects a layout, independent of memory."""
-    problems = find_problems(build_command(wish, layout), wish.model, {})
+    problems = find_problems(build_command(request, layout), request.model, {})
     return next((problem.text for problem in problems), None)
 
 
-def build_command(wish: Wish, layout: Layout) -> EngineCommand:
+def build_command(request: SizingRequest, layout: Layout) -> EngineCommand:
     """Return the command line of a layout."""
-    proposed = SIZED[wish.engine].proposal
+    proposed = SIZED[request.engine].proposal
     container = {
-        "name": wish.engine,
+        "name": request.engine,
         "image": proposed.image,
         "command": list(proposed.program),
-        "args": build_arguments(wish, layout),
+        "args": build_arguments(request, layout),
     }
     return read_command(container)

@@ -141,7 +141,7 @@ class PoolLeft:
         placed: Accelerators of the placed services.
         left: Free accelerators.
         whole_nodes: Nodes with all accelerators free if pods are packed as tightly as possible.
-        certain: Whether all pods fit, whichever nodes the scheduler chooses.
+        certain: Whether all pods fit, regardless of the nodes that the scheduler chooses.
     """
 
     pool: str

@@ -33,13 +33,13 @@ def layers(full: int, sliding: int) -> list[Layer]:
 
 def test_a_sequence_takes_whole_blocks() -> None:
     kept = make_layout(layers(10, 0), 16, 16, 1, MEMORY)
-    assert kept.token == 10 * 8 * 128 * 2
-    assert kept.measure_sequence(17) == 32 * kept.token
+    assert kept.token_bytes == 10 * 8 * 128 * 2
+    assert kept.measure_sequence(17) == 32 * kept.token_bytes
 
 
 def test_a_latent_is_kept_by_every_rank() -> None:
     kept = make_layout([Layer((), Cache(1, 576, latent=True))] * 61, 16, 16, 8, MEMORY)
-    assert kept.token == 61 * 576 * 2
+    assert kept.token_bytes == 61 * 576 * 2
 
 
 def test_groups_of_sliding_layers_keep_their_window() -> None:

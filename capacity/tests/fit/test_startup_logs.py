@@ -11,7 +11,7 @@ from capacity.tests.startup_logs import GIB, LOGS, Log, accelerator_of, command_
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import find_architecture
 from fusioninfer_capacity.fit.cache import make_layout
-from fusioninfer_capacity.fit.engines import SIZED, Unclear
+from fusioninfer_capacity.fit.engines import SIZED, UnknownMemoryError
 from fusioninfer_capacity.fit.findings import check_fit
 from fusioninfer_capacity.fit.memory import Fit, fit, has_whole_encoders
 from fusioninfer_capacity.fit.weights import Split, split_stages
@@ -32,7 +32,7 @@ def estimated(log: Log) -> Fit | None:
     assert model is not None
     try:
         result = fit(command_of(log), model, accelerator_of(log))
-    except Unclear:
+    except UnknownMemoryError:
         return None
     return result if result.certain else None
 
