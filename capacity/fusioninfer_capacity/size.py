@@ -153,7 +153,10 @@ def _read_request(options: argparse.Namespace, inventory: InventoryArgs | None) 
     name, model = _read_model(options.model)
     accelerator = parse_accelerator(options.accelerator)
     if accelerator is None:
-        raise SizingError(f"{options.accelerator} is not known: give a name such as H100, or 80Gi")
+        raise SizingError(
+            f"unknown accelerator {options.accelerator}; use a name such as H100, or a memory such "
+            "as 80Gi"
+        )
     pools = find_pools(inventory, accelerator.name)
     if inventory is not None and not pools:
         raise SizingError(f"no pool of {options.inventory} has {accelerator.name}")
@@ -174,7 +177,7 @@ def _read_model(source: str) -> tuple[str, Architecture]:
         return source, known
     if not source.endswith(".json"):
         closest = closest_name(source, load_models())
-        hint = f"did you mean {closest}? Else give" if closest else "give"
+        hint = f"did you mean {closest}? Otherwise pass" if closest else "pass"
         raise SizingError(
             f"{source} is not in the table of models: {hint} the path of its config.json, as in "
             "size path/to/config.json"

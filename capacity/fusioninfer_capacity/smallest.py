@@ -40,7 +40,8 @@ def find_smallest_layout(
     kind = parse_accelerator(accelerator)
     if kind is None:
         return (
-            f"{show(accelerator)} is not known; use a name such as H100, or a memory such as 80Gi"
+            f"unknown accelerator {show(accelerator)}; use a name such as H100, or a memory, "
+            "such as 80Gi"
         )
     architecture = _find_architecture(model)
     if architecture is None:

@@ -68,10 +68,10 @@ def test_placement_json_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
         ],
         "rejected": [
             {"pools": {"prefill": "a", "decode": "a"},
-             "reason": "pools that fit only if packed well: 1, against 0"},
+             "reason": "pools that fit only if packed well: 1 instead of 0"},
         ],
         "impossible": {
-            "prefill": {"b": ["nodes have 4 accelerators, but a pod needs 8"]},
+            "prefill": {"b": ["a pod needs 8 accelerators, but nodes have 4"]},
             "decode": {},
         },
         "nearest": None,
@@ -98,10 +98,10 @@ def test_text_has_pool_reason_and_free_capacity(capsys: pytest.CaptureFixture[st
 Placement  Placed
   prefill  on a  16 GPUs, chosen
   decode   on b  8 GPUs, chosen
-  because: pools that fit only if packed well 0, price 32, pools used 2, accelerators stranded 0, \
-accelerators left on whole nodes 20
-  rejected: prefill on b               nodes have 4 accelerators, but a pod needs 8
-  rejected: prefill on a, decode on a  pools that fit only if packed well: 1, against 0
+  ranked by (lower is better): pools that fit only if packed well 0, price 32, \
+pools used 2, accelerators stranded 0, accelerators left on whole nodes 20
+  rejected: prefill on b               a pod needs 8 accelerators, but nodes have 4
+  rejected: prefill on a, decode on a  pools that fit only if packed well: 1 instead of 0
 """
         in out
     )
@@ -156,7 +156,7 @@ def test_service_without_a_place_is_explained_and_rejected(
     status, out, err = run(capsys, "plan", *sources)
     assert status == 2
     assert without_rules(err).endswith(f"large.yaml: placement: does not fit; {expected}")
-    assert "Placement  Unplaced\n  nearest: serve on a; lacks 2 more nodes of a" in out
+    assert "Placement  Unplaced\n  closest: serve on a; requires 2 more nodes of a" in out
     status, out, _ = run(capsys, "plan", *sources, "--output=json")
     assert status == 2
     chat, large, _ = json.loads(out)

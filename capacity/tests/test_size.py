@@ -308,10 +308,10 @@ def test_model_config_is_read(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("team/unknown", "--accelerator", "H100"), "give the path of its config.json"),
+        (("team/unknown", "--accelerator", "H100"), "pass the path of its config.json"),
         (("Qwen/Qwen3-32", "--accelerator", "H100"), "did you mean Qwen/Qwen3-32B?"),
         (("none.json", "--accelerator", "H100"), "none.json cannot be read"),
-        (("Qwen/Qwen3-8B", "--accelerator", "H9000"), "H9000 is not known"),
+        (("Qwen/Qwen3-8B", "--accelerator", "H9000"), "unknown accelerator H9000"),
         (("Qwen/Qwen3-8B", "--accelerator", "L4", "--inventory", "none.yaml"), "none.yaml"),
         (("Qwen/Qwen3-8B", "--accelerator", "L4", "--ttft", "2s"), "a load requires"),
         (

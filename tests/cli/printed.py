@@ -14,7 +14,7 @@ from fusioninfer_pulumi.cli.diff import Difference, compare
 from fusioninfer_pulumi.cli.diff.terminal_text import print_diff
 from fusioninfer_pulumi.cli.plan_output import PlanView
 from fusioninfer_pulumi.cli.plan_text import print_plan
-from fusioninfer_pulumi.cli.terminal import console
+from fusioninfer_pulumi.cli.terminal import open_console
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -30,7 +30,7 @@ def to_text(difference: Difference, *, color: bool = False, width: int | None = 
     environ = {"TERM": "xterm-256color", "COLUMNS": str(width or 1_000), "NO_COLOR": "1"}
     if color:
         del environ["NO_COLOR"]
-    with mock.patch.dict(os.environ, environ), console(file) as screen:
+    with mock.patch.dict(os.environ, environ), open_console(file) as screen:
         print_diff(difference, screen)
     return file.getvalue()
 
@@ -38,7 +38,7 @@ def to_text(difference: Difference, *, color: bool = False, width: int | None = 
 def plan_text(plan: ServicePlan, objects: Iterable[dict[str, Any]] = ()) -> str:
     """A plan as it is printed in a pipe."""
     file = io.StringIO()
-    with console(file) as screen:
+    with open_console(file) as screen:
         print_plan(screen, PlanView(plan, objects=list(objects)))
     return file.getvalue()
 

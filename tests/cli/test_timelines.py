@@ -158,7 +158,7 @@ def test_duplicate_service_has_no_timeline() -> None:
     plan = plan_of(service(serving()))
     objects = list(render(plan))
     (update,) = simulate_updates([*objects, *objects], objects, ([plan, plan], [plan]))
-    assert "several times in a source" in update.missing
+    assert "a source contains it several times" in update.missing
     updates = simulate_updates(objects, [*objects, *objects], ([plan], [plan, plan]))
     assert ["several times" in update.missing for update in updates] == [True, True]
 

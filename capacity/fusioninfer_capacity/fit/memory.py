@@ -103,7 +103,7 @@ class Fit:
         if self.tokens == new.tokens and self.length == new.length:
             return None
         return (
-            f"KV cache of a replica {self.tokens} -> {new.tokens} tokens, "
+            f"KV cache per replica {self.tokens} -> {new.tokens} tokens, "
             f"{self.requests or 0:.1f} x {self.length} -> "
             f"{new.requests or 0:.1f} x {new.length} requests (estimated)"
         )

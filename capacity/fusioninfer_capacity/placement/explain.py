@@ -295,5 +295,5 @@ def _explain_rejection(
         if is_worse and chosen_term.name == "order":
             return "as good, but later in the inventory"
         if is_worse:
-            return f"{other_term.words}: {other_term.value}, against {chosen_term.value}"
+            return f"{other_term.words}: {other_term.value} instead of {chosen_term.value}"
     return "not compared: the search stopped at its limit or bound"

@@ -278,7 +278,7 @@ def _find_reasons(role: RoleRequest, pool: NodePoolArgs, inventory: InventoryArg
     elif unclaimable:
         yield f"has {offered}, but pods claim {', '.join(unclaimable)}"
     elif role.shape and role.shape[0] > pool.accelerators:
-        yield f"nodes have {pool.accelerators} accelerators, but a pod needs {role.shape[0]}"
+        yield f"a pod needs {role.shape[0]} accelerators, but nodes have {pool.accelerators}"
 
 
 def _check_device(role: RoleRequest, pool: NodePoolArgs) -> Iterator[str]:

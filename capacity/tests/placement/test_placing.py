@@ -132,14 +132,14 @@ def test_record_has_reasons_and_free_capacity() -> None:
     ]
     reasons = {tuple(item.pools.values()): item.reason for item in record.rejected}
     assert reasons == {
-        ("a", "a"): "price: 20, against 0",
-        ("a", "b"): "price: 16, against 0",
-        ("a", "c"): "price: 16, against 0",
-        ("b", "a"): "price: 4, against 0",
-        ("b", "c"): "pools used: 2, against 1",
+        ("a", "a"): "price: 20 instead of 0",
+        ("a", "b"): "price: 16 instead of 0",
+        ("a", "c"): "price: 16 instead of 0",
+        ("b", "a"): "price: 4 instead of 0",
+        ("b", "c"): "pools used: 2 instead of 1",
     }
     assert record.impossible == {
-        "prefill": {"c": ("nodes have 4 accelerators, but a pod needs 8",)},
+        "prefill": {"c": ("a pod needs 8 accelerators, but nodes have 4",)},
         "decode": {},
     }
     assert result.pools[1] == PoolLeft(
@@ -199,7 +199,7 @@ def test_gang_minimum_is_placed_if_capacity_is_short() -> None:
     assert (least.status, [item.replicas for item in least.roles]) == (Status.MINIMUM, [1, 1])
     assert "prefill 1 of 1, decode 1 of 2" in result.findings[0][0].message
     assert "requires 1 more node of a" in rejection([service], inventory(pool("a", 2)))
-    assert "needs 2 more nodes of a" in rejection(
+    assert "requires 2 more nodes of a" in rejection(
         [pair("s", (1, 1), (2, 2))], inventory(pool("a", 3))
     )
 

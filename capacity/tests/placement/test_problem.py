@@ -135,7 +135,7 @@ GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"
                      "memory is unknown, required at least 80Gi", id="no memory"),
         pytest.param({}, {"resource": "amd.com/gpu"},
                      "has amd.com/gpu, but pods request nvidia.com/gpu", id="another accelerator"),
-        pytest.param({}, {"accelerators": 4}, "nodes have 4 accelerators, but a pod needs 8",
+        pytest.param({}, {"accelerators": 4}, "a pod needs 8 accelerators, but nodes have 4",
                      id="nodes too small"),
     ],
 )  # fmt: skip
@@ -260,7 +260,7 @@ def test_pool_accepts_only_its_resources() -> None:
     assert claims.impossible["serve"] == {
         "resources": ("has nvidia.com/gpu, but pods claim gpu.nvidia.com",)
     }
-    assert "nodes have 4 accelerators, but a pod needs 8" in rejection(
+    assert "a pod needs 8 accelerators, but nodes have 4" in rejection(
         [claiming("c", 1, 1, claim())], inventory(dra("small", 9, 4))
     )
 
