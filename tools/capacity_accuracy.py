@@ -35,13 +35,13 @@ CLASSES = ("dense", "experts", "multi-head latent attention", "hybrid", "images"
 
 @dataclass(frozen=True)
 class Comparison:
-    """A log and its estimate; shares are estimated over logged, less 1, None without figures.
+    """A log and the relative errors of its estimate: estimated / logged - 1; None if unknown.
 
     Attributes:
-        weights: Of the weights of one accelerator.
-        held: Of the tokens of a cache of the logged size, or of what a sequence takes of it.
-        cache: Of the tokens of a start-up, or of its cache in bytes.
-        verdict: Whether it is rejected as the engine rejected it; None where one is not known.
+        weights: Error of the weights of one accelerator.
+        held: Error of the tokens in a cache of the logged size, or of the size of one sequence.
+        cache: Error of the tokens that fit after start-up, or of the cache in bytes.
+        verdict: Whether estimate and engine agree on rejecting the model; None if unknown.
     """
 
     log: Log
@@ -51,7 +51,7 @@ class Comparison:
     verdict: bool | None
 
 
-def class_of(log: Log) -> str:
+def classify_log(log: Log) -> str:
     """Return the class of a log; the most specific one takes precedence."""
     model = find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
@@ -67,7 +67,7 @@ def class_of(log: Log) -> str:
     return next((name for name, holds in tests.items() if holds), "dense")
 
 
-def compared(log: Log) -> Comparison:
+def compare_log(log: Log) -> Comparison:
     """Return the log with its estimate."""
     model = find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
@@ -109,7 +109,7 @@ def compared(log: Log) -> Comparison:
 
 
 def _estimate_tokens(log: Log, named: Log) -> float:
-    """Tokens of a cache of the size that the log says."""
+    """Return the tokens in a cache of the logged size."""
     length = _get_length(log, named)
     return _make_layout(log, named).count_requests(int(log["cache"] * GIB), length) * length
 
@@ -142,7 +142,7 @@ def _divide_memory(log: Log, named: Log) -> Memory:
 
 def text() -> str:
     """Return the page."""
-    comparisons = [compared(log) for log in LOGS]
+    comparisons = [compare_log(log) for log in LOGS]
     pages = json.loads(PAGES.read_text(encoding="utf-8"))[1:]
     return _PAGE.format(
         classes="\n".join(_render_table(comparisons)),
@@ -211,7 +211,9 @@ def _render_table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield "| Class | Logs | Weights | Tokens of a cache | Cache | Verdicts |"
     yield "|---|---|---|---|---|---|"
     for name in CLASSES:
-        of_class = [comparison for comparison in comparisons if class_of(comparison.log) == name]
+        of_class = [
+            comparison for comparison in comparisons if classify_log(comparison.log) == name
+        ]
         verdicts = [item.verdict for item in of_class if item.verdict is not None]
         cells = [
             _render_cell([(item.log["id"], getattr(item, field)) for item in of_class])
