@@ -34,7 +34,7 @@ def test_templates_equal_the_output_of_init(name: str) -> None:
 
 
 def generated(name: str, folder: Path) -> Path:
-    """A project as `pulumi new` writes it."""
+    """Return a project as `pulumi new` writes it."""
     result = folder / "chat"
     shutil.copytree(TEMPLATES / name, result, ignore=shutil.ignore_patterns("__pycache__"))
     described = result / "Pulumi.yaml"
@@ -97,7 +97,7 @@ def test_install_commands_of_pages_name_where_the_packages_are() -> None:
 
 
 def answered(value: Any) -> Any:
-    """A YAML program's properties with the config in them."""
+    """Return a YAML program's properties with the config in them."""
     if isinstance(value, dict):
         return {key: answered(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -115,7 +115,9 @@ def classify_sample(sample: Sample) -> tuple[str, list[Finding]]:
         warnings = [finding for finding in findings if finding.severity is Severity.WARNING]
         return ("with warnings" if warnings else "as is"), warnings
     # Documents that do not fit the CRD become no service.
-    converted = any(document.plan is not None or document.manifest for document in source.planned)
+    converted = any(
+        document.plan is not None or document.manifest for document in source.planned_documents
+    )
     documented = sample.group.startswith(_BOOSTER) or all(map(_is_documented, errors))
     if any(finding.rule in _INVALID_THERE for finding in errors):
         return INVALID, errors

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from told import without_rules
+from printed_findings import without_rules
 
 from capacity.tests.placing import LABEL, pair, pool, where, worker
 from fusioninfer_capacity import place
@@ -171,7 +171,7 @@ def test_service_without_a_place_is_explained_and_rejected(
         assert expected in without_rules(err)
 
 
-def test_check_with_inventory_accepts_demands_that_are_met(
+def test_check_with_inventory_applies_placement(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     status, _, err = run(capsys, "check", "--strict", "lone.yaml")

@@ -1,4 +1,4 @@
-"""`size`: proposals that `check` accepts, held against every other layout and against the pools."""
+"""`size`: proposals, which `check` accepts, compared with all layouts and with the pools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services whose gang backend a cluster lacks."""
+"""Services whose gang backend is missing in the cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONFIG = "apiVersion: config.kueue.x-k8s.io/v1beta2\nintegrations: {{frameworks:
 
 
 def cluster(*groups: str, framework: str = KUEUE_FRAMEWORK) -> FakeCluster:
-    """A cluster that serves some API groups, `NAME/VERSION` with one more version."""
+    """Return a cluster that serves some API groups, `NAME/VERSION` with one more version."""
     config = {"a": CONFIG.format(framework)}
     return FakeCluster(
         stored("v1", "ConfigMap", "config", "kueue-system", data=config),

@@ -1,4 +1,4 @@
-"""Objects that services name and the cluster does not have."""
+"""Objects that services refer to and that do not exist in the cluster."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ GATEWAY = router(gateway={"gatewayClassName": "g"}, httproute={"hostnames": ["a.
 
 
 def definition(api: str, kind: str, release: str = "") -> dict[str, Any]:
-    """The definition of a kind, annotated with a release."""
+    """Return the definition of a kind, annotated with a release."""
     group, _, version = api.rpartition("/")
     key = f"{group.replace('.x-k8s.', '.k8s.')}/bundle-version"
     if "monitoring" in group:
@@ -85,7 +85,7 @@ def configuration(namespace: str, group: str, text: str = "") -> dict[str, Any]:
 def cluster(
     lws: str = "v0.9.0", volcano: str = "v1.14.1", provider: str = "", **more: Any
 ) -> FakeCluster:
-    """A cluster with everything; releases are image tags."""
+    """Return a cluster with everything; releases are image tags."""
     gang = f"gangSchedulingManagement: {{schedulerProvider: {provider}}}" if provider else ""
     objects = [
         manager("lws-system", f"lws/lws:{lws}"),

@@ -56,7 +56,7 @@ def pod(service: str, gpus: str, phase: str = "Running") -> Any:
 
 
 def messages(plans: Any, *objects: Any, **cluster: Any) -> list[list[str]]:
-    """The messages about each service."""
+    """Return the messages about each service."""
     findings = check_quotas(FakeCluster(*objects, **cluster), plans)
     assert {item.severity for result in findings for item in result} <= {Severity.WARNING}
     return [[finding.message for finding in result] for result in findings]
@@ -120,7 +120,7 @@ def test_unknown_namespace_is_not_read() -> None:
 
 
 def cluster_queue(name: str, quotas: Any, *, resource: str = GPU, **spec: Any) -> Any:
-    """A ClusterQueue with the quotas of each flavor."""
+    """Return a ClusterQueue with the quotas of each flavor."""
     flavors = [
         {"name": flavor, "resources": [{"name": resource, **quota}]}
         for flavor, quota in quotas.items()
@@ -130,7 +130,7 @@ def cluster_queue(name: str, quotas: Any, *, resource: str = GPU, **spec: Any) -
 
 
 def of_kueue(plans: Any, queue: Any, **status: Any) -> list[list[str]]:
-    """The messages where LocalQueue `team` of each namespace belongs to a ClusterQueue."""
+    """Return the messages where LocalQueue `team` of each namespace belongs to a ClusterQueue."""
     spec = {"clusterQueue": queue["metadata"]["name"]}
     api = "kueue.x-k8s.io/v1beta2"
     queues = [

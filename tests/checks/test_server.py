@@ -284,7 +284,7 @@ def test_rejected_field_is_an_error_at_the_users_field(
         ("LeaderWorkerSet", {"code": 403, "message": SUBGROUPS}, ("warning", REJECTS, "roles[0]")),
     ],
 )  # fmt: skip
-def test_answer_is_one_finding(kind: str, status: Manifest, expected: tuple[str, ...]) -> None:
+def test_each_answer_is_one_finding(kind: str, status: Manifest, expected: tuple[str, ...]) -> None:
     (finding,) = check(service(), of_kind(kind, status))
     assert (finding.severity.value, finding.rule, finding.path) == expected
 

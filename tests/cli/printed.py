@@ -25,7 +25,7 @@ class Terminal(io.StringIO):
 
 
 def to_text(difference: Difference, *, color: bool = False, width: int | None = None) -> str:
-    """A difference at a terminal; without colour and width in a pipe."""
+    """Return a difference at a terminal; without colour and width in a pipe."""
     file = Terminal() if color or width is not None else io.StringIO()
     environ = {"TERM": "xterm-256color", "COLUMNS": str(width or 1_000), "NO_COLOR": "1"}
     if color:
@@ -36,7 +36,7 @@ def to_text(difference: Difference, *, color: bool = False, width: int | None = 
 
 
 def plan_text(plan: ServicePlan, objects: Iterable[dict[str, Any]] = ()) -> str:
-    """A plan as it is printed in a pipe."""
+    """Return a plan as it is printed in a pipe."""
     file = io.StringIO()
     with open_console(file) as screen:
         print_plan(screen, PlanView(plan, objects=list(objects)))
@@ -44,6 +44,6 @@ def plan_text(plan: ServicePlan, objects: Iterable[dict[str, Any]] = ()) -> str:
 
 
 def between(old: dict[str, Any], new: dict[str, Any]) -> Difference:
-    """The difference between two services."""
+    """Return the difference between two services."""
     plans = plan_of(old), plan_of(new)
     return compare(*(list(render(plan)) for plan in plans), plans=([plans[0]], [plans[1]]))

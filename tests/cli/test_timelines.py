@@ -138,7 +138,7 @@ UNQUEUED = service(queued()["spec"]["roles"][0])
         (queued(), queued(resources={"requests": {"cpu": "2"}}, rollout="Recreate"), None),
     ],
 )
-def test_change_that_kueue_rejects_is_not_played(
+def test_change_that_kueue_rejects_is_not_simulated(
     old: Manifest, new: Manifest, what: str | None
 ) -> None:
     update = between(old, new)

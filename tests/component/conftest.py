@@ -58,7 +58,7 @@ class Deployment:
         return [item.key for item in self.registered]
 
     def __getitem__(self, name: str) -> Registered:
-        """The only resource of a logical name that is not a component."""
+        """Return the only resource of a logical name that is not a component."""
         (item,) = [
             entry
             for entry in self.registered
@@ -130,7 +130,7 @@ class Engine(pulumi.runtime.Mocks):
         return {}, None
 
     def run(self, program: Callable[[], Any], *, preview: bool = False) -> Deployment:
-        """Runs a program as the engine would; a mapping that it returns is exported."""
+        """Run a program as the engine would; a mapping that it returns is exported."""
         deployment = Deployment()
         monitor = _Monitor(self, deployment)
         before = {name: getattr(settings.SETTINGS, name) for name in _SETTINGS}

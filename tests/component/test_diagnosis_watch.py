@@ -1,4 +1,4 @@
-"""A watch keeps the state of pods that show a problem for a moment only."""
+"""A watch keeps the state of pods that show a problem only briefly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the endpoint answers, asked by the program after all that is awaited."""
+"""The program probes the endpoint after everything that it waits for."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def server() -> Iterator[tuple[int, dict[str, tuple[int, str]]]]:
         (200, '["x"]', "not a list of models"),
     ],
 )
-def test_probe_judges_http_response(
+def test_probe_result_by_http_response(
     server: Any, status: int, body: str, messages: str | None
 ) -> None:
     port, answers = server

@@ -1,4 +1,4 @@
-"""The phase Failed: from the pods of sets that are not available, where the cluster can be read."""
+"""The phase Failed: from pods of unavailable LeaderWorkerSets, if the cluster can be read."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ LISTS = {
 
 
 def partial(args: InferenceServiceArgs) -> dict[str, Any]:
-    """The same service with the PodGroup form that may run in part."""
+    """Return the same service with the PodGroup form that may run in part."""
     return {
         "name": args.name,
         "roles": list(args.roles),

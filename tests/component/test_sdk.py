@@ -1,4 +1,4 @@
-"""What the component takes from Pulumi's SDK beyond its documented functions is still there."""
+"""The undocumented parts of Pulumi's SDK that the component uses still exist."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ AGENT = {"implementation": "agentgateway"}
 
 
 def run(stack: Stack, *services: str, split: Mapping[str, int], **more: Any) -> Any:
-    """Runs a program with these services; `chat` has the route."""
+    """Run a program with these services; `chat` has the route."""
     preview = more.pop("preview", False)
 
     def program() -> None:
@@ -55,7 +55,7 @@ def test_share_of_new_service_waits_for_its_replica(
     assert stack.order[-1] == "chat-httproute"
 
 
-def test_share_of_zero_waits_for_nothing(stack: Stack) -> None:
+def test_share_of_zero_does_not_wait(stack: Stack) -> None:
     stack.broken = {"next"}
     run(stack, "chat", split={})
     run(stack, "chat", "next", split={"next": 0}, wait={"level": "None"})

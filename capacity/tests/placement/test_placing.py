@@ -90,7 +90,7 @@ def test_selector_label_value_selects_the_pool() -> None:
     assert pod_specs(result)[0]["nodeSelector"] == {LABEL: "gke-a-123"}
 
 
-def test_outputs_in_templates_survive(output: Callable[..., Any]) -> None:
+def test_outputs_in_templates_are_kept(output: Callable[..., Any]) -> None:
     secret = output("v1", secret=True)
     service = worker("w")
     container = service["spec"]["roles"][0]["template"]["spec"]["containers"][0]
@@ -102,7 +102,7 @@ def test_outputs_in_templates_survive(output: Callable[..., Any]) -> None:
     assert where(result) == {"w": {"serve": "a"}}
 
 
-def test_placed_manifest_has_no_demands_left() -> None:
+def test_placed_manifest_has_no_placement_fields() -> None:
     wanted = worker("w", placement={"pools": ["a"]})
     findings = plan_service(args(wanted)).findings
     assert [(message.severity, message.path) for message in findings] == [
