@@ -50,8 +50,7 @@ def check_disruption_budgets(built: BuiltService) -> Iterator[Finding]:
         field = at if role.args.disruption_budget is None else ("roles", role.position, *at)
         count = len(role.replicas)
         if role.scaled_externally:
-            message = f"{role.name} is autoscaled, so its replica count is unknown; set "
-            message += "maxUnavailable to at least 1 replica instead"
+            message = f"{role.name} is autoscaled; set maxUnavailable to at least 1 replica instead"
             yield error(FIELD_OUT_OF_PLACE, field, message)
         else:
             yield warning(

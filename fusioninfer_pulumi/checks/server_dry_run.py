@@ -125,7 +125,7 @@ def build_next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[s
     metadata = manifest["metadata"]
     if _is_namespace_missing(answer) and metadata.get("namespace") != FALLBACK_NAMESPACE:
         return {**manifest, "metadata": {**metadata, "namespace": FALLBACK_NAMESPACE}}
-    reference = _find_missing_reference(answer)
+    reference = _find_reference(answer)
     if manifest["kind"] == "Pod" and reference in manifest["spec"]:
         return {**manifest, "spec": _drop_reference(manifest["spec"], reference)}
     return None
@@ -198,7 +198,7 @@ def _convert_rejection(
             continue
         name = "" if exact or not location else f"{format_path(location)}: "
         lenient = (
-            _find_missing_reference(answer)
+            _find_reference(answer)
             # The service's running pods count against the quota, but may be replaced.
             or "exceeded quota" in reason
             or _IMMUTABLE.search(reason)
@@ -225,7 +225,7 @@ def _is_namespace_missing(answer: Answer) -> bool:
     return answer.code == 404 and answer.kind == "namespaces"
 
 
-def _find_missing_reference(answer: Answer) -> str:
+def _find_reference(answer: Answer) -> str:
     """Return the field of a pod that names a missing object, empty for any other answer."""
     if answer.code == 403:
         for field, (pattern, _) in REFERENCES.items():
@@ -247,7 +247,7 @@ def _list_causes(answer: Answer) -> Sequence[tuple[str, str]]:
     if answer.causes:
         return answer.causes
     reason = _OBJECT_PREFIX.sub("", answer.reply)
-    if reference := _find_missing_reference(answer):
+    if reference := _find_reference(answer):
         return [(f"spec.{reference}", reason)]
     field = _FIELD.search(reason)
     return [(field[1].strip('"') if field else "", reason)]
@@ -272,9 +272,7 @@ def _replace_merge_keys(location: Location, value: Any) -> Location:
     indexed: list[str | int] = []
     for part in location:
         key = (
-            _find_keyed_index(part, value)
-            if isinstance(value, list) and isinstance(part, str)
-            else part
+            _find_index(part, value) if isinstance(value, list) and isinstance(part, str) else part
         )
         indexed.append(key)
         try:
@@ -284,7 +282,7 @@ def _replace_merge_keys(location: Location, value: Any) -> Location:
     return tuple(indexed)
 
 
-def _find_keyed_index(part: str, items: Sequence[Any]) -> str | int:
+def _find_index(part: str, items: Sequence[Any]) -> str | int:
     """Return the index of the item with a merge key such as `name="vllm"`, else the key."""
     keys = dict(_MERGE_KEY.findall(part))
     for index, item in enumerate(items):

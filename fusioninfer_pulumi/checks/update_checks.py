@@ -75,7 +75,7 @@ def check_update(
         )
     }
     running = {
-        name: None if name in differing else _build_running_lws(plan, manifests_by_name[name], lws)
+        name: None if name in differing else _read_running(plan, manifests_by_name[name], lws)
         for name, lws in existing.items()
     }
     return [*check_subgroup_policies(plan, differing), *check_gang_joins(plan, running)]
@@ -186,7 +186,7 @@ def check_kueue_changes(
                 moved = {"queue" if before and after else "backend": None}
                 shapes = [
                     [
-                        _extract_kueue_fields((template.get(key) or {}).get("spec") or {})
+                        _read_shape((template.get(key) or {}).get("spec") or {})
                         for template in templates
                     ]
                     for key in ("leaderTemplate", "workerTemplate")
@@ -206,7 +206,7 @@ def check_kueue_changes(
     return findings
 
 
-def _extract_kueue_fields(pod: Mapping[str, Any]) -> dict[str, Any]:
+def _read_shape(pod: Mapping[str, Any]) -> dict[str, Any]:
     kinds = [pod.get(key) or [] for key in ("initContainers", "containers")]
     # A hidden (secret) value is a string.
     containers = [c for several in kinds for c in several if isinstance(c, Mapping)]
@@ -241,7 +241,7 @@ def _check_subgroup_policy(
         )
 
 
-def _build_running_lws(
+def _read_running(
     plan: ServicePlan, manifest: Mapping[str, Any], lws: StackLws
 ) -> RunningLws | None:
     if lws.template is None or not lws.has_name(manifest["metadata"]["name"], plan.namespace):
@@ -294,7 +294,7 @@ class _Member:
     running: RunningLws | None
 
     @cached_property
-    def needed_replicas(self) -> int:
+    def needed(self) -> int:
         """Replicas of the role that the gang needs."""
         minima = gang_minima(self.gang)
         return self.role.group_replicas if minima is None else minima.get(self.role.name, 0)
@@ -307,7 +307,7 @@ class _Member:
         only_lowest = self.gang.sub_groups is None or any(
             group.lowest for group in self.gang.sub_groups if group.role == self.role.name
         )
-        return not only_lowest or self.planned.ordinal < self.needed_replicas
+        return not only_lowest or self.planned.ordinal < self.needed
 
     @cached_property
     def is_joining(self) -> bool:
@@ -318,7 +318,7 @@ class _Member:
         return not (same_gang and self.running.nodes >= self.role.nodes)
 
     @cached_property
-    def excluded_replicas(self) -> int:
+    def excluded(self) -> int:
         """Replicas that a partition keeps from joining the gang."""
         count, rollout = len(self.planned.replicas), self.step.rollout
         if not self.is_joining or (
@@ -328,7 +328,7 @@ class _Member:
         return count if self.step.frozen else min(rollout.partition, count) * self.step.whole
 
     def needs_complete_gang(self, at_once: Collection[str]) -> bool:
-        """Return whether its updated pods wait until the gang is complete."""
+        """Return whether its update waits until the gang is complete."""
         if self.running is None or not self.running.changes or self.step.role in at_once:
             return False
         strategy = self.step.rollout.strategy
@@ -336,7 +336,7 @@ class _Member:
         return self.step.blocks_others or (self.step.required and in_parts)
 
     def count_first_batch(self, at_once: Collection[str]) -> int:
-        """Return the number of replicas that are updated before the first of them is ready."""
+        """Return the number of replicas that are updated before the update waits."""
         count = len(self.planned.replicas)
         if not self.is_joining or not self.step.whole or not self.needs_complete_gang(at_once):
             return count
@@ -344,9 +344,7 @@ class _Member:
         # LeaderWorkerSet first creates additional replicas and waits for them; if there are none,
         # it restarts one. A surge is at most all replicas but one.
         surge = min(self.step.rollout.max_surge, count - 1)
-        return min(
-            max(1, surge + max(0, count - self.running.replicas)), count - self.excluded_replicas
-        )
+        return min(max(1, surge + max(0, count - self.running.replicas)), count - self.excluded)
 
 
 def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
@@ -374,12 +372,11 @@ def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
 
 def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
     all_joined = {
-        member.step.name: len(member.planned.replicas) - member.excluded_replicas
-        for member in members
+        member.step.name: len(member.planned.replicas) - member.excluded for member in members
     }
     roles: dict[str, list[_Member]] = {}
-    for member in _find_missing_members(members, all_joined):
-        if member.excluded_replicas:
+    for member in _find_missing(members, all_joined):
+        if member.excluded:
             roles.setdefault(member.role.name, []).append(member)
     for joining in roles.values():
         yield error(
@@ -426,10 +423,10 @@ def _simulate(
         waiting.difference_update(begun)
         joined.update({name: by_name[name].count_first_batch(at_once) for name in begun})
         changing.update(name for name in begun if by_name[name].needs_complete_gang(at_once))
-        short = {member.gang.pod_group for member in _find_missing_members(members, joined)}
+        short = {member.gang.pod_group for member in _find_missing(members, joined)}
         changing = {name for name in changing if by_name[name].gang.pod_group in short}
     stuck = [by_name[step.name] for step in steps if step.name in changing]
-    joining = [member for member in _find_missing_members(members, joined) if member.is_joining]
+    joining = [member for member in _find_missing(members, joined) if member.is_joining]
     roles, last = (
         {member.role.name for member in joining},
         max((e.step.stage for e in joining), default=0),
@@ -439,7 +436,7 @@ def _simulate(
     return blocking or stuck, joining
 
 
-def _find_missing_members(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:
+def _find_missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:
     """Return members that have not fully joined a gang that lacks replicas of their role."""
     have: dict[tuple[str, str], int] = {}
     for member in members:
@@ -450,7 +447,7 @@ def _find_missing_members(members: Sequence[_Member], joined: Mapping[str, int])
         member
         for member in members
         if member.counts_for_minimum
-        and have[member.gang.pod_group, member.role.name] < member.needed_replicas
+        and have[member.gang.pod_group, member.role.name] < member.needed
         and joined[member.step.name] < len(member.planned.replicas)
     ]
 

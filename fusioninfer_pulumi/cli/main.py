@@ -71,52 +71,50 @@ def _parse_rule(text: str) -> str:
 _Arguments = Mapping[str, Mapping[str, Any]]
 
 
-def _build_flag(help_text: str) -> dict[str, Any]:
+def _flag(help_text: str) -> dict[str, Any]:
     return {"action": "store_true", "help": help_text}
 
 
-def _build_option(metavar: str, help_text: str, **parameters: Any) -> dict[str, Any]:
+def _option(metavar: str, help_text: str, **parameters: Any) -> dict[str, Any]:
     return {"metavar": metavar, "help": help_text, **parameters}
 
 
-def _build_output_option(*choices: str, help_text: str = "") -> _Arguments:
+def _output(*choices: str, help_text: str = "") -> _Arguments:
     help_text = f"{help_text}default: {choices[0]}"
     return {"--output": {"choices": choices, "default": choices[0], "help": help_text}}
 
 
 _READ_OPTIONS: _Arguments = {
-    "--strict": _build_flag("treat warnings as errors"),
-    "--allow-lossy": _build_flag(
+    "--strict": _flag("treat warnings as errors"),
+    "--allow-lossy": _flag(
         "ignore fields of another system's manifest that have no equivalent, with a warning"
     ),
-    "--stack": _build_option("NAME", "stack whose configuration a program uses"),
-    "--show-secrets": _build_flag(
-        "print secrets of a program, and credentials in a diff, in plain text"
-    ),
-    "--timeout": _build_option(
+    "--stack": _option("NAME", "stack whose configuration a program uses"),
+    "--show-secrets": _flag("print secrets of a program, and credentials in a diff, in plain text"),
+    "--timeout": _option(
         "5m",
         "stop a Pulumi program after this time; default: 5m",
         type=_parse_duration,
         default=300.0,
     ),
-    "--ignore": _build_option(
+    "--ignore": _option(
         "RULE",
         "hide warnings of this rule; may be repeated; errors are never hidden",
         type=_parse_rule,
         action="append",
         default=[],
     ),
-    "--verbose": _build_flag("also print findings of severity info"),
+    "--verbose": _flag("also print findings of severity info"),
 }
 _SOURCE = (
     "a manifest file, a folder of them, `-` for standard input, or the folder of a Pulumi project"
 )
-_SOURCES: _Arguments = {**_READ_OPTIONS, "sources": _build_option("SOURCE", _SOURCE, nargs="+")}
+_SOURCES: _Arguments = {**_READ_OPTIONS, "sources": _option("SOURCE", _SOURCE, nargs="+")}
 _PLACEMENT_OPTIONS: _Arguments = {
-    "--inventory": _build_option(
+    "--inventory": _option(
         "POOLS", "place all services on the node pools of this NodePoolInventory"
     ),
-    "--previous": _build_option(
+    "--previous": _option(
         "PLACED",
         "the current placement: JSON output of an earlier place, or plan --inventory",
     ),
@@ -134,7 +132,7 @@ class _Command(NamedTuple):
 _COMMANDS = {
     "render": _Command(
         "print the Kubernetes objects in apply order",
-        {**_SOURCES, **_build_output_option("yaml", "json"), **_PLACEMENT_OPTIONS},
+        {**_SOURCES, **_output("yaml", "json"), **_PLACEMENT_OPTIONS},
         ("render service.yaml | kubectl apply -f -", "render my-project services/ --output json"),
     ),
     "plan": _Command(
@@ -142,26 +140,26 @@ _COMMANDS = {
         {
             **_SOURCES,
             **_PLACEMENT_OPTIONS,
-            **_build_output_option("text", "json", "mermaid"),
-            "--explain": _build_flag("show where each value of generated containers comes from"),
-            "--cluster": _build_flag(
+            **_output("text", "json", "mermaid"),
+            "--explain": _flag("show where each value of generated containers comes from"),
+            "--cluster": _flag(
                 "check quotas, the gang backend and referenced objects in the cluster"
             ),
-            "--context": _build_option("NAME", f"{_CONTEXT} --cluster"),
-            "--update": _build_option(
+            "--context": _option("NAME", f"{_CONTEXT} --cluster"),
+            "--update": _option(
                 "OLD",
                 "simulate the update from this source or file of rendered objects: restarts, "
                 "available replicas, GPUs in use and maximum duration; requires --output text "
                 "or json",
             ),
-            "--gpus": _build_option(
+            "--gpus": _option(
                 "80,64,48",
                 "show what runs with this many free accelerators; each node has as many as "
                 "the largest pod needs",
                 type=_parse_numbers,
                 default=(),
             ),
-            "--nodes": _build_option(
+            "--nodes": _option(
                 "8x8,4x4",
                 "show what runs on these free nodes: count x accelerators",
                 type=_parse_pools,
@@ -178,17 +176,17 @@ _COMMANDS = {
         "print errors and warnings about services",
         {
             **_SOURCES,
-            **_build_output_option(
+            **_output(
                 "text",
                 "json",
                 "github",
                 help_text="text goes to standard error, other formats to standard output; ",
             ),
-            "--server": _build_flag(
+            "--server": _flag(
                 "also dry-run the objects and pods on the API server, and run all checks of plan "
                 "--cluster"
             ),
-            "--context": _build_option("NAME", f"{_CONTEXT} --server"),
+            "--context": _option("NAME", f"{_CONTEXT} --server"),
             **_PLACEMENT_OPTIONS,
         },
         (
@@ -201,7 +199,7 @@ _COMMANDS = {
         "write Grafana dashboards of services to files",
         {
             **_SOURCES,
-            "--directory": _build_option(
+            "--directory": _option(
                 "DIR", "target directory; default: the current one", default="."
             ),
         },
@@ -211,15 +209,9 @@ _COMMANDS = {
         "convert manifests of another system to InferenceService",
         {
             **_READ_OPTIONS,
-            "sources": _build_option(
-                "SOURCE", "a manifest file, a folder of them, or `-`", nargs="+"
-            ),
-            **_build_output_option(
-                "yaml", "json", "python", help_text="manifests, or a Pulumi program; "
-            ),
-            "--expand": _build_flag(
-                "include generated containers, so that the manifest is complete"
-            ),
+            "sources": _option("SOURCE", "a manifest file, a folder of them, or `-`", nargs="+"),
+            **_output("yaml", "json", "python", help_text="manifests, or a Pulumi program; "),
+            "--expand": _flag("include generated containers, so that the manifest is complete"),
         },
         ("convert model-serving.yaml --output python",),
     ),
@@ -227,12 +219,12 @@ _COMMANDS = {
         "show what changes between two sources, and which replicas restart",
         {
             **_READ_OPTIONS,
-            "old": _build_option("OLD", "a SOURCE as for render, or a file of rendered objects"),
-            "new": _build_option("NEW", "the source after the change", nargs="?"),
-            "--base": _build_option(
+            "old": _option("OLD", "a SOURCE as for render, or a file of rendered objects"),
+            "new": _option("NEW", "the source after the change", nargs="?"),
+            "--base": _option(
                 "REF", "compare the source in this git revision with the working tree"
             ),
-            **_build_output_option("text", "markdown", "json"),
+            **_output("text", "markdown", "json"),
         },
         ("diff old.yaml new.yaml", "diff --base origin/main services/ --output markdown"),
     ),
@@ -240,9 +232,9 @@ _COMMANDS = {
     "init": _Command(
         "write a Pulumi project that serves a model",
         {
-            "model": _build_option("MODEL", "name on Hugging Face"),
+            "model": _option("MODEL", "name on Hugging Face"),
             "--accelerator": {"required": True, "help": "GPU model, such as H100; or cpu"},
-            "--gpus": _build_option(
+            "--gpus": _option(
                 "N", "GPUs of each pod; default: what the model needs", type=_parse_number
             ),
             "--language": {
@@ -250,8 +242,8 @@ _COMMANDS = {
                 "default": "python",
                 "help": "default: python",
             },
-            "--prefill-decode": _build_flag("separate prefill from decode, and add a router"),
-            "--directory": _build_option("DIR", "target directory; default: the model's name"),
+            "--prefill-decode": _flag("separate prefill from decode, and add a router"),
+            "--directory": _option("DIR", "target directory; default: the model's name"),
         },
         (
             "init Qwen/Qwen3-32B --accelerator H100",
@@ -264,7 +256,7 @@ _COMMANDS = {
             **_SOURCES,
             **_PLACEMENT_OPTIONS,
             "--inventory": {**_PLACEMENT_OPTIONS["--inventory"], "required": True},
-            **_build_output_option("text", "json"),
+            **_output("text", "json"),
         },
         (
             "place services/ --inventory pools.yaml",
@@ -273,7 +265,7 @@ _COMMANDS = {
     ),
     "rules": _Command(
         "list all rules, or explain one",
-        {"rule": _build_option("ID", "the rule to explain in full", type=_parse_rule, nargs="?")},
+        {"rule": _option("ID", "the rule to explain in full", type=_parse_rule, nargs="?")},
         ("rules accelerators-too-few", "rules | grep memory"),
     ),
 }

@@ -30,9 +30,7 @@ THREADS = ThreadPoolExecutor(4, thread_name_prefix="fusioninfer-cluster")
 
 # Keyed by the stack, so that entries are dropped with it, and by the provider, because the same
 # name may exist in each cluster.
-_services_by_stack: WeakKeyDictionary[pulumi.Resource, dict[int, ClusterServices]] = (
-    WeakKeyDictionary()
-)
+_services: WeakKeyDictionary[pulumi.Resource, dict[int, ClusterServices]] = WeakKeyDictionary()
 
 
 def is_pulumi_update() -> bool:
@@ -135,7 +133,7 @@ def get_program_services(opts: pulumi.ResourceOptions | None) -> ClusterServices
     if stack is None or not is_program_running():
         return ClusterServices()
     provider = _find_provider(opts) if opts is not None else None
-    clusters = _services_by_stack.setdefault(stack, {})
+    clusters = _services.setdefault(stack, {})
     return clusters.setdefault(id(provider) if provider is not None else 0, ClusterServices())
 
 

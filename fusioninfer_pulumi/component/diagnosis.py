@@ -65,7 +65,7 @@ def is_bound(pod: Object) -> bool:
 
 
 @dataclass(frozen=True)
-class ServiceSnapshot:
+class PodSnapshot:
     """Pods, events and PodGroups of one service.
 
     Attributes:
@@ -86,7 +86,7 @@ class ServiceSnapshot:
 
 def read_service(
     kubeconfig: str | None, context: str | None, namespace: str, service: str
-) -> ServiceSnapshot:
+) -> PodSnapshot:
     """Read a service's pods, events and PodGroups.
 
     `kubeconfig` is a path or content; None stands for kubectl's defaults. Reads that are not
@@ -105,18 +105,18 @@ def read_service(
     gates = [gate for pod in pods for gate in pod["spec"].get("schedulingGates") or ()]
     waits = any(gate["name"] == labels.KUEUE_GATE for gate in gates)
     workloads = api.objects("kueue.x-k8s.io", "Workload", namespace) if waits else None
-    return ServiceSnapshot(pods, events, groups, tuple(api.unread), workloads or ())
+    return PodSnapshot(pods, events, groups, tuple(api.unread), workloads or ())
 
 
 def read_pods(
     kubeconfig: str | None, context: str | None, namespace: str, service: str
-) -> ServiceSnapshot:
+) -> PodSnapshot:
     """Read only a service's pods; raises UnreadableError if they cannot be read."""
     api = KubernetesApi(kubeconfig, context)
     pods = api.objects("v1", "Pod", namespace, labelSelector=_selector(service)) or ()
     if api.unread:
         raise UnreadableError(", ".join(api.unread))
-    return ServiceSnapshot(pods)
+    return PodSnapshot(pods)
 
 
 def watch_service(
@@ -124,10 +124,10 @@ def watch_service(
     context: str | None,
     namespace: str,
     service: str,
-    known: ServiceSnapshot,
-    is_explained: Callable[[ServiceSnapshot], bool],
+    known: PodSnapshot,
+    is_explained: Callable[[PodSnapshot], bool],
     seconds: float,
-) -> ServiceSnapshot:
+) -> PodSnapshot:
     """Watch a service's pods, because a crashed pod may be gone at the next read.
 
     Return `known` with each pod as it was when it last showed a reason, or else as it is now.
@@ -157,7 +157,7 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
     The reasons include the scheduler's and Kueue's. Never raises.
     """
 
-    def is_explained(snapshot: ServiceSnapshot) -> bool:
+    def is_explained(snapshot: PodSnapshot) -> bool:
         return all(has_lws_reason(name, snapshot) for name in names)
 
     try:
@@ -180,17 +180,17 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
     return list(dict.fromkeys(lines))[:_MAX_LINES]
 
 
-def explain_lws(names: Sequence[str], snapshot: ServiceSnapshot) -> list[str]:
+def explain_lws(names: Sequence[str], snapshot: PodSnapshot) -> list[str]:
     """Explain why LeaderWorkerSets are not available: one line for each reason, with its pods."""
     pods = [pod for name in names for pod in snapshot.find_pods(name)]
     lines = _group_by_reason(pods, lambda pod: describe_pod_problem(pod, snapshot.events))
     for name in names:
-        events = list(_find_controller_events(name, snapshot.events))
+        events = list(_list_lws_events(name, snapshot.events))
         lines += events or ([] if snapshot.find_pods(name) else [f"{name} has no pods"])
     return lines
 
 
-def explain_gang(snapshot: ServiceSnapshot) -> list[str]:
+def explain_gang(snapshot: PodSnapshot) -> list[str]:
     """Return the scheduler's messages about PodGroups, if any pod has no node."""
     if all(map(is_bound, snapshot.pods)):
         return []
@@ -198,7 +198,7 @@ def explain_gang(snapshot: ServiceSnapshot) -> list[str]:
     return [f"PodGroup {name}: {problem}" for name, problem in problems.items() if problem]
 
 
-def explain_queue(names: Sequence[str], snapshot: ServiceSnapshot) -> list[str]:
+def explain_queue(names: Sequence[str], snapshot: PodSnapshot) -> list[str]:
     """Explain why Kueue has not admitted replicas of LeaderWorkerSets, one line for each reason."""
     reasons: dict[str, list[str]] = {}
     for workload in snapshot.workloads:
@@ -214,7 +214,7 @@ def explain_queue(names: Sequence[str], snapshot: ServiceSnapshot) -> list[str]:
     ]
 
 
-def has_lws_reason(name: str, snapshot: ServiceSnapshot) -> bool:
+def has_lws_reason(name: str, snapshot: PodSnapshot) -> bool:
     """Return whether the pods of a LeaderWorkerSet, or events, show why it is not available.
 
     The reason may be visible only briefly, because LeaderWorkerSet deletes a group's pods as soon
@@ -223,9 +223,7 @@ def has_lws_reason(name: str, snapshot: ServiceSnapshot) -> bool:
     pods = snapshot.find_pods(name)
     # The normal event RecreateGroup does not contain the reason.
     warnings = [event for event in snapshot.events if event.get("type") == "Warning"]
-    return (
-        all(map(has_visible_reason, pods)) if pods else any(_find_controller_events(name, warnings))
-    )
+    return all(map(has_visible_reason, pods)) if pods else any(_list_lws_events(name, warnings))
 
 
 class Progress:
@@ -235,7 +233,7 @@ class Progress:
         """Prepare the progress of an update, with reasons from `cluster`."""
         self._component, self._plan, self._cluster = component, plan, cluster
         self._waiting, self._since = "", 0.0
-        self._pods, self._next_read = ServiceSnapshot(), 0.0
+        self._pods, self._next_read = PodSnapshot(), 0.0
         self._logged_lines: set[str] = set()
         self._last = ""
 
@@ -253,7 +251,7 @@ class Progress:
                     read_pods, self._plan.service, seconds=_POD_READ_SECONDS
                 )
             except UnreadableError:
-                self._pods = ServiceSnapshot()
+                self._pods = PodSnapshot()
         pods = sorted(self._pods.find_pods(waiting), key=get_name)
         reason = next(filter(None, map(describe_pod_progress, pods)), "")
         self.say(format_progress(self._plan, live, waiting, reason, now - self._since))
@@ -316,9 +314,7 @@ async def find_failed_replicas(
         return {}
 
 
-def find_failed_lws(
-    revisions: Mapping[str, str | None], snapshot: ServiceSnapshot
-) -> dict[str, str]:
+def find_failed_lws(revisions: Mapping[str, str | None], snapshot: PodSnapshot) -> dict[str, str]:
     """Explain why LeaderWorkerSets failed, by name; pods that may become ready are not failures.
 
     `revisions`: revision label of each LeaderWorkerSet.
@@ -354,7 +350,7 @@ def _group_by_reason(
     return [f"pod {list_names(names, most=1)}: {reason}" for reason, names in reasons.items()]
 
 
-def _find_controller_events(name: str, events: Sequence[Object]) -> Iterator[str]:
+def _list_lws_events(name: str, events: Sequence[Object]) -> Iterator[str]:
     """Yield the latest events of a LeaderWorkerSet and its StatefulSets."""
     # The workers' StatefulSet is named after the LeaderWorkerSet and the group index.
     object_name = re.compile(rf"{re.escape(name)}(-\d+)?")
@@ -404,7 +400,7 @@ def describe_pod_progress(pod: Object) -> str:
         return ""
     if not is_bound(pod):
         return "waits for a node"
-    for container in _list_container_statuses(pod):
+    for container in _list_containers(pod):
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") in _STARTING:
             return "pulls its image or mounts its volumes"
@@ -432,7 +428,7 @@ def _find_reasons(pod: Object, *, running: bool = True) -> Iterator[str]:
     scheduled = find_condition(status, "PodScheduled")
     if not is_bound(pod) and scheduled.get("status") == "False":
         yield "not scheduled, " + _format_reason(scheduled.get("reason"), scheduled.get("message"))
-    for container in _list_container_statuses(pod):
+    for container in _list_containers(pod):
         name = f"container {container['name']}"
         state = container.get("state") or {}
         waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
@@ -452,7 +448,7 @@ def _find_reasons(pod: Object, *, running: bool = True) -> Iterator[str]:
             yield f"{name}: is running but not ready"
 
 
-def _list_container_statuses(pod: Object) -> list[Mapping[str, Any]]:
+def _list_containers(pod: Object) -> list[Mapping[str, Any]]:
     status = pod.get("status") or {}
     return [
         *(status.get("initContainerStatuses") or ()),

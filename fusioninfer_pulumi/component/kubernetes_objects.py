@@ -117,15 +117,10 @@ def combine(
     async def secret() -> bool:
         return any([await output.is_secret() for output in outputs])
 
-    return pulumi.Output(
-        _LazyAwaitable(resources),
-        _LazyAwaitable(value),
-        _LazyAwaitable(known),
-        _LazyAwaitable(secret),
-    )
+    return pulumi.Output(_Lazy(resources), _Lazy(value), _Lazy(known), _Lazy(secret))
 
 
-class _LazyAwaitable(Awaitable[T]):
+class _Lazy(Awaitable[T]):
     """Creates a coroutine only when it is awaited, because a failing program awaits none."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:

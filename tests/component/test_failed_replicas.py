@@ -20,7 +20,7 @@ from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import cluster_access as access
 from fusioninfer_pulumi.component import diagnosis
 from fusioninfer_pulumi.component import diagnosis as pods
-from fusioninfer_pulumi.component.diagnosis import ServiceSnapshot, find_failed_lws
+from fusioninfer_pulumi.component.diagnosis import PodSnapshot, find_failed_lws
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"
@@ -69,7 +69,7 @@ def test_pod_failure_by_status(findings: Any, why: str | None) -> None:
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
 def test_failures_of_recorded_pods(path: Path) -> None:
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
-    snapshot = ServiceSnapshot(**case["snapshot"])
+    snapshot = PodSnapshot(**case["snapshot"])
     revision = next((pod["metadata"]["labels"][REVISION] for pod in snapshot.pods), None)
     fails = find_failed_lws({SET: revision}, snapshot)
     assert bool(fails) == (path.stem in ("crashing", "evicted", "unpullable"))
@@ -86,8 +86,8 @@ def test_terminating_pods_of_old_revision_are_ignored(
     result["metadata"]["labels"][REVISION] = revision
     if going:
         result["metadata"]["deletionTimestamp"] = "now"
-    assert bool(find_failed_lws({SET: "new"}, ServiceSnapshot([result]))) is counts
-    assert bool(find_failed_lws({SET: None}, ServiceSnapshot([result]))) is not going
+    assert bool(find_failed_lws({SET: "new"}, PodSnapshot([result]))) is counts
+    assert bool(find_failed_lws({SET: None}, PodSnapshot([result]))) is not going
 
 
 @pytest.fixture
@@ -101,14 +101,14 @@ def status(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         return None, None
 
     def run(findings: Any = None, *, preview: bool = False) -> tuple[Any, list[str], int]:
-        def find_pods(*where: Any) -> ServiceSnapshot:
+        def find_pods(*where: Any) -> PodSnapshot:
             assert where == (None, None, "default", "svc")
             requests.append(where)
             if isinstance(findings, Exception):
                 raise findings
             if isinstance(findings, float):
                 time.sleep(findings)
-            return ServiceSnapshot([findings])
+            return PodSnapshot([findings])
 
         monkeypatch.setattr(diagnosis, "is_pulumi_update", lambda: not pulumi.runtime.is_dry_run())
         monkeypatch.setattr(diagnosis, "read_pods", find_pods)

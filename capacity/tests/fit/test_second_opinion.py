@@ -1,4 +1,4 @@
-"""Compares our estimates with those of aiconfigurator-core, recorded by `tools/compare_estimates.py`.
+"""Compares our estimates with aiconfigurator-core, recorded by `tools/compare_estimates.py`.
 
 Where the two differ, and who is right:
 - Of tied embeddings it counts two (Qwen3-0.6B and 1.7B; vLLM logs 1.12 GiB for the former).

@@ -84,10 +84,8 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
     named = {entry["name"]: entry.get("containerPort") for entry in ports if entry.get("name")}
     containers = (*pod.spec["containers"], *(pod.spec.get("initContainers") or ()))
     sidecars = [container for container in containers if container["name"] != pod.name]
-    answered_ports = {listens, pods.port}
-    answered_ports |= {
-        entry.get("containerPort") for c in sidecars for entry in c.get("ports") or ()
-    }
+    answered = {listens, pods.port}
+    answered |= {entry.get("containerPort") for c in sidecars for entry in c.get("ports") or ()}
     # Another container, or another program in a script, may listen on any port.
     declared = {entry.get("containerPort") for entry in ports}
     is_only_listener = not sidecars and command.script is None
@@ -104,7 +102,7 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
             if number is None and isinstance(port, str):
                 message = f'the container has no port named "{port}"; use one of its ports'
                 yield error(PROBE_NOT_ANSWERED, (*at, "port"), message)
-            elif isinstance(number, int) and number not in answered_ports:
+            elif isinstance(number, int) and number not in answered:
                 make_finding = error if is_only_listener and number not in declared else warning
                 message = f"{engine.title} serves on port {listens}, and nothing listens on port "
                 message += f"{number}; probe {listens}"

@@ -140,11 +140,9 @@ def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             )
         runs = pod.is_leader or ctx.launcher in WRAPPING or pod.user_command.engine is not None
         # Ranks on TPUs and Neuron devices do not communicate by shared memory.
-        needs_no_shared_memory = any(
-            name.startswith(_WITHOUT_SHARED_MEMORY) for name, _ in _list_amounts(pod)
-        )
+        is_exempt = any(name.startswith(_EXEMPT_DEVICES) for name, _ in _list_amounts(pod))
         missing = not pod.spec.get("hostIPC") and find_mount(pod.container, SHARED_MEMORY) is None
-        if has_ranks and runs and not needs_no_shared_memory and missing:
+        if has_ranks and runs and not is_exempt and missing:
             yield warning(
                 SHARED_MEMORY_MISSING,
                 (*pod.container_path, "volumeMounts"),
@@ -153,7 +151,7 @@ def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             )
 
 
-_WITHOUT_SHARED_MEMORY = ("google.com/tpu", "aws.amazon.com/neuron")
+_EXEMPT_DEVICES = ("google.com/tpu", "aws.amazon.com/neuron")
 
 
 def _count_ranks_in_pod(pods: RolePods, ctx: Context) -> int:
