@@ -68,7 +68,7 @@ def place(
         inventory: The node pools: a path of a `NodePoolInventory`, its data, or what
             `load_inventory` or `read_inventory` returned.
         previous: Where services were placed before: what `place` or `read_placement` returned,
-            the JSON of `plan --inventory` as a path or as data, or a mapping of service (`name` or
+            the JSON of the command `place` as a path or as data, or a mapping of service (`name` or
             `namespace/name`) to role to pool; by default nothing is running yet.
 
     Returns:

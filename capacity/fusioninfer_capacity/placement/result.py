@@ -282,8 +282,8 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
                 error(
                     PREVIOUS_PLACEMENT_MALFORMED,
                     (),
-                    "must be the JSON of `plan --inventory`, or a mapping of service to role to "
-                    f"pool, got {show(source)}",
+                    "must be the JSON of `place` or `plan --inventory`, or a mapping of service to "
+                    f"role to pool, got {show(source)}",
                 )
             ],
             title,

@@ -301,7 +301,7 @@ MANY = {"name": "serve", "pool": "a", "accelerators": "many"}
 ])  # fmt: skip
 def test_previous_placement_with_wrong_structure_is_rejected(wrong: Any) -> None:
     findings = rejection([worker("w")], inventory(pool("a", 1)), previous=wrong)
-    assert findings.startswith("must be the JSON of `plan --inventory`, or a mapping of service")
+    assert findings.startswith("must be the JSON of `place` or `plan --inventory`, or a")
 
 
 def test_previous_placement_that_is_not_json_is_rejected(tmp_path: Path) -> None:
