@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.told import without_rules
-
 from fusioninfer_capacity import Placement, place
 from fusioninfer_capacity.placement.result import ServicePlacement
 from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load, load_inventory
 from tests import samples
+from tests.printed_findings import without_rules
 
 LABEL = "cloud.google.com/gke-nodepool"
 

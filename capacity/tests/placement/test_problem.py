@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rows import each_row
 
-from capacity.tests.placement.test_packing import tried
+from capacity.tests.placement.test_packing import can_pack_exhaustively
 from capacity.tests.placing import (
     LABEL,
     args,
@@ -370,7 +370,7 @@ def test_search_places_as_many_as_exhaustive_search(pairs: Any, given_pools: Any
                     if (claims and kind == "no") or (not claims and kind == "claims"):
                         return False
                     pods += [amount] * (replicas * nodes)
-            if not tried(tuple(pods), (size,) * count):
+            if not can_pack_exhaustively(tuple(pods), (size,) * count):
                 return False
         return True
 
