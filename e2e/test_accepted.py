@@ -16,7 +16,7 @@ import yaml
 from e2e import checks, inputs
 from e2e.harness import Cluster, Object
 from fusioninfer_pulumi import loads, plan_service, render
-from fusioninfer_pulumi.checks.server_dry_run import list_dry_run_objects, next_request
+from fusioninfer_pulumi.checks.server_dry_run import build_next_request, list_dry_run_objects
 from fusioninfer_pulumi.kube.client import KubernetesApi, send_dry_runs
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from importers.tests.documents import DOCUMENTS
@@ -115,7 +115,7 @@ def test_objects_are_accepted_unchanged(cluster: Cluster, room: str, build: Buil
     # The server validates pods, but hardly the templates of LeaderWorkerSets.
     api = KubernetesApi(str(cluster.kubeconfig), None)
     pods = [item for item in dry_runs if item.template]
-    replies = send_dry_runs(api, [pod.manifest for pod in pods], next_request, 120)
+    replies = send_dry_runs(api, [pod.manifest for pod in pods], build_next_request, 120)
     answers = zip((pod.name for pod in pods), replies, strict=True)
     # After a rejection for a missing object, the next attempt omits the reference.
     assert [item for item in answers if not (item[1] and item[1][-1].accepted)] == []

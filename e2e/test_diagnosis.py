@@ -17,7 +17,7 @@ from e2e.harness import Cluster, Object
 from e2e.harness.stages import CRASHING, FAILING, UNPULLABLE
 from e2e.live import LiveService
 from fusioninfer_pulumi.component.diagnosis import (
-    Snapshot,
+    PodSnapshot,
     explain_gang,
     explain_lws,
     has_lws_reason,
@@ -52,10 +52,10 @@ class Case:
 
         `watched` uses a watch, because polling can miss states that last milliseconds.
         """
-        seen = Snapshot()
+        seen = PodSnapshot()
         config = str(self._cluster.kubeconfig)
 
-        def explains(snapshot: Snapshot) -> bool:
+        def explains(snapshot: PodSnapshot) -> bool:
             text = "\n".join([*explain_lws([SET], snapshot), *explain_gang(snapshot)])
             return all(word in text for word in words) and has_lws_reason(SET, snapshot)
 
@@ -135,8 +135,8 @@ def test_admission_rejection_is_reported(cluster: Cluster, namespace: str, case:
     case.expect("refused", "StatefulSet svc-inference-0: FailedCreate", "maximum nvidia.com/gpu")
 
 
-def _reduce(seen: Snapshot) -> Snapshot:
-    return Snapshot(
+def _reduce(seen: PodSnapshot) -> PodSnapshot:
+    return PodSnapshot(
         [_pod(pod) for pod in seen.pods],
         [_event(event) for event in seen.events],
         [_keep_metadata(group) for group in seen.pod_groups],

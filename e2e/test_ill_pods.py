@@ -10,7 +10,7 @@ from e2e import inputs, objects
 from e2e.harness import ApiError, Cluster, Object
 from fusioninfer_pulumi.checks.server_dry_run import check_on_api_server
 from fusioninfer_pulumi.kube.client import KubernetesApi
-from tests import ill_pods, rejected_pods
+from tests import invalid_pods, rejected_pods
 
 #: Pod fields that reference cluster objects, and fields that admission derives from them. The dry
 #: run of the StatefulSet validates their format.
@@ -52,8 +52,8 @@ def create_pods(cluster: Cluster, room: str, template: Object) -> None:
 
 
 REJECTED = [
-    *(pytest.param(template(fields, {}), id=at) for fields, at, _ in ill_pods.PODS),
-    *(pytest.param(template({}, fields), id=at) for fields, at, _ in ill_pods.CONTAINERS),
+    *(pytest.param(template(fields, {}), id=at) for fields, at, _ in invalid_pods.PODS),
+    *(pytest.param(template({}, fields), id=at) for fields, at, _ in invalid_pods.CONTAINERS),
     *(pytest.param(case[1], id=f"{case[0]} {case[2]}") for case in rejected_pods.REJECTED),
     *(pytest.param(rejected, id=at) for rejected, at in rejected_pods.REJECTED_BY_SERVER),
 ]
@@ -75,7 +75,7 @@ def test_unusual_templates_become_pods(cluster: Cluster, room: str, template: Ob
 
 
 @pytest.mark.proves("Unusual but valid pod fields are accepted")
-@pytest.mark.parametrize("fields", ill_pods.TAKEN, ids=str)
+@pytest.mark.parametrize("fields", invalid_pods.TAKEN, ids=str)
 def test_unusual_pod_fields_are_accepted(cluster: Cluster, room: str, fields: Object) -> None:
     create_pod(cluster, room, template(fields, {}))
 

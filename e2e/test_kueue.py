@@ -148,7 +148,8 @@ def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
 
     open_queue(queues, namespace, 16)
     open_queue(queues, lender, 32, flavor=namespace)
-    text = f"ClusterQueue {namespace} allows 16 {GPU}, and svc asks for 48: replicas beyond it wait"
+    text = f"ClusterQueue {namespace} allows 16 {GPU}, but svc requests 48: "
+    text += "replicas above the quota wait"
     # The queue is inactive until Kueue has seen its ClusterQueue.
     queues.wait(lambda: read_messages() == [text], WAIT, read_messages)
     apply(queues, namespace, service)
@@ -167,8 +168,8 @@ def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
     plan = inputs.plan_of(with_queue(cpus))
     open_queue(queues, other, 16)
     missing = (
-        f"ClusterQueue {other} has no quota of cpu, which cpus asks for: "
-        "Kueue starts no replica with it"
+        f"ClusterQueue {other} has no quota for cpu, which cpus requests: "
+        "Kueue admits none of these replicas"
     )
     queues.wait(lambda: read_messages() == [missing], WAIT, read_messages)
     apply(queues, other, with_queue(cpus))

@@ -19,7 +19,7 @@ import yaml
 
 from e2e.harness import Cluster
 from e2e.inputs import DOCUMENTS
-from fusioninfer_pulumi.checks.pods import template as resources
+from fusioninfer_pulumi.checks.pods import template_checks as resources
 from fusioninfer_pulumi.checks.server_dry_run import check_on_api_server
 from fusioninfer_pulumi.cli.read_sources import Source, plan_documents
 from fusioninfer_pulumi.findings import Origin, Rule, Severity
@@ -129,7 +129,7 @@ def is_rejected_for_pods_alone(source: Source) -> bool:
 
     Services with roles scaled to zero do not count, because these roles render no pods.
     """
-    planned = {finding for document in source.planned for _, finding in document.findings}
+    planned = {finding for document in source.planned_documents for _, finding in document.findings}
     errors = {finding for _, finding in source.findings if finding.severity is Severity.ERROR}
     running = all(role.replicas for plan in source.plans for role in plan.roles)
     # Some rule IDs are also used outside pods. The API server accepts images with a space, which no

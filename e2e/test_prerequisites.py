@@ -71,8 +71,8 @@ def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Check) -> None:
     bare.create(gpu_pod("other", 2), namespace=namespace)
     bare.wait(lambda: used() == "8", 60, used)
     message = (
-        f"ResourceQuota gpus in {namespace} allows 8 {GPU} (6 in use by others), and svc asks "
-        "for 4: pods beyond it are not created"
+        f"ResourceQuota gpus in {namespace} allows 8 {GPU} (6 in use by others), but svc requests "
+        "4: pods above the quota are not created"
     )
     (warning,) = (text for text in checked(plan) if "ResourceQuota" in text)
     assert message in warning

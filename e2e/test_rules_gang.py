@@ -171,7 +171,7 @@ def test_gang_with_rejected_setting_breaks(cluster: Cluster, namespace: str, cas
 
 @pytest.mark.proves("An exclusive topology in pod templates binds only the leaders")
 def test_exclusive_topology_of_pods_does_not_bind_workers(cluster: Cluster, namespace: str) -> None:
-    assert_rejected(annotate_pods(STORY, TOPOLOGY, "rack"), "applies only to leaders")
+    assert_rejected(annotate_pods(STORY, TOPOLOGY, "rack"), "would place only leaders")
     add_racks(cluster, 3, 12)
     service = LiveService(cluster, namespace, STORY)
     service.apply(change=edit_templates(annotate(TOPOLOGY, "rack")))

@@ -48,7 +48,7 @@ _PATH = re.compile(
 
 
 def plural(kind: str) -> str:
-    """The name of a kind in paths."""
+    """Return the name of a kind in paths."""
     name = kind.lower()
     if name.endswith("y") and not name.endswith("ay"):
         return f"{name[:-1]}ies"
@@ -56,7 +56,7 @@ def plural(kind: str) -> str:
 
 
 def stored(api_version: str, kind: str, name: str, namespace: str = "", **more: Any) -> Object:
-    """An object as a cluster has it."""
+    """Return an object as a cluster has it."""
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     metadata |= more.pop("metadata", {})
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **more}

@@ -42,12 +42,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection() -> None:
-    """Lets the garbage collector wait: what is collected lives as long as the process."""
+    """Disable the garbage collector during collection, whose objects live until the end."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Loads once what many tests need, and keeps the garbage collector from walking it again."""
+    """Load once what many tests need, and keeps the garbage collector from walking it again."""
     # Programs run in forks of this process. In each of them the import would take 0.2 s.
     for module in ("core", "meta"):
         importlib.import_module(f"pulumi_kubernetes.{module}.v1")
@@ -58,7 +58,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup() -> None:
-    """Lets a test that needs an event loop and makes none fail whatever ran before it."""
+    """Let a test that needs an event loop and makes none fail whatever ran before it."""
     asyncio.set_event_loop(None)
 
 
@@ -70,7 +70,7 @@ def regenerate(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def golden(regenerate: bool) -> Callable[[str, Sequence[dict[str, Any]]], None]:
-    """Compares objects with `fixtures/golden/NAME.yaml` as a whole."""
+    """Compare objects with `fixtures/golden/NAME.yaml` as a whole."""
 
     def compare(name: str, objects: Sequence[dict[str, Any]]) -> None:
         path = FIXTURES / "golden" / f"{name}.yaml"
@@ -86,7 +86,7 @@ def golden(regenerate: bool) -> Callable[[str, Sequence[dict[str, Any]]], None]:
 
 @pytest.fixture
 def output() -> Iterator[Callable[[Any], Any]]:
-    """Makes real Pulumi Outputs in an event loop of the test's own."""
+    """Make real Pulumi Outputs in an event loop of the test's own."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     result: list[Any] = []

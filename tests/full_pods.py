@@ -62,7 +62,7 @@ def _role(name: str = "w", **fields: Any) -> dict[str, Any]:
 
 
 def _without_model() -> dict[str, Any]:
-    """Returns the pod with a model that `model` names."""
+    """Return the pod with a model that `model` names."""
     serving = {**_SERVING, "args": ["--port", "8000"]}
     spec: Any = POD["spec"]
     return {**POD, "spec": {**spec, "containers": [serving, spec["containers"][1]]}}

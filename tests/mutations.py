@@ -1,4 +1,4 @@
-"""Copies of documents with one value replaced, as a typo would."""
+"""Copies of documents in which one value is replaced, as by a typo."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JUNK: tuple[Any, ...] = (
 
 
 def places(value: Any, at: Path = ()) -> Iterator[Path]:
-    """Yields the location of every value in a structure."""
+    """Yield the location of every value in a structure."""
     inner: Sequence[Any] = ()
     if isinstance(value, dict):
         inner = tuple(value)
@@ -30,7 +30,7 @@ def places(value: Any, at: Path = ()) -> Iterator[Path]:
 
 
 def changed(value: Any, at: Path, to: Any) -> Any:
-    """Returns a copy with another value at one location."""
+    """Return a copy with another value at one location."""
     if not at:
         return to
     copy = dict(value) if isinstance(value, dict) else list(value)
@@ -39,7 +39,7 @@ def changed(value: Any, at: Path, to: Any) -> Any:
 
 
 def mutants(value: Any, within: Path = ()) -> st.SearchStrategy[Any]:
-    """Copies with one value that is junk.
+    """Return copies with one value that is junk.
 
     Args:
         value: What is copied.

@@ -19,7 +19,7 @@ PLUGIN_FILES = sorted(file for path in PLUGINS for file in path.rglob("*.py"))
 
 
 def name(path: Path) -> str:
-    """The path in the core, or in the folder of a package beside it."""
+    """Return the path in the core, or in the folder of a package beside it."""
     home = PACKAGE if PACKAGE in path.parents else ROOT / path.relative_to(ROOT).parts[0]
     return path.relative_to(home).as_posix()
 
@@ -36,7 +36,7 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 
 @cache
 def imported(path: Path, start: str) -> frozenset[str]:
-    """What a file imports whose name has that start; `from a import b` is `a.b`."""
+    """Return a file's imports whose names have that prefix; `from a import b` is `a.b`."""
     names: set[str] = set()
     for node in nodes(path):
         if isinstance(node, ast.Import):

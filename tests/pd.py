@@ -16,7 +16,7 @@ NIXL_ARGS = ["--kv-transfer-config", NIXL]
 
 
 def engine(*args: str, **more: Any) -> Manifest:
-    """Returns a vLLM container with these arguments."""
+    """Return a vLLM container with these arguments."""
     limits = {"limits": {"nvidia.com/gpu": "1"}}
     return {"name": "vllm", "image": IMAGE, "args": list(args), "resources": limits, **more}
 
@@ -46,7 +46,7 @@ def pair(
 
 
 def leader(manifest: Manifest, name: str = "decode") -> Manifest:
-    """Pod template of a role's leaders."""
+    """Return pod template of a role's leaders."""
     (item, *_) = (
         workload
         for workload in render_workloads(plan_of(manifest))
@@ -58,7 +58,7 @@ def leader(manifest: Manifest, name: str = "decode") -> Manifest:
 
 
 def worker(manifest: Manifest, name: str = "decode") -> Manifest:
-    """Pod template of a role's workers."""
+    """Return pod template of a role's workers."""
     for workload in render_workloads(plan_of(manifest)):
         if workload["metadata"]["labels"].get("fusioninfer.io/role-name") == name:
             result: Manifest = workload["spec"]["leaderWorkerTemplate"]["workerTemplate"]
@@ -67,14 +67,14 @@ def worker(manifest: Manifest, name: str = "decode") -> Manifest:
 
 
 def serving(template: Manifest) -> Manifest:
-    """The serving container of a pod template."""
+    """Return the serving container of a pod template."""
     (container, *_) = template["spec"]["containers"]
     result: Manifest = container
     return result
 
 
 def sidecar(template: Manifest) -> Manifest | None:
-    """The sidecar of a pod template, None without one."""
+    """Return the sidecar of a pod template, None without one."""
     for container in template["spec"].get("initContainers") or ():
         if container["name"] == "pd-sidecar":
             result: Manifest = container
@@ -82,19 +82,19 @@ def sidecar(template: Manifest) -> Manifest | None:
     return None
 
 
-def its_sidecar(manifest: Manifest) -> Manifest:
-    """The sidecar of a service's decode leaders."""
+def decode_sidecar(manifest: Manifest) -> Manifest:
+    """Return the sidecar of a service's decode leaders."""
     result = sidecar(leader(manifest))
     assert result is not None, "there is one"
     return result
 
 
 def transfer(**more: Any) -> Manifest:
-    """A role's `kvTransfer`."""
+    """Return a role's `kvTransfer`."""
     return {"kvTransfer": more}
 
 
 def words(template: Manifest) -> list[str]:
-    """Command and args of the serving container."""
+    """Return command and args of the serving container."""
     container = serving(template)
     return [*container.get("command", ()), *container.get("args", ())]

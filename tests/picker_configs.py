@@ -93,7 +93,7 @@ _DOCUMENTS = {
 
 
 def document(name: str) -> str:
-    """Text of a configuration by strategy, or `custom`; with the header that a file has."""
+    """Return text of a configuration by strategy, or `custom`; with the header that a file has."""
     return HEADER + _DOCUMENTS[name]
 
 

@@ -1,4 +1,4 @@
-"""What is left to `make test-long`: most examples of Hypothesis, and most rows of long tables."""
+"""Leaves most Hypothesis examples and most rows of long tables to `make test-long`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if os.environ.get("CI"):
 
 
 def load() -> None:
-    """Makes few examples the default; `pytest --hypothesis-profile=long` takes many."""
+    """Make few examples the default; `pytest --hypothesis-profile=long` takes many."""
     settings.register_profile("few", max_examples=3, **_COMMON)
     settings.register_profile("long", max_examples=200, **_COMMON)
     settings.load_profile("few")
 
 
 def examples(times: float) -> settings:
-    """Returns a multiple of the profile's examples, for properties that need more or fewer."""
+    """Return a multiple of the profile's examples, for properties that need more or fewer."""
     return settings(max_examples=max(1, round(settings().max_examples * times)))
 
 

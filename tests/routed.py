@@ -18,35 +18,35 @@ LLM_D = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
 
 
 def router(**fields: Any) -> Manifest:
-    """A router role with the document's route; None leaves a field out."""
+    """Return a router role with the document's route; None leaves a field out."""
     built = {"name": "router", "componentType": "router", "httproute": ROUTE, **fields}
     return {key: value for key, value in built.items() if value is not None}
 
 
 def routed(*roles: Manifest, metadata: Any = None, **fields: Any) -> Manifest:
-    """A service of a router with these fields and, by default, one plain worker role."""
+    """Return a service of a router with these fields and, by default, one plain worker role."""
     return service(router(**fields), *(roles or (role(),)), metadata=metadata)
 
 
 def pair(*more: Manifest, **fields: Any) -> Manifest:
-    """A service of a router, a prefiller, a decoder, and more."""
+    """Return a service of a router, a prefiller, a decoder, and more."""
     roles = (role("prefill", "prefiller", kvTransfer={}), role("decode", "decoder", kvTransfer={}))
     return routed(*roles, *more, **fields)
 
 
 def objects(manifest: Manifest, kind: str) -> list[Manifest]:
-    """All objects of a kind."""
+    """Return all objects of a kind."""
     return [item for item in rendered(manifest) if item["kind"] == kind]
 
 
 def only(manifest: Manifest, kind: str) -> Manifest:
-    """The one object of a kind."""
+    """Return the one object of a kind."""
     (item,) = objects(manifest, kind)
     return item
 
 
 def picker_container(manifest: Manifest) -> Manifest:
-    """The picker's container."""
+    """Return the picker's container."""
     containers: list[Manifest] = only(manifest, "Deployment")["spec"]["template"]["spec"][
         "containers"
     ]

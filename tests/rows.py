@@ -1,4 +1,4 @@
-"""Rows of a test that take less time than pytest takes for a test of its own."""
+"""Runs one test for all rows of a table, which is faster than a pytest parameter for each row."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 def each_row(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Any], Any]:
     """Run a test for every row, and report all rows that fail.
 
-    It has the arguments of `pytest.mark.parametrize`, which makes a test of every row. Each xdist
-    worker collects all tests and reports each of them three times: a few milliseconds for a test.
+    It has the arguments of `pytest.mark.parametrize`, which creates a test for every row. Each
+    xdist worker collects all tests and reports each of them three times, a few milliseconds for
+    each test.
     """
     keys = (names,) if isinstance(names, str) else names
     cases = [dict(zip(keys, row if len(keys) > 1 else (row,), strict=True)) for row in rows]

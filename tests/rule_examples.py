@@ -1,4 +1,4 @@
-"""What is found in the examples of rules."""
+"""Finds the findings of rules' examples."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from fusioninfer_pulumi.loading.file_set import Text, load_texts, parse
 from fusioninfer_pulumi.rules.catalog import list_documents
 
 
-def found_by(example: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Rule and severity of everything that is found in a rule's example."""
+def find_example_findings(example: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Return rule and severity of everything that is found in a rule's example."""
     if "text" in example:
         source = Source("example")
         plan_documents(source, load_texts([parse(Text("example", example["text"]))]))
-        return _found(source)
-    return found_in(list_documents(example))
+        return _list_rules(source)
+    return find_input_findings(list_documents(example))
 
 
-def found_in(documents: Sequence[Any]) -> set[tuple[str, str]]:
-    """The same of the documents of one input."""
+def find_input_findings(documents: Sequence[Any]) -> set[tuple[str, str]]:
+    """Return the same of the documents of one input."""
     source = Source("example")
     plan_documents(
         source,
         load_documents([(Origin("example", i), raw) for i, raw in enumerate(documents, start=1)]),
     )
-    return _found(source)
+    return _list_rules(source)
 
 
-def _found(source: Source) -> set[tuple[str, str]]:
+def _list_rules(source: Source) -> set[tuple[str, str]]:
     source.ignore(frozenset())  # warns of what annotations ignore in vain
     return {(finding.rule, finding.severity.value) for _, finding in source.findings}

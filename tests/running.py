@@ -17,7 +17,7 @@ Manifest = dict[str, Any]
 
 
 def state_of(manifest: Manifest, component: str = "svc") -> dict[str, Any]:
-    """Returns the stack's state after an update that created a service."""
+    """Return the stack's state after an update that created a service."""
     name = manifest["metadata"]["name"]
     findings: dict[str, Any] = {}
     for item in of_kind(rendered(manifest), "LeaderWorkerSet"):
@@ -28,7 +28,7 @@ def state_of(manifest: Manifest, component: str = "svc") -> dict[str, Any]:
 
 
 def rejected(engine: Any, old: Manifest, new: Manifest) -> list[str]:
-    """Returns the errors of an edit; asserts that the component and `diff` give the same."""
+    """Return the errors of an edit; asserts that the component and `diff` give the same."""
     engine.state = state_of(old)
     expected: list[str] = []
     plans = plan_of(old), plan_of(new)
@@ -46,7 +46,7 @@ def rejected(engine: Any, old: Manifest, new: Manifest) -> list[str]:
 
 
 def changed(engine: Any, old: Manifest, new: Manifest, *starts: str) -> None:
-    """Asserts how each error starts, or that there is none."""
+    """Assert how each error starts, or that there is none."""
     findings = rejected(engine, old, new)
     assert len(findings) == len(starts), findings
     for item, start in zip(findings, starts, strict=True):

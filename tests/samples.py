@@ -17,7 +17,7 @@ Manifest = dict[str, Any]
 
 
 def container(name: str = "vllm", gpus: Any = None, **more: Any) -> Manifest:
-    """A vLLM container; without `gpus` it is built for processors, and asks for CPU only."""
+    """Return a vLLM container; without `gpus` it is built for processors, and asks for CPU only."""
     limits = {"cpu": "1"} if gpus is None else {"nvidia.com/gpu": gpus}
     built = "-cpu" if gpus is None else ""
     value = {"image": f"vllm/vllm-openai:v0.11.0{built}", "args": ["--model", "m"]}
@@ -25,34 +25,34 @@ def container(name: str = "vllm", gpus: Any = None, **more: Any) -> Manifest:
 
 
 def template(*containers: Any, metadata: Any = None, **spec: Any) -> Manifest:
-    """A pod template, of one plain container by default."""
+    """Return a pod template, of one plain container by default."""
     built: Manifest = {"spec": {"containers": list(containers) or [container()], **spec}}
     return built if metadata is None else {"metadata": metadata, **built}
 
 
 def role(name: Any = "inference", component_type: Any = "worker", **more: Any) -> Manifest:
-    """A role with a template, unless another one is given; None leaves a field out."""
+    """Return a role with a template, unless another one is given; None leaves a field out."""
     built = {"name": name, "componentType": component_type, "template": template(), **more}
     return {key: value for key, value in built.items() if value is not None}
 
 
 def on(port: int) -> Manifest:
-    """A pod template whose engine listens on a port."""
+    """Return a pod template whose engine listens on a port."""
     return template(container(args=["--model", "m", f"--port={port}"]))
 
 
 def listening(name: str, port: int, component_type: str = "worker", **more: Any) -> Manifest:
-    """A role whose engine listens on the role's `port`."""
+    """Return a role whose engine listens on the role's `port`."""
     return role(name, component_type, port=port, template=on(port), **more)
 
 
 def nodes(count: Any, **more: Any) -> Manifest:
-    """Returns `multinode` with this node count."""
+    """Return `multinode` with this node count."""
     return {"nodeCount": count, **more}
 
 
 def service(*roles: Any, metadata: Any = None, name: Any = "svc", **spec: Any) -> Manifest:
-    """A service, of one plain role by default."""
+    """Return a service, of one plain role by default."""
     return {
         "apiVersion": "fusioninfer.io/v1alpha1",
         "kind": "InferenceService",
@@ -62,7 +62,7 @@ def service(*roles: Any, metadata: Any = None, name: Any = "svc", **spec: Any) -
 
 
 def changed(manifest: Manifest, fields: Mapping[str, Any]) -> Manifest:
-    """Sets fields of a manifest by their paths in findings; null removes one."""
+    """Set fields of a manifest by their paths in findings; null removes one."""
     for path, value in fields.items():
         *parents, last = catalog._parse_path(path)
         holder: Any = manifest
@@ -78,12 +78,12 @@ def changed(manifest: Manifest, fields: Mapping[str, Any]) -> Manifest:
 
 
 def pod(*containers: Any, metadata: Any = None, **spec: Any) -> Manifest:
-    """A service of one role with such a pod template."""
+    """Return a service of one role with such a pod template."""
     return service(role(template=template(*containers, metadata=metadata, **spec)))
 
 
 def prefill_decode(prefill: Any = None, decode: Any = None, **spec: Any) -> Manifest:
-    """Returns a small service of one prefill and two decode replicas."""
+    """Return a small service of one prefill and two decode replicas."""
     return service(
         role("prefill", "prefiller", **{"replicas": 1, **(prefill or {})}),
         role("decode", "decoder", **{"replicas": 2, **(decode or {})}),
@@ -92,28 +92,28 @@ def prefill_decode(prefill: Any = None, decode: Any = None, **spec: Any) -> Mani
 
 
 def scheduling(**fields: Any) -> Manifest:
-    """Returns the keyword of `service` and `prefill_decode` for gang scheduling."""
+    """Return the keyword of `service` and `prefill_decode` for gang scheduling."""
     return {"schedulingStrategy": fields}
 
 
 def minima(**roles: int) -> Manifest:
-    """The same, for a gang with a minimum of replicas for each role."""
+    """Return the same, for a gang with a minimum of replicas for each role."""
     return scheduling(gangPolicy={"minRoleReplicas": roles})
 
 
 def plan_of(manifest: Manifest) -> ServicePlan:
-    """Plan of a manifest that the spec accepts."""
+    """Return plan of a manifest that the spec accepts."""
     (args,) = load(manifest)
     return plan_service(args)
 
 
 def rendered(manifest: Manifest) -> tuple[Manifest, ...]:
-    """All objects of a manifest."""
+    """Return all objects of a manifest."""
     return render(plan_of(manifest))
 
 
 def can_be_written(value: Any) -> bool:
-    """Returns whether a value is plain data, which YAML and JSON can represent."""
+    """Return whether a value is plain data, which YAML and JSON can represent."""
     if type(value) is dict:
         return all(type(key) is str and can_be_written(item) for key, item in value.items())
     if type(value) is list:
@@ -122,17 +122,17 @@ def can_be_written(value: Any) -> bool:
 
 
 def kinds(manifest: Manifest) -> list[str]:
-    """Kind and name of all objects of a manifest, in apply order."""
+    """Return kind and name of all objects of a manifest, in apply order."""
     return [f"{item['kind']}/{item['metadata']['name']}" for item in rendered(manifest)]
 
 
 def of_kind(objects: Iterable[Manifest], kind: str) -> list[Manifest]:
-    """Those of the objects that are of a kind."""
+    """Return those of the objects that are of a kind."""
     return [manifest for manifest in objects if manifest["kind"] == kind]
 
 
 def pod_templates(manifest: Manifest) -> list[Manifest]:
-    """Every pod template of all LeaderWorkerSets of a manifest."""
+    """Return every pod template of all LeaderWorkerSets of a manifest."""
     findings = []
     for item in rendered(manifest):
         if item["kind"] == "LeaderWorkerSet":
@@ -142,18 +142,18 @@ def pod_templates(manifest: Manifest) -> list[Manifest]:
 
 
 def serving_containers(manifest: Manifest) -> list[Manifest]:
-    """The serving container of every pod template."""
+    """Return the serving container of every pod template."""
     result = [pod_template["spec"]["containers"] for pod_template in pod_templates(manifest)]
     return [next(c for c in finding if c["name"] == "vllm") for finding in result]
 
 
-def assert_told(findings: Sequence[Finding]) -> None:
-    """Returns the errors of an invalid manifest, one line each."""
+def assert_one_line_errors(findings: Sequence[Finding]) -> None:
+    """Assert that there are errors, and that each is one line."""
     assert findings
     assert "\n" not in "".join(str(finding) for finding in findings)
 
 
-#: What is said of pods that are kept as short as the ones above; see `tests/pods`.
+#: Rules whose findings are expected for pods as short as the ones above; see `tests/pods`.
 SHORT = ("accelerators-not-requested", "engine-on-loopback", "shared-memory-missing")
 
 
@@ -166,8 +166,8 @@ def plan_manifest(manifest: Any) -> tuple[ServicePlan | None, Sequence[Finding]]
     return plan, plan.findings
 
 
-def said(manifest: Any, *severities: Severity) -> list[str]:
-    """Returns the findings of a manifest, of these severities or all, without those of `SHORT`."""
+def list_findings(manifest: Any, *severities: Severity) -> list[str]:
+    """Return the findings of a manifest, of these severities or all, without those of `SHORT`."""
     _, findings = plan_manifest(manifest)
     return [
         str(finding)
@@ -177,17 +177,17 @@ def said(manifest: Any, *severities: Severity) -> list[str]:
 
 
 def rules(manifest: Any, *severities: Severity) -> list[tuple[str, str]]:
-    """Returns rule and location of the findings of a manifest, of these severities or all."""
+    """Return rule and location of the findings of a manifest, of these severities or all."""
     _, findings = plan_manifest(manifest)
     chosen = [finding for finding in findings if not severities or finding.severity in severities]
     return [(item.rule, item.path) for item in chosen]
 
 
 def problems(manifest: Any) -> list[str]:
-    """Returns the errors of a manifest."""
-    return said(manifest, Severity.ERROR)
+    """Return the errors of a manifest."""
+    return list_findings(manifest, Severity.ERROR)
 
 
 def warnings(manifest: Any) -> list[str]:
-    """Returns the warnings of a manifest."""
-    return said(manifest, Severity.WARNING)
+    """Return the warnings of a manifest."""
+    return list_findings(manifest, Severity.WARNING)

@@ -33,7 +33,7 @@ def services(**drawn: Any) -> st.SearchStrategy[Manifest]:
 
 
 def plans(**drawn: Any) -> st.SearchStrategy[ServicePlan]:
-    """The plans of such services."""
+    """Return the plans of such services."""
     return _drawn(**drawn).map(_plan).filter(bool)
 
 
@@ -43,7 +43,7 @@ def _drawn(
     fields: Mapping[str, set[str]] | None = None,
     wanted: Callable[[Manifest], bool] = lambda _: True,
 ) -> st.SearchStrategy[Manifest]:
-    """Services of which most can be planned.
+    """Return services of which most can be planned.
 
     Args:
         routed: Whether they have a router, instead of none.
@@ -73,7 +73,7 @@ def is_router(role: Manifest) -> bool:
 
 
 def types(manifest: Manifest) -> set[str]:
-    """The component types of a service's roles."""
+    """Return the component types of a service's roles."""
     return {role["componentType"] for role in manifest["spec"]["roles"]}
 
 
@@ -102,7 +102,7 @@ def _plan(manifest: Manifest) -> ServicePlan | None:
 
 
 def shuffled(value: Any, keys: itertools.cycle[int] | None = None) -> Any:
-    """Returns a copy of plain data with the keys of every mapping in another order."""
+    """Return a copy of plain data with the keys of every mapping in another order."""
     turn = keys or itertools.cycle((1, 2, 3))
     if isinstance(value, dict):
         items = [(key, shuffled(item, turn)) for key, item in value.items()]

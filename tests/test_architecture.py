@@ -39,7 +39,7 @@ def package(path: Path) -> str:
 
 @cache
 def imports(path: Path) -> frozenset[str]:
-    """Every module that a file imports, at its top or inside of functions."""
+    """Return every module that a file imports, at its top or inside of functions."""
     findings: set[str] = set()
     for node in nodes(path):
         if isinstance(node, ast.Import):
@@ -67,7 +67,7 @@ def packages_of(path: Path) -> set[str]:
 
 
 def offenders(excess: Callable[[Path], set[str]]) -> dict[str, set[str]]:
-    """The excess of each file that has any."""
+    """Return the excess of each file that has any."""
     return {name(path): findings for path in FILES if (findings := excess(path))}
 
 
@@ -130,7 +130,7 @@ def test_imports_have_no_cycles() -> None:
 
 
 def needed(path: Path) -> set[str]:
-    """The modules that a file imports outside of functions."""
+    """Return the modules that a file imports outside of functions."""
     lazy = {
         inner
         for node in nodes(path)

@@ -54,9 +54,9 @@ def test_example_package_works(package: Path) -> None:
         "size m",
     )
     assert "at most 16 GPUs, got 32 [gpu-budget-exceeded]" in check[2]
-    assert "GPUS OF A REPLICA" in table[1]
+    assert "GPUS PER REPLICA" in table[1]
     assert json.loads(plan[1])[0]["roles"][0]["memory"] == {"gpus": 2}
-    assert "2 -> 3 GPUs of a replica" in diff[1]
+    assert "2 -> 3 GPUs per replica" in diff[1]
     assert size == (0, "m: at most 16 GPUs\n", "")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from told import without_rules
+from printed_findings import without_rules
 from yaml_files import read
 
 ROOT = Path(__file__).parent.parent

@@ -81,15 +81,15 @@ def test_argument_of_parser_becomes_row(
 ) -> None:
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
     parser.add_argument(*names, **options)
-    (specs,) = tool.specs_of(parser).values()
+    (specs,) = tool.read_specs(parser).values()
     assert specs == expected
 
 
 def test_limits_survive_longer_help(tool: Any) -> None:
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
-    text = tool.with_limits("Share.", {"gt": 0, "le": 1})
+    text = tool.add_limits("Share.", {"gt": 0, "le": 1})
     parser.add_argument("--share", type=float, help=text + " More.")
-    assert tool.specs_of(parser) == {"--share": {"type": "float", "limits": {"gt": 0, "le": 1}}}
+    assert tool.read_specs(parser) == {"--share": {"type": "float", "limits": {"gt": 0, "le": 1}}}
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])

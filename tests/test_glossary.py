@@ -64,7 +64,7 @@ WORDS = (
 
 @cache
 def texts(place: str) -> dict[str, str]:
-    """Each text of a place by its address."""
+    """Return each text of a place by its address."""
     return dict(PLACES[place]())
 
 
@@ -78,7 +78,7 @@ def fields() -> Iterator[tuple[str, str]]:
 
 
 def page(path: Path) -> tuple[str, str]:
-    """The prose of a page, without code."""
+    """Return the prose of a page, without code."""
     text = re.sub(r"^ *```.*?^ *```", "", path.read_text("utf-8"), flags=re.M | re.S)
     return path.relative_to(ROOT).as_posix(), re.sub(r"`[^`]*`|\]\([^)]*\)", "", text)
 

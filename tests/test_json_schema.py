@@ -53,7 +53,7 @@ def test_schema_accepts_valid_manifests(path: Path) -> None:
 
 
 def places(value: Any, path: str = "$") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every mapping of a manifest that has a model of ours, and its path."""
+    """Yield every mapping of a manifest that has a model of ours, and its path."""
     if isinstance(value, dict):
         yield path, value
         for key, item in value.items():

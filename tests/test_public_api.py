@@ -30,7 +30,7 @@ NAMES: list[str] = fusioninfer_pulumi.__all__
 
 @cache
 def models() -> dict[str, Any]:
-    """The schema of each model and enum by its name."""
+    """Return the schema of each model and enum by its name."""
     return fields_schema(InferenceServiceArgs, InventoryArgs)
 
 

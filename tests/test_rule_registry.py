@@ -6,7 +6,7 @@ import re
 
 import pytest
 from package_code import FILES, PLUGIN_FILES
-from rule_examples import found_by
+from rule_examples import find_example_findings
 
 from fusioninfer_pulumi.rules.catalog import all_rules
 
@@ -72,7 +72,7 @@ def test_examples_violate_their_rules(area: str) -> None:
     wrong = {}
     for rule in all_rules().values():
         if rule.area == area and not isinstance(rule.example, str):
-            result = found_by(rule.example)
+            result = find_example_findings(rule.example)
             severities = {severity for item, severity in result if item == rule.id}
             if not severities or not severities <= {item.value for item in rule.severities}:
                 wrong[rule.id] = sorted(result)

@@ -19,7 +19,7 @@ SEARCHES = {
 
 
 def imported(path: Path) -> set[str]:
-    """Names that a file imports from `findings`."""
+    """Return names that a file imports from `findings`."""
     return {
         alias.name
         for node in nodes(path)
@@ -45,7 +45,7 @@ def is_message(node: ast.expr, attributes: set[str]) -> bool:
 
 
 def dependence_on_messages(path: Path) -> Iterator[int]:
-    """Lines that compare a message or search in it."""
+    """Yield lines that compare a message or search in it."""
     # Shell words, YAML nodes and blocks of output have a `text` too.
     attributes = {"message", "text"} if {"Finding", "errors"} & imported(path) else {"message"}
     for node in nodes(path):

@@ -15,7 +15,7 @@ import yaml
 
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.new_project import TEMPLATE, release_tag, repository
+from fusioninfer_pulumi.cli.new_project import TEMPLATE, describe_repository, format_release_tag
 from fusioninfer_pulumi.extras import ADDRESS, ON_PYPI
 
 ROOT = Path(__file__).parent.parent
@@ -34,7 +34,7 @@ def test_templates_equal_the_output_of_init(name: str) -> None:
 
 
 def generated(name: str, folder: Path) -> Path:
-    """A project as `pulumi new` writes it."""
+    """Return a project as `pulumi new` writes it."""
     result = folder / "chat"
     shutil.copytree(TEMPLATES / name, result, ignore=shutil.ignore_patterns("__pycache__"))
     described = result / "Pulumi.yaml"
@@ -78,8 +78,8 @@ def test_python_projects_requirements_are_those_of_its_files() -> None:
     ("version", "tag"), [("0.3.0.dev0", None), ("0.3.0", "v0.3.0")], ids=["dev", "released"]
 )
 def test_only_released_versions_are_pinned_by_tag(version: str, tag: str | None) -> None:
-    assert release_tag(version) == tag
-    source = repository(revision=tag)
+    assert format_release_tag(version) == tag
+    source = describe_repository(revision=tag)
     core, capacity = source.requirements
     assert core == f"fusioninfer-pulumi @ {ADDRESS}" + (f"@{tag}" if tag else "")
     assert capacity == core.replace("pulumi @", "capacity @") + "#subdirectory=capacity"
@@ -97,7 +97,7 @@ def test_install_commands_of_pages_name_where_the_packages_are() -> None:
 
 
 def answered(value: Any) -> Any:
-    """A YAML program's properties with the config in them."""
+    """Return a YAML program's properties with the config in them."""
     if isinstance(value, dict):
         return {key: answered(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -58,7 +58,9 @@ def test_checkout_inputs_are_classified(tmp_path: Path) -> None:
     (tests / "fixtures.py").write_text(FIXTURES, encoding="utf-8")
     (tests / "test_a.py").write_text('TestCase(base_refs=["model", "pods"])', encoding="utf-8")
     module = tool()
-    judged = [("KServe", sample, *module.judge(sample)) for sample in module.collect(tmp_path)]
+    judged = [
+        ("KServe", sample, *module.classify_sample(sample)) for sample in module.collect(tmp_path)
+    ]
     results = {Path(sample.name).stem: result for _, sample, result, _ in judged}
     assert results == {
         "good": "as is",

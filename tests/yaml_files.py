@@ -1,4 +1,4 @@
-"""Reads large YAML files of tests by the parser in C where PyYAML has it: a tenth of the time."""
+"""Reads large YAML files of tests with PyYAML's C parser, if available: ten times as fast."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Dumper(yaml.SafeDumper):
 
 
 def load_documents(path: Path) -> list[Any]:
-    """All documents of a file."""
+    """Return all documents of a file."""
     return list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=_LOADER))
 
 
 def read(path: Path) -> Any:
-    """The only document of a file."""
+    """Return the only document of a file."""
     (document,) = load_documents(path)
     return document

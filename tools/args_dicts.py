@@ -1,4 +1,4 @@
-"""Writes what follows from the models of `api`: types for checkers and editors, and docstrings.
+"""Generates code from the models of `api`: type stubs and TypedDicts for checkers and editors.
 
 A model's field has the type of the validated value; its constructor accepts more: words for enums,
 numbers for quantities, mappings for models, Outputs where they are passed on. `dicts.py` has these
@@ -79,7 +79,7 @@ def files() -> dict[Path, str]:
 
 
 def write() -> None:
-    """Write the files, and removes stubs of modules that are gone."""
+    """Write the files, and remove stubs of modules that no longer exist."""
     result = files()
     for path in set(STUBS.rglob("*.pyi")) - set(result):
         path.unlink()
@@ -89,7 +89,7 @@ def write() -> None:
 
 
 def _format(text: str, path: Path) -> str:
-    """Return the text with sorted imports, without unused ones in stubs of modules."""
+    """Return the text with sorted imports; in stubs of modules without unused imports."""
     rules = "I" if path.name in ("dicts.py", "__init__.pyi") else "I,F401"
     for command in (["check", f"--select={rules}", "--fix", "--quiet"], ["format", "--quiet"]):
         done = subprocess.run(
@@ -126,7 +126,7 @@ def _build_module_stub(source: Path) -> str:
 
 
 class _Declarations(ast.NodeTransformer):
-    """Keeps the public declarations of a module: no code, no values but those of enums."""
+    """Keeps the public declarations of a module: no code, and no values except those of enums."""
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:  # as visit_If
         """Remove imports from `__future__`, which must come first and change nothing in a stub."""
@@ -143,7 +143,7 @@ class _Declarations(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:  # as above
-        """Remove the body, and functions that nobody else calls."""
+        """Remove the body, private functions, and checks (`*_findings`)."""
         if node.name.startswith("_") or node.name.endswith("findings"):
             return None
         node.body = [ast.Expr(ast.Constant(...))]

@@ -21,7 +21,7 @@ from fusioninfer_capacity.fit.accelerators import ACCELERATORS  # noqa: E402  # 
 from fusioninfer_capacity.fit.architecture import Compressed, find_architecture  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.cache import CacheLayout, make_layout  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.compressed import CompressedLayout  # noqa: E402  # likewise
-from fusioninfer_capacity.fit.engines import GIB, SIZED, Memory, Unclear  # noqa: E402  # likewise
+from fusioninfer_capacity.fit.engines import GIB, SIZED, Memory, UnknownMemoryError  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.findings import check_fit  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.memory import fit, has_whole_encoders  # noqa: E402  # likewise
 from fusioninfer_capacity.fit.weights import Split, split_stages  # noqa: E402  # likewise
@@ -35,13 +35,13 @@ CLASSES = ("dense", "experts", "multi-head latent attention", "hybrid", "images"
 
 @dataclass(frozen=True)
 class Comparison:
-    """A log and its estimate; shares are estimated over logged, less 1, None without figures.
+    """A log and the relative errors of its estimate: estimated / logged - 1; None if unknown.
 
     Attributes:
-        weights: Of the weights of one accelerator.
-        held: Of the tokens of a cache of the logged size, or of what a sequence takes of it.
-        cache: Of the tokens of a start-up, or of its cache in bytes.
-        verdict: Whether it is rejected as the engine rejected it; None where one is not known.
+        weights: Error of the weights of one accelerator.
+        held: Error of the tokens in a cache of the logged size, or of the size of one sequence.
+        cache: Error of the tokens that fit after start-up, or of the cache in bytes.
+        verdict: Whether estimate and engine agree on rejecting the model; None if unknown.
     """
 
     log: Log
@@ -51,7 +51,7 @@ class Comparison:
     verdict: bool | None
 
 
-def class_of(log: Log) -> str:
+def classify_log(log: Log) -> str:
     """Return the class of a log; the most specific one takes precedence."""
     model = find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
@@ -67,7 +67,7 @@ def class_of(log: Log) -> str:
     return next((name for name, holds in tests.items() if holds), "dense")
 
 
-def compared(log: Log) -> Comparison:
+def compare_log(log: Log) -> Comparison:
     """Return the log with its estimate."""
     model = find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
@@ -85,7 +85,7 @@ def compared(log: Log) -> Comparison:
     if "tokens" in log and log.get("cache", 0) > 0:
         try:
             tokens = _estimate_tokens(log, named) / log["tokens"] - 1
-        except Unclear:
+        except UnknownMemoryError:
             tokens = None
     if "needed" in log:
         tokens = (
@@ -95,7 +95,7 @@ def compared(log: Log) -> Comparison:
     if "gpu" in log and "version" in log:
         try:
             fitted = fit(command, model, accelerator_of(log))
-        except Unclear:
+        except UnknownMemoryError:
             return Comparison(log, weights, tokens, None, None)
         if "tokens" in log and log.get("outcome") != "refused":
             cache = (fitted.tokens or 0) / log["tokens"] - 1
@@ -109,7 +109,7 @@ def compared(log: Log) -> Comparison:
 
 
 def _estimate_tokens(log: Log, named: Log) -> float:
-    """Tokens of a cache of the size that the log says."""
+    """Return the tokens in a cache of the logged size."""
     length = _get_length(log, named)
     return _make_layout(log, named).count_requests(int(log["cache"] * GIB), length) * length
 
@@ -142,7 +142,7 @@ def _divide_memory(log: Log, named: Log) -> Memory:
 
 def text() -> str:
     """Return the page."""
-    comparisons = [compared(log) for log in LOGS]
+    comparisons = [compare_log(log) for log in LOGS]
     pages = json.loads(PAGES.read_text(encoding="utf-8"))[1:]
     return _PAGE.format(
         classes="\n".join(_render_table(comparisons)),
@@ -211,7 +211,9 @@ def _render_table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield "| Class | Logs | Weights | Tokens of a cache | Cache | Verdicts |"
     yield "|---|---|---|---|---|---|"
     for name in CLASSES:
-        of_class = [comparison for comparison in comparisons if class_of(comparison.log) == name]
+        of_class = [
+            comparison for comparison in comparisons if classify_log(comparison.log) == name
+        ]
         verdicts = [item.verdict for item in of_class if item.verdict is not None]
         cells = [
             _render_cell([(item.log["id"], getattr(item, field)) for item in of_class])

@@ -1,8 +1,8 @@
-"""Builds the packages and checks them as users get them.
+"""Builds the packages and checks the files that users install.
 
 Each sdist builds its wheel, and the core's sdist passes a part of its own tests; `twine check`
-finds nothing; links of descriptions are absolute; the core's wheel runs alone on every supported
-Python of this machine, and with the wheels of its companion packages.
+reports no error; links of descriptions are absolute; the core's wheel runs on every supported
+Python of this machine, alone and with the wheels of its companion packages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import zipfile
 from pathlib import Path
 
 import yaml
-from test_pythons import PACKAGES, candidates, works
+from test_pythons import PACKAGES, find_candidates, is_interpreter
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
@@ -32,7 +32,7 @@ FOREIGN = ROOT / "importers" / "tests" / "foreign.yaml"
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """Output of a command, which must succeed."""
+    """Return the output of a command, which must succeed."""
     done = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
@@ -62,7 +62,7 @@ def check_stubs(wheel: Path) -> None:
 
 
 def check_description(wheel: Path) -> None:
-    """Fails where a link or picture of the description works in the repository alone."""
+    """Fail if a link or picture of the description works only in the repository."""
     with zipfile.ZipFile(wheel) as files:
         (name,) = (path for path in files.namelist() if path.endswith(".dist-info/METADATA"))
         description = email.message_from_bytes(files.read(name)).get_payload()
@@ -140,7 +140,7 @@ def run_new_projects(python: str, folder: Path) -> None:
 
 
 def main() -> int:
-    """Checks everything, and says what it saw."""
+    """Run all checks, and print the Python versions that were tested."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         sdist, wheel = build(ROOT, folder / "dist")
@@ -155,7 +155,9 @@ def main() -> int:
         test_sdist(sdist, folder / "sdist")
         pythons = {}
         for version in VERSIONS:
-            python = next((path for path in candidates(version) if works(path, version)), None)
+            python = next(
+                (path for path in find_candidates(version) if is_interpreter(path, version)), None
+            )
             if python is None:
                 print(f"skipped: no Python {version} on this machine")
                 continue

@@ -1,9 +1,9 @@
-"""Checks the programs of users with mypy and pyright, in their strict modes.
+"""Checks users' programs with mypy and pyright in strict mode.
 
 `examples/`, `templates/`, the examples of packages, the programs of README and docs, and
 `tests/typed_programs/accepted.py` have no error; `tests/typed_programs/mistakes.py` has one in each
-line that says so. Pyright is taken from `basedpyright`, which brings all that it needs; its own
-additional rules are off.
+marked line. Pyright is installed as `basedpyright`, which includes Node.js; its additional rules
+are off.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def pyright(folder: Path) -> set[tuple[str, int, str]]:
     """File, line and message of each error."""
     settings = {"typeCheckingMode": "strict", "pythonVersion": "3.10", "include": ["*.py"]}
     settings["extraPaths"] = [PACKAGES]
-    # Kubernetes objects and config are Any: to write a type for them is not asked of users.
+    # Kubernetes objects and config are Any, because users need not write types for them.
     unknown = ("Variable", "Member", "Argument", "Parameter", "Lambda")
     settings |= {f"reportUnknown{unknown_kind}Type": False for unknown_kind in unknown}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")

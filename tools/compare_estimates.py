@@ -1,9 +1,9 @@
-"""Writes `capacity/tests/fit/aiconfigurator.json`: a second opinion, by aiconfigurator-core.
+"""Writes `capacity/tests/fit/aiconfigurator.json`: estimates by aiconfigurator-core for tests.
 
-`estimate_kv_cache` of aiconfigurator-core 0.12 (Apache-2.0; Python 3.11 to 3.13, Linux) for models
-that both know, on three kinds of GPU. It gets the memory that we find usable, vLLM's defaults of
-its newest release, and a cache of 16 bits. The package is too heavy for the fast tests: they read
-the file. In an environment of its own:
+They are results of `estimate_kv_cache` of aiconfigurator-core 0.12 (Apache-2.0; Python 3.11 to
+3.13, Linux) for models that both know, on three kinds of GPU. Inputs are the usable memory of our
+estimate, the defaults of the newest vLLM release, and a 16-bit cache. The package is too large for
+the fast tests, which read the file. In a separate environment:
 
     pip install aiconfigurator-core==0.12.0 && python tools/compare_estimates.py
 """
@@ -37,7 +37,7 @@ WAYS = (1, 2, 4, 8)
 
 
 def main() -> None:
-    """Write the combinations that it can estimate."""
+    """Write the combinations that aiconfigurator-core can estimate."""
     rows = []
     for model in (*DENSE, *MIXTURES):
         for accelerator, system in SYSTEMS.items():

@@ -1,6 +1,6 @@
 """Write `capacity/tests/fit/throughput.json`: published throughputs next to estimated ones.
 
-The cases are those of `capacity/tests/fit/throughput.yaml`. In an environment of its own:
+The cases are in `capacity/tests/fit/throughput.yaml`. In a separate environment:
 
     pip install aiconfigurator-core==0.12.0 && python tools/compare_throughput.py
 """

@@ -1,4 +1,4 @@
-"""Compares the package of this checkout with that of another one on drawn services.
+"""Compares the package of this checkout with another checkout's on random services.
 
 Both plan and render the same services (`tests/drawn_services`). Objects, exit codes and plans must
 be equal. Messages may change on purpose: different findings are only counted and shown.
@@ -32,11 +32,11 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass
 class Comparison:
-    """What was found so far.
+    """Results of the comparison.
 
     Attributes:
-        drawn: Services.
-        rendered: Those that both versions render.
+        drawn: Number of services.
+        rendered: Number of services that both versions render.
         differing: Differences of objects, statuses and plans, by seed.
         rewritten: Seeds of equal objects in another order of keys, or other YAML.
         findings: Differences of findings, by seed.
@@ -51,7 +51,7 @@ class Comparison:
     features: Counter[str] = field(default_factory=Counter)
 
     def add(self, seed: int, old: dict[str, Any], new: dict[str, Any]) -> None:
-        """Compares the outcomes of one seed."""
+        """Compare the outcomes of one seed."""
         self.drawn += 1
         unequal_parts = list(differences("status", old["status"], new["status"]))
         if old["objects"] != new["objects"]:
@@ -161,7 +161,7 @@ def _print_counts(features: Counter[str], names: Iterable[str]) -> None:
 
 
 def main() -> int:
-    """Compares the versions; the exit status is 1 where anything but findings differs."""
+    """Compare the versions; return 1 if anything except findings differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("old", metavar="OLD_CHECKOUT", type=Path)
     parser.add_argument("--count", type=int, default=2500, help="services; default: 2500")

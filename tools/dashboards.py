@@ -1,8 +1,8 @@
 """Writes Grafana's dashboards into `generated/dashboards`: `python tools/dashboards.py`.
 
-They are built with Grafana's own typed builders (grafana-foundation-sdk, Python 3.11 or later), so
-that the library itself only reads JSON. `operations/monitors.py` fills in what differs between
-services: the values of `namespace` and `service`, and `$gpus`.
+They are built with Grafana's typed builders (grafana-foundation-sdk, Python 3.11 or later), so that
+the library itself only reads JSON. `operations/monitors.py` sets the values that differ between
+services: `namespace`, `service` and `$gpus`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def quantile(share: float, histogram: str, by: str = "") -> str:
 
 
 def quantiles(histogram: str) -> list[Query]:
-    """Half, 95 and 99 of a hundred requests."""
+    """Return the 50th, 95th and 99th percentile of a histogram of the engines."""
     return [(quantile(share, histogram), f"p{share * 100:.0f}") for share in (0.5, 0.95, 0.99)]
 
 

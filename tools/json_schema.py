@@ -22,10 +22,10 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class _Untitled(GenerateJsonSchema):
-    """Leaves out the titles that pydantic derives from field names."""
+    """Omits the titles that pydantic derives from field names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Return a field's name is its title."""
+        """Return False, because the title would only repeat the field's name."""
         del schema
         return False
 
@@ -104,7 +104,7 @@ def manifest_schema() -> dict[str, Any]:
 
 
 def _remove_marks(schema: Any) -> Any:
-    """Without the mark of Outputs, which manifests cannot hold."""
+    """Return the schema without the mark of Outputs, which manifests cannot contain."""
     if isinstance(schema, dict):
         return {key: _remove_marks(item) for key, item in schema.items() if key != OUTPUT_MARK}
     return [_remove_marks(item) for item in schema] if isinstance(schema, list) else schema

@@ -1,8 +1,8 @@
 """Writes `fusioninfer_pulumi/presets/models.json`: the models that presets know.
 
-`tools/model_catalogue.py RECIPES` reads a clone of github.com/vllm-project/recipes; without it only
-the numbers of GPUs are worked out again, which `make regenerate` does. Arguments are those of a
-model's recipe: what every pod gets, tool calls and reasoning. What is left out has a note.
+`tools/model_catalogue.py RECIPES` reads a clone of github.com/vllm-project/recipes; without it,
+as in `make regenerate`, only the numbers of GPUs are computed again. Arguments come from a model's
+recipe: those of every pod, of tool calls and of reasoning. Omitted arguments have a note.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fusioninfer_pulumi.api.model import ModelArgs
 TARGET = Path(__file__).resolve().parent.parent / "fusioninfer_pulumi" / "presets" / "models.json"
 ENGINE = "vllm"
 
-#: The models by their recipes' paths, and what they are.
+#: The models by the paths of their recipes.
 CHOSEN = {
     "Qwen/Qwen3-4B": "dense",
     "Qwen/Qwen3-8B": "dense",
@@ -184,11 +184,11 @@ def _read_flags(arguments: list[str]) -> list[list[str]]:
 
 
 def sizes(model: dict[str, Any]) -> dict[str, Any]:
-    """GPUs of one node that hold a model with its arguments, by their kind.
+    """Return the number of GPUs of one node that fit a model with its arguments, by GPU kind.
 
-    As the capacity package finds them for models of its table, which also says whether experts
-    have to be spread. For others by the recipe's memory: then it is not known whether the longest
-    sequence fits (`auto`).
+    The capacity package computes it for models of its table, and whether experts must be spread.
+    For other models the recipe's memory determines it; whether the longest sequence fits is then
+    unknown (`auto`).
     """
     layouts: dict[str, Any] = {}
     name = model["name"]

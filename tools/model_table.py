@@ -1,7 +1,7 @@
 """Writes the table of models: `capacity/fusioninfer_capacity/fit/models.json`.
 
-From the configs that aiconfigurator-core ships (Apache-2.0), of which only what says how much
-memory a model takes is kept, and from `tools/models.yaml`. Needs the package or its wheel unpacked:
+It is built from the configs in aiconfigurator-core (Apache-2.0), reduced to the keys that determine
+a model's memory, and from `tools/models.yaml`. Needs the package, or its wheel unpacked:
 
     python tools/model_table.py SITE-PACKAGES/aiconfigurator_core
 """
@@ -77,7 +77,7 @@ def main() -> None:
         quantized = path.with_name(path.name.replace("_config.json", "_hf_quant_config.json"))
         if quantized.exists() and not config.get("quantization_config"):
             config["quantization_config"] = json.loads(quantized.read_text(encoding="utf-8"))
-        add(table, name, SOURCE, trimmed(config))
+        add(table, name, SOURCE, trim_config(config))
     extra = yaml.safe_load((ROOT / "tools" / "models.yaml").read_text(encoding="utf-8"))
     for name, model in extra["configs"].items():
         add(table, name, model["source"], model["config"])
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def add(table: dict[str, Any], name: str, source: str, config: Mapping[str, Any]) -> None:
-    """Takes a model whose config is understood."""
+    """Add a model if its config is supported."""
     try:
         read_config(config)
     except UnknownArchitectureError as problem:
@@ -107,16 +107,18 @@ def add(table: dict[str, Any], name: str, source: str, config: Mapping[str, Any]
     table[name] = {"source": source, "config": config}
 
 
-def trimmed(config: Mapping[str, Any]) -> dict[str, Any]:
+def trim_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a config that determine the model's memory."""
     trimmed_config: dict[str, Any] = {}
     for key, value in config.items():
         if key in ("text_config", "llm_config", "language_config"):
-            trimmed_config["text_config"] = trimmed(value)
+            trimmed_config["text_config"] = trim_config(value)
         elif key == "vision_config":
             trimmed_config[key] = {name: value[name] for name in VISION if name in value}
         elif key == "quantization_config":
-            trimmed_config[key] = quantization({**value, **(value.get("quantization") or {})})
+            trimmed_config[key] = shorten_quantization(
+                {**value, **(value.get("quantization") or {})}
+            )
         elif key in NESTED:
             trimmed_config[key] = {name: value[name] for name in NESTED[key] if name in value}
         elif key in KEYS and value is not None:
@@ -124,7 +126,7 @@ def trimmed(config: Mapping[str, Any]) -> dict[str, Any]:
     return trimmed_config
 
 
-def quantization(stated: Mapping[str, Any]) -> dict[str, Any]:
+def shorten_quantization(stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return the format, with one pattern in place of one for each layer."""
     kept = {key: stated[key] for key in QUANTIZATION if stated.get(key)}
     for group in (kept.get("config_groups") or {}).values():
@@ -139,12 +141,12 @@ def quantization(stated: Mapping[str, Any]) -> dict[str, Any]:
         return kept
     for key in EXCLUDED:
         if stated.get(key):
-            kept["ignore"] = sorted(joined(stated[key]))
+            kept["ignore"] = sorted(join_patterns(stated[key]))
     return kept
 
 
-def joined(patterns: list[str]) -> Iterator[str]:
-    """Patterns that differ in their layer alone, as one of all layers where it is many of them."""
+def join_patterns(patterns: list[str]) -> Iterator[str]:
+    """Merge patterns that differ only in the layer to one for all layers, if there are many."""
     families: dict[str, list[str]] = defaultdict(list)
     for pattern in patterns:
         if not re.search("norm|bias|embed", pattern):

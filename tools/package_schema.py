@@ -1,4 +1,4 @@
-"""The schema of the Pulumi package: the models' fields as Pulumi's schema has them."""
+"""Generates the schema of the Pulumi package from the models' fields."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PREREQUISITES: Mapping[str, dict[str, Any]] = {
 
 
 def build_package_schema() -> dict[str, Any]:
-    """Generates the schema of the package `fusioninfer`."""
+    """Return the schema of the package `fusioninfer`."""
     schemas = fields_schema(InferenceServiceArgs)
     service = schemas[InferenceServiceArgs.__name__]
     kinds = {_build_type_token(name): _build_type(name, schema) for name, schema in schemas.items()}

@@ -1,11 +1,11 @@
-"""Writes the tables of what each release of the endpoint pickers has.
+"""Writes the flags and plugins of each endpoint picker release.
 
 `python tools/picker_plugins.py` reads the releases of the inference extension from the Go module
 proxy, and writes `fusioninfer_pulumi/generated/endpoint_pickers/FAMILY.json`. llm-d's are read from
-a checkout: `python tools/picker_plugins.py llm-d-0.10=CHECKOUT`. It needs Go; sources are read by
-their syntax alone (`picker_plugins.go`), never built or run.
+a checkout: `python tools/picker_plugins.py llm-d-0.10=CHECKOUT`. It needs Go; sources are only
+parsed (`picker_plugins.go`), never built or run.
 
-What cannot be read from them is in `picker_plugins.yaml`, with its source. A table has:
+Facts that the sources do not contain are in `picker_plugins.yaml`, with their origin. A table has:
 
 - `source`: the module and its version
 - `flags`: of its command line, without those that it rejects
@@ -70,7 +70,7 @@ def read(family: str, checkout: str = "") -> dict[str, Any]:
 
 
 def _download(release: Mapping[str, str]) -> str:
-    """Folder of a module, downloaded where the module cache has it not."""
+    """Return the folder of a module; download it if it is not in the module cache."""
     source = f"{release['module']}@{release['version']}"
     folder: str = json.loads(_run_go("mod", "download", "-json", source))["Dir"]
     return folder
@@ -106,7 +106,7 @@ def table(family: str, release: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_notes(family: str, key: str) -> Iterator[str]:
-    """Flags that other modules bind."""
+    """Add the flags that other modules define."""
     yield from notes()["logFlags"]
     if family in notes()["kubeconfig"].get(key, ()):
         yield "kubeconfig"

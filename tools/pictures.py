@@ -1,4 +1,4 @@
-"""The pictures of the first page: what `plan` prints of the DeepSeek example, light and dark."""
+"""Draws the pictures of the first page: the output of `plan` for the DeepSeek example."""
 
 from __future__ import annotations
 

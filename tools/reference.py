@@ -1,4 +1,4 @@
-"""Pages of the reference that follow from the code: fields, and the command line.
+"""Generates the reference pages from the code: fields, models, Outputs and the command line.
 
 `python tools/regenerate.py` writes them; `tests/test_reference.py` compares the committed ones.
 """
@@ -112,9 +112,9 @@ _ANCHORS = {"InferenceServiceArgs": "servicespec"}
 def pages() -> dict[str, str]:
     """Return the text of each page by its name below `docs/reference`."""
     return {
-        "fields.md": fields_page(),
-        "pulumi-outputs.md": outputs_page(),
-        "command-line.md": commands_page(),
+        "fields.md": build_fields_page(),
+        "pulumi-outputs.md": build_outputs_page(),
+        "command-line.md": build_commands_page(),
         "model-catalogue.md": catalogue_page(),
     }
 
@@ -153,7 +153,7 @@ def _format_gpus(layout: CatalogueLayout | None) -> str:
     return f"{layout.gpus}{' spread' if layout.expert else ''}{'*' if layout.auto else ''}"
 
 
-def fields_page() -> str:
+def build_fields_page() -> str:
     """Return the page with every field: its type, default and meaning."""
     definitions = manifest_schema()["$defs"]
     models, enums = [], []
@@ -165,7 +165,7 @@ def fields_page() -> str:
 
 
 def _find_reachable(definitions: Mapping[str, Any]) -> list[str]:
-    """Names of all definitions, those nearest to the service first."""
+    """Return the names of all definitions, those closest to the service first."""
     reached = list(_ROOTS)
     for name in reached:
         reached += dict.fromkeys(
@@ -231,7 +231,7 @@ def _render_cell(text: str, breaks: str = " ") -> str:
     return breaks.join(paragraphs).replace("|", "\\|")
 
 
-def outputs_page() -> str:
+def build_outputs_page() -> str:
     """Return the page with every field that accepts an Output."""
     rows = [
         f"| [{name}](fields.md#{_ANCHORS.get(name, name.lower())}) "
@@ -249,7 +249,7 @@ def _is_marked(schema: Any) -> bool:
     return isinstance(schema, list) and any(map(_is_marked, schema))
 
 
-def commands_page() -> str:
+def build_commands_page() -> str:
     """Return the page with every command and its options, the common options first."""
     parser = build_parser()
     (commands,) = (
@@ -274,7 +274,7 @@ def commands_page() -> str:
     return _COMMANDS + "".join(parts)
 
 
-#: An argument of so many commands, with the same meaning, is listed once.
+#: An argument with the same meaning in at least this number of commands is listed once.
 _COMMON = 4
 
 

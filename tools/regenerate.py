@@ -1,4 +1,4 @@
-"""Writes the committed files that follow from the code: `make regenerate`."""
+"""Writes the committed files that are generated from the code: `make regenerate`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GOLDENS = (
 
 
 def main() -> int:
-    """Regenerate everything, never in CI, where tests compare the committed files."""
+    """Regenerate everything, except in CI, where tests compare the committed files."""
     if os.environ.get("CI"):
         print("not in CI: tests compare the committed files")
         return 1

@@ -1,4 +1,4 @@
-"""Builds what a release consists of into dist/: sdists, wheels, the plugin, an SBOM, and SDKs.
+"""Builds the files of a release in dist/: sdists, wheels, the plugin, an SBOM, and SDKs.
 
 The SDKs, and the check that the plugin installs, need the Pulumi CLI with its language hosts;
 without it they are skipped, except in CI.
@@ -26,7 +26,7 @@ SYSTEMS = ("linux-amd64", "linux-arm64", "darwin-amd64", "darwin-arm64", "window
 
 
 def write_sbom(wheels: list[Path], folder: Path) -> None:
-    """Write the SBOM of an environment with nothing but the wheels and their dependencies."""
+    """Write the SBOM of an environment with only the wheels and their dependencies."""
     run(sys.executable, "-m", "venv", folder, cwd=ROOT)
     python = folder / "bin" / "python"
     constraints = ROOT / "constraints.txt"
@@ -37,7 +37,7 @@ def write_sbom(wheels: list[Path], folder: Path) -> None:
 
 
 def write_plugin(wheels: list[Path], folder: Path) -> list[Path]:
-    """Write the archives of the plugin: the wheels, which Pulumi installs, and their start."""
+    """Write the archives of the plugin: the wheels, which Pulumi installs, and a start script."""
     folder.mkdir()
     for file in (ROOT / "PulumiPlugin.yaml", ROOT / "__main__.py", *wheels):
         shutil.copy(file, folder)
@@ -53,7 +53,7 @@ def check_plugin(archive: Path, home: Path) -> None:
     home.mkdir()
     pulumi = ("env", f"PULUMI_HOME={home}", "pulumi")
     install = (*pulumi, "plugin", "install", "resource", "fusioninfer", VERSION)
-    # Not in the repository, which is a project and a plugin: the CLI rejects that.
+    # Not in the repository, because the CLI rejects a folder that is a project and a plugin.
     run(*install, "--file", archive, cwd=home)
     schema = run(*pulumi, "package", "get-schema", f"fusioninfer@{VERSION}", cwd=home)
     if f'"version": "{VERSION}"' not in schema:

@@ -1,8 +1,8 @@
 """Writes the schemas of the kinds that the library emits: `python tools/schemas.py [--check]`.
 
 They come from the Go modules that the end-to-end tests pin in `e2e/tools`: definitions of custom
-resources, and Kubernetes' own OpenAPI. Descriptions, status and what validates nothing are left
-out; equal parts are written once. `--check` writes nothing, and fails where a file is out of date.
+resources, and Kubernetes' OpenAPI. Descriptions, status and keywords that validate nothing are
+omitted; equal parts are written once. `--check` writes nothing, and fails if a file is out of date.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _download(tool: str, module: str) -> tuple[str, Path]:
-    """Version and folder of a module, downloaded where the module cache has it not."""
+    """Return version and folder of a module; download it if it is not in the module cache."""
     done = subprocess.run(
         ["go", "mod", "download", "-json", module],  # noqa: S607 - as the developer has installed it
         cwd=TOOLS / tool,
@@ -185,7 +185,7 @@ def _download(tool: str, module: str) -> tuple[str, Path]:
 
 
 def file_name(version: str, kind: str) -> str:
-    """Name of the file of a kind."""
+    """Return the file name of a kind."""
     return f"{version.replace('/', '_')}_{kind}.json.gz"
 
 
@@ -214,7 +214,7 @@ def _read_definition(file: Path, version: str) -> tuple[Mapping[str, Any], Schem
 
 
 def _mark(schema: Schema, stable: Schema) -> None:
-    """Marks the fields that only the experimental channel of a definition has."""
+    """Mark the fields that only the experimental channel of a definition has."""
     known = stable.get("properties", {})
     for name, property_schema in schema.get("properties", {}).items():
         if name in known:
@@ -302,30 +302,30 @@ def _convert(schema: Schema) -> Schema:
 
 
 def _share_parts(schema: Schema) -> Schema:
-    """Return the schema with the long parts that occur in several places as definitions."""
+    """Return the schema with long repeated parts moved to definitions."""
     counts = Counter(_dump(part) for part in _list_parts(schema))
     definitions: dict[str, Schema] = {}
     names: dict[str, str] = {}
 
-    def written(part: Schema) -> Schema:
+    def share_part(part: Schema) -> Schema:
         text = _dump(part)
         if counts[text] == 1 or len(text) < _LONG:
-            return below(part)
+            return share_parts_below(part)
         if text not in names:
             names[text] = str(len(names))
-            definitions[names[text]] = below(part)
+            definitions[names[text]] = share_parts_below(part)
         return {"$ref": f"#/definitions/{names[text]}"}
 
-    def below(part: Schema) -> Schema:
+    def share_parts_below(part: Schema) -> Schema:
         result = dict(part)
         for key, value in part.items():
             if key == "properties":
-                result[key] = {name: written(subschema) for name, subschema in value.items()}
+                result[key] = {name: share_part(subschema) for name, subschema in value.items()}
             elif key in ("items", "additionalProperties") and isinstance(value, dict):
-                result[key] = written(value)
+                result[key] = share_part(value)
         return result
 
-    return {**below(schema), "definitions": definitions}
+    return {**share_parts_below(schema), "definitions": definitions}
 
 
 def _list_parts(schema: Schema) -> Iterator[Schema]:

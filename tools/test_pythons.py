@@ -24,11 +24,11 @@ PART = (
     "tests/component", "tests/api", "tests/manifests", "tests/test_examples.py",
     "tests/test_public_api.py",
 )  # fmt: skip
-"""What depends on the Python version: compiled libraries, asyncio, typing; and rendering."""
+"""Tests that depend on the Python version: compiled libraries, asyncio, typing; and rendering."""
 
 
-def candidates(version: str) -> Iterator[str]:
-    """Yield paths of programs that may be a Python of a version."""
+def find_candidates(version: str) -> Iterator[str]:
+    """Yield paths of possible interpreters of a Python version."""
     executable = shutil.which(f"python{version}")
     if executable:
         yield executable
@@ -38,15 +38,15 @@ def candidates(version: str) -> Iterator[str]:
         yield sys.executable
 
 
-def works(python: str, version: str) -> bool:
-    """Return whether a program is a Python of that version."""
+def is_interpreter(python: str, version: str) -> bool:
+    """Return whether a program is an interpreter of a Python version."""
     program = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
     done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False)
     return done.returncode == 0 and done.stdout.strip() == version
 
 
 def run(python: str, version: str, part: Sequence[str]) -> tuple[bool, str]:
-    """Sets up an environment and runs the fast tests in it.
+    """Create an environment and run the fast tests in it.
 
     Args:
         python: The interpreter.
@@ -82,7 +82,7 @@ def run(python: str, version: str, part: Sequence[str]) -> tuple[bool, str]:
 
 
 def main() -> int:
-    """Tests the versions, as many at a time as there are processors."""
+    """Test the versions, concurrently on all processors."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--others", action="store_true", help="leave out the version that runs this program"
@@ -97,7 +97,9 @@ def main() -> int:
     left_out = running if arguments.others else None
     wanted = [version for version in VERSIONS if version != left_out]
     executables = {
-        version: next((path for path in candidates(version) if works(path, version)), None)
+        version: next(
+            (path for path in find_candidates(version) if is_interpreter(path, version)), None
+        )
         for version in wanted
     }
     there = [version for version in VERSIONS if version == left_out or executables.get(version)]

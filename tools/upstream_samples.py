@@ -35,7 +35,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "systems.md"
 HEADING = "## How many of the upstream projects' manifests are accepted?\n"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FENCED = re.compile(r"^( *)```ya?ml[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
-#: Folders without manifests that somebody applies: releases, templates, definitions, translations.
+#: Folders without manifests that users apply: releases, templates, definitions, translations.
 _SKIPPED = {
     "apis", "charts", "crd", "crds", "i18n", "install", "llmisvcconfig", "nix", "node_modules",
     "schemas", "templates", "tests", "vendor", "versioned_docs",
@@ -99,14 +99,14 @@ RESULTS = ("as is", "with warnings", "with --allow-lossy", "rejected", DOCUMENTE
 
 @dataclass(frozen=True)
 class Sample:
-    """Documents that are applied together; the first one gives the group and the name."""
+    """Documents that are applied together; the first one determines group and name."""
 
     group: str
     name: str
     documents: Sequence[Manifest]
 
 
-def judge(sample: Sample) -> tuple[str, list[Finding]]:
+def classify_sample(sample: Sample) -> tuple[str, list[Finding]]:
     """Return one of `RESULTS` and the findings that are the reason."""
     source = _import(sample, allow_lossy=False)
     findings = [finding for _, finding in source.findings]
@@ -115,7 +115,9 @@ def judge(sample: Sample) -> tuple[str, list[Finding]]:
         warnings = [finding for finding in findings if finding.severity is Severity.WARNING]
         return ("with warnings" if warnings else "as is"), warnings
     # Documents that do not fit the CRD become no service.
-    converted = any(document.plan is not None or document.manifest for document in source.planned)
+    converted = any(
+        document.plan is not None or document.manifest for document in source.planned_documents
+    )
     documented = sample.group.startswith(_BOOSTER) or all(map(_is_documented, errors))
     if any(finding.rule in _INVALID_THERE for finding in errors):
         return INVALID, errors
@@ -206,7 +208,7 @@ def _find_related(main: Manifest, pool: Sequence[Manifest]) -> Iterator[Manifest
                 if (other["kind"], other["metadata"].get("name")) == (kind, name)
             ][:1]
         for labels in _find_selectors(document):
-            # Folders hold the same pods twice, as a ModelServing and as a Deployment.
+            # Folders contain the same pods twice, as a ModelServing and as a Deployment.
             selected = [
                 item
                 for item in pool
@@ -245,7 +247,7 @@ def _find_selectors(document: Manifest) -> Iterator[Manifest]:
     for selector in selectors:
         labels = (selector or {}).get("matchLabels")
         if labels:
-            # Prefill labels tell a pair from other workloads with the same labels.
+            # Prefill labels distinguish a pair from other workloads with the same labels.
             yield {**labels, **((selector.get("pdGroup") or {}).get("prefillLabels") or {})}
 
 
@@ -356,11 +358,11 @@ def _import_alone(folder: Path, name: str) -> Any:
     return module
 
 
-def tables(judged: Iterable[tuple[str, Sample, str, Sequence[Finding]]]) -> Iterator[str]:
+def tables(classified: Iterable[tuple[str, Sample, str, Sequence[Finding]]]) -> Iterator[str]:
     """Yield the lines of two Markdown tables: results by group, and reasons by message."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     reasons: Counter[tuple[str, str, str]] = Counter()
-    for system, sample, result, findings in judged:
+    for system, sample, result, findings in classified:
         counts.setdefault((system, sample.group), Counter())[result] += 1
         if result in ("with --allow-lossy", "rejected", DOCUMENTED):
             messages = {_generalize(finding) for finding in findings}
@@ -408,7 +410,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
-    judged, versions = [], []
+    classified, versions = [], []
     for index, checkout in enumerate(options.checkouts):
         system = next(name for name, file in _SYSTEMS.items() if (checkout / file).exists())
         commit = options.commits[index : index + 1] or [_read_commit(checkout)]
@@ -417,13 +419,13 @@ def main() -> None:
         if system == "KServe" and options.recording is not None:
             samples += _read_recording(options.recording)
         for sample in samples:
-            result, findings = judge(sample)
-            judged.append((system, sample, result, findings))
+            result, findings = classify_sample(sample)
+            classified.append((system, sample, result, findings))
             if options.verbose and result != "as is":
                 print(f"{system}: {sample.group}: {sample.name}: {result}")
                 for finding in findings:
                     print(f"    {finding}")
-    text = "\n".join(tables(judged)) + "\n"
+    text = "\n".join(tables(classified)) + "\n"
     if not options.write:
         print(text, end="")
         return

@@ -16,7 +16,7 @@ class Budget:
     """What `plan` and `diff` show for a role."""
 
     gpus: int
-    columns = ("GPUS OF A REPLICA",)
+    columns = ("GPUS PER REPLICA",)
 
     def row(self) -> tuple[str, ...]:
         return (str(self.gpus),)
@@ -25,11 +25,11 @@ class Budget:
         return {"gpus": self.gpus}
 
     def describe_change(self, new: Budget) -> str | None:
-        return f"{self.gpus} -> {new.gpus} GPUs of a replica" if new != self else None
+        return f"{self.gpus} -> {new.gpus} GPUs per replica" if new != self else None
 
 
 class Capacity:
-    """The methods that this package needs of `CapacityPackage`."""
+    """Implements the methods of `CapacityPackage` that this package supports."""
 
     def check(self, plan: Any, args: Any) -> tuple[dict[str, Budget], list[core.Finding]]:
         budgets, findings = {}, []

@@ -47,7 +47,7 @@ from fusioninfer_pulumi.plugins.capacity import (
 )
 
 
-class Unsized(Exception):  # noqa: N818  # becomes a line on standard error
+class SizingError(Exception):
     """The input cannot be sized; the text says why."""
 
 
@@ -55,24 +55,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `size`."""
     parser.add_argument("model", metavar="MODEL", help="name on Hugging Face, or a config.json")
     parser.add_argument("--accelerator", required=True, help="such as H100, or its memory: 80Gi")
-    parser.add_argument("--inventory", metavar="POOLS", help="only what these node pools have free")
     parser.add_argument(
-        "--per-node", type=_parse_positive, default=8, metavar="N", help="default: 8"
+        "--inventory", metavar="POOLS", help="list only layouts that fit these node pools"
     )
     parser.add_argument(
-        "--max-model-len", type=_parse_positive, metavar="N", help="default: the model's"
+        "--per-node", type=_parse_positive, default=8, metavar="N", help="GPUs per node; default: 8"
+    )
+    parser.add_argument(
+        "--max-model-len",
+        type=_parse_positive,
+        metavar="N",
+        help="tokens of the longest sequence; default: the model's maximum",
     )
     parser.add_argument(
         "--engine", choices=("vllm", "sglang"), default="vllm", help="default: vllm"
     )
     parser.add_argument(
-        "--layout", metavar="NAME", help="only this one, as LAYOUT names it: 'TP2 x DP4+EP'"
+        "--layout", metavar="NAME", help="only this layout of the LAYOUT column: 'TP2 x DP4+EP'"
     )
     parser.add_argument("--requests-per-second", type=_parse_rate, metavar="R")
     parser.add_argument("--input-tokens", type=_parse_positive, metavar="I")
     parser.add_argument("--output-tokens", type=_parse_positive, metavar="O")
-    parser.add_argument("--ttft", metavar="2s", help="longest time to the first token")
-    parser.add_argument("--tpot", metavar="40ms", help="longest time for each further token")
+    parser.add_argument("--ttft", metavar="2s", help="maximum time to first token")
+    parser.add_argument("--tpot", metavar="40ms", help="maximum time per output token")
     parser.add_argument(
         "--output", choices=("text", "yaml", "python"), default="text", help="default: text"
     )
@@ -80,13 +85,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _parse_positive(text: str) -> int:
     if re.fullmatch(r"[1-9][0-9]{0,8}", text) is None:
-        raise argparse.ArgumentTypeError(f"wanted a positive number, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
     return int(text)
 
 
 def _parse_rate(text: str) -> float:
     if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) is None or float(text) == 0:
-        raise argparse.ArgumentTypeError(f"wanted a positive rate, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a positive rate, got {text!r}")
     return float(text)
 
 
@@ -99,7 +104,7 @@ def size(options: argparse.Namespace) -> int:
         candidates = add_copies(request, add_small_caches(request, list_layouts(request)))
         candidates = _select_layout(options.layout, candidates)
         proposed = list(propose(request, candidates, inventory, load))
-    except (Unsized, NotCoveredError) as problem:
+    except (SizingError, NotCoveredError) as problem:
         sys.stderr.write(f"fusioninfer-pulumi size: {problem}\n")
         return 2
     if options.output == "text":
@@ -109,7 +114,7 @@ def size(options: argparse.Namespace) -> int:
         reasons = "; ".join(
             f"{name_layout(layout)}: {layout.reason}" for layout in candidates if layout.reason
         )
-        sys.stderr.write(f"fusioninfer-pulumi size: nothing fits: {reasons}\n")
+        sys.stderr.write(f"fusioninfer-pulumi size: no layout fits: {reasons}\n")
         return 2
     plain = [proposal for proposal in proposed
              if not proposal.layout.small_cache and proposal.layout.copies == 1]  # fmt: skip
@@ -118,18 +123,18 @@ def size(options: argparse.Namespace) -> int:
 
 
 def _select_layout(name: str | None, candidates: list[Layout]) -> list[Layout]:
-    """Return the layout with a name, as `name_layout` prints it; without one all layouts."""
+    """Return the layout with a name of `name_layout`; all layouts without a name."""
     if name is None:
         return candidates
     by_name = {"".join(name_layout(layout).lower().split()): layout for layout in candidates}
     layout = by_name.get("".join(name.lower().split()))
     if layout is None:
         names = "; ".join(name_layout(layout) for layout in candidates)
-        raise Unsized(f"--layout {name} is none of: {names}")
+        raise SizingError(f"--layout: unknown layout {name}; expected one of: {names}")
     return [layout]
 
 
-# The request
+# Input.
 
 
 def _read_inventory(path: str | None) -> InventoryArgs | None:
@@ -139,19 +144,22 @@ def _read_inventory(path: str | None) -> InventoryArgs | None:
     try:
         return load_inventory(path)
     except OSError as problem:
-        raise Unsized(f"{path}: {problem.strerror or problem}") from None
+        raise SizingError(f"{path}: {problem.strerror or problem}") from None
     except InvalidServiceError as problem:
-        raise Unsized(f"{path}: {problem}") from None
+        raise SizingError(f"{path}: {problem}") from None
 
 
 def _read_request(options: argparse.Namespace, inventory: InventoryArgs | None) -> SizingRequest:
     name, model = _read_model(options.model)
     accelerator = parse_accelerator(options.accelerator)
     if accelerator is None:
-        raise Unsized(f"{options.accelerator} is not known: give a name such as H100, or 80Gi")
+        raise SizingError(
+            f"unknown accelerator {options.accelerator}; use a name such as H100, or a memory such "
+            "as 80Gi"
+        )
     pools = find_pools(inventory, accelerator.name)
     if inventory is not None and not pools:
-        raise Unsized(f"no pool of {options.inventory} has {accelerator.name}")
+        raise SizingError(f"no pool of {options.inventory} has {accelerator.name}")
     return SizingRequest(
         name=name,
         model=model,
@@ -169,8 +177,8 @@ def _read_model(source: str) -> tuple[str, Architecture]:
         return source, known
     if not source.endswith(".json"):
         closest = closest_name(source, load_models())
-        hint = f"did you mean {closest}? Else give" if closest else "give"
-        raise Unsized(
+        hint = f"did you mean {closest}? Otherwise pass" if closest else "pass"
+        raise SizingError(
             f"{source} is not in the table of models: {hint} the path of its config.json, as in "
             "size path/to/config.json"
         )
@@ -179,9 +187,9 @@ def _read_model(source: str) -> tuple[str, Architecture]:
         name = config.get("_name_or_path") or Path(source).absolute().parent.name
         return str(name), read_config(config)
     except (ModelConfigError, UnknownArchitectureError) as problem:
-        raise Unsized(f"{source}: {problem}") from None
+        raise SizingError(f"{source}: {problem}") from None
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
-        raise Unsized(f"{source} is not understood") from None
+        raise SizingError(f"{source} is not a supported model config") from None
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
@@ -192,7 +200,9 @@ def _read_load(options: argparse.Namespace) -> Load | None:
     if all(number is None for number in (*rates, options.ttft, options.tpot)):
         return None
     if any(rate is None for rate in rates):
-        raise Unsized("a load needs --requests-per-second, --input-tokens and --output-tokens")
+        raise SizingError(
+            "a load requires --requests-per-second, --input-tokens and --output-tokens"
+        )
     return Load(
         *rates, _parse_seconds("--ttft", options.ttft), _parse_seconds("--tpot", options.tpot)
     )
@@ -203,7 +213,7 @@ def _parse_seconds(flag: str, text: str | None) -> float | None:
         return None
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise Unsized(f"{flag} must be a time such as 2s or 40ms, got {text}")
+        raise SizingError(f"{flag} must be a time such as 2s or 40ms, got {text}")
     return float(match[1]) / (1000 if match[2] == "ms" else 1)
 
 

@@ -45,14 +45,14 @@ def render_proposals(
         yield _build_table(_build_rows(proposals[:_MAX_ROWS], load))
         yield from _render_notes(proposals[:_MAX_ROWS])
         if len(proposals) > _MAX_ROWS:
-            yield f"and {len(proposals) - _MAX_ROWS} with more accelerators"
+            yield f"and {len(proposals) - _MAX_ROWS} more layouts with more GPUs"
     else:
-        yield "nothing fits"
+        yield "No layout fits."
     yield ""
     if proposals and proposals[0].source is not None:
-        yield f"Times are estimates by {proposals[0].source}:"
-        yield "steps alone, and held up by other requests. Transfer of KV cache is not in them."
-        yield f"Of {_ACCURACY}"
+        yield f"TTFT and TPOT are estimates by {proposals[0].source}:"
+        yield "without and with other requests. The transfer of KV cache is not included."
+        yield f"Compared with {_ACCURACY}"
         yield ""
     sibling = _describe_quantized(request)
     if sibling is not None:
@@ -69,8 +69,8 @@ def _render_header(
     yield f"{request.name} on {request.accelerator.name} ({memory:.1f} GiB){sequences}"
     fits = [layout.fit for layout in candidates if layout.fit is not None]
     yield f"Estimate for {fits[0].basis}" if fits else "Estimate"
-    columns = ", TOKENS it caches, REQUESTS of that length at a time" if length else ""
-    yield f"Of a GPU: WEIGHTS and KV CACHE in GiB. Of a replica: GPUS{columns}"
+    columns = ", TOKENS in its KV cache, concurrent REQUESTS of that length" if length else ""
+    yield f"For each GPU: WEIGHTS and KV CACHE in GiB. For each replica: GPUS{columns}"
     doubts = {_get_doubt(proposal) for proposal in proposals} or {fit.doubt for fit in fits[:1]}
     if len(doubts) == 1:
         yield from (f"Uncertain: {doubt}" for doubt in doubts if doubt is not None)
@@ -86,7 +86,7 @@ def _build_rows(proposals: Sequence[Proposal], load: Load | None) -> list[dict[s
 
 
 def _render_notes(proposals: Sequence[Proposal]) -> Iterator[str]:
-    """Yield why rows are uncertain, and what DP means."""
+    """Yield why rows are uncertain, and an explanation of DP."""
     doubts: dict[str | None, list[str]] = {}
     for proposal in proposals:
         doubts.setdefault(_get_doubt(proposal), []).append(name_layout(proposal.layout))
@@ -95,7 +95,7 @@ def _render_notes(proposals: Sequence[Proposal]) -> Iterator[str]:
             if doubt is not None:
                 yield f"{', '.join(names)}: uncertain, {doubt}"
     if any(proposal.layout.copies > 1 for proposal in proposals):
-        yield "DP: copies of attention and cache, which share the experts (EP)"
+        yield "DP: data parallel attention with separate caches; the ranks share the experts (EP)"
 
 
 def _get_doubt(proposal: Proposal) -> str | None:
@@ -151,7 +151,7 @@ def _describe_quantized(request: SizingRequest) -> str | None:
         return None
     fit = fitting[0].fit
     tokens = f", {fit.tokens:,} tokens" if fit is not None and fit.tokens is not None else ""
-    return f"quantized: {name} fits with {name_layout(fitting[0])}{tokens}"
+    return f"Quantized: {name} fits with {name_layout(fitting[0])}{tokens}"
 
 
 def _explain_rejected(
@@ -172,7 +172,7 @@ def _explain_rejected(
     for layout in candidates:
         is_relevant = layout.copies == 1 and (load is not None or not proposed)
         if layout.reason is None and layout not in proposed and is_relevant:
-            yield f"not {name_layout(layout)}: no pool has room, or the load takes longer"
+            yield f"not {name_layout(layout)}: no pool has enough free GPUs, or the load is high"
 
 
 def _explain_heavy(heavy: Sequence[Layout]) -> str:
@@ -181,7 +181,7 @@ def _explain_heavy(heavy: Sequence[Layout]) -> str:
     names = ", ".join(name_layout(layout) for layout in heavy)
     sizes = ", ".join(f"{(fit.weights + fit.overhead) / GIB:.1f}" for fit in fits)
     usable = min(fit.share for fit in fits) / GIB
-    return f"not {names}: weights and engine take {sizes} GiB, {usable:.1f} of each GPU are usable"
+    return f"not {names}: weights and engine need {sizes} GiB, each GPU has {usable:.1f} GiB usable"
 
 
 def _build_table(rows: Sequence[dict[str, str]]) -> Table:

@@ -40,7 +40,8 @@ def find_smallest_layout(
     kind = parse_accelerator(accelerator)
     if kind is None:
         return (
-            f"{show(accelerator)} is not known; use a name such as H100, or a memory such as 80Gi"
+            f"unknown accelerator {show(accelerator)}; use a name such as H100, or a memory, "
+            "such as 80Gi"
         )
     architecture = _find_architecture(model)
     if architecture is None:
@@ -58,15 +59,15 @@ def find_smallest_layout(
     fitting = filter_sensible([layout for layout in candidates if layout.reason is None])
     if not fitting:
         reasons = sorted({layout.reason for layout in candidates if layout.reason})
-        nodes = f"{request.most_nodes} nodes of {_PER_NODE} {kind.name}"
-        return f"nothing fits up to {nodes}: {reasons[0]}"
+        limit = f"{request.most_nodes} nodes of {_PER_NODE} {kind.name}"
+        return f"the model does not fit on up to {limit}: {reasons[0]}"
     first = fitting[0]
     return SmallestLayout(
         tensor=first.tensor,
         nodes=first.nodes,
         has_expert_parallelism=first.has_expert_parallelism,
         rank_tensor_size=_find_rank_tensor_size(request, first.nodes),
-        reason=f"the fewest {kind.name} that hold the model and its longest sequence",
+        reason=f"the fewest {kind.name} that fit the model and its longest sequence",
     )
 
 

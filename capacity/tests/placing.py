@@ -10,25 +10,25 @@ from fusioninfer_pulumi.api import InferenceServiceArgs, InventoryArgs
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load, load_inventory
 from tests import samples
-from tests.told import without_rules
+from tests.printed_findings import without_rules
 
 LABEL = "cloud.google.com/gke-nodepool"
 
 
 def pool(name: str, nodes: Any, accelerators: int = 8, **fields: Any) -> dict[str, Any]:
-    """A pool as in YAML."""
+    """Return a pool as in YAML."""
     return {"name": name, "nodes": nodes, "accelerators": accelerators, **fields}
 
 
 def inventory(*pools: dict[str, Any], **fields: Any) -> InventoryArgs:
-    """An inventory of GKE's label."""
+    """Return an inventory of GKE's label."""
     return load_inventory({"poolLabel": LABEL, "pools": list(pools), **fields})
 
 
 def role(
     name: str, kind: str, replicas: int = 1, nodes: int = 1, gpus: Any = 8, **fields: Any
 ) -> dict[str, Any]:
-    """A role of replicas x nodes x gpus; whatever else is given goes into the role.
+    """Return a role of replicas x nodes x gpus; whatever else is given goes into the role.
 
     `pod` goes into its pod spec.
     """
@@ -46,12 +46,12 @@ def role(
 
 
 def worker(name: str, replicas: int = 1, nodes: int = 1, gpus: Any = 8, **fields: Any) -> Any:
-    """A service of one role."""
+    """Return a service of one role."""
     return samples.service(role("serve", "worker", replicas, nodes, gpus, **fields), name=name)
 
 
 def pair(name: str, prefill: Any = (), decode: Any = (), **spec: Any) -> Any:
-    """A service of prefill and decode, each replicas x nodes x gpus or a whole role."""
+    """Return a service of prefill and decode, each replicas x nodes x gpus or a whole role."""
     roles = [
         value if isinstance(value, dict) else role(item, kind, *value)
         for item, kind, value in (
@@ -63,7 +63,7 @@ def pair(name: str, prefill: Any = (), decode: Any = (), **spec: Any) -> Any:
 
 
 def args(manifest: Any) -> InferenceServiceArgs:
-    """A manifest as the library reads it."""
+    """Return a manifest as the library reads it."""
     (read,) = load(manifest)
     return read
 
@@ -78,14 +78,14 @@ def where(findings: Placement) -> dict[str, dict[str, str]]:
 
 
 def only(findings: Placement) -> ServicePlacement:
-    """Returns the placement result of the only service."""
+    """Return the placement result of the only service."""
     (record,) = findings.placed
     assert record is not None
     return record
 
 
 def rejection(*fields: Any, **extra: Any) -> str:
-    """Returns the error of `place`."""
+    """Return the error of `place`."""
     try:
         result = place(*fields, **extra)
     except InvalidServiceError as rejected:
@@ -94,7 +94,7 @@ def rejection(*fields: Any, **extra: Any) -> str:
 
 
 def pod_specs(service: InferenceServiceArgs) -> list[dict[str, Any]]:
-    """The pod specs of all templates of a service."""
+    """Return the pod specs of all templates of a service."""
     return [
         template["spec"]
         for item in service.roles

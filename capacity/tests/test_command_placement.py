@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from told import without_rules
+from printed_findings import without_rules
 
 from capacity.tests.placing import LABEL, pair, pool, where, worker
 from fusioninfer_capacity import place
@@ -68,10 +68,10 @@ def test_placement_json_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
         ],
         "rejected": [
             {"pools": {"prefill": "a", "decode": "a"},
-             "reason": "pools that fit only if packed well: 1, against 0"},
+             "reason": "pools that fit only if packed well: 1 instead of 0"},
         ],
         "impossible": {
-            "prefill": {"b": ["nodes have 4 accelerators, a pod needs 8"]},
+            "prefill": {"b": ["a pod needs 8 accelerators, but nodes have 4"]},
             "decode": {},
         },
         "nearest": None,
@@ -98,10 +98,10 @@ def test_text_has_pool_reason_and_free_capacity(capsys: pytest.CaptureFixture[st
 Placement  Placed
   prefill  on a  16 GPUs, chosen
   decode   on b  8 GPUs, chosen
-  because: pools that fit only if packed well 0, price 32, pools used 2, accelerators stranded 0, \
-accelerators left on whole nodes 20
-  rejected: prefill on b               nodes have 4 accelerators, a pod needs 8
-  rejected: prefill on a, decode on a  pools that fit only if packed well: 1, against 0
+  ranked by (lower is better): pools that fit only if packed well 0, price 32, \
+pools used 2, accelerators stranded 0, accelerators left on whole nodes 20
+  rejected: prefill on b               a pod needs 8 accelerators, but nodes have 4
+  rejected: prefill on a, decode on a  pools that fit only if packed well: 1 instead of 0
 """
         in out
     )
@@ -151,12 +151,12 @@ def test_service_without_a_place_is_explained_and_rejected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lacks = "2 more nodes of a (16 accelerators)"
-    expected = f"the closest choice, serve on a, needs {lacks} besides the other services\n"
+    expected = f"the closest combination, serve on a, requires {lacks}\n"
     sources = ("chat.yaml", "large.yaml", "lone.yaml", "--inventory", "pools.yaml")
     status, out, err = run(capsys, "plan", *sources)
     assert status == 2
     assert without_rules(err).endswith(f"large.yaml: placement: does not fit; {expected}")
-    assert "Placement  Unplaced\n  nearest: serve on a; lacks 2 more nodes of a" in out
+    assert "Placement  Unplaced\n  closest: serve on a; requires 2 more nodes of a" in out
     status, out, _ = run(capsys, "plan", *sources, "--output=json")
     assert status == 2
     chat, large, _ = json.loads(out)
@@ -171,7 +171,7 @@ def test_service_without_a_place_is_explained_and_rejected(
         assert expected in without_rules(err)
 
 
-def test_check_with_inventory_accepts_demands_that_are_met(
+def test_check_with_inventory_applies_placement(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     status, _, err = run(capsys, "check", "--strict", "lone.yaml")

@@ -104,9 +104,9 @@ def test_diff_shows_kv_cache_change(capsys: pytest.CaptureFixture[str]) -> None:
     larger = write_file("new.yaml", service("--max-model-len", "16000", product="NVIDIA-H200"))
     status, out, _ = run(capsys, "diff", old, larger)
     assert status == 1
-    assert "chat: KV cache of a replica 17830 -> " in out
+    assert "chat: KV cache per replica 17830 -> " in out
     status, out, _ = run(capsys, "diff", old, larger, "--output", "json")
-    assert any("KV cache of a replica" in note for note in json.loads(out)["notes"])
+    assert any("KV cache per replica" in note for note in json.loads(out)["notes"])
     scaled = service("--max-model-len", "16000")
     scaled["spec"]["roles"][0]["replicas"] = 3
     _, out, _ = run(capsys, "diff", old, write_file("new.yaml", scaled))

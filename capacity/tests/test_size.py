@@ -1,4 +1,4 @@
-"""`size`: proposals that `check` accepts, held against every other layout and against the pools."""
+"""`size`: proposals, which `check` accepts, compared with all layouts and with the pools."""
 
 from __future__ import annotations
 
@@ -191,8 +191,8 @@ def test_text_has_basis_and_reasons_of_other_layouts(
         == """\
 Qwen/Qwen3-32B on H100 (79.2 GiB), sequences of 40,960 tokens
 Estimate for vLLM 0.32.0, 0.92 of the memory, 8192 tokens and 1024 sequences in a step
-Of a GPU: WEIGHTS and KV CACHE in GiB. Of a replica: GPUS, TOKENS it caches, REQUESTS of that \
-length at a time
+For each GPU: WEIGHTS and KV CACHE in GiB. For each replica: GPUS, TOKENS in its KV cache, \
+concurrent REQUESTS of that length
 
 LAYOUT          GPUS  WEIGHTS  KV CACHE     TOKENS  REQUESTS
 TP1, FP8 cache     1     61.0       9.3     76,079       1.9
@@ -200,9 +200,9 @@ TP2                2     30.5      39.6    324,685       7.9
 TP4                4     15.3      54.9    899,425      22.0
 TP8                8      7.6      62.5  2,048,800      50.0
 
-quantized: Qwen/Qwen3-32B-FP8 fits with TP1, 157,079 tokens
-not TP1: a sequence of 40960 tokens takes 10.0 GiB of KV cache on each H100, and 9.3 GiB are left; \
---max-model-len 37888 or --kv-cache-dtype fp8 fits
+Quantized: Qwen/Qwen3-32B-FP8 fits with TP1, 157,079 tokens
+not TP1: a sequence of 40960 tokens needs 10.0 GiB of KV cache on each H100, but only 9.3 GiB \
+are left; --max-model-len 37888 or --kv-cache-dtype fp8 fits
 """
     )
 
@@ -211,8 +211,8 @@ def test_layouts_whose_weights_do_not_fit_are_one_line(capsys: pytest.CaptureFix
     _, out, _ = run(capsys, "meta-llama/Llama-3.1-405B-Instruct", "--accelerator", "H100")
     (line,) = (line for line in out.splitlines() if line.startswith("not "))
     assert line == (
-        "not TP1, TP2, TP4, TP8: weights and engine take 761.0, 382.6, 193.0, 98.4 GiB, "
-        "72.8 of each GPU are usable"
+        "not TP1, TP2, TP4, TP8: weights and engine need 761.0, 382.6, 193.0, 98.4 GiB, "
+        "each GPU has 72.8 GiB usable"
     )
 
 
@@ -298,7 +298,7 @@ def test_model_config_is_read(
     assert status == 0
     assert out.splitlines()[0].startswith("team/chat on H200")
     assert out.splitlines()[1:8] == known.splitlines()[1:8]
-    for text, reason in (("{}", "the architecture"), ("[", "is not JSON")):
+    for text, reason in (("{}", "has no model_type"), ("[", "is not JSON")):
         Path("config.json").write_text(text)
         status, _, err = run(capsys, "config.json", "--accelerator", "H200")
         assert status == 2
@@ -308,12 +308,12 @@ def test_model_config_is_read(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("team/unknown", "--accelerator", "H100"), "give the path of its config.json"),
+        (("team/unknown", "--accelerator", "H100"), "pass the path of its config.json"),
         (("Qwen/Qwen3-32", "--accelerator", "H100"), "did you mean Qwen/Qwen3-32B?"),
         (("none.json", "--accelerator", "H100"), "none.json cannot be read"),
-        (("Qwen/Qwen3-8B", "--accelerator", "H9000"), "H9000 is not known"),
+        (("Qwen/Qwen3-8B", "--accelerator", "H9000"), "unknown accelerator H9000"),
         (("Qwen/Qwen3-8B", "--accelerator", "L4", "--inventory", "none.yaml"), "none.yaml"),
-        (("Qwen/Qwen3-8B", "--accelerator", "L4", "--ttft", "2s"), "a load needs"),
+        (("Qwen/Qwen3-8B", "--accelerator", "L4", "--ttft", "2s"), "a load requires"),
         (
             ("Qwen/Qwen3-8B", "--accelerator", "L4", "--ttft", "2", "--requests-per-second", "1",
              "--input-tokens", "10", "--output-tokens", "10"),
@@ -374,7 +374,7 @@ def test_a_load_chooses_replicas_and_roles(
     wanted = ("Qwen/Qwen3-32B", "--accelerator", "H100", *LOADED, *within)
     status, text, _ = run(capsys, *wanted)
     assert status == 0
-    assert "Times are estimates by a test" in text
+    assert "TTFT and TPOT are estimates by a test" in text
     rows = [line.split() for line in text.splitlines() if line.startswith("TP")]
     gpus = [int(row[row.index("serve" if "serve" in row else "decode") + 1]) for row in rows]
     assert gpus == sorted(gpus)
@@ -423,7 +423,7 @@ def test_copies_that_share_experts_are_layouts(
     _, text, _ = run(capsys, *wanted)
     (row,) = (line for line in text.splitlines() if line.startswith(f"{layout}  "))
     assert row.rstrip().endswith("uncertain")
-    assert f"{layout}: uncertain, 32768 tokens go through its experts at once" in text
+    assert f"{layout}: uncertain, its experts process 32768 tokens at once" in text
     _, first, _ = run(capsys, *wanted, "--output", "yaml")
     assert "expert" not in yaml.safe_load(first)["spec"]["roles"][0]["parallelism"]
     status, out, _ = run(capsys, *wanted, "--layout", layout, "--output", "yaml")
@@ -459,7 +459,9 @@ def test_unknown_layout_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     wanted = ("Qwen/Qwen3-8B", "--accelerator", "H100", "--layout")
     status, _, err = run(capsys, *wanted, "TP3")
     assert status == 2
-    assert err.startswith("fusioninfer-pulumi size: --layout TP3 is none of: TP1; TP2; TP4; TP8")
+    assert err.startswith(
+        "fusioninfer-pulumi size: --layout: unknown layout TP3; expected one of: TP1; TP2; TP4; TP8"
+    )
     _, text, _ = run(capsys, *wanted, "tp4")
     assert [line for line in text.splitlines() if line.startswith("TP")] == [
         "TP4        4      3.8      66.8  1,945,359      47.5"

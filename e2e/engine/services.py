@@ -118,7 +118,7 @@ class Stack(Project):
         self.program = (
             "from fusioninfer_pulumi.component import cluster_access as access\n"
             f"async def kubeconfig(_): return {kubeconfig!r}, None\n"
-            f"assert access.kubeconfig_of\naccess.kubeconfig_of = kubeconfig\n{self.program}"
+            f"assert access.read_kubeconfig\naccess.read_kubeconfig = kubeconfig\n{self.program}"
         )
 
     def ready(self, namespace: str | None = None) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Checks of users' pod templates: structure, and fields that the library reads or sets.
 
-Further rules of API validation apply to finished pods (`checks/pods/template.py`).
+Further rules of API validation apply to finished pods (`checks/pods/template_checks.py`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from fusioninfer_pulumi.api.scheduling import GangBackend
-from fusioninfer_pulumi.checks.between_services import count_groups
+from fusioninfer_pulumi.checks.cross_service_checks import count_max_replicas
 from fusioninfer_pulumi.checks.object_checks import find_user_field
 from fusioninfer_pulumi.checks.server_dry_run import FALLBACK_NAMESPACE, list_dry_run_objects
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
@@ -41,7 +41,7 @@ _GROUPS = {
 #: Name of LeaderWorkerSets in the configuration of Kueue's manager.
 KUEUE_FRAMEWORK = "leaderworkerset.x-k8s.io/leaderworkerset"
 _BACKEND = ("schedulingStrategy", "gangPolicy", "backend")
-#: Fields of a service that become names in generated objects.
+#: The user's fields from which names of referenced objects are generated, by kind.
 _FIELDS: Mapping[str, Location] = {
     "Queue": ("schedulingStrategy", "queue"),
     "LocalQueue": ("schedulingStrategy", "queue"),
@@ -83,7 +83,7 @@ def check_cluster(
     ]
 
 
-def _backend_of(plan: ServicePlan) -> str | None:
+def _get_backend(plan: ServicePlan) -> str | None:
     if plan.shape.local_queue is not None:
         return KUEUE
     if plan.gang is None:
@@ -96,13 +96,14 @@ def check_gang_backends(
     plans: Sequence[ServicePlan],
     kueue_namespace: str = supported_products.KUEUE.namespace,
 ) -> list[tuple[Finding, ...]]:
-    """Return findings for each plan whose gang backend is missing in the cluster.
+    """Return the findings of each plan about a missing gang backend.
 
-    It is an error if the cluster has another backend. If it has none, the same program may install
-    one, so there is only a warning for Kueue.
+    It is an error if the cluster has another backend, or a Kueue that does not manage
+    LeaderWorkerSets. If it has no backend, the same program may install one, so there is only a
+    warning for Kueue.
     """
     # `versions` is empty only if the credentials may not read them.
-    if not any(map(_backend_of, plans)) or not api.versions:
+    if not any(map(_get_backend, plans)) or not api.versions:
         return [() for _ in plans]
     installed = {
         backend
@@ -111,12 +112,11 @@ def check_gang_backends(
     }
     unmanaged = KUEUE in installed and is_lws_managed_by_kueue(api, kueue_namespace) is False
     return [
-        tuple(_backend_findings(_backend_of(plan), installed, unmanaged=unmanaged))
-        for plan in plans
+        tuple(_check_backend(_get_backend(plan), installed, unmanaged=unmanaged)) for plan in plans
     ]
 
 
-def _backend_findings(
+def _check_backend(
     backend: str | None, installed: Collection[str], *, unmanaged: bool
 ) -> Iterator[Finding]:
     if backend is not None and backend not in installed:
@@ -128,7 +128,7 @@ def _backend_findings(
             message = f"{missing}; install it, or use backend {' or '.join(usable)}"
             yield error(GANG_BACKEND_MISSING, _BACKEND, message)
         elif backend == KUEUE:
-            message = f"{missing}: without it pods start one by one, in no queue"
+            message = f"{missing}: without it pods are scheduled one by one and are not queued"
             yield warning(GANG_BACKEND_MISSING, _BACKEND, message)
     elif backend == KUEUE and unmanaged:
         yield error(
@@ -144,13 +144,15 @@ def is_lws_managed_by_kueue(api: KubernetesApi, namespace: str) -> bool | None:
     """Return whether Kueue's manager is configured for LeaderWorkerSets, None if unknown."""
     frameworks = [
         integrations.get("frameworks") or ()
-        for configuration in configurations(api, namespace, "config.kueue.x-k8s.io/")
+        for configuration in find_configurations(api, namespace, "config.kueue.x-k8s.io/")
         if isinstance(integrations := configuration.get("integrations") or {}, Mapping)
     ]
     return KUEUE_FRAMEWORK in chain(*frameworks) if frameworks else None
 
 
-def configurations(api: KubernetesApi, namespace: str, group: str) -> Iterator[Mapping[str, Any]]:
+def find_configurations(
+    api: KubernetesApi, namespace: str, group: str
+) -> Iterator[Mapping[str, Any]]:
     """Yield the configurations of an API group in the namespace's ConfigMaps."""
     for config_map in api.objects("v1", "ConfigMap", namespace) or ():
         for text in (config_map.get("data") or {}).values():
@@ -186,7 +188,7 @@ def check_named_objects(
     findings: list[tuple[Finding, ...]] = []
     for plan in plans:
         missing: dict[Reference, Finding] = {}
-        for reference, at, exact in references(plan, namespace):
+        for reference, at, exact in find_references(plan, namespace):
             _, kind, home, name = reference
             if (kind, name) in created or (reference in missing and not exact):
                 continue
@@ -207,7 +209,9 @@ def check_named_objects(
     return findings
 
 
-def references(plan: ServicePlan, namespace: str) -> Iterator[tuple[Reference, Location, bool]]:
+def find_references(
+    plan: ServicePlan, namespace: str
+) -> Iterator[tuple[Reference, Location, bool]]:
     """Yield each object that a plan refers to, the user's field, and whether that is exact."""
     for dry_run in list_dry_run_objects(plan):
         home = dry_run.manifest["metadata"].get("namespace")
@@ -230,7 +234,7 @@ QUOTA_TOO_SMALL = Rule("quota-too-small")
 def _group(
     plans: Iterable[ServicePlan], find_key: Callable[[ServicePlan], tuple[Any, ...]]
 ) -> dict[tuple[Any, ...], list[ServicePlan]]:
-    """Group services by keys, without those whose key has an unset or unknown part."""
+    """Group services by key; drop services whose key has an unset or unknown part."""
     groups: dict[tuple[Any, ...], list[ServicePlan]] = {}
     for plan in plans:
         key = find_key(plan)
@@ -250,8 +254,8 @@ def check_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> list[tuple
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
     findings: dict[int, list[Finding]] = {id(plan): [] for plan in plans}
-    for users, finding in (*_check_resource_quotas(api, plans), *_check_kueue(api, plans)):
-        findings[id(users[-1])].append(finding)
+    for services, finding in (*_check_resource_quotas(api, plans), *_check_kueue(api, plans)):
+        findings[id(services[-1])].append(finding)
     return [tuple(findings[id(plan)]) for plan in plans]
 
 
@@ -261,14 +265,14 @@ _QuotaFindings = Iterator[tuple[list[ServicePlan], Finding]]
 
 def _check_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _QuotaFindings:
     requesters = [plan for plan in plans if plan.total_accelerators]
-    for (namespace,), users in _group(requesters, lambda plan: (plan.namespace,)).items():
-        needed = sum((_accelerators(plan) for plan in users), Counter[str]())
+    for (namespace,), services in _group(requesters, lambda plan: (plan.namespace,)).items():
+        needed = sum((_sum_accelerators(plan) for plan in services), Counter[str]())
         limited = [
             (quota, limits)
             for quota in api.objects("v1", "ResourceQuota", namespace) or ()
-            if (limits := _accelerator_limits(quota))
+            if (limits := _read_accelerator_limits(quota))
         ]
-        running = _count_running(api, namespace, users) if limited else None
+        running = _count_running(api, namespace, services) if limited else None
         in_services = running or Counter[str]()
         for quota, limits in limited:
             # If pods cannot be read, the use by other services is unknown and not counted.
@@ -282,10 +286,10 @@ def _check_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> 
                     name = quota["metadata"]["name"]
                     message = (
                         f"ResourceQuota {name} in {namespace} allows {quantity.write(allowed)} "
-                        f"{resource}{in_use}, and {_services_ask(users)} for {amount}: pods beyond "
-                        "it are not created"
+                        f"{resource}{in_use}, but {_format_requesters(services)} {amount}: pods "
+                        "above the quota are not created"
                     )
-                    yield users, warning(QUOTA_TOO_SMALL, ("metadata", "namespace"), message)
+                    yield services, warning(QUOTA_TOO_SMALL, ("metadata", "namespace"), message)
 
 
 def _count_running(
@@ -309,37 +313,37 @@ def _check_kueue(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _QuotaFind
     group = supported_products.KUEUE.group
     by_cluster_queue: dict[str, list[ServicePlan]] = {}
     by_queue = _group(plans, lambda plan: (plan.namespace, plan.shape.local_queue))
-    for (namespace, name), users in by_queue.items():
+    for (namespace, name), services in by_queue.items():
         queue = api.get(group, "LocalQueue", namespace, name)
         if queue is None:
             continue
         if cluster_queue_name := queue["spec"].get("clusterQueue"):
-            by_cluster_queue.setdefault(cluster_queue_name, []).extend(users)
+            by_cluster_queue.setdefault(cluster_queue_name, []).extend(services)
         for condition in (queue.get("status") or {}).get("conditions") or ():
             if condition["type"] == "Active" and condition["status"] == "False":
                 message = (
                     f"LocalQueue {name} in {namespace} is not active: {condition['message']}; "
-                    "Kueue starts no replica that waits in it"
+                    "Kueue admits no replica that waits in it"
                 )
-                yield users, warning(QUOTA_TOO_SMALL, _QUEUE, message)
-    for name, users in by_cluster_queue.items():
+                yield services, warning(QUOTA_TOO_SMALL, _QUEUE, message)
+    for name, services in by_cluster_queue.items():
         if (cluster_queue := api.get(group, "ClusterQueue", None, name)) is not None:
-            yield from _check_cluster_queue(cluster_queue, users)
+            yield from _check_cluster_queue(cluster_queue, services)
 
 
 _QUEUE = ("schedulingStrategy", "queue")
 
 
-def _check_cluster_queue(cluster_queue: Object, users: list[ServicePlan]) -> _QuotaFindings:
+def _check_cluster_queue(cluster_queue: Object, services: list[ServicePlan]) -> _QuotaFindings:
     """Check the quota of a ClusterQueue; amounts only if it cannot borrow from a cohort."""
     name, spec = cluster_queue["metadata"]["name"], cluster_queue["spec"]
     groups = spec.get("resourceGroups") or ()
     nominal = {resource: Decimal(0) for group in groups for resource in group["coveredResources"]}
-    for resource in sorted(set().union(*map(_requested_resources, users)) - set(nominal)):
-        requesters = [plan for plan in users if resource in _requested_resources(plan)]
+    for resource in sorted(set().union(*map(_list_requested_resources, services)) - set(nominal)):
+        requesters = [plan for plan in services if resource in _list_requested_resources(plan)]
         message = (
-            f"ClusterQueue {name} has no quota of {resource}, which {_services_ask(requesters)} "
-            "for: Kueue starts no replica with it"
+            f"ClusterQueue {name} has no quota for {resource}, which "
+            f"{_format_requesters(requesters)}: Kueue admits none of these replicas"
         )
         yield requesters, warning(QUOTA_TOO_SMALL, _QUEUE, message)
     # v1beta1 calls it `cohort`.
@@ -348,16 +352,18 @@ def _check_cluster_queue(cluster_queue: Object, users: list[ServicePlan]) -> _Qu
     for flavor in (flavor for group in groups for flavor in group["flavors"]):
         for quota in flavor["resources"]:
             nominal[quota["name"]] += quantity.parse(quota["nominalQuota"])
-    for resource, amount in sum((_accelerators(plan) for plan in users), Counter[str]()).items():
+    for resource, amount in sum(
+        (_sum_accelerators(plan) for plan in services), Counter[str]()
+    ).items():
         if resource in nominal and nominal[resource] < amount:
             message = (
-                f"ClusterQueue {name} allows {quantity.write(nominal[resource])} {resource}, and "
-                f"{_services_ask(users)} for {amount}: replicas beyond it wait"
+                f"ClusterQueue {name} allows {quantity.write(nominal[resource])} {resource}, but "
+                f"{_format_requesters(services)} {amount}: replicas above the quota wait"
             )
-            yield users, warning(QUOTA_TOO_SMALL, _QUEUE, message)
+            yield services, warning(QUOTA_TOO_SMALL, _QUEUE, message)
 
 
-def _accelerator_limits(quota: Object) -> dict[str, Decimal]:
+def _read_accelerator_limits(quota: Object) -> dict[str, Decimal]:
     """Return a ResourceQuota's limits of accelerators; empty if it has a scope."""
     spec = quota.get("spec") or {}
     if spec.get("scopes") or spec.get("scopeSelector"):
@@ -374,21 +380,21 @@ def _count_accelerators(pod: Mapping[str, Any]) -> Counter[str]:
     return Counter({name: int(amount) for name, amount in requests if is_accelerator(name)})
 
 
-def _accelerators(plan: ServicePlan) -> Counter[str]:
+def _sum_accelerators(plan: ServicePlan) -> Counter[str]:
     """Count the accelerators of all pods of a service, by resource name.
 
     Autoscaled roles count with `maxReplicas`. Surge replicas of an update are counted as well.
     """
     needed = Counter[str]()
     for role in plan.roles:
-        replicas = sum(count_groups(role, lws) for lws in role.lws)
+        replicas = sum(count_max_replicas(role, lws) for lws in role.lws)
         for template, count in ((role.leader_template, 1), (role.worker_template, role.nodes - 1)):
             for resource, amount in _count_accelerators(template).items():
                 needed[resource] += amount * count * replicas
     return +needed
 
 
-def _requested_resources(plan: ServicePlan) -> set[str]:
+def _list_requested_resources(plan: ServicePlan) -> set[str]:
     return {
         resource
         for role in plan.roles
@@ -398,7 +404,7 @@ def _requested_resources(plan: ServicePlan) -> set[str]:
     }
 
 
-def _services_ask(users: Sequence[ServicePlan]) -> str:
-    """Write subject and verb of a sentence: `a asks`, `a, b ask`."""
-    names = ", ".join(dict.fromkeys(plan.service for plan in users))
-    return f"{names} ask{'s' if len(users) == 1 else ''}"
+def _format_requesters(services: Sequence[ServicePlan]) -> str:
+    """Return subject and verb of a sentence: `a requests`, `a, b request`."""
+    names = ", ".join(dict.fromkeys(plan.service for plan in services))
+    return f"{names} request{'s' if len(services) == 1 else ''}"

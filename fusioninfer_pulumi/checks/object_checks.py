@@ -32,7 +32,7 @@ def render_distinct(plan: ServicePlan) -> tuple[Manifest, ...]:
 
 
 def check_objects(plan: ServicePlan) -> Iterator[Finding]:
-    """Yield errors that the API server would report for the objects of a plan without errors.
+    """Yield errors that the API server would report for the objects of an error-free plan.
 
     Findings are located at the user's field, or the closest one that contains it.
     """
@@ -71,7 +71,7 @@ def find_user_field(
 def _find_origin(
     at: Location, manifest: Mapping[str, Any], plan: ServicePlan
 ) -> tuple[Location, Location, Any]:
-    """Return the user's field that became a part of an object, the rest of the path, its value."""
+    """Return the user's field that became a part of an object, the remaining path, its value."""
     if at[:2] == ("metadata", "labels"):
         return ("metadata", "labels"), at[2:], plan.meta.labels
     if at[:2] == ("metadata", "annotations"):

@@ -36,8 +36,8 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 DISRUPTION_BUDGET_BLOCKS_EVICTION = Rule("disruption-budget-blocks-eviction")
 
 
-def budget_findings(built: BuiltService) -> Iterator[Finding]:
-    """Check the budget of each role that has one."""
+def check_disruption_budgets(built: BuiltService) -> Iterator[Finding]:
+    """Warn about disruption budgets that allow no eviction; reject them for autoscaled roles."""
     for budget in built.plan.operations.budgets:
         role = budget.role
         args = role.args.disruption_budget or built.args.disruption_budget
@@ -50,7 +50,7 @@ def budget_findings(built: BuiltService) -> Iterator[Finding]:
         field = at if role.args.disruption_budget is None else ("roles", role.position, *at)
         count = len(role.replicas)
         if role.is_autoscaled:
-            message = f"{role.name} is autoscaled: set maxUnavailable to a count of at least 1"
+            message = f"{role.name} is autoscaled; set maxUnavailable to at least 1 replica instead"
             yield error(FIELD_OUT_OF_PLACE, field, message)
         else:
             yield warning(
@@ -64,7 +64,7 @@ def budget_findings(built: BuiltService) -> Iterator[Finding]:
 MONITORED_TARGET_MISSING = Rule("monitored-target-missing")
 
 
-def monitoring_findings(built: BuiltService) -> Iterator[Finding]:
+def check_monitoring(built: BuiltService) -> Iterator[Finding]:
     """Check `monitoring` and each of its monitors."""
     monitoring = built.plan.operations.monitoring
     if monitoring is None:
@@ -128,14 +128,14 @@ _ENGINE_FIELDS = (
 )
 
 
-def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
+def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
     """Check the `autoscaling` of each role."""
     for role in built.plan.roles:
         args = role.args.autoscaling
         if args is None:
             continue
         at = ("roles", role.position, "autoscaling")
-        for path, message in _conflicts(built, role, args):
+        for path, message in _find_conflicts(built, role, args):
             yield error(FIELD_OUT_OF_PLACE, (*at, *path), message)
         for engine, fields, metric_fields in _ENGINE_FIELDS:
             if engine is not args.engine:
@@ -160,7 +160,7 @@ def autoscaling_findings(built: BuiltService) -> Iterator[Finding]:
         yield from _check_metric_sources(built, args, at)
 
 
-def _conflicts(
+def _find_conflicts(
     built: BuiltService, role: RolePlan, args: AutoscalingArgs
 ) -> Iterator[tuple[Location, str]]:
     hpa, plan, groups = args.engine is AutoscalingEngine.HPA, built.plan, built.args.groups or 1
@@ -204,7 +204,7 @@ def _conflicts(
                 "unknown; set metrics instead"
             ),
         ),
-        (("target",), args.target is not None and groups > 1, f"{group_message}; write metrics"),
+        (("target",), args.target is not None and groups > 1, f"{group_message}; set metrics"),
         (
             ("target",),
             hpa and args.target is AutoscalingTarget.QUEUE,
@@ -236,8 +236,8 @@ def _check_target(
         yield error(FIELD_REQUIRED, ("monitoring",), f"{message}: set monitoring: {{}}")
     hpa_queue = args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE
     router = built.plan.routing
-    waits_in_picker = router is not None and router.intent.flow_control
-    ttft_includes_queue = args.time_to_first_token is not None and waits_in_picker
+    queues_in_picker = router is not None and router.intent.flow_control
+    ttft_includes_queue = args.time_to_first_token is not None and queues_in_picker
     if (counts_queued_requests(args) or ttft_includes_queue) and not hpa_queue:
         yield from _check_picker_target(built, role, args, at)
 
@@ -305,7 +305,7 @@ def _check_metric_sources(
         )
     routing = built.plan.routing
     policy = None if routing is None else routing.network_policy
-    # `network_policy_findings` checks the policies if `monitoring` is set.
+    # `check_network_policies` checks the policies if `monitoring` is set.
     allowed = built.args.monitoring is not None or policy is None or policy.metrics
     if routing is not None and engine_metrics and not allowed:
         yield error(
@@ -325,8 +325,8 @@ def _check_gang_minimum(
         yield error(
             FIELD_REQUIRED,
             at,
-            f"needs {format_path(field)}: without it the gang requires every replica, so an added "
-            "one that does not fit blocks all others; set it to at most minReplicas "
+            f"requires {format_path(field)}: without it the gang requires every replica, so an "
+            "added replica that does not fit blocks all others; set it to at most minReplicas "
             f"({args.min_replicas})",
         )
     elif minima[role.name] > args.min_replicas:
@@ -354,7 +354,7 @@ def _check_metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
             yield error(FIELD_REQUIRED, path, f"is required with engine {args.engine.value}")
 
 
-def ratio_findings(built: BuiltService) -> Iterator[Finding]:
+def check_prefill_decode_ratio(built: BuiltService) -> Iterator[Finding]:
     """Check the replicas against `prefillDecodeRatio`, unless a role is scaled to zero."""
     args = built.args.prefill_decode_ratio
     prefill, decode = (
@@ -374,8 +374,8 @@ def ratio_findings(built: BuiltService) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[BuiltService], Iterable[Finding]], ...] = (
-    budget_findings,
-    monitoring_findings,
-    autoscaling_findings,
-    ratio_findings,
+    check_disruption_budgets,
+    check_monitoring,
+    check_autoscaling,
+    check_prefill_decode_ratio,
 )

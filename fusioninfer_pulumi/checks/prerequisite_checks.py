@@ -9,7 +9,7 @@ from fusioninfer_pulumi.checks.cluster_checks import (
     GANG_BACKEND_MISSING,
     KUEUE_FRAMEWORK,
     check_cluster,
-    configurations,
+    find_configurations,
     is_lws_managed_by_kueue,
 )
 from fusioninfer_pulumi.checks.server_dry_run import (
@@ -44,7 +44,7 @@ from fusioninfer_pulumi.rules.common import (
 )
 
 _BUNDLE = re.compile(r"(networking\.k8s\.io/bundle-version|operator\.prometheus\.io/version)$")
-_SECONDS = 60.0
+_DRY_RUN_SECONDS = 60.0
 
 
 class Prerequisites:
@@ -81,13 +81,13 @@ class Prerequisites:
         findings = [
             finding
             for (api_name, kind), (product, services) in needs.items()
-            for finding in self._product_findings(product, api_name, kind, services)
+            for finding in self._check_product(product, api_name, kind, services)
         ]
-        findings += [*self._manager_findings(), *self._kubernetes_findings()]
-        kueue = self._namespace(KUEUE)
+        findings += [*self._check_managers(), *self._check_kubernetes()]
+        kueue = self._get_namespace(KUEUE)
         for plan, dry_run_findings, cluster_findings in zip(
             self._plans,
-            check_on_api_server(self._api, self._plans, seconds=_SECONDS),
+            check_on_api_server(self._api, self._plans, seconds=_DRY_RUN_SECONDS),
             check_cluster(self._api, self._plans, kueue_namespace=kueue),
             strict=True,
         ):
@@ -102,21 +102,21 @@ class Prerequisites:
         )
         return list(dict.fromkeys([*unread, *findings]))
 
-    def _namespace(self, product: Product) -> str:
+    def _get_namespace(self, product: Product) -> str:
         return self._namespaces.get(product.name, product.namespace)
 
-    def _product_findings(
+    def _check_product(
         self, product: Product, api_name: str, kind: str, services: Sequence[str]
     ) -> Iterator[Finding]:
         if not self._api.versions:
             return  # denied
-        need = f"{_services_need(services)} {product.requirement}"
+        need = f"{_format_need(services)} {product.requirement}"
         path = self._api.path(api_name, kind) if kind else None
         served = self._api.versions.get(product.group, ())
         if path is None and (kind or not served):
             missing = f"{kind} ({api_name})" if kind else api_name
-            others = f" ({', '.join(served)} is)" if served else ""
-            text = f"{product.name}: {missing} is not served{others}; {need}"
+            served_versions = f" (only {', '.join(served)})" if served else ""
+            text = f"{product.name}: {missing} is not served{served_versions}; {need}"
             yield error(CRD_NOT_INSTALLED, (), text)
             return
         definition = None
@@ -127,7 +127,7 @@ class Prerequisites:
             )
         if product.min_release is None or not (definition is not None or product.program):
             return
-        release = self._release(product, definition)
+        release = self._find_release(product, definition)
         if release is None:
             text = f"{product.name}: its release is unknown; {need}"
             yield warning(RELEASE_UNKNOWN, (), text)
@@ -137,7 +137,7 @@ class Prerequisites:
             text = f"{product.name}: {format_release(release)} is installed; {need}"
             yield error(RELEASE_NOT_SUPPORTED, (), text)
 
-    def _release(self, product: Product, definition: Object | None) -> Release | None:
+    def _find_release(self, product: Product, definition: Object | None) -> Release | None:
         """Return the release in the CRD's annotations, or the lowest tag of its images."""
         if not product.program:
             annotations = ((definition or {}).get("metadata") or {}).get("annotations") or {}
@@ -145,14 +145,14 @@ class Prerequisites:
             return parse_release(next(bundles, ""))
         images = (
             container["image"].partition("@")[0].rpartition("/")[2].partition(":")
-            for workload in self._api.objects("apps/v1", "Deployment", self._namespace(product))
+            for workload in self._api.objects("apps/v1", "Deployment", self._get_namespace(product))
             or ()
             for container in workload["spec"]["template"]["spec"]["containers"]
         )
         tags = (parse_release(tag) for name, _, tag in images if name == product.program)
         return min((release for release in tags if release is not None), default=None)
 
-    def _manager_findings(self) -> Iterator[Finding]:
+    def _check_managers(self) -> Iterator[Finding]:
         """Yield findings about the configurations of LeaderWorkerSet's and Kueue's managers."""
         gangs = [
             plan.service
@@ -160,25 +160,26 @@ class Prerequisites:
             if plan.gang is not None and not plan.gang.is_native
         ]
         if gangs:
-            yield from self._gang_provider_findings(gangs)
+            yield from self._check_gang_provider(gangs)
         queued = any(plan.shape.local_queue is not None for plan in self._plans)
         if (
             queued
             and KUEUE.group in self._api.versions
-            and is_lws_managed_by_kueue(self._api, self._namespace(KUEUE)) is None
+            and is_lws_managed_by_kueue(self._api, self._get_namespace(KUEUE)) is None
         ):
             yield warning(
                 RELEASE_UNKNOWN,
                 (),
-                f"Kueue: its configuration was not found in namespace {self._namespace(KUEUE)}; "
-                f"integrations.frameworks must have {KUEUE_FRAMEWORK}",
+                "Kueue: its configuration was not found in namespace "
+                f"{self._get_namespace(KUEUE)}; integrations.frameworks must contain "
+                f"{KUEUE_FRAMEWORK}",
             )
 
-    def _gang_provider_findings(self, services: Sequence[str]) -> Iterator[Finding]:
-        namespace = self._namespace(LEADER_WORKER_SET)
+    def _check_gang_provider(self, services: Sequence[str]) -> Iterator[Finding]:
+        namespace = self._get_namespace(LEADER_WORKER_SET)
         providers = [
             str(gang.get("schedulerProvider") or "")
-            for configuration in configurations(self._api, namespace, "config.lws.x-k8s.io/")
+            for configuration in find_configurations(self._api, namespace, "config.lws.x-k8s.io/")
             if isinstance(gang := configuration.get("gangSchedulingManagement") or {}, Mapping)
         ]
         if not providers:
@@ -198,7 +199,7 @@ class Prerequisites:
                 "gangSchedulingManagement from its configuration and restart its manager",
             )
 
-    def _kubernetes_findings(self) -> Iterator[Finding]:
+    def _check_kubernetes(self) -> Iterator[Finding]:
         """Yield findings about features and bugs of the cluster's Kubernetes release."""
         native = [
             plan.service for plan in self._plans if plan.gang is not None and plan.gang.is_native
@@ -207,7 +208,7 @@ class Prerequisites:
             yield warning(
                 FEATURE_GATE_OFF_BY_DEFAULT,
                 (),
-                f"{NATIVE_GANGS.name}: {_services_need(native)} the feature gate "
+                f"{NATIVE_GANGS.name}: {_format_need(native)} the feature gate "
                 "GenericWorkload in the scheduler, too; the API does not show whether it is on, "
                 "and without it pods start one by one",
             )
@@ -227,7 +228,7 @@ class Prerequisites:
 
 
 def _is_reported_elsewhere(finding: Finding) -> bool:
-    """Return whether the service's own preview or a finding about a product says the same."""
+    """Return whether the service's own preview or a finding about a product reports it, too."""
     by_product = (GANG_BACKEND_MISSING.id, CRD_NOT_INSTALLED.id)
     return (
         finding.rule == API_SERVER_REJECTS.id
@@ -246,15 +247,15 @@ def find_product_needs(
     rows: dict[Kind, set[int]] = {}
     services: dict[Kind, dict[str, None]] = {}
     for plan in plans:
-        for item in _objects(plan):
+        for item in _list_objects(plan):
             for product, kind in find_products(item):
                 rows.setdefault(kind, set()).add(PRODUCTS.index(product))
                 services.setdefault(kind, {})[plan.service] = None
     return {kind: (PRODUCTS[max(rows[kind])], list(services[kind])) for kind in rows}
 
 
-def _objects(plan: ServicePlan) -> Iterator[Object]:
-    """Yield the distinct objects and pods of a plan, and an object its endpoint picker reads."""
+def _list_objects(plan: ServicePlan) -> Iterator[Object]:
+    """Yield a plan's distinct objects and pods, and an object that its endpoint picker reads."""
     yield from (dry_run.manifest for dry_run in list_dry_run_objects(plan))
     if plan.picker is not None and plan.picker.epp.family.needs_inference_objective_crd:
         yield {
@@ -263,6 +264,6 @@ def _objects(plan: ServicePlan) -> Iterator[Object]:
         }
 
 
-def _services_need(services: Sequence[str]) -> str:
-    """Write subject and verb of a sentence: `a needs`, `a, b need`."""
+def _format_need(services: Sequence[str]) -> str:
+    """Return subject and verb of a sentence: `a needs`, `a, b need`."""
     return f"{', '.join(services)} need{'s' if len(services) == 1 else ''}"

@@ -19,17 +19,17 @@ STARTUP_ABOVE_TIMEOUT = Rule("startup-above-timeout")
 MAX_UNAVAILABLE_ZERO = Rule("max-unavailable-zero")
 
 
-def rollout_findings(plan: ServicePlan) -> Iterator[Finding]:
+def check_rollout_settings(plan: ServicePlan) -> Iterator[Finding]:
     """Check `rollout` of a service and its roles."""
     if plan.rollout.level is RolloutLevel.GROUP and plan.shape.groups is not None:
-        yield from _group_findings(plan, plan.shape.groups)
+        yield from _check_group_rollout(plan, plan.shape.groups)
         return
     for role in plan.roles:
         if role.replicas:
-            yield from _role_findings(role)
+            yield from _check_role_rollout(role)
 
 
-def startup_findings(plan: ServicePlan) -> Iterator[Finding]:
+def check_startup_timeouts(plan: ServicePlan) -> Iterator[Finding]:
     """Warn if engines may take longer to start than an update waits."""
     for role in plan.roles:
         if role.args.startup is None:
@@ -48,7 +48,7 @@ def startup_findings(plan: ServicePlan) -> Iterator[Finding]:
                 )
 
 
-def _group_findings(plan: ServicePlan, groups: int) -> Iterator[Finding]:
+def _check_group_rollout(plan: ServicePlan, groups: int) -> Iterator[Finding]:
     for role in plan.roles:
         if role.args.rollout is not None:
             fields = ("strategy", "max_unavailable", "max_surge", "partition")
@@ -74,7 +74,7 @@ def _group_findings(plan: ServicePlan, groups: int) -> Iterator[Finding]:
         )
 
 
-def _role_findings(role: RolePlan) -> Iterator[Finding]:
+def _check_role_rollout(role: RolePlan) -> Iterator[Finding]:
     rollout = role.rollout
     count = len(role.replicas)
     unavailable = role.get_rollout_field("max_unavailable")
@@ -87,7 +87,7 @@ def _role_findings(role: RolePlan) -> Iterator[Finding]:
         )
 
 
-def rollout_layout_findings(plan: ServicePlan) -> Iterator[Finding]:
+def check_rollout_layout(plan: ServicePlan) -> Iterator[Finding]:
     """Check `rollout` against the layout; a field that roles share is reported once."""
     gang = None if plan.shape.layout is Layout.PER_REPLICA else plan.gang
     if gang is not None and any(group.needs_lowest for group in gang.sub_groups or ()):
@@ -97,11 +97,11 @@ def rollout_layout_findings(plan: ServicePlan) -> Iterator[Finding]:
             "LowestOrdinals requires layout: PerReplica: one LeaderWorkerSet for each role is "
             "updated from the highest ordinal, and stops there while that one is unschedulable",
         )
-    findings = (finding for role in plan.roles for finding in _role_layout_findings(plan, role))
+    findings = (finding for role in plan.roles for finding in _check_role_layout(plan, role))
     yield from dict.fromkeys(findings)
 
 
-def _role_layout_findings(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
+def _check_role_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
     rollout = role.rollout
     surge = role.get_rollout_field("max_surge")
     per_role = plan.shape.layout is Layout.PER_ROLE
@@ -140,7 +140,7 @@ def _role_layout_findings(plan: ServicePlan, role: RolePlan) -> Iterator[Finding
 
 
 CHECKS: tuple[Callable[[ServicePlan], Iterable[Finding]], ...] = (
-    startup_findings,
-    rollout_findings,
-    rollout_layout_findings,
+    check_startup_timeouts,
+    check_rollout_settings,
+    check_rollout_layout,
 )

@@ -53,8 +53,8 @@ ROUTE_MISSING = Rule("route-missing")
 NETWORK_POLICY = Rule("network-policy")
 
 
-def route_findings(parts: Routing) -> Iterator[Finding]:
-    """Check that there is a route, and that it attaches to a Gateway."""
+def check_http_route(parts: Routing) -> Iterator[Finding]:
+    """Warn about a missing route, or a route that attaches to no Gateway."""
     args, route, field = parts.args, parts.route, (*parts.at, "httproute")
     if route is None:
         if args.httproute is None or args.httproute.external_field is None:
@@ -75,7 +75,7 @@ def route_findings(parts: Routing) -> Iterator[Finding]:
         )
 
 
-def network_policy_findings(parts: Routing) -> Iterator[Finding]:
+def check_network_policies(parts: Routing) -> Iterator[Finding]:
     """Check that NetworkPolicies allow the gateway's proxies and Prometheus.
 
     An unknown location is an error, because omitting the policy would silently allow everybody.
@@ -101,7 +101,7 @@ def network_policy_findings(parts: Routing) -> Iterator[Finding]:
         )
 
 
-def several_pools_findings(parts: Routing) -> Iterator[Finding]:
+def check_several_pools(parts: Routing) -> Iterator[Finding]:
     """Check `split` and rules with several pools against the Gateway's implementation."""
     route, at, implementation = parts.route, (*parts.at, "httproute"), parts.implementation
     text = _SEVERAL_POOLS.get(implementation.several_pools)
@@ -127,14 +127,14 @@ _SEVERAL_POOLS = {
     "Fabric (2.3) split such requests; Istio up to 1.30 asks one picker for all of them, Envoy AI "
     "Gateway up to 1.1 allows one pool in a rule",
     SeveralPools.NO: _ONE_POOL,
-    SeveralPools.ONE_EPP: "name several InferencePools: the shares hold, but {name} up to 1.30 "
+    SeveralPools.ONE_EPP: "name several InferencePools: the weights apply, but {name} up to 1.30 "
     "asks the endpoint picker of one pool for all of the rule's requests, "
     "and all fail if that pool has no ready pod (istio#61594)",
     SeveralPools.UNTESTED: "name several InferencePools: untested with {name}",
 }
 
 
-def pool_findings(parts: Routing) -> Iterator[Finding]:
+def check_pool(parts: Routing) -> Iterator[Finding]:
     """Report serving roles that are not in the pool, and ports that differ within the pool."""
     at, declared, served = parts.at, parts.spec.roles, parts.served
     intent = parts.intent
@@ -144,7 +144,7 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
     in_pool = {role.name for role in served}
     idle_roles = [role for role in list_serving_roles(declared) if role.name not in in_pool]
     if intent.strategy is Strategy.PD_DISAGGREGATION:
-        yield from _disaggregation_findings(field, declared)
+        yield from _check_disaggregation(field, declared)
     elif idle_roles:
         idle = ", ".join(f"{role.name} ({role.component_type.value})" for role in idle_roles)
         to = ", ".join(role.name for role in served)
@@ -175,7 +175,7 @@ def pool_findings(parts: Routing) -> Iterator[Finding]:
             yield error(SERVING_PORTS_DIFFER, (*at, "pool", "targetPorts"), message)
 
 
-def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
+def _check_disaggregation(field: Location, declared: Sequence[RoleArgs]) -> Iterator[Finding]:
     types = {role.component_type for role in list_serving_roles(declared)}
     missing = [
         kind.value for kind in (ComponentType.PREFILLER, ComponentType.DECODER) if kind not in types
@@ -196,7 +196,7 @@ def _disaggregation_findings(field: Location, declared: Sequence[RoleArgs]) -> I
         )
 
 
-def grant_findings(parts: Routing) -> Iterator[Finding]:
+def check_reference_grants(parts: Routing) -> Iterator[Finding]:
     """Check that routes to other namespaces have a ReferenceGrant."""
     if parts.args.reference_grants:
         return
@@ -210,11 +210,11 @@ def grant_findings(parts: Routing) -> Iterator[Finding]:
 
 
 ROUTE_CHECKS: tuple[Callable[[Routing], Iterable[Finding]], ...] = (
-    pool_findings,
-    route_findings,
-    several_pools_findings,
-    network_policy_findings,
-    grant_findings,
+    check_pool,
+    check_http_route,
+    check_several_pools,
+    check_network_policies,
+    check_reference_grants,
 )
 
 
@@ -223,7 +223,7 @@ PLUGIN_NOT_REGISTERED = Rule("plugin-not-registered")
 SCORERS_WITHOUT_LOAD = Rule("scorers-without-load")
 
 
-def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
+def _check_engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check that the endpoint picker can read the metrics of its scorers and flow control."""
     scorers = [] if epp.request is None else list(find_load_scorers(epp.request))
     # With service levels flow control counts requests itself.
@@ -257,7 +257,7 @@ def _engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
             yield make_finding(RELEASE_WITHOUT_FEATURE, (*at, "image"), message)
 
 
-def _config(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
+def _check_picker_config(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     if parts.intent.strategy is None:
         own_image = is_output(epp.image) or find_family(epp.image) is None
         for finding in check_config(epp.config, epp.family, own_image=own_image):
@@ -300,13 +300,13 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         yield make_finding(PLUGIN_NOT_REGISTERED, ("plugins", index, "type"), message)
 
 
-def _strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    # `pool_findings` checks the roles.
+def _check_strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
+    # `check_pool` checks the roles.
     for finding in check_strategy(epp.family, epp.request) if epp.request is not None else ():
         yield finding.under(*parts.at)
 
 
-def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
+def _check_flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     at = (*parts.at, "endpointPicker")
     if epp.request is not None and epp.args.service_levels and not parts.intent.flow_control:
         message = "must not be false with serviceLevels, which queue requests; remove one of them"
@@ -320,7 +320,7 @@ def _flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
         )
 
 
-def _arguments(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
+def _check_picker_arguments(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     for index, argument in enumerate(epp.args.args or ()):
         name = argument.lstrip("-").partition("=")[0]
         if argument.startswith("-") and name in OWNED_FLAGS:
@@ -330,13 +330,13 @@ def _arguments(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
     """Check a request; locations are relative to the router role (`strategy`, `scorers.load`)."""
-    findings = [*_scorer_findings(family, request), *_newer_features(family, request)]
+    findings = [*_check_scorers(family, request), *_check_newer_features(family, request)]
     if request.strategy is Strategy.PD_DISAGGREGATION:
-        findings += _pairing_findings(family, request)
+        findings += _check_pairing(family, request)
     return findings
 
 
-def _newer_features(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
+def _check_newer_features(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
     """Check that the endpoint picker's release has service levels and session IDs."""
     if family.objective_api is not None:
         return
@@ -347,7 +347,7 @@ def _newer_features(family: EppFamily, request: EppRequest) -> Iterator[Finding]
         yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
 
 
-def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
+def _check_scorers(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
     if request.scorers is None:
         return
     supported = [name for name, scorer in SCORERS.items() if family.has_plugin(scorer.plugin)]
@@ -383,8 +383,8 @@ def _scorer_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding
         )
 
 
-def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
-    def pairs(candidate: EppFamily) -> bool:
+def _check_pairing(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
+    def can_pair(candidate: EppFamily) -> bool:
         return all(
             candidate.has_plugin(plugin["type"])
             for plugin in build_pairing_plugins(request.affinity)
@@ -397,15 +397,15 @@ def _pairing_findings(family: EppFamily, request: EppRequest) -> Iterator[Findin
         )
         yield error(RELEASE_WITHOUT_FEATURE, ("strategy",), message)
         return
-    if not pairs(family):
+    if not can_pair(family):
         message = (
             f"{family.name} cannot keep prefill and decode of a request in one group; use "
-            f"{find_closest_image(family, pairs)}"
+            f"{find_closest_image(family, can_pair)}"
         )
         yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
 
 
-def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
+def check_model_rewrites(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check that the endpoint picker supports `modelRewrites`."""
     rewrites, at = parts.args.model_rewrites, (*parts.at, "modelRewrites")
     if rewrites and epp.family.rewrite_api is None:
@@ -419,10 +419,10 @@ def model_rewrite_findings(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
 
 
 PICKER_CHECKS: tuple[Callable[[Routing, EppPlan], Iterable[Finding]], ...] = (
-    _engine_metrics,
-    _strategy,
-    _flow_control,
-    _config,
-    _arguments,
-    model_rewrite_findings,
+    _check_engine_metrics,
+    _check_strategy,
+    _check_flow_control,
+    _check_picker_config,
+    _check_picker_arguments,
+    check_model_rewrites,
 )

@@ -51,7 +51,7 @@ REFERENCES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
 }
 _LWS = "leaderworkerset.sigs.k8s.io"
 #: Values in the format of those that controllers generate.
-_HASH, _KEY, _UID = "5d9f7c8b6", "0" * 40, "00000000-0000-0000-0000-000000000000"
+_HASH, _GROUP_KEY, _UID = "5d9f7c8b6", "0" * 40, "00000000-0000-0000-0000-000000000000"
 _MAX_MESSAGE_LENGTH = 600
 
 
@@ -89,7 +89,7 @@ def list_dry_run_objects(plan: ServicePlan) -> list[DryRunObject]:
         # The same update creates the account.
         spec = pod.manifest["spec"]
         if spec.get("serviceAccountName") in accounts:
-            pod.manifest["spec"] = _without(spec, "serviceAccountName")
+            pod.manifest["spec"] = _drop_reference(spec, "serviceAccountName")
     return [*(DryRunObject(manifest, manifest) for manifest in rendered), *pods]
 
 
@@ -100,7 +100,7 @@ def check_on_api_server(
     seconds: float,
     namespace: str = FALLBACK_NAMESPACE,
 ) -> list[tuple[Finding, ...]]:
-    """Return the findings of each plan: what the API server would reject, or could not check.
+    """Return the findings of each plan: what the API server would reject or could not check.
 
     Args:
         api: The cluster.
@@ -113,25 +113,25 @@ def check_on_api_server(
     """
     dry_runs = [list_dry_run_objects(plan) for plan in plans]
     manifests = [_to_json(dry_run.manifest, namespace) for dry_run in chain(*dry_runs)]
-    answers = iter(send_dry_runs(api, manifests, next_request, seconds))
+    answers = iter(send_dry_runs(api, manifests, build_next_request, seconds))
     return [
-        findings_of_answers(plan, list(zip(objects, answers, strict=False)), seconds)
+        convert_answers(plan, list(zip(objects, answers, strict=False)), seconds)
         for plan, objects in zip(plans, dry_runs, strict=True)
     ]
 
 
-def next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[str, Any] | None:
+def build_next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[str, Any] | None:
     """Return the object to send next, without a missing reference or namespace; None to stop."""
     metadata = manifest["metadata"]
-    if _lacks_namespace(answer) and metadata.get("namespace") != FALLBACK_NAMESPACE:
+    if _is_namespace_missing(answer) and metadata.get("namespace") != FALLBACK_NAMESPACE:
         return {**manifest, "metadata": {**metadata, "namespace": FALLBACK_NAMESPACE}}
-    reference = _missing_reference(answer)
+    reference = _find_reference(answer)
     if manifest["kind"] == "Pod" and reference in manifest["spec"]:
-        return {**manifest, "spec": _without(manifest["spec"], reference)}
+        return {**manifest, "spec": _drop_reference(manifest["spec"], reference)}
     return None
 
 
-def findings_of_answers(
+def convert_answers(
     plan: ServicePlan,
     results: Sequence[tuple[DryRunObject, Sequence[Answer] | None]],
     seconds: float,
@@ -140,7 +140,7 @@ def findings_of_answers(
     by_field: dict[tuple[Location, str], Finding] = {}
     for dry_run, answers in results:
         for answer in answers or ():
-            for reason, finding in _answer_findings(plan, dry_run, answer):
+            for reason, finding in _convert_answer(plan, dry_run, answer):
                 # An invalid template is rejected in its object and in its pod.
                 by_field.setdefault((finding.location, reason), finding)
     unanswered = sum(answers is None for _, answers in results)
@@ -150,7 +150,7 @@ def findings_of_answers(
     return tuple(by_field.values())
 
 
-def _answer_findings(
+def _convert_answer(
     plan: ServicePlan, dry_run: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, Finding]]:
     """Yield the findings of one answer, each with the reason by which duplicates are found."""
@@ -162,29 +162,29 @@ def _answer_findings(
         name = f"{kind} of {dry_run.manifest['apiVersion']}"
         message = f"the cluster does not serve kind {name}; install its CRD, or remove the field"
         yield name, warning(CRD_NOT_INSTALLED, at, message)
-    elif _lacks_namespace(answer):
+    elif _is_namespace_missing(answer):
         message = (
             f"the namespace does not exist yet: checked in {FALLBACK_NAMESPACE} instead, without "
             "its policies and quotas"
         )
         yield "", info(API_SERVER_CHECK_INCOMPLETE, ("metadata", "namespace"), message)
-    elif _RIGHTS.search(answer.reply):
+    elif _FORBIDDEN.search(answer.reply):
         message = f"{kind} not checked: {_shorten(answer.reply)}"
         yield kind, warning(API_SERVER_CHECK_INCOMPLETE, (), message)
-    elif _has_no_verdict(answer):
+    elif _is_unrelated_failure(answer):
         message = f"{dry_run.name} not checked: {_shorten(answer.reply)}"
         yield answer.reply, warning(API_SERVER_CHECK_INCOMPLETE, at, message)
     else:
-        yield from _rejections(plan, dry_run, answer)
+        yield from _convert_rejection(plan, dry_run, answer)
 
 
-def _rejections(
+def _convert_rejection(
     plan: ServicePlan, dry_run: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, Finding]]:
     stand_ins = list(pulumi_outputs.output_paths(dry_run.manifest))
     api = dry_run.manifest["apiVersion"]
     products = [product for product, kind in find_products(dry_run.manifest) if kind[0] == api]
-    for field, reason in _causes(answer):
+    for field, reason in _list_causes(answer):
         location = _replace_merge_keys(parse_field(field), dry_run.manifest)
         if any(location[: len(path)] == path for path in stand_ins):
             continue  # about `STAND_IN`, not the real value
@@ -198,7 +198,7 @@ def _rejections(
             continue
         name = "" if exact or not location else f"{format_path(location)}: "
         lenient = (
-            _missing_reference(answer)
+            _find_reference(answer)
             # The service's running pods count against the quota, but may be replaced.
             or "exceeded quota" in reason
             or _IMMUTABLE.search(reason)
@@ -210,7 +210,7 @@ def _rejections(
         yield reason, make_finding(API_SERVER_REJECTS, at, message)
 
 
-_RIGHTS = re.compile(r"\buser \".*\" cannot \w+ resource", re.IGNORECASE)
+_FORBIDDEN = re.compile(r"\buser \".*\" cannot \w+ resource", re.IGNORECASE)
 _WEBHOOK, _APPLY = "admission webhook", "failed to create typed patch object"
 # Messages about fields that only a replacement changes; the last two are LeaderWorkerSet's.
 _IMMUTABLE = re.compile(
@@ -221,11 +221,11 @@ _UNKNOWN_FIELD = re.compile(r"field not declared in schema|unknown field")
 _FIELD = re.compile(r'(?<![\w/"])"?\.?((?:spec|metadata)[.\[][^\s:,]*)')
 
 
-def _lacks_namespace(answer: Answer) -> bool:
+def _is_namespace_missing(answer: Answer) -> bool:
     return answer.code == 404 and answer.kind == "namespaces"
 
 
-def _missing_reference(answer: Answer) -> str:
+def _find_reference(answer: Answer) -> str:
     """Return the field of a pod that names a missing object, empty for any other answer."""
     if answer.code == 403:
         for field, (pattern, _) in REFERENCES.items():
@@ -234,30 +234,30 @@ def _missing_reference(answer: Answer) -> str:
     return ""
 
 
-def _has_no_verdict(answer: Answer) -> bool:
-    """Return whether the request failed for a reason that is not in the object."""
+def _is_unrelated_failure(answer: Answer) -> bool:
+    """Return whether the request failed for a reason other than the object's content."""
     if _APPLY in answer.reply:
         return False  # about the object, although the status is 500
     failed = answer.code in (404, 409, 429) or answer.code >= 500
     return failed or "does not support dry run" in answer.reply
 
 
-def _causes(answer: Answer) -> Sequence[tuple[str, str]]:
-    """Return field and reason of each cause; without causes they are read from the message."""
+def _list_causes(answer: Answer) -> Sequence[tuple[str, str]]:
+    """Return field and reason of each cause; if there are none, parse them from the message."""
     if answer.causes:
         return answer.causes
-    reason = _HEAD.sub("", answer.reply)
-    if reference := _missing_reference(answer):
+    reason = _OBJECT_PREFIX.sub("", answer.reply)
+    if reference := _find_reference(answer):
         return [(f"spec.{reference}", reason)]
     field = _FIELD.search(reason)
     return [(field[1].strip('"') if field else "", reason)]
 
 
 # Prefixes that name the object, as the finding does.
-_HEAD = re.compile(
+_OBJECT_PREFIX = re.compile(
     r"""^([\w.]+ "[^"]*" is forbidden|failed to create typed patch object \([^)]*\)): (errors: )?"""
 )
-_KEYED = re.compile(r'(\w+)="?([^",]*)"?')
+_MERGE_KEY = re.compile(r'(\w+)="?([^",]*)"?')
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
@@ -271,7 +271,9 @@ def parse_field(field: str) -> Location:
 def _replace_merge_keys(location: Location, value: Any) -> Location:
     indexed: list[str | int] = []
     for part in location:
-        key = _index(part, value) if isinstance(value, list) and isinstance(part, str) else part
+        key = (
+            _find_index(part, value) if isinstance(value, list) and isinstance(part, str) else part
+        )
         indexed.append(key)
         try:
             value = value[key]
@@ -280,9 +282,9 @@ def _replace_merge_keys(location: Location, value: Any) -> Location:
     return tuple(indexed)
 
 
-def _index(part: str, items: Sequence[Any]) -> str | int:
+def _find_index(part: str, items: Sequence[Any]) -> str | int:
     """Return the index of the item with a merge key such as `name="vllm"`, else the key."""
-    keys = dict(_KEYED.findall(part))
+    keys = dict(_MERGE_KEY.findall(part))
     for index, item in enumerate(items):
         if keys and all(str(item.get(key)) == text for key, text in keys.items()):
             return index
@@ -325,7 +327,9 @@ def _derive_pods(manifest: Object) -> Iterator[DryRunObject]:
             )
         template = _add_metadata(manifest["spec"]["template"], labels, {})
         yield DryRunObject(
-            _pod(manifest, template, f"{name}-{_HASH}-x", owner), manifest, ("spec", "template")
+            _build_pod(manifest, template, f"{name}-{_HASH}-x", owner),
+            manifest,
+            ("spec", "template"),
         )
 
 
@@ -354,7 +358,7 @@ def _derive_replica_pods(lws: Object) -> Iterator[DryRunObject]:
             lws,
             "workerTemplate",
             (leader, name if shared else leader, size - 1),
-            {f"{_LWS}/group-index": "0", f"{_LWS}/name": name, f"{_LWS}/group-key": _KEY},
+            {f"{_LWS}/group-index": "0", f"{_LWS}/name": name, f"{_LWS}/group-key": _GROUP_KEY},
             {**annotations, f"{_LWS}/leader-name": leader},
         )
 
@@ -380,7 +384,7 @@ def _build_stateful_set_pod(
         "controller-revision-hash": f"{stateful_set}-{_HASH}",
     }
     template = _add_metadata(lws["spec"]["leaderWorkerTemplate"][key], pod_labels, annotations)
-    pod = _pod(lws, template, name, ("apps/v1", "StatefulSet", stateful_set))
+    pod = _build_pod(lws, template, name, ("apps/v1", "StatefulSet", stateful_set))
     pod["spec"] |= {"hostname": name, "subdomain": subdomain}
     return DryRunObject(pod, lws, ("spec", "leaderWorkerTemplate", key))
 
@@ -396,7 +400,7 @@ def _add_metadata(
     return {**template, "metadata": {**metadata, **more}}
 
 
-def _pod(source: Object, template: Object, name: str, owner: tuple[str, str, str]) -> Object:
+def _build_pod(source: Object, template: Object, name: str, owner: tuple[str, str, str]) -> Object:
     """Build a pod; `owner` is the version, kind and name of its controller."""
     version, kind, owner_name = owner
     reference = {"apiVersion": version, "kind": kind, "name": owner_name, "uid": _UID}
@@ -414,7 +418,7 @@ def _pod(source: Object, template: Object, name: str, owner: tuple[str, str, str
     }
 
 
-def _without(spec: Mapping[str, Any], reference: str) -> Object:
+def _drop_reference(spec: Mapping[str, Any], reference: str) -> Object:
     """Return a pod's spec without a reference and the fields derived from it."""
     fields = (reference, *REFERENCES[reference][1])
     return {key: value for key, value in spec.items() if key not in fields}

@@ -1,4 +1,4 @@
-"""Checks of a service: names, model, generated containers, and reachability without a picker."""
+"""Checks of a service: names, model, generated containers, reachability, placement."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import list_serving_roles
-from fusioninfer_pulumi.checks.between_services import count_groups
-from fusioninfer_pulumi.checks.gangs import kueue_label_findings, scheduling_findings
+from fusioninfer_pulumi.checks.cross_service_checks import count_max_replicas
 from fusioninfer_pulumi.checks.routing_checks import SERVING_PORTS_DIFFER
+from fusioninfer_pulumi.checks.scheduling_checks import check_kueue_labels, check_scheduling
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, find_serving_container
 from fusioninfer_pulumi.engines.model_arguments import is_gated
@@ -41,8 +41,8 @@ ACCESS_MODE_TOO_NARROW = Rule("access-mode-too-narrow")
 TOKEN_FOR_GATED_MODEL = Rule("token-for-gated-model")
 
 
-def model_findings(built: BuiltService) -> Iterator[Finding]:
-    """Check `model.cache`: compiled kernels, and access modes and size of the claim."""
+def check_model_cache(built: BuiltService) -> Iterator[Finding]:
+    """Check the access modes and the size of the claim in `model.cache`."""
     args, service, model = built.args, built.plan.service, built.args.model
     if model is None or model.cache is None or plan_model_files(service, model) is None:
         return
@@ -68,7 +68,7 @@ def model_findings(built: BuiltService) -> Iterator[Finding]:
 
 
 def check_presets(args: InferenceServiceArgs) -> Iterator[Finding]:
-    """Check the fields that only generated containers use."""
+    """Check the model's name, and the fields that only generated containers use."""
     if args.model is not None:
         yield from _check_model_name(args.model)
     generated = [library_generates_container(args, role) for role in args.roles]
@@ -78,7 +78,7 @@ def check_presets(args: InferenceServiceArgs) -> Iterator[Finding]:
     if any(generated) and args.model is not None and args.model.token_secret is None:
         name = hub_name(args.model.uri)
         if name is not None and is_gated(name):
-            message = f"is missing, and {name} is gated: name a Secret with a token"
+            message = f"is missing, but {name} is a gated model; set it to a Secret with a token"
             yield warning(TOKEN_FOR_GATED_MODEL, ("model", "tokenSecret"), message)
 
 
@@ -100,14 +100,14 @@ def _check_release(at: Location, role: RoleArgs, args: InferenceServiceArgs) -> 
         closest = closest_name(engine.version, releases, cutoff=0.8)
         hint = f"did you mean {closest}?" if closest else f"the newest known is {releases[-1]}."
         message = (
-            f"unknown release of {ENGINES[engine.name.value].title}: {engine.version}; {hint} "
-            "Its arguments are not checked"
+            f"unknown {ENGINES[engine.name.value].title} release {engine.version}; {hint} "
+            "The engine's arguments are not checked"
         )
         yield warning(UNKNOWN_VALUE, (*place, "version"), message)
 
 
 def _check_model_name(model: ModelArgs) -> Iterator[Finding]:
-    """Warn of a model whose name differs from a known one by a letter or two."""
+    """Warn about a model whose name differs from a known one by a letter or two."""
     name = hub_name(model.uri)
     if name is None or model.config is not None or is_known_model(name):
         return
@@ -133,7 +133,7 @@ RESERVED_ROLES = frozenset(
 )
 
 
-def _name(built: BuiltService) -> Iterator[Finding]:
+def _check_name(built: BuiltService) -> Iterator[Finding]:
     service = built.plan.service
     if DNS_1035_LABEL.fullmatch(service) is None or len(service) > DNS_LABEL_LIMIT:
         yield error(
@@ -144,7 +144,7 @@ def _name(built: BuiltService) -> Iterator[Finding]:
         )
 
 
-def _namespace(built: BuiltService) -> Iterator[Finding]:
+def _check_namespace(built: BuiltService) -> Iterator[Finding]:
     """Reject an Output as namespace if generated names or queries contain it."""
     plan, monitoring = built.plan, built.args.monitoring
     if not is_output(plan.namespace):
@@ -172,26 +172,26 @@ def _namespace(built: BuiltService) -> Iterator[Finding]:
         )
 
 
-def _role_names(built: BuiltService) -> Iterator[Finding]:
+def _check_role_names(built: BuiltService) -> Iterator[Finding]:
     for role in built.plan.roles:
         at = ("roles", role.position, "name")
         if role.name in RESERVED_ROLES:
             yield error(
                 SET_BY_LIBRARY,
                 at,
-                f'"{role.name}" is taken by the router\'s objects; '
-                f"not allowed: {', '.join(sorted(RESERVED_ROLES))}",
+                f'"{role.name}" is reserved for the router\'s objects; '
+                f"reserved names: {', '.join(sorted(RESERVED_ROLES))}",
             )
 
 
-def _name_lengths(built: BuiltService) -> Iterator[Finding]:
+def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
     """Check the lengths of object names, and of names and labels that controllers derive."""
     plan, model = built.plan, built.args.model
     service, routing = plan.service, plan.routing
     names: list[tuple[Location, str, str, int]] = []
     for role in plan.roles:
         if role.lws:
-            groups = count_groups(role, role.lws[-1])
+            groups = count_max_replicas(role, role.lws[-1])
             limit = object_names.leader_worker_set_limit(role.nodes, groups)
             place = ("roles", role.position, "name")
             names.append((place, "LeaderWorkerSet", role.lws[-1].name, limit))
@@ -216,8 +216,8 @@ def _name_lengths(built: BuiltService) -> Iterator[Finding]:
             )
 
 
-def _reachability(built: BuiltService) -> Iterator[Finding]:
-    """Warn of roles and ports that clients cannot reach without an endpoint picker."""
+def _check_reachability(built: BuiltService) -> Iterator[Finding]:
+    """Warn about roles and ports that clients cannot reach without an endpoint picker."""
     plan = built.plan
     if plan.shape.has_endpoint_picker:
         return
@@ -256,8 +256,8 @@ def _reachability(built: BuiltService) -> Iterator[Finding]:
         )
 
 
-def _placement(built: BuiltService) -> Iterator[Finding]:
-    """Warn of a `placement`, which has no effect until `place` applies and removes it."""
+def _check_placement(built: BuiltService) -> Iterator[Finding]:
+    """Warn about a `placement`, which has no effect until `place` applies and removes it."""
     message = "has no effect by itself: call `place` in a program, or pass `--inventory`"
     if built.args.placement.colocate is not None:
         yield warning(PLACEMENT_NOT_APPLIED, ("placement", "colocate"), message)
@@ -267,13 +267,13 @@ def _placement(built: BuiltService) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[BuiltService], Iterable[Finding]], ...] = (
-    model_findings,
-    _name,
-    _namespace,
-    _role_names,
-    _name_lengths,
-    scheduling_findings,
-    kueue_label_findings,
-    _reachability,
-    _placement,
+    check_model_cache,
+    _check_name,
+    _check_namespace,
+    _check_role_names,
+    _check_name_lengths,
+    check_scheduling,
+    check_kueue_labels,
+    _check_reachability,
+    _check_placement,
 )

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.checks.between_services import Cluster, check_targets
-from fusioninfer_pulumi.checks.ignored_fields import ignored_field_findings
+from fusioninfer_pulumi.checks.cross_service_checks import ClusterServices, check_targets
+from fusioninfer_pulumi.checks.ignored_field_checks import check_ignored_fields
 from fusioninfer_pulumi.checks.object_checks import check_objects
 from fusioninfer_pulumi.checks.operations_checks import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pods import (
     engine_checks,
-    ports,
-    prefill_decode,
+    port_checks,
+    prefill_decode_checks,
     resource_checks,
-    template,
+    template_checks,
 )
 from fusioninfer_pulumi.checks.rollout_checks import CHECKS as ROLLOUT_CHECKS
 from fusioninfer_pulumi.checks.routing_checks import PICKER_CHECKS, ROUTE_CHECKS
@@ -30,28 +30,28 @@ from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 #: Checks of the finished pods of one role.
 _POD_CHECKS: tuple[Callable[[RolePods, Context], Iterable[Finding]], ...] = (
-    ports.port_findings,
-    resource_checks.accelerator_findings,
-    engine_checks.parallelism_findings,
-    resource_checks.offloading_findings,
-    prefill_decode.transfer_findings,
-    prefill_decode.sidecar_findings,
-    ports.startup_findings,
-    resource_checks.memory_findings,
-    resource_checks.disk_findings,
-    engine_checks.release_findings,
-    engine_checks.engine_findings,
-    engine_checks.argument_findings,
-    engine_checks.launcher_findings,
-    template.role_credentials,
-    template.pod_findings,
+    port_checks.check_role_port,
+    resource_checks.check_accelerator_requests,
+    engine_checks.check_parallelism,
+    resource_checks.check_kv_cache_offloading,
+    prefill_decode_checks.check_kv_transfer,
+    prefill_decode_checks.check_sidecar,
+    port_checks.check_startup,
+    resource_checks.check_shared_memory,
+    resource_checks.check_disk_limits,
+    engine_checks.check_engine_release,
+    engine_checks.check_engine_setup,
+    engine_checks.check_engine_arguments,
+    engine_checks.check_startup_policy,
+    template_checks.check_role_credentials,
+    template_checks.check_pods,
 )
 #: Checks of the finished pods of all roles of a service against each other.
 _ROLE_CHECKS: tuple[Callable[[Sequence[tuple[Context, RolePods]]], Iterable[Finding]], ...] = (
-    prefill_decode.connector_findings,
-    prefill_decode.pair_setting_findings,
-    prefill_decode.served_name_findings,
-    resource_checks.claim_findings,
+    prefill_decode_checks.check_kv_connectors,
+    prefill_decode_checks.check_pair_settings,
+    prefill_decode_checks.check_served_names,
+    resource_checks.check_volcano_claims,
 )
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -76,7 +76,7 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     findings = [*expansion.findings, *preset_findings]
     # Without its generated container, other findings about a role are meaningless.
     incomplete = expansion.incomplete
-    ignored_fields = ignored_field_findings(args, built.plan)
+    ignored_fields = check_ignored_fields(args, built.plan)
     build_findings = (*built.findings, *ignored_fields, *_run_checks(built), *problems)
     findings += [finding for finding in build_findings if finding.location[:2] not in incomplete]
     plan = replace(built.plan, memory=memory, presets=expansion.values, engines=expansion.engines)
@@ -107,12 +107,12 @@ def _locate_in_role(finding: Finding, args: InferenceServiceArgs) -> Finding:
 
 def _run_checks(built: BuiltService) -> Iterator[Finding]:
     for ctx, pods in built.pods:
-        for check_pods in _POD_CHECKS:
-            yield from check_pods(pods, ctx)
+        for check_role_pods in _POD_CHECKS:
+            yield from check_role_pods(pods, ctx)
     for check_roles in _ROLE_CHECKS:
         yield from check_roles(built.pods)
     routing = built.plan.routing
-    yield from template.fetcher_and_picker_credentials(built.args.model, routing)
+    yield from template_checks.check_fetcher_and_picker_credentials(built.args.model, routing)
     for check in (*OPERATION_CHECKS, *SERVICE_CHECKS):
         yield from check(built)
     if routing is not None:
@@ -129,7 +129,7 @@ def check_memory(
     plan: ServicePlan, args: InferenceServiceArgs
 ) -> tuple[Mapping[str, RoleMemory], list[Finding]]:
     """Return memory estimates of roles whose accelerators are known, and findings about them."""
-    if not any(_needs_capacity_check(role) for role in plan.roles):
+    if not any(_needs_memory_check(role) for role in plan.roles):
         return {}, []
     # Imported only for services that need it.
     from fusioninfer_pulumi.capacity_package import MEMORY_NOT_CHECKED, MISSING, load_package  # noqa: PLC0415  # see above
@@ -143,7 +143,7 @@ def check_memory(
     return memory, list(findings)
 
 
-def _needs_capacity_check(role: RolePlan) -> bool:
+def _needs_memory_check(role: RolePlan) -> bool:
     """Return whether a role names accelerators or nodes, or sets sizes or a sequence length."""
     spec, command = role.pods.leader.template["spec"], role.pods.command
     if role.args.accelerator or role.args.resource_claims:
@@ -172,5 +172,5 @@ def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]
 
 def add_collision_findings(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
     """Return the plans with findings about names and routes that several services have."""
-    cluster = Cluster()
+    cluster = ClusterServices()
     return [replace(plan, findings=(*cluster.compare(plan), *plan.findings)) for plan in plans]

@@ -1,7 +1,7 @@
 """Checks of updates: changes that running LeaderWorkerSets do not allow, and gangs that deadlock.
 
 The scheduler schedules a gang only when all pods that its PodGroup requires exist. Running replicas
-count only if they already have the gang's annotation and enough pods. So the first replica that is
+count only if their pods already name the PodGroup and are enough. So the first replica that is
 updated may wait for later ones, which are not updated before it is ready.
 """
 
@@ -75,7 +75,7 @@ def check_update(
         )
     }
     running = {
-        name: None if name in differing else _running(plan, manifests_by_name[name], lws)
+        name: None if name in differing else _read_running(plan, manifests_by_name[name], lws)
         for name, lws in existing.items()
     }
     return [*check_subgroup_policies(plan, differing), *check_gang_joins(plan, running)]
@@ -163,7 +163,7 @@ def check_subgroup_policies(plan: ServicePlan, differing: Collection[str]) -> li
     return [
         finding
         for role in plan.roles
-        for finding in _policy_findings(plan, role, changing & {*differing})
+        for finding in _check_subgroup_policy(plan, role, changing & {*differing})
     ]
 
 
@@ -185,7 +185,10 @@ def check_kueue_changes(
             if (before or after) and not (recreates and templates[0] != templates[1]):
                 moved = {"queue" if before and after else "backend": None}
                 shapes = [
-                    [_shape((template.get(key) or {}).get("spec") or {}) for template in templates]
+                    [
+                        _read_shape((template.get(key) or {}).get("spec") or {})
+                        for template in templates
+                    ]
                     for key in ("leaderTemplate", "workerTemplate")
                 ]
                 changed = (name for one, two in shapes for name in one if one[name] != two[name])
@@ -203,7 +206,7 @@ def check_kueue_changes(
     return findings
 
 
-def _shape(pod: Mapping[str, Any]) -> dict[str, Any]:
+def _read_shape(pod: Mapping[str, Any]) -> dict[str, Any]:
     kinds = [pod.get(key) or [] for key in ("initContainers", "containers")]
     # A hidden (secret) value is a string.
     containers = [c for several in kinds for c in several if isinstance(c, Mapping)]
@@ -215,7 +218,7 @@ def _shape(pod: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _policy_findings(
+def _check_subgroup_policy(
     plan: ServicePlan, role: RolePlan, changing: Collection[str]
 ) -> Iterator[Finding]:
     rollout = role.rollout
@@ -238,7 +241,9 @@ def _policy_findings(
         )
 
 
-def _running(plan: ServicePlan, manifest: Mapping[str, Any], lws: StackLws) -> RunningLws | None:
+def _read_running(
+    plan: ServicePlan, manifest: Mapping[str, Any], lws: StackLws
+) -> RunningLws | None:
     if lws.template is None or not lws.has_name(manifest["metadata"]["name"], plan.namespace):
         return None
     template = lws.template
@@ -305,8 +310,8 @@ class _Member:
         return not only_lowest or self.planned.ordinal < self.needed
 
     @cached_property
-    def joins(self) -> bool:
-        """Whether the running replicas join the gang only when they are updated."""
+    def is_joining(self) -> bool:
+        """Whether the running replicas are not in the gang until they are updated."""
         if self.running is None:
             return False
         same_gang = self.running.gang == self.gang.reference
@@ -316,7 +321,7 @@ class _Member:
     def excluded(self) -> int:
         """Replicas that a partition keeps from joining the gang."""
         count, rollout = len(self.planned.replicas), self.step.rollout
-        if not self.joins or (
+        if not self.is_joining or (
             self.step.is_per_role and rollout.strategy is RolloutStrategy.RECREATE
         ):
             return 0
@@ -324,7 +329,7 @@ class _Member:
             count if self.step.is_frozen else min(rollout.partition, count) * self.step.is_per_role
         )
 
-    def waits(self, at_once: Collection[str]) -> bool:
+    def needs_complete_gang(self, at_once: Collection[str]) -> bool:
         """Return whether its update waits until the gang is complete."""
         if self.running is None or not self.running.changes or self.step.role in at_once:
             return False
@@ -332,10 +337,14 @@ class _Member:
         in_parts = self.step.is_per_role and strategy is not RolloutStrategy.RECREATE
         return self.step.blocks_others or (self.step.is_required and in_parts)
 
-    def first_batch(self, at_once: Collection[str]) -> int:
-        """Return the number of replicas that are updated before it waits."""
+    def count_first_batch(self, at_once: Collection[str]) -> int:
+        """Return the number of replicas that are updated before the update waits."""
         count = len(self.planned.replicas)
-        if not self.joins or not self.step.is_per_role or not self.waits(at_once):
+        if (
+            not self.is_joining
+            or not self.step.is_per_role
+            or not self.needs_complete_gang(at_once)
+        ):
             return count
         assert self.running is not None
         # LeaderWorkerSet first creates additional replicas and waits for them; if there are none,
@@ -358,12 +367,14 @@ def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
         for role, lws in [planned[step.name]]
         if gangs
     ]
-    if not any(member.joins for member in members):
+    if not any(member.is_joining for member in members):
         return []
     findings = list(_check_partitions(members))
     if not findings:
         # LeaderWorkerSets that keep their template never join the gang.
-        members = [member for member in members if not (member.joins and member.step.is_frozen)]
+        members = [
+            member for member in members if not (member.is_joining and member.step.is_frozen)
+        ]
     return [*findings, *_check_order(members)]
 
 
@@ -372,7 +383,7 @@ def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
         member.step.name: len(member.planned.replicas) - member.excluded for member in members
     }
     roles: dict[str, list[_Member]] = {}
-    for member in _missing(members, all_joined):
+    for member in _find_missing(members, all_joined):
         if member.excluded:
             roles.setdefault(member.role.name, []).append(member)
     for joining in roles.values():
@@ -414,16 +425,16 @@ def _simulate(
     steps = [member.step for member in members]
     by_name = {member.step.name: member for member in members}
     waiting = {name for name, member in by_name.items() if member.running is not None}
-    joined = {m.step.name: 0 if m.joins else len(m.planned.replicas) for m in members}
+    joined = {m.step.name: 0 if m.is_joining else len(m.planned.replicas) for m in members}
     changing: set[str] = set()
     while begun := choose_next_lws(steps, waiting, changing, ()):
         waiting.difference_update(begun)
-        joined.update({name: by_name[name].first_batch(at_once) for name in begun})
-        changing.update(name for name in begun if by_name[name].waits(at_once))
-        short = {member.gang.pod_group for member in _missing(members, joined)}
+        joined.update({name: by_name[name].count_first_batch(at_once) for name in begun})
+        changing.update(name for name in begun if by_name[name].needs_complete_gang(at_once))
+        short = {member.gang.pod_group for member in _find_missing(members, joined)}
         changing = {name for name in changing if by_name[name].gang.pod_group in short}
     stuck = [by_name[step.name] for step in steps if step.name in changing]
-    joining = [member for member in _missing(members, joined) if member.joins]
+    joining = [member for member in _find_missing(members, joined) if member.is_joining]
     roles, last = (
         {member.role.name for member in joining},
         max((e.step.stage for e in joining), default=0),
@@ -433,7 +444,7 @@ def _simulate(
     return blocking or stuck, joining
 
 
-def _missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:
+def _find_missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:
     """Return members that have not fully joined a gang that lacks replicas of their role."""
     have: dict[tuple[str, str], int] = {}
     for member in members:

@@ -1,1 +1,1 @@
-"""The command line: render, plan, check and diff, with nothing but the Python package."""
+"""The command line `fusioninfer-pulumi`. It needs no Pulumi CLI, and a cluster only on request."""

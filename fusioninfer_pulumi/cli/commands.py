@@ -40,16 +40,16 @@ def render(options: argparse.Namespace) -> int:
 
 def plan(options: argparse.Namespace) -> int:
     """Print the plan of each service."""
-    from fusioninfer_pulumi.cli.plan_output import PlanView, mermaid, plan_json
+    from fusioninfer_pulumi.cli.plan_output import PlanView, build_plan_json, draw_mermaid
     from fusioninfer_pulumi.plan.service_plan import compute_capacity, compute_capacity_for_gpus
 
     sources = read_sources(options.sources, options)
     # Placement errors come later and are not counted here: the plans are still printed, because
     # they explain them.
-    has_errors = any(source.has(Severity.ERROR) for source in sources)
+    has_errors = any(source.has_severity(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     if options.cluster or options.context is not None:
-        from fusioninfer_pulumi.cli.cluster_queries import add_cluster_findings
+        from fusioninfer_pulumi.cli.cluster_findings import add_cluster_findings
 
         add_cluster_findings(sources, options.context, dry_run=False)
     # At a terminal the plan already shows the warnings.
@@ -62,11 +62,11 @@ def plan(options: argparse.Namespace) -> int:
         updates = _simulate_updates(options, sources)
         if updates is None:
             return 2
-    documents = [(source, document) for source in sources for document in source.planned]
+    documents = [(source, document) for source in sources for document in source.planned_documents]
     prints_infos = options.verbose or options.output != "text"
     views = []
     for number, (source, document) in enumerate(documents):
-        assert document.plan is not None, "`planned` contains only documents with a plan"
+        assert document.plan is not None, "`planned_documents` contains only documents with a plan"
         findings = tuple(
             finding
             for _, finding in document.findings
@@ -86,9 +86,9 @@ def plan(options: argparse.Namespace) -> int:
             )
         )
     if options.output == "json":
-        print_json([plan_json(view) for view in views])
+        print_json([build_plan_json(view) for view in views])
     elif options.output == "mermaid":
-        sys.stdout.write(mermaid(views))
+        sys.stdout.write(draw_mermaid(views))
     else:
         from fusioninfer_pulumi.cli.plan_text import print_plans
 
@@ -100,12 +100,12 @@ def plan(options: argparse.Namespace) -> int:
 def _simulate_updates(
     options: argparse.Namespace, sources: Sequence[Source]
 ) -> list[ServiceTimeline] | None:
-    """Simulate the updates from the source `--update`; on errors print them and return None."""
+    """Simulate the updates from the source `--update`; print errors, and return None after any."""
     from fusioninfer_pulumi.cli.diff.timelines import simulate_updates
     from fusioninfer_pulumi.cli.read_sources import read_diff_side
 
     if options.output not in ("text", "json"):
-        sys.stderr.write("fusioninfer-pulumi plan: --update needs --output text or json\n")
+        sys.stderr.write("fusioninfer-pulumi plan: --update requires --output text or json\n")
         return None
     old = read_diff_side(options.update, options)
     # Both sides must mask the secrets of a program in the same way.
@@ -155,10 +155,10 @@ def convert(options: argparse.Namespace) -> int:
     """Print the services as InferenceService manifests, or as a Pulumi program."""
     sources = read_sources(options.sources, options)
     for source in sources:
-        if source.is_project and not source.has(Severity.ERROR):
+        if source.is_project and not source.has_severity(Severity.ERROR):
             message = "is a Pulumi project, which cannot be converted"
             source.add(source.name, error(NOTHING_TO_CONVERT, (), message))
-        if not source.planned and not source.has(Severity.ERROR):
+        if not source.planned_documents and not source.has_severity(Severity.ERROR):
             from fusioninfer_pulumi.api.service import KIND
             from fusioninfer_pulumi.loading.importer import importers
 
@@ -168,8 +168,8 @@ def convert(options: argparse.Namespace) -> int:
     if _report_findings(options, sources):
         return 2
     (source,) = sources
-    services = [document.args for document in source.planned if document.args is not None]
-    manifests = [dict(document.manifest or {}) for document in source.planned]
+    services = [document.args for document in source.planned_documents if document.args is not None]
+    manifests = [dict(document.manifest or {}) for document in source.planned_documents]
     if options.expand:
         from fusioninfer_pulumi.loading.validate import to_manifest
         from fusioninfer_pulumi.presets.expansion import expand
@@ -188,7 +188,7 @@ def convert(options: argparse.Namespace) -> int:
 def place(options: argparse.Namespace) -> int:
     """Print the node pools of each service, and the capacity that remains free."""
     sources = read_sources(options.sources, options)
-    has_errors = any(source.has(Severity.ERROR) for source in sources)
+    has_errors = any(source.has_severity(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     status = 2 if _report_findings(options, sources) else 0
     if placement is None or (status and has_errors):
@@ -233,19 +233,19 @@ def init(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Validate sources."""
+    """Print errors and warnings about the sources."""
     sources = read_sources(options.sources, options, several_stacks=options.inventory is None)
     _place_all(options, sources)
     if options.server or options.context is not None:
         # Importing the client is slow.
-        from fusioninfer_pulumi.cli.cluster_queries import add_cluster_findings
+        from fusioninfer_pulumi.cli.cluster_findings import add_cluster_findings
 
         add_cluster_findings(sources, options.context, dry_run=True)
     return 2 if _report_findings(options, sources, output=options.output) else 0
 
 
 def rules(options: argparse.Namespace) -> int:
-    """Print a table of all rules, or everything about one."""
+    """Print a table of all rules, or all details of one rule."""
     from fusioninfer_pulumi.cli.terminal import print_rule, print_rule_table
     from fusioninfer_pulumi.rules.catalog import all_rules
 
@@ -271,7 +271,7 @@ def diff(options: argparse.Namespace) -> int:
     if _report_findings(options, [sides.old, sides.new], decisive=sides.decisive):
         return 2
     if not options.show_secrets:
-        # Each mask contains a hash of the value, so that a changed credential is a difference.
+        # Each mask contains a hash of the value, so a changed credential is shown as a difference.
         objects = [mask_credentials(items, Secrets.MARKED.mask) for items in objects]
     plans = sides.old.plans, sides.new.plans
     difference = comparison.compare(*objects, plans=plans)
@@ -284,9 +284,9 @@ def diff(options: argparse.Namespace) -> int:
         sys.stdout.write(comparison.to_markdown(difference))
     elif difference:
         from fusioninfer_pulumi.cli.diff.terminal_text import print_diff
-        from fusioninfer_pulumi.cli.terminal import console
+        from fusioninfer_pulumi.cli.terminal import open_console
 
-        with console(sys.stdout) as screen:
+        with open_console(sys.stdout) as screen:
             print_diff(difference, screen)
     return 1 if difference else 0
 

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.cli.read_sources import (
     read_diff_side,
 )
 from fusioninfer_pulumi.findings import Finding, Origin, Severity, error, errors, one_line
-from fusioninfer_pulumi.loading.file_set import SUFFIXES, manifest_files
+from fusioninfer_pulumi.loading.file_set import SUFFIXES, list_manifest_files
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class DiffSides:
     """The two sides of `diff`.
 
     Attributes:
-        decisive: The sources whose errors, and with `--strict` warnings, stop the command.
+        decisive: The sources whose errors (with `--strict` also warnings) make the command fail.
         notes: Limits of the comparison.
     """
 
@@ -68,11 +68,11 @@ def _is_empty(path: Path) -> bool:
     """Return whether a path has no file, project or manifest."""
     if not path.is_dir():
         return not os.path.lexists(path)
-    return not (is_project(path) or manifest_files(path))
+    return not (is_project(path) or list_manifest_files(path))
 
 
 def _note_encrypted(old: Source, new: Source) -> tuple[str, ...]:
-    """Note encrypted values whose ciphertext changes, because the output masks both values."""
+    """Return a note about encrypted values with a new ciphertext; the output masks the values."""
     old_texts, new_texts = old.encrypted or {}, new.encrypted or {}
     changed = [key for key, text in new_texts.items() if old_texts.get(key, text) != text]
     if not changed:
@@ -86,7 +86,7 @@ def _note_encrypted(old: Source, new: Source) -> tuple[str, ...]:
 
 def _downgrade_errors(old: Source) -> tuple[str, ...]:
     """Convert errors to warnings, and drop the plans of documents with errors."""
-    if not old.has(Severity.ERROR):
+    if not old.has_severity(Severity.ERROR):
         return ()
     old.documents = [
         document._replace(plan=None, remarks=tuple(map(_downgrade, document.findings)))

@@ -71,7 +71,7 @@ def finding_to_json(finding: Finding, **place: Any) -> dict[str, Any]:
 
 
 def _find_file_and_line(origin: Origin, finding: Finding) -> tuple[str, int | None]:
-    """Return the file, relative if possible, and the line; in a failed program, the user's."""
+    """Return file and line; for a failed program those of the user's last stack frame."""
     path, here = Path(origin.file), Path.cwd()
     file = str(path.relative_to(here)) if path.is_relative_to(here) else origin.file
     frame = _FRAME.fullmatch(finding.frames[-1]) if finding.frames else None
@@ -94,7 +94,7 @@ def _escape(text: str, extra: str = "") -> str:
 
 
 class LineFinder:
-    """The lines of fields in YAML texts, which are parsed on first use."""
+    """Finds the lines of fields in YAML texts, which are parsed on first use."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts

@@ -75,7 +75,7 @@ def _flag(help_text: str) -> dict[str, Any]:
     return {"action": "store_true", "help": help_text}
 
 
-def _value(metavar: str, help_text: str, **parameters: Any) -> dict[str, Any]:
+def _option(metavar: str, help_text: str, **parameters: Any) -> dict[str, Any]:
     return {"metavar": metavar, "help": help_text, **parameters}
 
 
@@ -84,20 +84,20 @@ def _output(*choices: str, help_text: str = "") -> _Arguments:
     return {"--output": {"choices": choices, "default": choices[0], "help": help_text}}
 
 
-_READING: _Arguments = {
+_READ_OPTIONS: _Arguments = {
     "--strict": _flag("treat warnings as errors"),
     "--allow-lossy": _flag(
-        "drop fields of another system's manifest that have no equivalent, with a warning"
+        "ignore fields of another system's manifest that have no equivalent, with a warning"
     ),
-    "--stack": _value("NAME", "stack whose configuration a program uses"),
+    "--stack": _option("NAME", "stack whose configuration a program uses"),
     "--show-secrets": _flag("print secrets of a program, and credentials in a diff, in plain text"),
-    "--timeout": _value(
+    "--timeout": _option(
         "5m",
         "stop a Pulumi program after this time; default: 5m",
         type=_parse_duration,
         default=300.0,
     ),
-    "--ignore": _value(
+    "--ignore": _option(
         "RULE",
         "hide warnings of this rule; may be repeated; errors are never hidden",
         type=_parse_rule,
@@ -109,13 +109,14 @@ _READING: _Arguments = {
 _SOURCE = (
     "a manifest file, a folder of them, `-` for standard input, or the folder of a Pulumi project"
 )
-_SOURCES: _Arguments = {**_READING, "sources": _value("SOURCE", _SOURCE, nargs="+")}
-_PLACING: _Arguments = {
-    "--inventory": _value(
+_SOURCES: _Arguments = {**_READ_OPTIONS, "sources": _option("SOURCE", _SOURCE, nargs="+")}
+_PLACEMENT_OPTIONS: _Arguments = {
+    "--inventory": _option(
         "POOLS", "place all services on the node pools of this NodePoolInventory"
     ),
-    "--previous": _value(
-        "PLACED", "the current placement: JSON output of an earlier plan --inventory"
+    "--previous": _option(
+        "PLACED",
+        "the current placement: JSON output of an earlier place, or plan --inventory",
     ),
 }
 _CONTEXT = "kubeconfig context to use; implies"
@@ -131,34 +132,34 @@ class _Command(NamedTuple):
 _COMMANDS = {
     "render": _Command(
         "print the Kubernetes objects in apply order",
-        {**_SOURCES, **_output("yaml", "json"), **_PLACING},
+        {**_SOURCES, **_output("yaml", "json"), **_PLACEMENT_OPTIONS},
         ("render service.yaml | kubectl apply -f -", "render my-project services/ --output json"),
     ),
     "plan": _Command(
         "show topology, gang scheduling, capacity and findings",
         {
             **_SOURCES,
-            **_PLACING,
+            **_PLACEMENT_OPTIONS,
             **_output("text", "json", "mermaid"),
             "--explain": _flag("show where each value of generated containers comes from"),
             "--cluster": _flag(
                 "check quotas, the gang backend and referenced objects in the cluster"
             ),
-            "--context": _value("NAME", f"{_CONTEXT} --cluster"),
-            "--update": _value(
+            "--context": _option("NAME", f"{_CONTEXT} --cluster"),
+            "--update": _option(
                 "OLD",
                 "simulate the update from this source or file of rendered objects: restarts, "
-                "available replicas, GPUs in use and maximum duration; needs --output text or "
-                "json",
+                "available replicas, GPUs in use and maximum duration; requires --output text "
+                "or json",
             ),
-            "--gpus": _value(
+            "--gpus": _option(
                 "80,64,48",
                 "show what runs with this many free accelerators; each node has as many as "
                 "the largest pod needs",
                 type=_parse_numbers,
                 default=(),
             ),
-            "--nodes": _value(
+            "--nodes": _option(
                 "8x8,4x4",
                 "show what runs on these free nodes: count x accelerators",
                 type=_parse_pools,
@@ -172,7 +173,7 @@ _COMMANDS = {
         ),
     ),
     "check": _Command(
-        "validate sources",
+        "print errors and warnings about services",
         {
             **_SOURCES,
             **_output(
@@ -182,10 +183,11 @@ _COMMANDS = {
                 help_text="text goes to standard error, other formats to standard output; ",
             ),
             "--server": _flag(
-                "also dry-run the objects and pods, with all checks of plan --cluster"
+                "also dry-run the objects and pods on the API server, and run all checks of plan "
+                "--cluster"
             ),
-            "--context": _value("NAME", f"{_CONTEXT} --server"),
-            **_PLACING,
+            "--context": _option("NAME", f"{_CONTEXT} --server"),
+            **_PLACEMENT_OPTIONS,
         },
         (
             "check --strict services/ my-project",
@@ -197,15 +199,17 @@ _COMMANDS = {
         "write Grafana dashboards of services to files",
         {
             **_SOURCES,
-            "--directory": _value("DIR", "target directory; default: the current one", default="."),
+            "--directory": _option(
+                "DIR", "target directory; default: the current one", default="."
+            ),
         },
         ("dashboards services/ --directory dashboards",),
     ),
     "convert": _Command(
         "convert manifests of another system to InferenceService",
         {
-            **_READING,
-            "sources": _value("SOURCE", "a manifest file, a folder of them, or `-`", nargs="+"),
+            **_READ_OPTIONS,
+            "sources": _option("SOURCE", "a manifest file, a folder of them, or `-`", nargs="+"),
             **_output("yaml", "json", "python", help_text="manifests, or a Pulumi program; "),
             "--expand": _flag("include generated containers, so that the manifest is complete"),
         },
@@ -214,10 +218,10 @@ _COMMANDS = {
     "diff": _Command(
         "show what changes between two sources, and which replicas restart",
         {
-            **_READING,
-            "old": _value("OLD", "a SOURCE as for render, or a file of rendered objects"),
-            "new": _value("NEW", "the source after the change", nargs="?"),
-            "--base": _value(
+            **_READ_OPTIONS,
+            "old": _option("OLD", "a SOURCE as for render, or a file of rendered objects"),
+            "new": _option("NEW", "the source after the change", nargs="?"),
+            "--base": _option(
                 "REF", "compare the source in this git revision with the working tree"
             ),
             **_output("text", "markdown", "json"),
@@ -228,9 +232,9 @@ _COMMANDS = {
     "init": _Command(
         "write a Pulumi project that serves a model",
         {
-            "model": _value("MODEL", "name on Hugging Face"),
+            "model": _option("MODEL", "name on Hugging Face"),
             "--accelerator": {"required": True, "help": "GPU model, such as H100; or cpu"},
-            "--gpus": _value(
+            "--gpus": _option(
                 "N", "GPUs of each pod; default: what the model needs", type=_parse_number
             ),
             "--language": {
@@ -239,7 +243,7 @@ _COMMANDS = {
                 "help": "default: python",
             },
             "--prefill-decode": _flag("separate prefill from decode, and add a router"),
-            "--directory": _value("DIR", "target directory; default: the model's name"),
+            "--directory": _option("DIR", "target directory; default: the model's name"),
         },
         (
             "init Qwen/Qwen3-32B --accelerator H100",
@@ -250,8 +254,8 @@ _COMMANDS = {
         "choose node pools for all services, and explain the choice",
         {
             **_SOURCES,
-            **_PLACING,
-            "--inventory": {**_PLACING["--inventory"], "required": True},
+            **_PLACEMENT_OPTIONS,
+            "--inventory": {**_PLACEMENT_OPTIONS["--inventory"], "required": True},
             **_output("text", "json"),
         },
         (
@@ -261,7 +265,7 @@ _COMMANDS = {
     ),
     "rules": _Command(
         "list all rules, or explain one",
-        {"rule": _value("ID", "the rule to explain in full", type=_parse_rule, nargs="?")},
+        {"rule": _option("ID", "the rule to explain in full", type=_parse_rule, nargs="?")},
         ("rules accelerators-too-few", "rules | grep memory"),
     ),
 }
@@ -275,7 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         0 for success (`diff`: no difference), 1 if `diff` found a difference, 2 for invalid input
-        or usage.
+        or usage, 130 after Ctrl+C, 141 if the reader of the output closed the pipe.
     """
     _prepare_streams()
     if arguments is not None:
@@ -305,7 +309,7 @@ def _run(words: Sequence[str]) -> int:
         _discard_output()
         return BROKEN_PIPE
     except OSError as problem:
-        # Errors in sources are findings, so this error comes from writing the output.
+        # Errors when reading sources are findings, so this error comes from writing the output.
         _discard_output()
         sys.stderr.write(f"<stdout>: cannot be written: {problem.strerror or 'it is closed'}\n")
         return INVALID
@@ -333,7 +337,7 @@ def _discard_output() -> None:
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """Build the parser; `command` is the only command that gets arguments, None means all."""
+    """Build the parser; only `command` gets its arguments, or all commands if it is None."""
     top = argparse.ArgumentParser(
         prog="fusioninfer-pulumi",
         description="Plan, check and render LLM inference services. No cluster is needed.",

@@ -1,4 +1,4 @@
-"""`plan --output json` and `mermaid`, and texts that all outputs of `plan` share."""
+"""`plan --output json` and `draw_mermaid`, and texts that all outputs of `plan` share."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PlanView:
     placed_tables: Sequence[Any] = ()
 
 
-def plan_json(view: PlanView) -> dict[str, Any]:
+def build_plan_json(view: PlanView) -> dict[str, Any]:
     """Return a service's plan as JSON; users' programs rely on the keys."""
     plan = view.plan
     return {
@@ -137,7 +137,7 @@ def describe_gang(plan: ServicePlan) -> str:
     return f"{pod_groups}, {start}: {size} (scheduler {plan.shape.scheduler}{needs})"
 
 
-def mermaid(views: Sequence[PlanView]) -> str:
+def draw_mermaid(views: Sequence[PlanView]) -> str:
     """Return one Mermaid flowchart of all services, without the Markdown fence."""
     lines = ["flowchart LR"]
     for number, view in enumerate(views):

@@ -13,10 +13,10 @@ from rich.text import Text
 
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.capacity_package import PlacementResult
-from fusioninfer_pulumi.cli.diff.timelines import BOUNDS, HEAD, ServiceTimeline
+from fusioninfer_pulumi.cli.diff.timelines import DURATION_NOTE, LEFT_TITLES, ServiceTimeline
 from fusioninfer_pulumi.cli.finding_formats import format_finding, format_rule_suffix
 from fusioninfer_pulumi.cli.plan_output import PlanView, describe_gang, describe_request_path
-from fusioninfer_pulumi.cli.terminal import console, make_table
+from fusioninfer_pulumi.cli.terminal import make_table, open_console
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.plan.service_json import plain
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -42,7 +42,7 @@ def print_plans(
     `old` names the source that the updates start from. `explain` prints where each value of
     generated containers comes from.
     """
-    with console(sys.stdout) as screen:
+    with open_console(sys.stdout) as screen:
         for number, view in enumerate(views):
             if number:
                 screen.print()
@@ -75,21 +75,21 @@ def _print_update(screen: Console, update: ServiceTimeline, old: str) -> None:
     # The columns of restarts and starts are left out if they are empty.
     columns = [
         column
-        for column, title in enumerate(update.head)
-        if title not in HEAD[2:] or any(row[column] for row in update.cells)
+        for column, title in enumerate(update.titles)
+        if title not in LEFT_TITLES[2:] or any(row[column] for row in update.cells)
     ]
-    titles = [update.head[column] for column in columns]
-    table = make_table(titles, numbers=[title for title in titles if title not in HEAD])
+    titles = [update.titles[column] for column in columns]
+    table = make_table(titles, numbers=[title for title in titles if title not in LEFT_TITLES])
     for row in update.cells:
         table.add_row(*(row[column] for column in columns))
     screen.print(table)
-    for note in (*update.notes, BOUNDS):
+    for note in (*update.notes, DURATION_NOTE):
         screen.print(note, soft_wrap=True)
 
 
 def print_placement(plans: Sequence[ServicePlan], placement: PlacementResult, file: TextIO) -> None:
     """Print where each service is placed, and the free capacity of the pools."""
-    with console(file) as screen:
+    with open_console(file) as screen:
         for number, plan in enumerate(plans):
             screen.print(_format_title(plan))
             for part in placement.tables(number):
@@ -99,7 +99,7 @@ def print_placement(plans: Sequence[ServicePlan], placement: PlacementResult, fi
 
 
 def print_plan(screen: Console, view: PlanView, *, is_only: bool = True) -> None:
-    """Print one service's plan; `is_only` if the output has no other service."""
+    """Print one service's plan; `is_only`: whether the output has no other service."""
     plan = view.plan
     screen.print(_format_title(plan))
     blocks: list[list[Any]] = [[_make_role_table(plan)], [_make_fact_table(plan, view.objects)]]
@@ -213,7 +213,7 @@ def _describe_engines(plan: ServicePlan) -> str:
 
 def _print_presets(screen: Console, plan: ServicePlan) -> None:
     if not plan.presets:
-        screen.print(f"{plan.service}: no generated containers, its templates are complete")
+        screen.print(f"{plan.service}: no generated containers; its templates are complete")
         return
     table = make_table(("ROLE", "FIELD", "VALUE", "FROM", "WHY"))
     for value in plan.presets:
@@ -234,7 +234,7 @@ def _make_capacity_table(plan: ServicePlan, rows: Sequence[Capacity]) -> Table:
     for row in rows:
         status = Text(row.status, style=_STATUS[row.status])
         if not row.exact:
-            status.append("  at most: depends on the order of scheduling", style="dim")
+            status.append("  upper bound: depends on the scheduling order", style="dim")
         running = [f"{row.running[role]}/{count}" for role, count in replicas.items()]
         table.add_row(str(row.gpus), *running, status)
     return table
@@ -255,7 +255,7 @@ def _make_finding_table(plan: ServicePlan) -> Table:
 def _describe_url(router: Routing) -> str:
     address = find_endpoint(router)
     if address is None:
-        return "unknown: the route or the host name of its Gateway is managed elsewhere"
+        return "unknown: no host name and no Gateway of a route is known here"
     if address.host is None:
         return f"{address.url('<address>')} (the address of the Gateway, once assigned)"
     return address.url(str(plain(address.host)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fusioninfer_pulumi.checks.between_services import check_targets
+from fusioninfer_pulumi.checks.cross_service_checks import check_targets
 from fusioninfer_pulumi.checks.stages import add_collision_findings, plan_service
 from fusioninfer_pulumi.findings import (
     Finding,
@@ -31,8 +31,8 @@ from fusioninfer_pulumi.loading.file_set import (
     NO_MANIFESTS,
     ParsedText,
     Text,
+    list_manifest_files,
     load_texts,
-    manifest_files,
     parse,
 )
 from fusioninfer_pulumi.loading.load import file_text, read_text
@@ -73,7 +73,7 @@ class Source:
     texts: dict[str, str] = field(default_factory=dict)
 
     @property
-    def planned(self) -> list[Document]:
+    def planned_documents(self) -> list[Document]:
         """The documents with a plan."""
         return [document for document in self.documents if document.plan is not None]
 
@@ -110,7 +110,7 @@ class Source:
             for document in self.documents
         ]
 
-    def has(self, severity: Severity) -> bool:
+    def has_severity(self, severity: Severity) -> bool:
         """Return whether there is a finding of this severity."""
         return any(finding.severity is severity for _, finding in self.findings)
 
@@ -134,7 +134,7 @@ def _apply_ignored(document: Document, rules: frozenset[str]) -> Document:
 
 
 def list_service_objects(source: Source, document: Document) -> list[dict[str, Any]]:
-    """Return the objects of one service; in a program, only objects that it registered."""
+    """Return the objects of one service; of a program's service only those that it registered."""
     from fusioninfer_pulumi.plan.service_objects import render
 
     assert document.plan is not None, "the caller has checked it"
@@ -222,7 +222,7 @@ def _read_input(path: str, name: str = "") -> _Input:
         elif is_project(file):
             input_.project = file
         else:
-            files = manifest_files(file)
+            files = list_manifest_files(file)
             if not files:
                 message = f"no Pulumi.yaml and {NO_MANIFESTS}"
                 raise InvalidServiceError([error(EMPTY_INPUT, (), message)])
@@ -272,7 +272,7 @@ def plan_documents(source: Source, loaded: Sequence[Document]) -> None:
     ]
     plans = source.plans
     # An unknown name may belong to a service that could not be read.
-    complete = bool(plans) and not source.has(Severity.ERROR)
+    complete = bool(plans) and not source.has_severity(Severity.ERROR)
     targets = (check_targets(plan, plans, complete=complete) for plan in plans)
     source.add_to_services(targets)
 
@@ -340,13 +340,13 @@ def _run_project(input_: _Input, options: argparse.Namespace, *, marked: bool = 
 def place_source(source: Source, inventory: str, previous: str | None) -> PlacementResult | None:
     """Place all services of a source on node pools, and plan them again.
 
-    The result is None if nothing could be placed. `inventory` and `previous` (the JSON of an
-    earlier plan) are paths.
+    The result is None if nothing could be placed. `inventory` and `previous` (the JSON output of
+    an earlier `place` or `plan --inventory`) are paths.
     """
     from fusioninfer_pulumi.checks.service_checks import PLACEMENT_NOT_APPLIED
 
     if source.is_project:
-        if not source.has(Severity.ERROR):
+        if not source.has_severity(Severity.ERROR):
             message = "is a Pulumi project; call place(...) in its program instead"
             source.add(source.name, error(OPTION_OUT_OF_PLACE, (), message))
         return None
@@ -376,7 +376,7 @@ def _place_documents(
             raise InvalidServiceError(invalid)
     with _collect_errors(source.remarks, str(previous)):
         before = package.read_previous(previous)
-    if pools is None or before is None or source.has(Severity.ERROR):
+    if pools is None or before is None or source.has_severity(Severity.ERROR):
         return None
     documents = source.documents
     services = [document.args for document in documents if document.args is not None]

@@ -22,7 +22,7 @@ VERBATIM: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 
 
 @contextlib.contextmanager
-def console(file: TextIO) -> Iterator[Console]:
+def open_console(file: TextIO) -> Iterator[Console]:
     """Open a console on a file; at a terminal it has colours and the terminal's width."""
     terminal = Console(file=file, **VERBATIM)
     if terminal.is_terminal:
@@ -54,21 +54,21 @@ def print_rule_table(rules: Iterable[RuleEntry], file: TextIO) -> None:
         severity = rule.severities[0].value
         rows.add_row(rule.id, Text(severity, _STYLES[severity]), rule.title)
     if rows.row_count:
-        with console(file) as screen:
+        with open_console(file) as screen:
             screen.print(rows)
 
 
 def print_rule(rule: RuleEntry, file: TextIO) -> None:
-    """Print all about one rule, with an example that `check` accepts as a file."""
+    """Print all details of a rule, with an example input for which `check` reports it."""
     severities = " or ".join(severity.value for severity in rule.severities)
     texts = {"Problem:": rule.title, "Fix:": rule.remedy, "Source:": rule.source}
     rows = Table.grid(padding=(0, 3, 0, 0))
     for title, text in texts.items():
         if text:
             rows.add_row(title, text)
-    with console(file) as screen:
+    with open_console(file) as screen:
         screen.print(Text.assemble((rule.id, "bold"), f" ({severities}, {rule.area})"))
         screen.print(Padding.indent(rows, 2))
     if not isinstance(rule.example, str):
         example = rule.example.get("text") or to_yaml(list_documents(rule.example))
-        file.write(f"\n# An input with this finding:\n{example}")
+        file.write(f"\n# Example input with this finding:\n{example}")

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pulumi
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
-from fusioninfer_pulumi.component.cluster_access import reads_cluster
+from fusioninfer_pulumi.component.cluster_access import is_pulumi_update
 from fusioninfer_pulumi.component.kubernetes_objects import (
     Gateway,
     HTTPRoute,
@@ -20,9 +20,9 @@ from fusioninfer_pulumi.component.kubernetes_objects import (
     PodGroup,
     combine,
 )
-from fusioninfer_pulumi.component.pulumi_sdk import renders_yaml
+from fusioninfer_pulumi.component.pulumi_sdk import is_yaml_only
 from fusioninfer_pulumi.component.route_shares import find_growing_shares
-from fusioninfer_pulumi.component.stack_state import Observed, read_observed, stack_shares
+from fusioninfer_pulumi.component.stack_state import Observed, get_stack_shares, read_observed
 from fusioninfer_pulumi.component.update_run import Update
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -91,17 +91,18 @@ _TEMPLATE = ("spec.leaderWorkerTemplate",)
 # Fields whose change makes a new revision of a LeaderWorkerSet.
 _REVISION_FIELDS = (*_TEMPLATE, "spec.networkConfig")
 #: The provider's default timeout of a (foreground) deletion.
-_DEFAULT_SECONDS = 600
+_DEFAULT_DELETION_SECONDS = 600
 #: Time for kubelets, finalizers and garbage collection after the pods' grace period.
-_MARGIN_SECONDS = 300
+_DELETION_MARGIN_SECONDS = 300
 
 
 class Children:
     """The children of one component, and the update that registers them.
 
     Attributes:
-        yaml_only: Whether objects are only written to files.
-        observed: Live state at the end of the update, which waits until the service is up.
+        yaml_only: Whether Pulumi only writes the objects to files.
+        observed: Live state at the end of the update, known when the service is up. In a preview,
+            that of the last update.
         waited: `observed.objects`: the live objects by Kubernetes name.
     """
 
@@ -120,27 +121,27 @@ class Children:
         """
         self._registered: dict[str, list[tuple[Manifest, KubernetesObject]]] = {}
         self._name, self._plan, self._child_options = name, plan, child_options
-        self._writes_files = renders_yaml(component)
+        self._writes_files = is_yaml_only(component)
         self.yaml_only: pulumi.Output[bool] = pulumi.Output.from_input(self._writes_files)
         self._steps = {step.name: step for step in order_update(plan)}
         self._existing = existing
         self._update: Update | None = None
         self.observed = pulumi.Output.from_input(Observed())
-        if reads_cluster() and self._writes_files is not True:
+        if is_pulumi_update() and self._writes_files is not True:
             self._update = Update(component, name, plan, manifests, self.yaml_only.future)
             self.observed = self._update.result
         elif pulumi.runtime.is_dry_run():
             self.observed = pulumi.Output.from_input(read_observed(name))
-        self.waited: pulumi.Output[LiveObjects] = combine(
+        self.observed_objects: pulumi.Output[LiveObjects] = combine(
             [self.observed], lambda values: dict(values[0].objects)
         )
         resource = None
         # Not moved to a function, because Pulumi's SDK records the call stack of each resource.
         for manifest in manifests:
             kind = manifest["kind"]
-            make = _TYPES.get(kind, KubernetesObject)
-            annotated, opts = self._add_annotations(manifest), self._options(manifest)
-            resource = make(self._logical_name(manifest), annotated, opts)
+            resource_type = _TYPES.get(kind, KubernetesObject)
+            annotated, opts = self._add_annotations(manifest), self._build_options(manifest)
+            resource = resource_type(self._format_logical(manifest), annotated, opts)
             self._registered.setdefault(kind, []).append((manifest, resource))
             if self._update is not None:
                 self._update.add_resource(kind, manifest["metadata"]["name"], resource)
@@ -151,12 +152,12 @@ class Children:
                 resource.hold(self.observed)
             self._update.start()
 
-    def of_type(self, kind: type[Child]) -> dict[str, Child]:
-        """Return the objects of a type by Kubernetes name, in apply order."""
-        resources = self.by_name(kind.__name__).items()
+    def find_by_type(self, kind: type[Child]) -> dict[str, Child]:
+        """Return the objects of a Python class by Kubernetes name, in apply order."""
+        resources = self.find_by_kind(kind.__name__).items()
         return {name: resource for name, resource in resources if isinstance(resource, kind)}
 
-    def by_name(self, kind: str) -> dict[str, KubernetesObject]:
+    def find_by_kind(self, kind: str) -> dict[str, KubernetesObject]:
         """Return the objects of a kind by Kubernetes name, in apply order."""
         children = self._registered.get(kind, ())
         return {manifest["metadata"]["name"]: resource for manifest, resource in children}
@@ -166,14 +167,14 @@ class Children:
 
         None if the update waits for nothing, for example if it writes files.
         """
-        services = [resource.id for resource in self.by_name("Service").values()]
+        services = [resource.id for resource in self.find_by_kind("Service").values()]
 
         def deadline(values: list[Any]) -> float | None:
             return None if values[0] or self._update is None else self._update.deadline
 
         return combine([self.yaml_only, self.observed, *services], deadline)
 
-    def _logical_name(self, manifest: Mapping[str, Any]) -> str:
+    def _format_logical(self, manifest: Mapping[str, Any]) -> str:
         """Return the object's name with the component's name in place of the service's."""
         metadata = manifest["metadata"]
         # Names of cluster-scoped objects and of objects in other namespaces start with the
@@ -184,14 +185,14 @@ class Children:
             logical += f"-{metadata['namespace']}"
         return logical
 
-    def _options(self, manifest: Manifest) -> pulumi.ResourceOptions:
+    def _build_options(self, manifest: Manifest) -> pulumi.ResourceOptions:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
-        group = _group(manifest)
+        group = _read_group(manifest)
         dependencies = [
             resource
             for other_kind in DEPENDENCIES.get(kind, ())
             for other, resource in self._registered.get(other_kind, ())
-            if _group(other) in (None, group)
+            if _read_group(other) in (None, group)
         ]
         depends_on: Any = dependencies
         object_options = pulumi.ResourceOptions()
@@ -199,16 +200,18 @@ class Children:
             existing = self._existing.get(name)
             old = existing.template.sub_groups if existing and existing.template else None
             new = manifest["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY)
-            object_options = lws_options(
+            object_options = build_lws_options(
                 self._steps[name],
                 has_sub_groups=bool(old or new),
                 is_same_policy=bool(old) and is_same_policy(old, new),
             )
             if self._update is not None:
-                gate = self._update.registration_gate(name)
+                gate = self._update.create_registration_gate(name)
                 depends_on = gate.apply(lambda _: dependencies)
         elif kind == "HTTPRoute" and self._update is not None:
-            growing = find_growing_shares(self._plan, stack_shares(self._logical_name(manifest)))
+            growing = find_growing_shares(
+                self._plan, get_stack_shares(self._format_logical(manifest))
+            )
             if growing:
                 available: Any = self._update.wait_for_services(growing)
                 depends_on = pulumi.Output.from_input(available).apply(lambda _: dependencies)
@@ -216,12 +219,12 @@ class Children:
             object_options.protect = self._plan.picker.pool.protect
             object_options.retain_on_delete = self._plan.picker.pool.retain
         object_options.depends_on = depends_on or None
-        object_options.custom_timeouts = timeouts(manifest, self._plan)
+        object_options.custom_timeouts = build_timeouts(manifest, self._plan)
         return pulumi.ResourceOptions.merge(self._child_options, object_options)
 
     def _add_annotations(self, manifest: Manifest) -> Manifest:
         """Add annotations for Pulumi's provider, unless objects are written to files."""
-        extra = await_annotations(manifest, self._plan)
+        extra = build_await_annotations(manifest, self._plan)
         if not extra or self._writes_files is True:
             return manifest
         metadata = manifest["metadata"]
@@ -232,24 +235,24 @@ class Children:
         return {**manifest, "metadata": annotated}
 
 
-def _group(manifest: Manifest) -> str | None:
+def _read_group(manifest: Manifest) -> str | None:
     """Return the serving group of an object, None if it belongs to all groups."""
     group: str | None = manifest["metadata"]["labels"].get(labels.GROUP_INDEX)
     return group
 
 
-def await_annotations(manifest: Manifest, plan: ServicePlan) -> dict[str, str]:
-    """Return the annotation that keeps the provider from waiting, if it must not wait."""
+def build_await_annotations(manifest: Manifest, plan: ServicePlan) -> dict[str, str]:
+    """Return the annotation `skipAwait` if the provider must not wait for an object."""
     kind = manifest["kind"]
-    skips = kind in _NEVER_AWAITED
+    skips_await = kind in _NEVER_AWAITED
     if kind == "Deployment":
-        skips = not plan.wait.level.awaits_replicas
-    return {labels.PULUMI_SKIP_AWAIT: "true"} if skips else {}
+        skips_await = not plan.wait.level.awaits_replicas
+    return {labels.PULUMI_SKIP_AWAIT: "true"} if skips_await else {}
 
 
-def timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeouts | None:
+def build_timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeouts | None:
     """Return the provider's timeouts for an object; None for its defaults."""
-    kind, delete = manifest["kind"], _deletion_timeout(manifest)
+    kind, delete = manifest["kind"], _compute_deletion_timeout(manifest)
     if kind == "Job" and plan.model is not None and plan.model.warm_up:
         # The update always waits for the Job, because pods need the model.
         text = f"{plan.model.warm_up['activeDeadlineSeconds']}s"
@@ -260,10 +263,10 @@ def timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeouts | N
     return pulumi.CustomTimeouts(delete=delete) if delete else None
 
 
-def lws_options(
+def build_lws_options(
     step: LwsStep, *, has_sub_groups: bool = False, is_same_policy: bool = False
 ) -> pulumi.ResourceOptions:
-    """Return the options of a LeaderWorkerSet: ignored changes, and changes that replace it.
+    """Return a LeaderWorkerSet's options: which changes are ignored, and which replace it.
 
     `has_sub_groups`: the old or new spec has a `subGroupPolicy`, which is immutable.
     `is_same_policy`: both policies are equivalent. Pulumi compares fields, and would replace the
@@ -288,7 +291,7 @@ def lws_options(
     )
 
 
-def _deletion_timeout(manifest: Manifest) -> str | None:
+def _compute_deletion_timeout(manifest: Manifest) -> str | None:
     """Return the timeout for deleting an object with pods, as a duration.
 
     It is the longest `terminationGracePeriodSeconds` of its pods plus a margin; None if the
@@ -299,5 +302,5 @@ def _deletion_timeout(manifest: Manifest) -> str | None:
     pods = spec.get("template"), lws.get("leaderTemplate"), lws.get("workerTemplate")
     graces = [((pod or {}).get("spec") or {}).get("terminationGracePeriodSeconds") for pod in pods]
     longest = max((grace for grace in graces if isinstance(grace, int)), default=0)
-    seconds = longest + _MARGIN_SECONDS
-    return f"{seconds}s" if seconds > _DEFAULT_SECONDS else None
+    seconds = longest + _DELETION_MARGIN_SECONDS
+    return f"{seconds}s" if seconds > _DEFAULT_DELETION_SECONDS else None

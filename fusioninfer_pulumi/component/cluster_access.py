@@ -10,12 +10,12 @@ from weakref import WeakKeyDictionary
 
 import pulumi
 
-from fusioninfer_pulumi.checks.between_services import Cluster as ServicesOfCluster
+from fusioninfer_pulumi.checks.cross_service_checks import ClusterServices
 from fusioninfer_pulumi.component.pulumi_sdk import (
-    has_engine,
-    provider_of,
+    get_kubernetes_provider,
+    has_pulumi_engine,
+    is_program_running,
     provider_state,
-    runs_program,
 )
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
@@ -30,17 +30,17 @@ THREADS = ThreadPoolExecutor(4, thread_name_prefix="fusioninfer-cluster")
 
 # Keyed by the stack, so that entries are dropped with it, and by the provider, because the same
 # name may exist in each cluster.
-_programs: WeakKeyDictionary[pulumi.Resource, dict[int, ServicesOfCluster]] = WeakKeyDictionary()
+_services: WeakKeyDictionary[pulumi.Resource, dict[int, ClusterServices]] = WeakKeyDictionary()
 
 
-def reads_cluster() -> bool:
-    """Return whether this is an update by Pulumi: only updates read clusters."""
-    return has_engine() and not pulumi.runtime.is_dry_run()
+def is_pulumi_update() -> bool:
+    """Return whether Pulumi runs an update: not a preview, a command or a unit test."""
+    return has_pulumi_engine() and not pulumi.runtime.is_dry_run()
 
 
-async def kubeconfig_of(component: pulumi.Resource) -> tuple[str | None, str | None]:
+async def read_kubeconfig(component: pulumi.Resource) -> tuple[str | None, str | None]:
     """Return kubeconfig and context of a component's provider; None for kubectl's defaults."""
-    provider = provider_of(component)
+    provider = get_kubernetes_provider(component)
     if provider is None:
         config = pulumi.Config("kubernetes")
         return config.get("kubeconfig"), config.get("context")
@@ -55,9 +55,9 @@ async def kubeconfig_of(component: pulumi.Resource) -> tuple[str | None, str | N
 async def has_known_cluster(component: pulumi.Resource) -> bool:
     """Return whether a preview knows the cluster of a component's objects.
 
-    It does not if the update creates the cluster first, whose kubeconfig an explicit provider has.
+    It does not if the program creates the cluster and gives its kubeconfig to a provider.
     """
-    return provider_of(component) is None or any(await kubeconfig_of(component))
+    return get_kubernetes_provider(component) is None or any(await read_kubeconfig(component))
 
 
 class Cluster:
@@ -77,7 +77,7 @@ class Cluster:
 
         async def run_in_thread() -> Read:
             if self._target is None:
-                kubeconfig, context = await kubeconfig_of(self._component)
+                kubeconfig, context = await read_kubeconfig(self._component)
                 namespace = await pulumi.Output.from_input(self._namespace).future() or "default"
                 self._target = kubeconfig, context, namespace
             run = asyncio.get_running_loop().run_in_executor
@@ -119,25 +119,25 @@ class Cluster:
 
 
 def describe_read_error(problem: Exception) -> str:
-    """Return a message for a failed read, with the type of an unexpected error."""
+    """Return a message for a failed read; for an unexpected error it contains the error's type."""
     return str(problem) if isinstance(problem, UnreadableError) else repr(problem)
 
 
-def program_services(opts: pulumi.ResourceOptions | None) -> ServicesOfCluster:
+def get_program_services(opts: pulumi.ResourceOptions | None) -> ClusterServices:
     """Return the services that the program has created so far in a component's cluster.
 
     `opts` are the component's options, whose provider stands for the cluster.
     """
     stack = pulumi.runtime.get_root_resource()
     # Unit tests with mocks may register the same service several times in one stack.
-    if stack is None or not runs_program():
-        return ServicesOfCluster()
-    provider = _provider_in(opts) if opts is not None else None
-    clusters = _programs.setdefault(stack, {})
-    return clusters.setdefault(id(provider) if provider is not None else 0, ServicesOfCluster())
+    if stack is None or not is_program_running():
+        return ClusterServices()
+    provider = _find_provider(opts) if opts is not None else None
+    clusters = _services.setdefault(stack, {})
+    return clusters.setdefault(id(provider) if provider is not None else 0, ClusterServices())
 
 
-def _provider_in(opts: pulumi.ResourceOptions) -> pulumi.ProviderResource | None:
+def _find_provider(opts: pulumi.ResourceOptions) -> pulumi.ProviderResource | None:
     providers: Any = opts.providers or []
     if isinstance(providers, Mapping):
         providers = providers.values()
@@ -145,5 +145,5 @@ def _provider_in(opts: pulumi.ResourceOptions) -> pulumi.ProviderResource | None
         providers = [providers]
     candidates = (opts.provider, *providers)
     explicit = (item for item in candidates if item and item.package == "kubernetes")
-    inherited = provider_of(opts.parent) if opts.parent is not None else None
+    inherited = get_kubernetes_provider(opts.parent) if opts.parent is not None else None
     return next(explicit, inherited)

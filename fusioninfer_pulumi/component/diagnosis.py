@@ -11,7 +11,11 @@ from typing import Any
 
 import pulumi
 
-from fusioninfer_pulumi.component.cluster_access import Cluster, describe_read_error, reads_cluster
+from fusioninfer_pulumi.component.cluster_access import (
+    Cluster,
+    describe_read_error,
+    is_pulumi_update,
+)
 from fusioninfer_pulumi.component.status import (
     count_ready_replicas,
     explain_unplaced_gang,
@@ -27,10 +31,10 @@ from fusioninfer_pulumi.topology.gang import API_VERSION, NATIVE_API_VERSION
 #: Timeout of the read at the end of an update.
 _READ_SECONDS = 10.0
 #: Timeouts after a failed update; they are longer, because some reasons are visible only briefly.
-_SERVICE_SECONDS, _WATCH_SECONDS, _WATCH_EXTRA_SECONDS = 40.0, 20.0, 10.0
+_READ_SERVICE_SECONDS, _WATCH_SECONDS, _WATCH_EXTRA_SECONDS = 40.0, 20.0, 10.0
 #: While an update waits: interval between reads of pods, timeout of a read, and the time after
 #: which a reason is shown.
-_PODS_SECONDS, _PROGRESS_SECONDS, _LONG_SECONDS = 10.0, 5.0, 3.0
+_POD_INTERVAL_SECONDS, _POD_READ_SECONDS, _REASON_DELAY_SECONDS = 10.0, 5.0, 3.0
 _MINUTE = 60
 #: Maximum lines of an explanation.
 _MAX_LINES = 12
@@ -44,12 +48,12 @@ _MAX_CHARACTERS = 300
 Object = Mapping[str, Any]
 
 
-def name_of(manifest: Object) -> str:
+def get_name(manifest: Object) -> str:
     """Return an object's `metadata.name`."""
     return str(manifest["metadata"]["name"])
 
 
-def label_of(manifest: Object, key: str) -> str | None:
+def get_label(manifest: Object, key: str) -> str | None:
     """Return the value of an object's label, None if it has no such label."""
     value = (manifest["metadata"].get("labels") or {}).get(key)
     return None if value is None else str(value)
@@ -61,7 +65,7 @@ def is_bound(pod: Object) -> bool:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class PodSnapshot:
     """Pods, events and PodGroups of one service.
 
     Attributes:
@@ -75,14 +79,14 @@ class Snapshot:
     unread: Sequence[str] = ()
     workloads: Sequence[Object] = ()
 
-    def pods_of(self, lws: str) -> list[Object]:
+    def find_pods(self, lws: str) -> list[Object]:
         """Return the pods of a LeaderWorkerSet."""
-        return [pod for pod in self.pods if label_of(pod, labels.LWS_NAME) == lws]
+        return [pod for pod in self.pods if get_label(pod, labels.LWS_NAME) == lws]
 
 
 def read_service(
     kubeconfig: str | None, context: str | None, namespace: str, service: str
-) -> Snapshot:
+) -> PodSnapshot:
     """Read a service's pods, events and PodGroups.
 
     `kubeconfig` is a path or content; None stands for kubectl's defaults. Reads that are not
@@ -101,18 +105,18 @@ def read_service(
     gates = [gate for pod in pods for gate in pod["spec"].get("schedulingGates") or ()]
     waits = any(gate["name"] == labels.KUEUE_GATE for gate in gates)
     workloads = api.objects("kueue.x-k8s.io", "Workload", namespace) if waits else None
-    return Snapshot(pods, events, groups, tuple(api.unread), workloads or ())
+    return PodSnapshot(pods, events, groups, tuple(api.unread), workloads or ())
 
 
 def read_pods(
     kubeconfig: str | None, context: str | None, namespace: str, service: str
-) -> Snapshot:
+) -> PodSnapshot:
     """Read only a service's pods; raises UnreadableError if they cannot be read."""
     api = KubernetesApi(kubeconfig, context)
     pods = api.objects("v1", "Pod", namespace, labelSelector=_selector(service)) or ()
     if api.unread:
         raise UnreadableError(", ".join(api.unread))
-    return Snapshot(pods)
+    return PodSnapshot(pods)
 
 
 def watch_service(
@@ -120,29 +124,29 @@ def watch_service(
     context: str | None,
     namespace: str,
     service: str,
-    known: Snapshot,
-    enough: Callable[[Snapshot], bool],
+    known: PodSnapshot,
+    is_explained: Callable[[PodSnapshot], bool],
     seconds: float,
-) -> Snapshot:
+) -> PodSnapshot:
     """Watch a service's pods, because a crashed pod may be gone at the next read.
 
     Return `known` with each pod as it was when it last showed a reason, or else as it is now.
-    Watching ends when `enough` returns true or after `seconds`.
+    Watching ends when `is_explained` returns true or after `seconds`.
     """
     api = KubernetesApi(kubeconfig, context)
-    pods = {name_of(pod): pod for pod in known.pods}
+    pods = {get_name(pod): pod for pod in known.pods}
     snapshot = known
     selector = _selector(service)
     watch = api.watch("v1", "Pod", namespace, seconds=seconds, labelSelector=selector)
     with contextlib.closing(watch) as changes:
         for kind, pod in changes:
-            before = pods.get(name_of(pod))
+            before = pods.get(get_name(pod))
             if has_visible_reason(pod) or before is None or not has_visible_reason(before):
-                pods[name_of(pod)] = pod
-            if kind == "DELETED" and not has_visible_reason(pods[name_of(pod)]):
-                del pods[name_of(pod)]
+                pods[get_name(pod)] = pod
+            if kind == "DELETED" and not has_visible_reason(pods[get_name(pod)]):
+                del pods[get_name(pod)]
             snapshot = replace(known, pods=list(pods.values()))
-            if enough(snapshot):
+            if is_explained(snapshot):
                 break
     return snapshot
 
@@ -153,14 +157,14 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
     The reasons include the scheduler's and Kueue's. Never raises.
     """
 
-    def enough(snapshot: Snapshot) -> bool:
+    def is_explained(snapshot: PodSnapshot) -> bool:
         return all(has_lws_reason(name, snapshot) for name in names)
 
     try:
-        snapshot = await cluster.read(read_service, service, seconds=_SERVICE_SECONDS)
-        # Who may not read pods may not watch them, either.
-        if not enough(snapshot) and (snapshot.pods or not snapshot.unread):
-            more = service, snapshot, enough, _WATCH_SECONDS
+        snapshot = await cluster.read(read_service, service, seconds=_READ_SERVICE_SECONDS)
+        # Credentials that cannot list pods usually cannot watch them, either.
+        if not is_explained(snapshot) and (snapshot.pods or not snapshot.unread):
+            more = service, snapshot, is_explained, _WATCH_SECONDS
             seconds = _WATCH_SECONDS + _WATCH_EXTRA_SECONDS
             with contextlib.suppress(UnreadableError):
                 snapshot = await cluster.read(watch_service, *more, seconds=seconds)
@@ -176,25 +180,25 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
     return list(dict.fromkeys(lines))[:_MAX_LINES]
 
 
-def explain_lws(names: Sequence[str], snapshot: Snapshot) -> list[str]:
+def explain_lws(names: Sequence[str], snapshot: PodSnapshot) -> list[str]:
     """Explain why LeaderWorkerSets are not available: one line for each reason, with its pods."""
-    pods = [pod for name in names for pod in snapshot.pods_of(name)]
+    pods = [pod for name in names for pod in snapshot.find_pods(name)]
     lines = _group_by_reason(pods, lambda pod: describe_pod_problem(pod, snapshot.events))
     for name in names:
-        events = list(_controller_events(name, snapshot.events))
-        lines += events or ([] if snapshot.pods_of(name) else [f"{name} has no pods"])
+        events = list(_list_lws_events(name, snapshot.events))
+        lines += events or ([] if snapshot.find_pods(name) else [f"{name} has no pods"])
     return lines
 
 
-def explain_gang(snapshot: Snapshot) -> list[str]:
+def explain_gang(snapshot: PodSnapshot) -> list[str]:
     """Return the scheduler's messages about PodGroups, if any pod has no node."""
     if all(map(is_bound, snapshot.pods)):
         return []
-    problems = {name_of(group): explain_unplaced_gang(group) for group in snapshot.pod_groups}
+    problems = {get_name(group): explain_unplaced_gang(group) for group in snapshot.pod_groups}
     return [f"PodGroup {name}: {problem}" for name, problem in problems.items() if problem]
 
 
-def explain_queue(names: Sequence[str], snapshot: Snapshot) -> list[str]:
+def explain_queue(names: Sequence[str], snapshot: PodSnapshot) -> list[str]:
     """Explain why Kueue has not admitted replicas of LeaderWorkerSets, one line for each reason."""
     reasons: dict[str, list[str]] = {}
     for workload in snapshot.workloads:
@@ -204,22 +208,22 @@ def explain_queue(names: Sequence[str], snapshot: Snapshot) -> list[str]:
                 waiting = reasons.setdefault(str(condition.get("message") or ""), [])
                 waiting += sorted(owners & set(names))
     return [
-        f"LeaderWorkerSet {list_names(waiting, limit=1)}: waits in Kueue's LocalQueue: {reason}"
+        f"LeaderWorkerSet {list_names(waiting, limit=1)}: waits for admission by Kueue: {reason}"
         for reason, waiting in reasons.items()
         if waiting
     ]
 
 
-def has_lws_reason(name: str, snapshot: Snapshot) -> bool:
+def has_lws_reason(name: str, snapshot: PodSnapshot) -> bool:
     """Return whether the pods of a LeaderWorkerSet, or events, show why it is not available.
 
     The reason may be visible only briefly, because LeaderWorkerSet deletes a group's pods as soon
     as one of their containers has restarted.
     """
-    pods = snapshot.pods_of(name)
+    pods = snapshot.find_pods(name)
     # The normal event RecreateGroup does not contain the reason.
     warnings = [event for event in snapshot.events if event.get("type") == "Warning"]
-    return all(map(has_visible_reason, pods)) if pods else any(_controller_events(name, warnings))
+    return all(map(has_visible_reason, pods)) if pods else any(_list_lws_events(name, warnings))
 
 
 class Progress:
@@ -229,8 +233,8 @@ class Progress:
         """Prepare the progress of an update, with reasons from `cluster`."""
         self._component, self._plan, self._cluster = component, plan, cluster
         self._waiting, self._since = "", 0.0
-        self._pods, self._next_read = Snapshot(), 0.0
-        self._said: set[str] = set()
+        self._pods, self._next_read = PodSnapshot(), 0.0
+        self._logged_lines: set[str] = set()
         self._last = ""
 
     async def show(self, live: Mapping[str, Any], waiting: str | None) -> None:
@@ -240,26 +244,26 @@ class Progress:
         now = time.monotonic()
         if waiting != self._waiting:
             self._waiting, self._since = waiting, now
-        if now - self._since >= _LONG_SECONDS and now >= self._next_read:
-            self._next_read = now + _PODS_SECONDS
+        if now - self._since >= _REASON_DELAY_SECONDS and now >= self._next_read:
+            self._next_read = now + _POD_INTERVAL_SECONDS
             try:
                 self._pods = await self._cluster.read(
-                    read_pods, self._plan.service, seconds=_PROGRESS_SECONDS
+                    read_pods, self._plan.service, seconds=_POD_READ_SECONDS
                 )
             except UnreadableError:
-                self._pods = Snapshot()
-        pods = sorted(self._pods.pods_of(waiting), key=name_of)
+                self._pods = PodSnapshot()
+        pods = sorted(self._pods.find_pods(waiting), key=get_name)
         reason = next(filter(None, map(describe_pod_progress, pods)), "")
         self.say(format_progress(self._plan, live, waiting, reason, now - self._since))
 
-    def say_once(self, line: str) -> None:
-        """Log a line that stays, once per update."""
-        if line not in self._said:
-            self._said.add(line)
+    def log_once(self, line: str) -> None:
+        """Log a permanent line, once per update."""
+        if line not in self._logged_lines:
+            self._logged_lines.add(line)
             pulumi.log.info(line, self._component)
 
     def say(self, line: str) -> None:
-        """Show a line if it differs from the last one."""
+        """Show an ephemeral line if it differs from the previous one."""
         if line != self._last:
             self._last = line
             pulumi.log.info(line, self._component, ephemeral=True)
@@ -293,11 +297,11 @@ async def find_failed_replicas(
     and, with a log line, if the cluster cannot be read.
     """
     revisions = {
-        name: label_of({"metadata": (state or {}).get("metadata") or {}}, labels.REVISION)
+        name: get_label({"metadata": (state or {}).get("metadata") or {}}, labels.REVISION)
         for name, state in live.items()
         if not is_available(state)
     }
-    if yaml_only or not revisions or not reads_cluster():
+    if yaml_only or not revisions or not is_pulumi_update():
         return {}
     try:
         cluster = Cluster(component, plan.namespace)
@@ -305,12 +309,12 @@ async def find_failed_replicas(
         return find_failed_lws(revisions, pods)
     # The status is then less specific, but must not fail.
     except Exception as problem:  # noqa: BLE001
-        message = f"failures of replicas were not read: {describe_read_error(problem)}"
+        message = f"cannot read why replicas failed: {describe_read_error(problem)}"
         pulumi.log.info(message, component)
         return {}
 
 
-def find_failed_lws(revisions: Mapping[str, str | None], snapshot: Snapshot) -> dict[str, str]:
+def find_failed_lws(revisions: Mapping[str, str | None], snapshot: PodSnapshot) -> dict[str, str]:
     """Explain why LeaderWorkerSets failed, by name; pods that may become ready are not failures.
 
     `revisions`: revision label of each LeaderWorkerSet.
@@ -321,9 +325,9 @@ def find_failed_lws(revisions: Mapping[str, str | None], snapshot: Snapshot) -> 
         # and others are deleted by the update.
         pods = [
             pod
-            for pod in snapshot.pods_of(name)
+            for pod in snapshot.find_pods(name)
             if not pod["metadata"].get("deletionTimestamp")
-            or (revision is not None and label_of(pod, labels.REVISION) == revision)
+            or (revision is not None and get_label(pod, labels.REVISION) == revision)
         ]
         reasons = _group_by_reason(pods, describe_pod_failure)
         if reasons:
@@ -339,14 +343,14 @@ def _group_by_reason(
     pods: Sequence[Object], find_reason: Callable[[Object], str | None]
 ) -> list[str]:
     reasons: dict[str, list[str]] = {}
-    for pod in sorted(pods, key=name_of):
+    for pod in sorted(pods, key=get_name):
         cause = find_reason(pod)
         if cause is not None:
-            reasons.setdefault(cause, []).append(name_of(pod))
+            reasons.setdefault(cause, []).append(get_name(pod))
     return [f"pod {list_names(names, limit=1)}: {reason}" for reason, names in reasons.items()]
 
 
-def _controller_events(name: str, events: Sequence[Object]) -> Iterator[str]:
+def _list_lws_events(name: str, events: Sequence[Object]) -> Iterator[str]:
     """Yield the latest events of a LeaderWorkerSet and its StatefulSets."""
     # The workers' StatefulSet is named after the LeaderWorkerSet and the group index.
     object_name = re.compile(rf"{re.escape(name)}(-\d+)?")
@@ -354,7 +358,7 @@ def _controller_events(name: str, events: Sequence[Object]) -> Iterator[str]:
     subjects = {(str(subject.get("kind")), str(subject.get("name"))) for subject in objects}
     for kind, subject in sorted(subjects):
         if kind in ("LeaderWorkerSet", "StatefulSet") and object_name.fullmatch(subject):
-            for text in latest_events(events, kind, subject):
+            for text in find_latest_events(events, kind, subject):
                 yield f"{kind} {subject}: {text}"
 
 
@@ -369,7 +373,7 @@ def describe_pod_problem(pod: Object, events: Sequence[Object]) -> str | None:
         reasons.append("being deleted")
     # The scheduler's current message is in the conditions; its events may be outdated.
     events = [event for event in events if event.get("reason") != "FailedScheduling"]
-    reasons += latest_events(events, "Pod", name_of(pod))
+    reasons += find_latest_events(events, "Pod", get_name(pod))
     phase = (pod.get("status") or {}).get("phase") or "unknown"
     return "; ".join(dict.fromkeys(reasons)) or f"phase {phase}, not ready"
 
@@ -391,12 +395,12 @@ def describe_pod_failure(pod: Object) -> str | None:
 
 
 def describe_pod_progress(pod: Object) -> str:
-    """Return a few words on what a pod does before it is ready; empty if it is ready."""
+    """Return what a pod is doing before it is ready, in a few words; empty if it is ready."""
     if _is_true(pod, "Ready"):
         return ""
     if not is_bound(pod):
         return "waits for a node"
-    for container in _containers(pod):
+    for container in _list_containers(pod):
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") in _STARTING:
             return "pulls its image or mounts its volumes"
@@ -405,11 +409,11 @@ def describe_pod_progress(pod: Object) -> str:
     return "starts"
 
 
-def latest_events(events: Sequence[Object], kind: str, name: str) -> list[str]:
+def find_latest_events(events: Sequence[Object], kind: str, name: str) -> list[str]:
     """Return the messages of an object's latest events, the latest first."""
     reference = {"kind": kind, "name": name}
     matching = [e for e in events if reference.items() <= (e.get("involvedObject") or {}).items()]
-    matching.sort(key=_event_time, reverse=True)
+    matching.sort(key=_read_event_time, reverse=True)
     texts = dict.fromkeys(
         _format_reason(event.get("reason"), event.get("message")) for event in matching
     )
@@ -424,7 +428,7 @@ def _find_reasons(pod: Object, *, running: bool = True) -> Iterator[str]:
     scheduled = find_condition(status, "PodScheduled")
     if not is_bound(pod) and scheduled.get("status") == "False":
         yield "not scheduled, " + _format_reason(scheduled.get("reason"), scheduled.get("message"))
-    for container in _containers(pod):
+    for container in _list_containers(pod):
         name = f"container {container['name']}"
         state = container.get("state") or {}
         waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
@@ -444,7 +448,7 @@ def _find_reasons(pod: Object, *, running: bool = True) -> Iterator[str]:
             yield f"{name}: is running but not ready"
 
 
-def _containers(pod: Object) -> list[Mapping[str, Any]]:
+def _list_containers(pod: Object) -> list[Mapping[str, Any]]:
     status = pod.get("status") or {}
     return [
         *(status.get("initContainerStatuses") or ()),
@@ -468,7 +472,7 @@ def _format_reason(reason: Any, message: Any) -> str:
     return ": ".join(filter(None, (str(reason or ""), text)))
 
 
-def _event_time(event: Object) -> str:
+def _read_event_time(event: Object) -> str:
     series = event.get("series") or {}
     times = (event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"))
     return str(next(filter(None, times), event["metadata"].get("creationTimestamp") or ""))

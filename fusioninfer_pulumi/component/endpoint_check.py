@@ -15,7 +15,7 @@ import pulumi
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.component.cluster_access import THREADS
-from fusioninfer_pulumi.component.pulumi_sdk import has_engine
+from fusioninfer_pulumi.component.pulumi_sdk import has_pulumi_engine
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PATH = "/v1/models"
@@ -33,7 +33,7 @@ _UNREACHABLE = {
     errno.EACCES,
     errno.EPERM,
 }
-_CREDENTIALS = (401, 403)
+_CREDENTIALS_REQUIRED = (401, 403)
 
 
 class NotReadyError(Exception):
@@ -50,7 +50,7 @@ def probe(url: str) -> None:
     Raises NotReadyError if it is reachable but does not serve, UnreachableError if it is not
     reachable.
     """
-    # Start-up time: only an update that waits for level Serving needs these.
+    # Imported here, because only an update with wait.level Serving needs these.
     import http.client  # noqa: PLC0415
     import ssl  # noqa: PLC0415
     import urllib.error  # noqa: PLC0415
@@ -65,7 +65,7 @@ def probe(url: str) -> None:
             body = json.loads(answer.read(_MAX_BYTES))
     except urllib.error.HTTPError as problem:
         # An endpoint that requires credentials serves.
-        if problem.code not in _CREDENTIALS:
+        if problem.code not in _CREDENTIALS_REQUIRED:
             raise NotReadyError(f"HTTP status {problem.code}") from None
         return
     except (OSError, http.client.HTTPException) as problem:
@@ -91,9 +91,9 @@ async def wait_until_ready(
 ) -> None:
     """Wait until an endpoint serves.
 
-    Raises UnreachableError if it cannot be reached for `grace` seconds, or at once for a name
-    inside of a cluster (`.svc`). Raises NotReadyError if it is reachable but does not serve within
-    `seconds`.
+    Raises UnreachableError if it cannot be reached for `grace` seconds, or at once for a
+    cluster-internal name (`.svc`). Raises NotReadyError if it is reachable but does not serve
+    within `seconds`.
     """
     started = time.monotonic()
     if (urlsplit(url).hostname or "").endswith(".svc"):
@@ -111,7 +111,7 @@ async def wait_until_ready(
         else:
             return
         if time.monotonic() - started + pause > seconds:
-            raise state or UnreachableError("not reachable in time")
+            raise state or UnreachableError("not reachable before the timeout")
         await asyncio.sleep(pause)
 
 
@@ -127,7 +127,11 @@ def probe_endpoint(
     resource or output depends on it. `deadline` returns the update's deadline, known at its end;
     None if files are written.
     """
-    if plan.wait.level is not WaitLevel.SERVING or pulumi.runtime.is_dry_run() or not has_engine():
+    if (
+        plan.wait.level is not WaitLevel.SERVING
+        or pulumi.runtime.is_dry_run()
+        or not has_pulumi_engine()
+    ):
         return
 
     async def probe_url(state: list[Any]) -> bool:

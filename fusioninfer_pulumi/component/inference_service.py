@@ -13,7 +13,7 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.checks.update_checks import check_layout_switch, check_update
 from fusioninfer_pulumi.component.children import Children
-from fusioninfer_pulumi.component.cluster_access import program_services
+from fusioninfer_pulumi.component.cluster_access import get_program_services
 from fusioninfer_pulumi.component.diagnosis import find_failed_replicas
 from fusioninfer_pulumi.component.endpoint_check import probe_endpoint
 from fusioninfer_pulumi.component.kubernetes_objects import (
@@ -26,16 +26,16 @@ from fusioninfer_pulumi.component.kubernetes_objects import (
     LiveObjects,
     PodGroup,
     combine,
-    latest,
-    live_objects,
+    combine_live_objects,
+    find_latest,
 )
-from fusioninfer_pulumi.component.pulumi_sdk import collect_services, unknown_output
+from fusioninfer_pulumi.component.pulumi_sdk import collect_services, make_unknown_output
 from fusioninfer_pulumi.component.server_check import check_on_server
 from fusioninfer_pulumi.component.stack_state import (
     OBSERVED,
     find_stack_lws,
+    get_stack_lws,
     read_version,
-    stack_lws,
 )
 from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 from fusioninfer_pulumi.findings import (
@@ -125,14 +125,14 @@ class InferenceService(pulumi.ComponentResource):
         """
         user_args, self.plan = _validate_and_plan(name, args)
         manifests = render(self.plan)
-        services = program_services(opts)
+        services = get_program_services(opts)
         collisions = services.add(self.plan)
         raise_errors(collisions, name)
         self.plan = replace(self.plan, findings=(*self.plan.findings, *collisions))
-        raise_errors(check_layout_switch(name, self.plan, stack_lws()), name)
+        raise_errors(check_layout_switch(name, self.plan, get_stack_lws()), name)
         existing = find_stack_lws(name, self.plan)
         raise_errors(check_update(self.plan, manifests, existing), name)
-        super().__init__(TOKEN, name, recorded_inputs(user_args, self.plan), opts)
+        super().__init__(TOKEN, name, build_recorded_inputs(user_args, self.plan), opts)
         collected = collect_services.get()
         if collected is not None:
             collected.append((name, self.plan))
@@ -152,13 +152,13 @@ class InferenceService(pulumi.ComponentResource):
             retain_on_delete=opts.retain_on_delete if opts else None,
         )
         self._children = Children(self, name, self.plan, manifests, existing or {}, child_options)
-        self._set_objects()
+        self._set_object_attributes()
         self.name = pulumi.Output.from_input(self.plan.service)
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
-        waited = self._children.waited
-        self.endpoint = self._endpoint(waited)
+        observed_objects = self._children.observed_objects
+        self.endpoint = self._compute_endpoint(observed_objects)
         versions = {planned: lws.version for planned, lws in (existing or {}).items()}
-        self.status = self._status(waited, versions)
+        self.status = self._compute_status(observed_objects, versions)
         probe_endpoint(self, self.plan, self.endpoint, self._children.deadline)
         check_on_server(self, self.plan, self._children.yaml_only, log_warnings)
         observed = self._children.observed.apply(asdict)
@@ -169,51 +169,51 @@ class InferenceService(pulumi.ComponentResource):
                 "endpoint": self.endpoint,
                 "status": self.status,
                 # `up --plan` rejects outputs that differ from those that the preview knew.
-                OBSERVED: unknown_output() if pulumi.runtime.is_dry_run() else observed,
+                OBSERVED: make_unknown_output() if pulumi.runtime.is_dry_run() else observed,
             }
         )
 
     def object_names(self, kind: str) -> list[str]:
         """Return the Kubernetes names of the service's objects of a kind, such as `HTTPRoute`."""
-        return list(self._children.by_name(kind))
+        return list(self._children.find_by_kind(kind))
 
-    def _set_objects(self) -> None:
+    def _set_object_attributes(self) -> None:
         children = self._children
-        self.leader_worker_sets = children.of_type(LeaderWorkerSet)
-        self.pod_groups = children.of_type(PodGroup)
+        self.leader_worker_sets = children.find_by_type(LeaderWorkerSet)
+        self.pod_groups = children.find_by_type(PodGroup)
         has_groups = self.plan.shape.groups is not None
         self.pod_group = None if has_groups else self.pod_groups.get(self.plan.service)
-        self.inference_pool = next(iter(children.of_type(InferencePool).values()), None)
-        self.http_route = next(iter(children.of_type(HTTPRoute).values()), None)
-        self.gateway = next(iter(children.of_type(Gateway).values()), None)
-        services = children.by_name("Service").values()
+        self.inference_pool = next(iter(children.find_by_type(InferencePool).values()), None)
+        self.http_route = next(iter(children.find_by_type(HTTPRoute).values()), None)
+        self.gateway = next(iter(children.find_by_type(Gateway).values()), None)
+        services = children.find_by_kind("Service").values()
         self.service = next(iter(services)) if self.plan.picker is None else None
 
-    def _endpoint(self, waited: pulumi.Output[LiveObjects]) -> pulumi.Output[str]:
+    def _compute_endpoint(self, observed_objects: pulumi.Output[LiveObjects]) -> pulumi.Output[str]:
         plan, router = self.plan, self.plan.routing
         if router is None or plan.has_service_endpoint:
             target = build_service_reference(plan.service, plan.roles, plan.shape)
             host, port = target["name"], target["port"]
             url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, plan.namespace, port)
-            return waited.apply(lambda _: url)
+            return observed_objects.apply(lambda _: url)
         endpoint_plan = find_endpoint(router)
         if endpoint_plan is not None and endpoint_plan.host is not None:
             host_url = pulumi.Output.from_input(endpoint_plan.host).apply(endpoint_plan.url)
-            return waited.apply(lambda _: host_url)
+            return observed_objects.apply(lambda _: host_url)
         if endpoint_plan is None or self.gateway is None:
             return pulumi.Output.from_input("")
 
-        def gateway_url(states: list[LiveObjects]) -> str:
+        def format_gateway_url(states: list[LiveObjects]) -> str:
             ((name, first),) = states[0].items()
-            live_gateway = latest(first, states[1].get(name)) or {}
+            live_gateway = find_latest(first, states[1].get(name)) or {}
             return endpoint_plan.url_of_gateway(live_gateway.get("status"))
 
         # The Gateway may have got its address while the update waited.
-        gateways = live_objects(self._children.by_name("Gateway"))
-        return combine([gateways, waited], list).apply(gateway_url)
+        gateways = combine_live_objects(self._children.find_by_kind("Gateway"))
+        return combine([gateways, observed_objects], list).apply(format_gateway_url)
 
-    def _status(
-        self, waited: pulumi.Output[LiveObjects], versions: Mapping[str, Version]
+    def _compute_status(
+        self, observed_objects: pulumi.Output[LiveObjects], versions: Mapping[str, Version]
     ) -> pulumi.Output[ServiceStatus]:
         """Return the status; unknown in previews that change a LeaderWorkerSet of `versions`."""
         plan = self.plan
@@ -221,7 +221,7 @@ class InferenceService(pulumi.ComponentResource):
         objects = {
             name: resource
             for kind in (LeaderWorkerSet, PodGroup, Gateway, InferencePool, HTTPRoute)
-            for name, resource in self._children.by_name(kind.__name__).items()
+            for name, resource in self._children.find_by_kind(kind.__name__).items()
         }
         yaml_only = self._children.yaml_only
 
@@ -230,20 +230,22 @@ class InferenceService(pulumi.ComponentResource):
                 read_version(states[0][name]["metadata"]) != version
                 for name, version in versions.items()
             ):
-                return unknown_output()
+                return make_unknown_output()
             return compute(*states)
 
         async def compute(first: LiveObjects, later: LiveObjects) -> ServiceStatus:
-            live = {name: latest(state, later.get(name)) for name, state in first.items()}
+            live = {name: find_latest(state, later.get(name)) for name, state in first.items()}
             lws = {name: live[name] for name in self.leader_worker_sets}
             is_yaml_only = bool(await yaml_only.future())
             failures = await find_failed_replicas(self, plan, lws, yaml_only=is_yaml_only)
             return service_status(plan, live, failures)
 
-        return combine([live_objects(objects), waited], list).apply(compute_if_unchanged)
+        return combine([combine_live_objects(objects), observed_objects], list).apply(
+            compute_if_unchanged
+        )
 
 
-def recorded_inputs(args: InferenceServiceArgs, plan: ServicePlan) -> dict[str, Any]:
+def build_recorded_inputs(args: InferenceServiceArgs, plan: ServicePlan) -> dict[str, Any]:
     """Return the component's inputs in the stack, which policy packs and previews see.
 
     They are the fields that the user set, by their YAML names, with the resulting name, namespace,

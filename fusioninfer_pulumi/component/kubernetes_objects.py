@@ -80,7 +80,7 @@ class Gateway(KubernetesObject):
     """A Gateway (gateway.networking.k8s.io/v1)."""
 
 
-def live_objects(objects: Mapping[str, KubernetesObject]) -> pulumi.Output[LiveObjects]:
+def combine_live_objects(objects: Mapping[str, KubernetesObject]) -> pulumi.Output[LiveObjects]:
     """Return an Output of `metadata` and `status` of objects, by name."""
     outputs = [
         output for resource in objects.values() for output in (resource.metadata, resource.status)
@@ -100,8 +100,8 @@ def combine(
 ) -> pulumi.Output[T]:
     """Combine several Outputs to one, with `make` applied to their values, known or not.
 
-    The result is known if all are, and secret if any is. `pulumi.Output.all` would make an Output
-    for each structure inside of the values, which for the metadata and status of 1,000 objects
+    The result is known if all are, and secret if any is. `pulumi.Output.all` would create an Output
+    for each nested structure in the values, which for the metadata and status of 1,000 objects
     takes as long as registering them.
     """
 
@@ -117,10 +117,10 @@ def combine(
     async def secret() -> bool:
         return any([await output.is_secret() for output in outputs])
 
-    return pulumi.Output(_Later(resources), _Later(value), _Later(known), _Later(secret))
+    return pulumi.Output(_Lazy(resources), _Lazy(value), _Lazy(known), _Lazy(secret))
 
 
-class _Later(Awaitable[T]):
+class _Lazy(Awaitable[T]):
     """Creates a coroutine only when it is awaited, because a failing program awaits none."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
@@ -130,7 +130,7 @@ class _Later(Awaitable[T]):
         return self._make().__await__()
 
 
-def latest(*several: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def find_latest(*candidates: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return the state with the highest resource version among states of one object.
 
     The state of a resource in the stack may be older than what the update has read.
@@ -140,5 +140,5 @@ def latest(*several: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         text = str((state.get("metadata") or {}).get("resourceVersion") or "")
         return int(text) if text.isdecimal() else -1
 
-    states = [state for state in several if state]
+    states = [state for state in candidates if state]
     return max(states, key=version) if states else None

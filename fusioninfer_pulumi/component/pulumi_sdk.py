@@ -1,7 +1,7 @@
-"""Uses of the internals of Pulumi's SDK by components.
+"""All uses of Pulumi's SDK internals by the components.
 
-`tests/component/test_sdk.py` fails if those internals change. The module also tells how a program
-runs: by Pulumi, under mocks, by the command line, or to write files.
+`tests/component/test_sdk.py` fails if those internals change. The module also determines what runs
+a program: Pulumi, a unit test with mocks, or the command line, and whether it only writes files.
 """
 
 from __future__ import annotations
@@ -24,48 +24,50 @@ _READ_STACK = "pulumi:pulumi:readStackResourceOutputs"
 SIGNATURE = "4dabf18193072939515e22adb298388d"
 
 
-#: A list if the command line runs the program: components append their names and plans.
+#: Set to a list if the command line runs the program: components append their names and plans.
 collect_services: ContextVar[list[tuple[str, ServicePlan]] | None] = ContextVar(
     "collect_services", default=None
 )
 
 
-def running_stack() -> Any:
-    """Return an object that lives as long as a program runs; None outside of programs."""
+def get_running_stack() -> Any:
+    """Return an object whose lifetime is that of the running program; None outside of programs."""
     # In the process of the component provider there is no root stack.
     return pulumi.runtime.get_root_resource() or settings.get_monitor()
 
 
-def has_engine() -> bool:
+def has_pulumi_engine() -> bool:
     """Return whether Pulumi runs the program, not the command line or a test with mocks."""
     return collect_services.get() is None and not isinstance(settings.get_monitor(), MockMonitor)
 
 
-def runs_program() -> bool:
+def is_program_running() -> bool:
     """Return whether Pulumi or the command line runs a program, not a test with mocks."""
-    return collect_services.get() is not None or has_engine()
+    return collect_services.get() is not None or has_pulumi_engine()
 
 
-def provider_of(resource: pulumi.Resource) -> pulumi.ProviderResource | None:
+def get_kubernetes_provider(resource: pulumi.Resource) -> pulumi.ProviderResource | None:
     """Return the explicit provider of a resource's Kubernetes objects, None for the default one."""
     return resource.get_provider("kubernetes:core/v1:Service")
 
 
-def renders_yaml(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
-    """Return whether no API server gets a component's objects (`renderYamlToDirectory`, commands).
+def is_yaml_only(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
+    """Return whether objects are only written to files or standard output, not sent to a cluster.
+
+    The reason is the provider's `renderYamlToDirectory`, or a command of the command line.
 
     It is an Output (which is always known) for an explicit provider, because Pulumi must be asked
     for the provider's arguments.
     """
     if collect_services.get() is not None:
         return True
-    provider = provider_of(component)
+    provider = get_kubernetes_provider(component)
     if provider is None:
         return bool(pulumi.Config("kubernetes").get(_RENDER_OPTION))
     return pulumi.Output.from_input(_has_render_option(provider))
 
 
-def unknown_output() -> pulumi.Output[Any]:
+def make_unknown_output() -> pulumi.Output[Any]:
     """Return an Output whose value a preview does not know."""
     value, known = asyncio.Future[Any](), asyncio.Future[bool]()
     value.set_result(pulumi.output.UNKNOWN)
@@ -104,7 +106,7 @@ class HeldResource(pulumi.CustomResource):
         self._held_until = condition
 
 
-def stack_resources() -> Mapping[str, Any] | None:
+def read_stack_resources() -> Mapping[str, Any] | None:
     """Return the resources of the stack's state by URN, as protobuf values; None on any error.
 
     The SDK's `invoke` would let the whole program fail on an error, and convert the whole state to
@@ -126,7 +128,7 @@ def stack_resources() -> Mapping[str, Any] | None:
 
 def read_value(value: Any, *path: str) -> Any:
     """Return a nested value of the state as a Python value, secret or not; None if missing."""
-    part = value_at(value, *path)
+    part = find_value(value, *path)
     if part is None:
         return None
     kind = part.WhichOneof("kind")
@@ -136,7 +138,7 @@ def read_value(value: Any, *path: str) -> Any:
     return rpc.unwrap_rpc_secret(rpc.deserialize_property(value))
 
 
-def value_at(value: Any, *path: str) -> Any:
+def find_value(value: Any, *path: str) -> Any:
     """Return a nested value of the state as a protobuf value; None if missing."""
     for key in path:
         fields = _unwrap(value).struct_value.fields

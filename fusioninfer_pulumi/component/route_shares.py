@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fusioninfer_pulumi.component.cluster_access import Cluster
-from fusioninfer_pulumi.component.status import current_status
+from fusioninfer_pulumi.component.status import get_current_status
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -36,34 +36,37 @@ def find_growing_shares(plan: ServicePlan, before: Mapping[str, float] | None) -
     before = before or {}
     pools = {own_pool: plan.service} if own_pool in before else {}
     if route.has_split:
-        pools |= {object_names.inference_pool(service): service for service in split_services(plan)}
+        pools |= {
+            object_names.inference_pool(service): service for service in list_split_services(plan)
+        }
     shares = dict(route.split) if route.has_split else {own_pool: 100}
     return [service for pool, service in pools.items() if shares[pool] > before.get(pool, 0)]
 
 
-def split_services(plan: ServicePlan) -> list[str]:
+def list_split_services(plan: ServicePlan) -> list[str]:
     """Return the services named in `split`."""
     route = plan.routing.args.httproute if plan.routing is not None else None
     return [share.service for share in (route.split if route is not None else None) or ()]
 
 
-async def read_unavailable(cluster: Cluster, service: str) -> str | None:
+async def explain_unavailable_service(cluster: Cluster, service: str) -> str | None:
     """Return why a service is not available, None if it is.
 
-    It is available if its endpoint picker is, and if each role with LeaderWorkerSets has a ready
-    replica. Raises UnreadableError if the cluster cannot be read.
+    It is available if its endpoint picker is, and if each role that is not scaled to zero has a
+    ready replica. If all roles are scaled to zero, KEDA must be able to start replicas. Raises
+    UnreadableError if the cluster cannot be read.
     """
     lws = await cluster.read_objects(service, LWS)
     pickers = await cluster.read_objects(service, ("apps/v1", "Deployment"))
-    missing = find_unavailable(lws.values(), pickers.values())
+    missing = explain_unavailable(lws.values(), pickers.values())
     # KEDA starts pods for the requests that the endpoint picker queues.
     if missing == _NO_REPLICA and lws and await cluster.read_objects(service, _SCALED_OBJECT):
         return None
     return missing
 
 
-def find_unavailable(lws: Iterable[Manifest], pickers: Iterable[Manifest]) -> str | None:
-    """Return what keeps a service from being available, None if nothing does."""
+def explain_unavailable(lws: Iterable[Manifest], pickers: Iterable[Manifest]) -> str | None:
+    """Return why a service with these objects is not available, None if it is."""
     pickers = list(pickers)
     if not any((picker.get("status") or {}).get("availableReplicas") for picker in pickers):
         return "its endpoint picker is not available"
@@ -71,7 +74,7 @@ def find_unavailable(lws: Iterable[Manifest], pickers: Iterable[Manifest]) -> st
     for item in lws:
         role = item["metadata"]["labels"].get(labels.ROLE_NAME, "")
         if item["spec"].get("replicas") != 0:
-            is_ready = bool(current_status(item).get("readyReplicas"))
+            is_ready = bool(get_current_status(item).get("readyReplicas"))
             ready[role] = ready.get(role, False) or is_ready
     if not ready:
         return _NO_REPLICA

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.component.cluster_access import (
     describe_read_error,
     has_known_cluster,
 )
-from fusioninfer_pulumi.component.pulumi_sdk import has_engine
+from fusioninfer_pulumi.component.pulumi_sdk import has_pulumi_engine
 from fusioninfer_pulumi.findings import Finding, drop_ignored, errors, parse_ignored_rules
 from fusioninfer_pulumi.kube import client
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 #: Timeout of all checks of a service in a preview.
-_SECONDS = 10.0
+_CHECK_SECONDS = 10.0
 
 
 def check_on_server(
@@ -32,12 +32,12 @@ def check_on_server(
     yaml_only: pulumi.Output[bool],
     log: Callable[[list[Finding], pulumi.Resource], None],
 ) -> None:
-    """Fail a preview if the API server rejects the service; pass other findings to `log`.
+    """Fail a preview if a check on the cluster finds errors; pass all findings to `log`.
 
     Runs only in previews by Pulumi. If the cluster cannot be read, the reason is logged with
     `--debug`.
     """
-    if not (pulumi.runtime.is_dry_run() and has_engine()):
+    if not (pulumi.runtime.is_dry_run() and has_pulumi_engine()):
         return
 
     async def check(files: bool) -> bool:  # noqa: FBT001  # the value of an Output
@@ -45,7 +45,7 @@ def check_on_server(
             return False
         cluster = Cluster(component, plan.namespace)
         try:
-            problems = await cluster.read(_findings, plan, seconds=_SECONDS + 1)
+            problems = await cluster.read(_run_checks, plan, seconds=_CHECK_SECONDS + 1)
         except Exception as problem:  # noqa: BLE001  # the provider reports unreachable clusters
             text = f"the API server was not queried: {describe_read_error(problem)}"
             pulumi.log.debug(text, component)
@@ -61,7 +61,7 @@ def check_on_server(
     output.apply(check)
 
 
-def _findings(
+def _run_checks(
     kubeconfig: str | None, context: str | None, namespace: str, plan: ServicePlan
 ) -> list[Finding]:
     from fusioninfer_pulumi.checks import cluster_checks, server_dry_run  # noqa: PLC0415  # start-up time: few previews read a cluster
@@ -71,11 +71,11 @@ def _findings(
     with_namespace = plan.in_namespace(namespace) if is_output(plan.namespace) else plan
     (quota_findings,) = cluster_checks.check_quotas(api, [with_namespace])
     (backend_findings,) = cluster_checks.check_gang_backends(api, [plan])
-    remaining = max(1.0, _SECONDS - (time.monotonic() - started))
+    remaining = max(1.0, _CHECK_SECONDS - (time.monotonic() - started))
     (service_findings,) = server_dry_run.check_on_api_server(
         api, [plan], seconds=remaining, namespace=namespace
     )
-    # Dry runs that were not possible say nothing about the service.
+    # A dry run that was not possible is not a problem of the service.
     not_asked = server_dry_run.API_SERVER_CHECK_INCOMPLETE.id
     findings = (*backend_findings, *service_findings, *quota_findings)
     return [finding for finding in findings if finding.rule != not_asked]

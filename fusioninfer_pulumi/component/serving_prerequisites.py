@@ -16,7 +16,7 @@ from fusioninfer_pulumi.component.inference_service import (
     log_warnings,
     raise_errors,
 )
-from fusioninfer_pulumi.component.pulumi_sdk import collect_services, provider_of
+from fusioninfer_pulumi.component.pulumi_sdk import collect_services, get_kubernetes_provider
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 from fusioninfer_pulumi.kube.supported_products import (
@@ -67,7 +67,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
     """Whether the cluster could be read."""
 
     releases: pulumi.Output[dict[str, str]]
-    """Installed releases by product."""
+    """Installed releases by product, for the products that the services need."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
         self._args = ServingPrerequisitesArgs(**args) if isinstance(args, Mapping) else args
         super().__init__(TOKEN, name, None, opts)
         self._name = name
-        plans = map(_plan, self._args.services)
+        plans = map(_get_plan, self._args.services)
         # An invalid service's own component reports its errors.
         self._plans = [plan for plan in plans if not errors(plan.findings)]
         releases = self._check_cluster()
@@ -110,7 +110,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
             return pulumi.Output.unsecret(releases)
         is_explicit = kubeconfig is not None or self._args.context is not None
         kubeconfig = kubeconfig or settings.get("kubeconfig")
-        if not is_explicit and provider_of(self):
+        if not is_explicit and get_kubernetes_provider(self):
             self._warn("the provider's cluster is not known here; pass its kubeconfig or context")
             return pulumi.Output.from_input(None)
         return pulumi.Output.from_input(self._check(kubeconfig, context))
@@ -143,7 +143,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
         pulumi.log.warn(f"the cluster's prerequisites were not checked: {reason}", self)
 
 
-def _plan(service: InferenceServiceArgs | ServicePlan | InferenceService) -> ServicePlan:
+def _get_plan(service: InferenceServiceArgs | ServicePlan | InferenceService) -> ServicePlan:
     if isinstance(service, ServicePlan):
         return service
     return service.plan if isinstance(service, InferenceService) else plan_service(service)

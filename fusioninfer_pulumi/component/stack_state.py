@@ -1,4 +1,4 @@
-"""The stack's state as the last update left it: LeaderWorkerSets, routes, outputs of components."""
+"""Reads the stack's state before an update: LeaderWorkerSets, routes, outputs of components."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
 from fusioninfer_pulumi.component.pulumi_sdk import (
     SIGNATURE,
     collect_services,
+    find_value,
+    get_running_stack,
+    read_stack_resources,
     read_value,
-    running_stack,
-    stack_resources,
-    value_at,
 )
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -42,8 +42,8 @@ class Observed:
     Attributes:
         objects: `metadata` and `status` of live objects, by name.
         served: Revision of each LeaderWorkerSet that became available, and minimum of each
-            PodGroup that was scheduled, by name. None if an older version of this library made the
-            update, which ended only when all were available.
+            PodGroup that was scheduled, by name. None if the component is new, or if an older
+            version of this library ran the update, which ended only when all were available.
     """
 
     objects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -68,12 +68,12 @@ class StackState:
 
 
 # Keyed by the stack, so that entries are dropped with it.
-_stacks: WeakKeyDictionary[Any, StackState | None] = WeakKeyDictionary()
+_states: WeakKeyDictionary[Any, StackState | None] = WeakKeyDictionary()
 
 
 def read_stack_state() -> StackState | None:
     """Read the stack's state from Pulumi; None if Pulumi does not return it."""
-    resources = stack_resources()
+    resources = read_stack_resources()
     if resources is None:
         return None
     lws, components, shares = [], {}, {}
@@ -81,39 +81,40 @@ def read_stack_state() -> StackState | None:
         kinds, _, logical = urn.partition("::")[2].partition("::")[2].partition("::")
         match kinds.rpartition("$")[2]:
             case "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet":
-                lws.append(_lws(logical, resource))
+                lws.append(_build_stack_lws(logical, resource))
             case "kubernetes:gateway.networking.k8s.io/v1:HTTPRoute":
                 rules = read_value(resource, "outputs", "spec", "rules")
                 shares[logical] = compute_pool_shares(rules or ())
             case kind if kind == TOKEN:
-                components[logical] = _observed(resource)
+                components[logical] = _read_observed_output(resource)
     return StackState(tuple(lws), components, shares)
 
 
-def stack_lws() -> tuple[StackLws, ...] | None:
+def get_stack_lws() -> tuple[StackLws, ...] | None:
     """Return the LeaderWorkerSets of all services in the stack's state.
 
     None if the state cannot be read, for example under mocks or on the command line.
     """
-    stack = _stack()
+    stack = _get_state()
     return None if stack is None else stack.lws
 
 
-def stack_shares(route: str) -> Mapping[str, float] | None:
+def get_stack_shares(route: str) -> Mapping[str, float] | None:
     """Return the percentage of each pool in an HTTPRoute, by the route's logical name.
 
     None if the stack's state has no such route, or cannot be read.
     """
-    stack = _stack()
+    stack = _get_state()
     return None if stack is None else stack.shares.get(route)
 
 
 def read_observed(name: str) -> Observed:
-    """Return the output of the last update of a component, by the component's logical name.
+    """Return a component's output in the last update, by the component's logical name.
 
-    It is empty if the state has no component of that name, for example after a rename.
+    It is empty, with `served` None, if the state has no component of that name, for example after
+    a rename.
     """
-    stack = _stack()
+    stack = _get_state()
     return (stack.components.get(name) if stack else None) or Observed(served=None)
 
 
@@ -125,7 +126,7 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
     as a service of the same name in another cluster, is not returned. None if the state cannot be
     read.
     """
-    stack = _stack()
+    stack = _get_state()
     if stack is None:
         return None
     stack.created.add(name)
@@ -155,26 +156,26 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
     return existing
 
 
-def _stack() -> StackState | None:
-    stack = running_stack()
+def _get_state() -> StackState | None:
+    stack = get_running_stack()
     if stack is None or collect_services.get() is not None:
         return None
-    if stack not in _stacks:
-        _stacks[stack] = read_stack_state()
-    return _stacks[stack]
+    if stack not in _states:
+        _states[stack] = read_stack_state()
+    return _states[stack]
 
 
-def is_taking_over() -> bool:
+def is_adopting_objects() -> bool:
     """Return whether this update adopts existing objects that are not in the state."""
     options = (os.environ.get(_UPSERT), pulumi.Config("kubernetes").get(_UPSERT_OPTION))
     return any((option or "").lower() not in ("", "0", "false") for option in options)
 
 
-def _lws(logical: str, resource: Any) -> StackLws:
+def _build_stack_lws(logical: str, resource: Any) -> StackLws:
     metadata = read_value(resource, "outputs", "metadata") or {}
     lws_labels, name = metadata.get("labels") or {}, str(metadata.get("name") or "")
     engine = None
-    if pulumi.runtime.is_dry_run() and SIGNATURE not in str(value_at(resource, "outputs")):
+    if pulumi.runtime.is_dry_run() and SIGNATURE not in str(find_value(resource, "outputs")):
         spec = read_value(resource, "outputs", "spec")
         engine = next(iter(read_engines([{"metadata": metadata, "spec": spec}])), None)
     return StackLws(
@@ -184,7 +185,7 @@ def _lws(logical: str, resource: Any) -> StackLws:
         str(lws_labels.get(labels.SERVICE) or ""),
         read_layout(lws_labels),
         str(lws_labels.get(labels.REVISION) or ""),
-        _template(resource),
+        _build_template(resource),
         read_version(metadata),
         str(lws_labels.get(labels.ROLE_NAME) or ""),
         str(lws_labels.get(labels.PAIR_REVISION) or ""),
@@ -192,19 +193,19 @@ def _lws(logical: str, resource: Any) -> StackLws:
     )
 
 
-def _observed(component: Any) -> Observed:
+def _read_observed_output(component: Any) -> Observed:
     observed = read_value(component, "outputs", OBSERVED)
     if isinstance(observed, Mapping):
         return Observed(observed.get("objects") or {}, observed.get("served") or {})
     # Outputs are registered at the end of a successful update.
-    finished = value_at(component, "outputs", "name") is not None
+    finished = find_value(component, "outputs", "name") is not None
     return Observed(served=None if finished else {})
 
 
-def _template(resource: Any) -> StackTemplate | None:
+def _build_template(resource: Any) -> StackTemplate | None:
     template = ("outputs", "spec", "leaderWorkerTemplate")
     # Pod templates are large, so only a few fields are converted to Python.
-    if value_at(resource, *template, "workerTemplate") is None:
+    if find_value(resource, *template, "workerTemplate") is None:
         return None
     annotations = read_value(resource, *template, "workerTemplate", "metadata", "annotations")
     group = read_value(
@@ -213,8 +214,8 @@ def _template(resource: Any) -> StackTemplate | None:
     return StackTemplate(
         read_value(resource, *template, "subGroupPolicy") or {},
         read_gang_reference(annotations, group),
-        _count(read_value(resource, *template, "size")),
-        _count(read_value(resource, "outputs", "spec", "replicas")),
+        _read_count(read_value(resource, *template, "size")),
+        _read_count(read_value(resource, "outputs", "spec", "replicas")),
     )
 
 
@@ -223,6 +224,6 @@ def read_version(metadata: Mapping[str, Any]) -> Version:
     return str(metadata.get("uid") or ""), int(metadata.get("generation") or 0)
 
 
-def _count(number: Any) -> int:
-    """Return a number of the state, by default 1 as for `size` and `replicas`."""
+def _read_count(number: Any) -> int:
+    """Return a count in the state; if missing 1, the default of `size` and `replicas`."""
     return int(number) if isinstance(number, (int, float)) else 1

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 Live = Mapping[str, Any]
 Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
 
-#: Maximum number of failures in a message; it only counts the others.
+#: Maximum number of failures that a message lists; it contains only the number of further ones.
 _MAX_FAILURES = 5
 
 
@@ -81,10 +81,12 @@ def service_status(
         The status of every role and the conditions Initialized, Active and Failed.
     """
     failures = failures or {}
-    groups = _group_statuses(plan, live, failures)
+    groups = _compute_group_statuses(plan, live, failures)
     messages = (explain_blocked_gang(live.get(gang.pod_group)) for gang in plan.gangs)
     blocked = next(filter(None, messages), None)
-    components = {role.name: _role_status(role, live, failures, blocked) for role in plan.roles}
+    components = {
+        role.name: _compute_role_status(role, live, failures, blocked) for role in plan.roles
+    }
     initialized = ("True", "InferenceServiceProcessing", "all objects exist")
     if not plan.total_pods:
         active = ("False", "Parked", "every role is scaled to zero")
@@ -96,12 +98,12 @@ def service_status(
         else:
             serves = _can_serve(plan, components)
         rejection = find_rejection(plan, live)
-        active = _active_condition(components, blocked, rejection, serves=serves)
+        active = _decide_active(components, blocked, rejection, serves=serves)
     status: ServiceStatus = {
         "conditions": [
             _make_condition("Initialized", *initialized),
             _make_condition("Active", *active),
-            _make_condition("Failed", *_failed_condition(plan, failures)),
+            _make_condition("Failed", *_decide_failed(plan, failures)),
         ],
         "components": components,
     }
@@ -110,10 +112,10 @@ def service_status(
     return status
 
 
-def current_status(live: Live | None) -> Live:
+def get_current_status(live: Live | None) -> Live:
     """Return the status of a LeaderWorkerSet; empty while the status is about an older spec.
 
-    With an older status the replicas may still restart, whatever the conditions say.
+    With an older status the replicas may still restart, even if the conditions are true.
     """
     status: Live = (live or {}).get("status") or {}
     # LeaderWorkerSet 0.9 sets observedGeneration in the status and in the condition.
@@ -122,16 +124,16 @@ def current_status(live: Live | None) -> Live:
 
 def is_available(live: Live | None) -> bool:
     """Return whether the condition Available is true for the current spec."""
-    return find_condition(current_status(live), "Available").get("status") == "True"
+    return find_condition(get_current_status(live), "Available").get("status") == "True"
 
 
 def is_ready(live: Live | None) -> bool:
     """Return whether a LeaderWorkerSet is Available with all replicas of its spec ready.
 
-    If `spec` is missing, one replica is required.
+    If `spec.replicas` is missing, one replica is required.
     """
     replicas = ((live or {}).get("spec") or {}).get("replicas")
-    ready = int(current_status(live).get("readyReplicas") or 0)
+    ready = int(get_current_status(live).get("readyReplicas") or 0)
     return is_available(live) and ready >= (1 if replicas is None else int(replicas))
 
 
@@ -143,12 +145,12 @@ def count_ready_replicas(planned: LwsPlan, live: Live | None) -> int:
     """
     if planned.ordinal is not None:
         return int(is_ready(live))
-    return int(current_status(live).get("readyReplicas") or 0)
+    return int(get_current_status(live).get("readyReplicas") or 0)
 
 
 def explain_blocked_gang(pod_group: Live | None) -> str | None:
     """Explain why the gang is pending, None if it is not."""
-    native = _native_condition(pod_group or {})
+    native = _find_native_condition(pod_group or {})
     if native.get("status") == "False":
         return str(native.get("message"))
     status = (pod_group or {}).get("status") or {}
@@ -173,12 +175,12 @@ def explain_unplaced_gang(pod_group: Live) -> str | None:
     Once a gang has been scheduled, single pods may still be pending.
     """
     running = (pod_group.get("status") or {}).get("phase") == "Running"
-    if running or _native_condition(pod_group).get("status") == "True":
+    if running or _find_native_condition(pod_group).get("status") == "True":
         return None
     return explain_blocked_gang(pod_group) or "the gang is not scheduled"
 
 
-def _native_condition(pod_group: Live) -> Live:
+def _find_native_condition(pod_group: Live) -> Live:
     """Return the condition of Kubernetes' own PodGroups; empty for Volcano's."""
     return find_condition(pod_group.get("status") or {}, "PodGroupInitiallyScheduled")
 
@@ -290,7 +292,7 @@ def find_condition(status: Live, kind: str) -> Live:
     return next((condition for condition in conditions if condition.get("type") == kind), {})
 
 
-def _group_statuses(
+def _compute_group_statuses(
     plan: ServicePlan,
     live: Mapping[str, Live | None],
     failures: Mapping[str, str],
@@ -304,14 +306,14 @@ def _group_statuses(
             part = replace(
                 role, lws=tuple(planned for planned in role.lws if planned.group == index)
             )
-            components[role.name] = _role_status(part, live, failures, blocked)
+            components[role.name] = _compute_role_status(part, live, failures, blocked)
         active = _can_serve(plan, components)
         message = f"ready: {_format_counts(components)}" if active or blocked is None else blocked
         groups[str(index)] = {"active": active, "message": message, "components": components}
     return groups
 
 
-def _role_status(
+def _compute_role_status(
     role: RolePlan,
     lws: Mapping[str, Live | None],
     failures: Mapping[str, str],
@@ -322,7 +324,7 @@ def _role_status(
     desired = len(role.replicas)
     if role.is_autoscaled and all(map(_has_status, live)):
         desired = sum(int((item or {})["status"].get("replicas") or 0) for item in live)
-    # An update may run surge replicas.
+    # During an update surge replicas may be ready as well.
     ready = min(ready, desired)
     return {
         "desiredReplicas": desired,
@@ -330,11 +332,11 @@ def _role_status(
         "nodesPerReplica": role.nodes,
         "totalPods": desired * role.nodes,
         "readyPods": ready * role.nodes,
-        "phase": _phase(role, live, (ready, desired), failures, blocked),
+        "phase": _compute_phase(role, live, (ready, desired), failures, blocked),
     }
 
 
-def _phase(
+def _compute_phase(
     role: RolePlan,
     live: list[Live | None],
     counts: tuple[int, int],
@@ -357,7 +359,7 @@ def _has_status(live: Live | None) -> bool:
     return bool(((live or {}).get("status") or {}).get("conditions"))
 
 
-def _active_condition(
+def _decide_active(
     components: Mapping[str, ComponentStatus],
     blocked: str | None,
     rejection: tuple[str, str] | None,
@@ -396,7 +398,7 @@ def _can_serve(plan: ServicePlan, components: Mapping[str, ComponentStatus]) -> 
     return bool(ready) and len(ready) >= len(required)
 
 
-def _failed_condition(plan: ServicePlan, failures: Mapping[str, str]) -> tuple[str, str, str]:
+def _decide_failed(plan: ServicePlan, failures: Mapping[str, str]) -> tuple[str, str, str]:
     names = [planned.name for role in plan.roles for planned in role.lws]
     failed = [f"{name}: {failures[name]}" for name in names if name in failures]
     if not failed:

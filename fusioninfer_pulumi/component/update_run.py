@@ -20,18 +20,18 @@ from fusioninfer_pulumi.api.rollout import WaitLevel
 from fusioninfer_pulumi.component.cluster_access import Cluster, Live
 from fusioninfer_pulumi.component.diagnosis import Progress, explain_failure
 from fusioninfer_pulumi.component.kubernetes_objects import KubernetesObject
-from fusioninfer_pulumi.component.pulumi_sdk import provider_of, running_stack
-from fusioninfer_pulumi.component.route_shares import LWS, read_unavailable
+from fusioninfer_pulumi.component.pulumi_sdk import get_kubernetes_provider, get_running_stack
+from fusioninfer_pulumi.component.route_shares import LWS, explain_unavailable_service
 from fusioninfer_pulumi.component.stack_state import (
     Observed,
     find_stack_lws,
-    is_taking_over,
+    is_adopting_objects,
     read_observed,
     read_version,
 )
 from fusioninfer_pulumi.component.status import (
-    current_status,
     find_unaccepted,
+    get_current_status,
     is_available,
     is_ready,
     list_awaited_manifests,
@@ -85,9 +85,8 @@ class Update:
         """Prepare the update; `start` runs it. `name` is the component's logical name."""
         self.plan, self._manifests, self._yaml_only = plan, manifests, yaml_only
         self._observed = read_observed(name)
-        self._state = initial_state(name, plan, manifests, self._observed)
-        # `served` is None for a new component, but also for one whose state an older version of the
-        # library wrote.
+        self._state = build_initial_state(name, plan, manifests, self._observed)
+        # `served` is also None if an older version of this library wrote the component's state.
         self._is_new = self._observed.served is None and find_stack_lws(name, plan) == {}
         self._resources: dict[tuple[str, str], KubernetesObject] = {}
         self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
@@ -98,9 +97,9 @@ class Update:
         self.component = component
         self.deadline = self._available_at = math.inf
         self.replicas_available: asyncio.Future[None] = asyncio.get_event_loop().create_future()
-        stack = running_stack()
-        self._program = _updates.setdefault(stack, [])
-        self._program.append(self)
+        stack = get_running_stack()
+        self._program_updates = _updates.setdefault(stack, [])
+        self._program_updates.append(self)
         self._done: asyncio.Future[Observed] = asyncio.get_event_loop().create_future()
         self.result: pulumi.Output[Observed] = pulumi.Output.from_input(self._done)
 
@@ -108,7 +107,7 @@ class Update:
         """Run the update, after all resources were added; `result` is known at its end."""
         self._task = asyncio.ensure_future(self._run())
 
-    def registration_gate(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
+    def create_registration_gate(self, name: str) -> pulumi.Output[list[pulumi.Resource]]:
         """Return an Output that resolves when a LeaderWorkerSet may be registered."""
         gate = self._gates[name] = asyncio.get_event_loop().create_future()
         return pulumi.Output.from_input(gate)
@@ -129,7 +128,7 @@ class Update:
             self.deadline = self._state.find_wait_deadline(self._available_at)
             self.replicas_available.set_result(None)
             accepted, placed = await self._wait_for_objects()
-            self._done.set_result(await self._observed_state(accepted, placed))
+            self._done.set_result(await self._build_observed(accepted, placed))
         except Exception as problem:  # noqa: BLE001  # awaiting the result raises it
             # Everything that waits must fail too, because it would wait forever.
             gates: list[asyncio.Future[Any]] = [*self._gates.values(), self.replicas_available]
@@ -143,21 +142,21 @@ class Update:
         observation: Observation = UpdateStarted(time.monotonic())
         while True:
             self._state, actions = advance(self._state, observation)
-            lists = False
+            needs_list = False
             for action in actions:
                 if isinstance(action, Register):
                     self._register(action.names)
                 elif isinstance(action, Warn):
-                    self._progress.say_once(action.line)
+                    self._progress.log_once(action.line)
                 elif isinstance(action, ReportProgress):
                     await self._progress.show(self._live_lws or {}, action.name)
                 elif isinstance(action, Fail):
                     await self._fail(action.message, action.names)
                 else:
-                    lists = lists or isinstance(action, ListLws)
+                    needs_list = needs_list or isinstance(action, ListLws)
             if self._state.is_over:
                 return
-            observation = await (self._list() if lists else self._next_answer())
+            observation = await (self._list() if needs_list else self._next_answer())
 
     def _register(self, names: Iterable[str]) -> None:
         for name in names:
@@ -177,7 +176,7 @@ class Update:
             return ListReturned(time.monotonic(), None, str(problem))
         known = ((name, lws.step) for name, lws in self._state.lws.items() if name in live)
         return ListReturned(
-            time.monotonic(), {name: _snapshot(step, live[name]) for name, step in known}
+            time.monotonic(), {name: _build_snapshot(step, live[name]) for name, step in known}
         )
 
     async def _next_answer(self) -> Observation:
@@ -207,20 +206,21 @@ class Update:
     async def _wait_for_service(self, service: str) -> None:
         """Wait for the service's update, if it is in this program, then until it is available."""
         timeout = self.plan.wait.timeout
-        for update in self._program:
+        for update in self._program_updates:
             if (
                 update.plan.service == service
                 and is_known_equal(update.plan.namespace, self.plan.namespace)
-                and provider_of(update.component) is provider_of(self.component)
+                and get_kubernetes_provider(update.component)
+                is get_kubernetes_provider(self.component)
             ):
                 await asyncio.shield(update.replicas_available)
                 timeout = update.plan.wait.timeout
         begin = time.monotonic()
         while True:
             try:
-                missing = await read_unavailable(self._cluster, service)
+                missing = await explain_unavailable_service(self._cluster, service)
             except UnreadableError as problem:
-                self._progress.say_once(f"service {service} not checked: {problem}")
+                self._progress.log_once(f"service {service} not checked: {problem}")
                 return
             if missing is None:
                 return
@@ -229,7 +229,7 @@ class Update:
             waited = time.monotonic() - begin
             if waited > float(durations.seconds(timeout) or 0):
                 message = (
-                    f"service {service} does not get its share of the route, because {missing} "
+                    f"the route cannot send requests to service {service}, because {missing} "
                     f"after {timeout} (wait.timeout)"
                 )
                 await self._fail(message, None)
@@ -247,7 +247,7 @@ class Update:
             manifest
             for manifest in list_awaited_manifests(self.plan, self._manifests)
             if level is WaitLevel.SERVING
-            or (last_good is not None and {_name_and_minimum(manifest)} - last_good.items())
+            or (last_good is not None and {_read_name_and_minimum(manifest)} - last_good.items())
         ]
         for manifest in manifests:
             name = manifest["metadata"]["name"]
@@ -260,7 +260,7 @@ class Update:
             except UnreadableError as problem:
                 if not live:
                     names = ", ".join(f"{m['kind']} {m['metadata']['name']}" for m in manifests)
-                    self._progress.say_once(f"{names} not checked: {problem}")
+                    self._progress.log_once(f"{names} not checked: {problem}")
                     return live, {}
             missing = find_unaccepted(self.plan, manifests, live)
             if missing is None:
@@ -271,9 +271,9 @@ class Update:
             self._progress.say(missing)
             await asyncio.sleep(compute_pause(now - begin))
         is_scheduled = level is WaitLevel.SCHEDULED
-        return live, dict(map(_name_and_minimum, manifests)) if is_scheduled else {}
+        return live, dict(map(_read_name_and_minimum, manifests)) if is_scheduled else {}
 
-    async def _observed_state(self, accepted: Live, placed: Mapping[str, str]) -> Observed:
+    async def _build_observed(self, accepted: Live, placed: Mapping[str, str]) -> Observed:
         """Return the component's output."""
         live: Mapping[str, Any] = {**self._observed.objects, **accepted}
         # If nothing was listed and a LeaderWorkerSet may be unavailable, list now.
@@ -283,19 +283,19 @@ class Update:
         last_good = {**(self._observed.served or {}), **self._state.served_revisions, **placed}
         names = {manifest["metadata"]["name"] for manifest in self._manifests}
         return Observed(
-            {name: _trim(state) for name, state in live.items() if name in names},
+            {name: _keep_observed_fields(state) for name, state in live.items() if name in names},
             {name: value for name, value in last_good.items() if name in names},
         )
 
     async def _fail(self, message: str, names: Sequence[str] | None) -> None:
-        """Raise an error that explains these LeaderWorkerSets and the gang; nothing for None."""
+        """Raise an error with reasons for these LeaderWorkerSets and the gang; without for None."""
         lines = [f"{self.plan.service}: {message}"]
         if names is not None:
             lines += await explain_failure(self._cluster, self.plan.service, names)
         raise pulumi.RunError("\n".join(lines))
 
 
-def initial_state(
+def build_initial_state(
     name: str, plan: ServicePlan, manifests: Iterable[Mapping[str, Any]], observed: Observed
 ) -> UpdateState:
     """Return the state before the update of a component, from the stack's state."""
@@ -326,7 +326,7 @@ def initial_state(
             served_revision=served,
             existed_before=before is not None,
         )
-    must_ask_cluster = known is None or is_taking_over()
+    must_ask_cluster = known is None or is_adopting_objects()
     return UpdateState(
         lws,
         plan.wait.timeout,
@@ -336,21 +336,21 @@ def initial_state(
     )
 
 
-def _snapshot(lws_step: LwsStep, live: Mapping[str, Any]) -> Snapshot:
+def _build_snapshot(lws_step: LwsStep, live: Mapping[str, Any]) -> Snapshot:
     if lws_step.has_optional_replicas:
         # The field is missing while no replica is ready.
-        is_up = bool(current_status(live).get("readyReplicas"))
+        is_up = bool(get_current_status(live).get("readyReplicas"))
     else:
         is_up = is_available(live) if lws_step.is_per_role else is_ready(live)
     revision = (live["metadata"].get("labels") or {}).get(labels.REVISION)
     return Snapshot(read_version(live["metadata"]), is_up, str(revision or ""))
 
 
-def _name_and_minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:
+def _read_name_and_minimum(pod_group: Mapping[str, Any]) -> tuple[str, str]:
     return pod_group["metadata"]["name"], str(read_gang_minimum(pod_group))
 
 
-def _trim(live: Mapping[str, Any]) -> dict[str, Any]:
+def _keep_observed_fields(live: Mapping[str, Any]) -> dict[str, Any]:
     metadata = live["metadata"]
     keys = ("generation", "resourceVersion")
     kept = {key: metadata[key] for key in keys if key in metadata}

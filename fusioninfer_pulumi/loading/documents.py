@@ -19,8 +19,8 @@ from fusioninfer_pulumi.loading.importer import (
 )
 from fusioninfer_pulumi.loading.model_config import (
     ModelConfigError,
+    load_model_config,
     model_config_finding,
-    with_model_config,
 )
 from fusioninfer_pulumi.loading.validate import NO_SERVICE, WRONG_KIND, Validated, validate_document
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -37,7 +37,7 @@ class Document(NamedTuple):
         remarks: Findings of loading, each with the origin of its document.
         args: The service, None if it is invalid or the document is not a service.
         manifest: The InferenceService manifest, None if the document is not a service.
-        translate: Moves a finding about the InferenceService to the document that the user wrote.
+        translate: Moves a finding about the InferenceService to the source document.
         plan: The plan of the service, once it is planned. A service of a program has only a plan.
     """
 
@@ -50,7 +50,7 @@ class Document(NamedTuple):
 
     @property
     def findings(self) -> tuple[tuple[Origin, Finding], ...]:
-        """All findings of loading and of the plan, at the fields that users wrote."""
+        """All findings of loading and of the plan, at the fields of the source document."""
         return (*self.remarks, *self._locate(() if self.plan is None else self.plan.findings))
 
     @property
@@ -84,7 +84,7 @@ class Document(NamedTuple):
 
 
 def split_list(file: str, number: int, raw: Any) -> tuple[list[tuple[Origin, Any]], list[Document]]:
-    """Return a document with its origin, or the items of a `List`, and the errors of the `List`."""
+    """Return a document, or the items of a `List`, with their origins; and errors of the `List`."""
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != "List":
         return [(origin, raw)], []
@@ -165,23 +165,23 @@ def _group_by_importer(
 def _add_referenced(
     documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
 ) -> list[Importer | None]:
-    """Assign objects to the importer whose documents name or select them.
+    """Assign the objects that an importer's documents name or select to this importer.
 
-    These objects may name others, such as a ServiceAccount its Secrets.
+    These objects may name more objects, as a ServiceAccount names Secrets.
     """
     importers_by_key: dict[Any, Importer] = {}
     groups = list(_group_by_importer(documents, owners))
     for importer, group in groups:
         importers_by_key.update(dict.fromkeys(importer.named(group), importer))
 
-    def find_user(origin: Origin, raw: Any) -> Importer | None:
-        if not groups or not _is_other_object(raw):
+    def find_referring_importer(origin: Origin, raw: Any) -> Importer | None:
+        if not groups or not _is_unrelated_object(raw):
             return None
         selecting = (importer for importer, group in groups if importer.selects(group, raw))
         return importers_by_key.get(_identify(origin, raw)) or next(selecting, None)
 
     extended = [
-        find_user(*document) if owner is None else owner
+        find_referring_importer(*document) if owner is None else owner
         for document, owner in zip(documents, owners, strict=True)
     ]
     return extended if extended == list(owners) else _add_referenced(documents, extended)
@@ -194,7 +194,7 @@ def _identify(origin: Origin, raw: Any) -> tuple[Any, ...]:
 
 def is_loaded_kind(raw: Any) -> bool:
     """Return whether a document is an InferenceService or of a kind that importers convert."""
-    return _is_inference_service(raw) or _find_owner(raw) is not None or _lacks_importer(raw)
+    return _is_inference_service(raw) or _find_owner(raw) is not None or _needs_importer(raw)
 
 
 def _convert(
@@ -221,27 +221,29 @@ def _convert(
 
 
 def _locate(importer: Importer, origins: Origins, finding: Finding) -> tuple[Origin, Finding]:
-    """Move a finding to the user's document, with the message of the user's system if any."""
+    """Move a finding to the source document, with the importer's own message if it has one."""
     origin, moved = origins.locate(finding)
     message = importer.words.get(finding.rule)
     return origin, moved if message is None else replace(moved, message=message, converted=())
 
 
 def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) -> Document:
-    if _lacks_importer(raw):
+    if _needs_importer(raw):
         text = "needs an importer that is not installed; run"
         message = f"{show(raw['apiVersion'])} {text} {install_command('importers')}"
         return Document(origin, ((origin, error(IMPORTER_MISSING, ("apiVersion",), message)),))
     finding = _find_wrong_version(raw)
     platform = _find_owner(raw, platform=True)
-    if _is_other_object(raw) and (lossy or (in_folder and (finding is None or platform))):
+    if _is_unrelated_object(raw) and (lossy or (in_folder and (finding is None or platform))):
         reason = "is not an InferenceService and is ignored; apply it separately"
         if platform is not None:
             reason = f"configures {platform.name}, not a service; ignored"
         ignored = warning(NO_SERVICE, ("kind",), f"{raw['kind']} {reason}")
         return Document(origin, ((origin, ignored),))
-    is_other = _is_other_object(raw) and raw["kind"] != "List" and raw["apiVersion"] != API_VERSION
-    if finding is None and is_other:
+    is_unrelated = (
+        _is_unrelated_object(raw) and raw["kind"] != "List" and raw["apiVersion"] != API_VERSION
+    )
+    if finding is None and is_unrelated:
         systems = ", ".join(importer.name for importer in importers())
         message = (
             f"{raw['kind']} ({raw['apiVersion']}) is not an InferenceService or one of the kinds "
@@ -252,13 +254,13 @@ def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) ->
         return Document(origin, ((origin, finding),))
     args, findings = validate_document(raw)
     try:
-        args = None if args is None else with_model_config(args, origin.file)
+        args = None if args is None else load_model_config(args, origin.file)
     except ModelConfigError as problem:
         args, findings = None, [model_config_finding(problem)]
     return Document(origin, manifest=raw).with_result((args, findings))
 
 
-def _lacks_importer(raw: Any) -> bool:
+def _needs_importer(raw: Any) -> bool:
     group = _get_group(raw.get("apiVersion")) if isinstance(raw, Mapping) else ""
     return group in IMPORTED_GROUPS and all(
         group not in importer.groups for importer in importers()
@@ -276,7 +278,7 @@ def _get_group(version: Any) -> str:
     return version.partition("/")[0] if isinstance(version, str) else ""
 
 
-def _is_other_object(raw: Any) -> bool:
+def _is_unrelated_object(raw: Any) -> bool:
     return (
         isinstance(raw, Mapping)
         and not _is_inference_service(raw)
@@ -286,7 +288,7 @@ def _is_other_object(raw: Any) -> bool:
 
 
 def _find_wrong_version(raw: Any) -> Finding | None:
-    """Return the error of a document whose kind an importer converts, but not its apiVersion."""
+    """Return an error if an importer converts a document's kind, but not its apiVersion."""
     if not isinstance(raw, Mapping) or _is_inference_service(raw):
         return None
     kind, version = raw.get("kind"), raw.get("apiVersion")

@@ -38,7 +38,7 @@ class ParsedText(NamedTuple):
 
     Attributes:
         manifests: Origin and content of each document that may be a manifest.
-        notes: Findings about the text as a whole, and about documents that are not manifests.
+        notes: Findings about the whole text, about Lists, and about documents that are ignored.
         documents: All documents, None if there are errors.
     """
 
@@ -59,7 +59,7 @@ class ParsedText(NamedTuple):
         return identities
 
 
-def manifest_files(folder: Path) -> list[Path]:
+def list_manifest_files(folder: Path) -> list[Path]:
     """Return the files of a folder that may contain manifests, sorted by name.
 
     Raises:
@@ -105,8 +105,8 @@ def parse(text: Text) -> ParsedText:
 def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[Document]:
     """Load the documents of several texts as one input, so that they may refer to each other.
 
-    Returns services, documents that are not services, then notes. `allow_lossy` is that of `load`.
-    A file that is passed twice is read once.
+    Returns all documents in order, then the notes. `allow_lossy` is that of `load`. A file that is
+    passed several times is loaded once.
     """
     texts = list({text.text.file: text for text in parsed}.values())
     notes = [note for text in texts for note in text.notes]

@@ -1,4 +1,4 @@
-"""Documents of other systems, and the importers that convert them, which are other packages."""
+"""Documents of other systems, and the interface of importers, which companion packages contain."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class Conversion(NamedTuple):
 
 
 class Importer(NamedTuple):
-    """A system whose manifests can be converted.
+    """Converts the manifests of one system.
 
     Attributes:
         name: Name of the system in messages.
@@ -229,7 +229,7 @@ class Importer(NamedTuple):
         return conversion
 
     def named(self, documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
-        """Return other objects that the documents name and it converts, such as ConfigMaps.
+        """Return further objects that it converts because the documents name them: ConfigMaps, ...
 
         Calls the module's optional function `named(documents)`.
         """
@@ -237,7 +237,7 @@ class Importer(NamedTuple):
         return frozenset() if named is None else named(documents)
 
     def selects(self, documents: Sequence[SourceDocument], raw: Mapping[str, Any]) -> bool:
-        """Return whether the documents select another object by labels, and it converts that.
+        """Return whether it converts another object because the documents select it by labels.
 
         Calls the module's optional function `selects(documents, raw)`.
         """

@@ -16,8 +16,8 @@ from fusioninfer_pulumi.loading.documents import Document, load_documents, split
 from fusioninfer_pulumi.loading.file_set import (
     NO_MANIFESTS,
     Text,
+    list_manifest_files,
     load_texts,
-    manifest_files,
     parse,
 )
 from fusioninfer_pulumi.loading.validate import (
@@ -37,9 +37,9 @@ def load(
 ) -> list[InferenceServiceArgs]:
     """Read the services of manifest files, or of an already parsed manifest.
 
-    Besides InferenceServices it accepts Kthena's ModelServings, Modelplane's ModelDeployments and
-    KServe's LLMInferenceServices, together with related objects in the same input:
-    docs/systems.md.
+    With the package `fusioninfer-importers` it also converts Kthena's ModelServings, Modelplane's
+    ModelDeployments and KServe's LLMInferenceServices, together with related objects in the same
+    input: docs/systems.md.
 
     Args:
         source: Path of a YAML or JSON file with one or several documents; path of a folder, whose
@@ -85,7 +85,7 @@ def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]
 def _read_texts(path: Path) -> list[Text]:
     if "\0" in str(path) or not path.is_dir():
         return [Text(str(path), file_text(path))]
-    files = manifest_files(path)
+    files = list_manifest_files(path)
     if not files:
         raise InvalidServiceError([error(EMPTY_INPUT, (), NO_MANIFESTS)], str(path))
     return [Text(str(file), file_text(file), str(path)) for file in files]

@@ -12,7 +12,7 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Finding, Rule, error
 
 MODEL_CONFIG_UNREADABLE = Rule("model-config-unreadable")
-#: Real configs have some kilobytes, or some hundred if they list quantized modules.
+#: Real configs have a few kilobytes, or a few hundred if they list quantized modules.
 _MAX_BYTES = 4 * 2**20
 
 
@@ -68,7 +68,7 @@ def _read_content(name: str, folder: Path | None) -> bytes:
     return content
 
 
-def with_model_config(args: InferenceServiceArgs, file: str) -> InferenceServiceArgs:
+def load_model_config(args: InferenceServiceArgs, file: str) -> InferenceServiceArgs:
     """Return a service with the content of the file that `model.config` names.
 
     `file` is the path of the manifest, or any name if it does not come from a file.

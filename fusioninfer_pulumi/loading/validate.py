@@ -1,7 +1,7 @@
 """Validation of a document, and conversion of a service to a manifest.
 
-Pydantic reports all invalid fields. So that one run reports most errors, pod templates, and roles
-and models without invalid fields, are then checked too. An invalid document has no plan.
+Pydantic reports all invalid fields. So that one run reports most errors, the remaining valid parts
+(pod templates, roles, the model) are then checked as well. An invalid document has no plan.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ UNREADABLE_FILE = Rule("unreadable-file")
 
 
 _TEMPLATES = ("template", "leaderTemplate", "workerTemplate")
-#: The service, None if the document is invalid, and the problems of the document.
+#: The service, None if the document is invalid, and the document's findings.
 Validated = tuple[InferenceServiceArgs | None, list[Finding]]
 
 
@@ -53,12 +53,12 @@ def validate_document(raw: Any) -> Validated:
         args = _build_args(InferenceServiceManifest.model_validate(raw))
     except ValidationError as problem:
         findings = pydantic_findings(problem, InferenceServiceManifest)
-        return None, [*findings, *_find_other_errors(raw, problem)]
+        return None, [*findings, *_find_further_errors(raw, problem)]
     findings = list(service_findings(args, args))
     return (None, findings) if errors(findings) else (args, [])
 
 
-def _find_other_errors(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:
+def _find_further_errors(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:
     """Yield findings about pod templates, and about roles and models whose fields are all valid."""
     invalid = {
         tuple(to_camel(part) if isinstance(part, str) else part for part in field_of(item["loc"]))
@@ -154,7 +154,7 @@ def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
 
 
 def to_manifest(args: InferenceServiceArgs) -> dict[str, Any]:
-    """Return the manifest of a service with the fields that users set."""
+    """Return the manifest of a service with only the fields that the user set."""
     fields: dict[str, Any] = args.model_dump(mode="json", by_alias=True, exclude_unset=True)
     names = {field.alias or name for name, field in ServiceMetadata.model_fields.items()}
     return {

@@ -22,7 +22,7 @@ TOO_LARGE = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
 MAX_VALUES = 500_000
 TOO_MANY = f"more than {MAX_VALUES} values with all aliases expanded"
 
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class UnreadableError(ValueError):
@@ -39,8 +39,8 @@ class UnreadableError(ValueError):
         self.line = line
 
 
-class _Loader(_Base):  # type: ignore[misc]  # the base class is chosen at run time
-    """Safe loader for values that JSON has, without YAML 1.1's dates and base-60 numbers."""
+class _Loader(_BaseLoader):  # type: ignore[misc]  # the base class is chosen at run time
+    """Safe loader for JSON's types only, without YAML 1.1's dates and base-60 numbers."""
 
 
 # Kubernetes accepts JSON only, so sets, bytes and dates could not be serialized.
@@ -48,7 +48,7 @@ _JSON_KINDS = ("null", "bool", "int", "float", "str", "seq", "map")
 _JSON_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _JSON_KINDS}
 _Loader.yaml_constructors = {
     tag: constructor
-    for tag, constructor in _Base.yaml_constructors.items()
+    for tag, constructor in _BaseLoader.yaml_constructors.items()
     if tag is None or tag in _JSON_TAGS
 }
 _Loader.yaml_implicit_resolvers = {
@@ -57,7 +57,7 @@ _Loader.yaml_implicit_resolvers = {
         for tag, pattern in resolvers
         if tag not in ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int")
     ]
-    for first, resolvers in _Base.yaml_implicit_resolvers.items()
+    for first, resolvers in _BaseLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:int",
@@ -70,7 +70,7 @@ _SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IG
 
 
 def _join_surrogates(text: str) -> str:
-    """Replace JSON's escaped surrogate pairs by their characters, because YAML has no pairs."""
+    """Replace JSON's escaped surrogate pairs with their characters; YAML has no such pairs."""
     if not text.lstrip().startswith(("{", "[")):
         return text
     return _SURROGATES.sub(lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), text)
@@ -88,8 +88,8 @@ def documents(text: str) -> Iterator[Any]:
     """Yield the documents of a YAML text as plain Python values, except empty ones.
 
     Raises:
-        UnreadableError: The text is not YAML, uses tags of types that JSON lacks, repeats a key, or
-            is too large or too deep.
+        UnreadableError: The text is not YAML, has tags of types that JSON does not have, repeats a
+            key, or is too large or too deep.
     """
     if len(text) > MAX_BYTES:
         raise UnreadableError(INPUT_TOO_LARGE, TOO_LARGE)
@@ -124,7 +124,7 @@ def nodes(text: str) -> list[yaml.Node]:
     """Return the documents of a text as nodes with line numbers; empty if it is not YAML."""
     try:
         _check_size(text)
-        return list(yaml.compose_all(text, Loader=_Base))
+        return list(yaml.compose_all(text, Loader=_BaseLoader))
     except (yaml.YAMLError, RecursionError, UnreadableError):
         return []
 
@@ -137,7 +137,7 @@ def _check_size(text: str) -> None:
     """
     values = depth = 0
     try:
-        for event in yaml.parse(text, Loader=_Base):
+        for event in yaml.parse(text, Loader=_BaseLoader):
             if isinstance(event, yaml.DocumentStartEvent):
                 values = 0
             elif isinstance(event, yaml.NodeEvent):
@@ -150,7 +150,7 @@ def _check_size(text: str) -> None:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
-        # The loader raises it, too, after the documents that precede it.
+        # The loader raises the same error after it has read the preceding documents.
         return
 
 

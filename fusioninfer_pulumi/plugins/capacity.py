@@ -164,8 +164,8 @@ def print_service(manifest: Mapping[str, Any], output: str) -> None:
 
 def print_text(parts: Iterable[Any]) -> None:
     """Print lines and tables of rich to standard output."""
-    from fusioninfer_pulumi.cli.terminal import console  # noqa: PLC0415  # see above
+    from fusioninfer_pulumi.cli.terminal import open_console  # noqa: PLC0415  # see above
 
-    with console(sys.stdout) as screen:
+    with open_console(sys.stdout) as screen:
         for part in parts:
             screen.print(part)

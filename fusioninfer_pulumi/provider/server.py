@@ -21,7 +21,7 @@ from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.component.inference_service import InferenceService, raise_errors
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
-from fusioninfer_pulumi.component.pulumi_sdk import unknown_output
+from fusioninfer_pulumi.component.pulumi_sdk import make_unknown_output
 from fusioninfer_pulumi.component.serving_prerequisites import TOKEN as PREREQUISITES_TOKEN
 from fusioninfer_pulumi.component.serving_prerequisites import (
     ServingPrerequisites,
@@ -78,7 +78,7 @@ def read_package_schema() -> str:
 
 
 class Provider(pulumi.provider.Provider):
-    """Constructs the components; stateless, because Pulumi constructs several concurrently."""
+    """Constructs the components; stateless, because Pulumi may construct several concurrently."""
 
     def __init__(self) -> None:
         super().__init__(VERSION, read_package_schema())
@@ -97,7 +97,7 @@ class Provider(pulumi.provider.Provider):
         """
         if resource_type not in (TOKEN, PREREQUISITES_TOKEN):
             raise ValueError(f"the package fusioninfer has no resource {resource_type}")
-        _enter_stack()
+        _set_root_resource()
         arguments = {key: normalize_inputs(value) for key, value in inputs.items()}
         try:
             component = construct_component(name, resource_type, arguments, options)
@@ -107,16 +107,16 @@ class Provider(pulumi.provider.Provider):
             key: _convert_errors(getattr(component, key), name) for key in OUTPUTS[type(component)]
         }
         if isinstance(component, InferenceService):
-            state |= service_outputs(component)
+            state |= build_service_outputs(component)
         return pulumi.provider.ConstructResult(component.urn, state)
 
 
 def normalize_inputs(value: Any) -> Any:
-    """Decode inputs: integers arrive as floats, and unknown values as markers."""
+    """Decode inputs: Pulumi passes integers as floats, and unknown values as markers."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, pulumi.output.Unknown):
-        return unknown_output()
+        return make_unknown_output()
     if isinstance(value, dict):
         return {key: normalize_inputs(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -129,7 +129,7 @@ def build_property_errors(name: str, findings: Sequence[Finding]) -> InputProper
     details: list[InputPropertyErrorDetails] = [
         {"property_path": finding.path, "reason": finding.text} for finding in findings
     ]
-    return InputPropertiesError(f"{name} cannot work", details)
+    return InputPropertiesError(f"{name} is invalid", details)
 
 
 def construct_component(
@@ -142,7 +142,7 @@ def construct_component(
     services = inputs.pop("services", None)
     if not isinstance(services, list):
         raise InputPropertiesError(
-            f"{name} cannot work",
+            f"{name} is invalid",
             [{"property_path": "services", "reason": "must be a list of services"}],
         )
     names = {kubernetes_name(field.name): field.name for field in fields(ServingPrerequisitesArgs)}
@@ -151,19 +151,19 @@ def construct_component(
     return ServingPrerequisites(name, args, options)
 
 
-def service_outputs(service: InferenceService) -> ServiceOutputs:
+def build_service_outputs(service: InferenceService) -> ServiceOutputs:
     """Return the plan of a service and the names of its objects."""
 
-    def name_of(kind: str) -> str:
+    def find_name(kind: str) -> str:
         return next(iter(service.object_names(kind)), "")
 
     return {
         "plan": service_json(service.plan),
         "leaderWorkerSets": service.object_names("LeaderWorkerSet"),
         "podGroups": service.object_names("PodGroup"),
-        "inferencePool": name_of("InferencePool"),
-        "httpRoute": name_of("HTTPRoute"),
-        "gateway": name_of("Gateway"),
+        "inferencePool": find_name("InferencePool"),
+        "httpRoute": find_name("HTTPRoute"),
+        "gateway": find_name("Gateway"),
     }
 
 
@@ -178,7 +178,7 @@ def _parse_services(services: Sequence[Any]) -> list[InferenceServiceArgs]:
     return parsed
 
 
-def _enter_stack() -> None:
+def _set_root_resource() -> None:
     """Set the root resource as in a program, because components read the stack's state."""
     stack, project = pulumi.get_stack(), pulumi.get_project()
     urn = f"urn:pulumi:{stack}::{project}::pulumi:pulumi:Stack::{project}-{stack}"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import samples
 import yaml
+from printed_findings import without_rules
 from profiles import slow_unless
-from told import without_rules
 
 from fusioninfer_pulumi import InvalidServiceError, load
 from fusioninfer_pulumi.cli.main import main

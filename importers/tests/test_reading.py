@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import samples
 import yaml
-from told import without_rules
+from printed_findings import without_rules
 
 from fusioninfer_pulumi import InvalidServiceError, load, loads
 from fusioninfer_pulumi.cli.main import main

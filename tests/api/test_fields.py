@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from profiles import examples
 from rows import each_row
 from samples import (
-    assert_told,
+    assert_one_line_errors,
     can_be_written,
     container,
     nodes,
@@ -272,7 +272,7 @@ def test_mutated_service_is_rejected_or_renders(manifest: Any, seed: int) -> Non
             (plan,) = add_collision_findings([plan_service(args)])
             assert all(can_be_written(item) for item in render(plan))
         except InvalidServiceError as rejected:
-            assert_told(rejected.findings)
+            assert_one_line_errors(rejected.findings)
         # The rest of a rejected document can be planned.
         problems(broken)
         wrong = [

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 import yaml
+from printed_findings import without_rules
 from rows import each_row
 from samples import role, service, template
-from told import without_rules
 
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load, loads

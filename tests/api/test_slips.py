@@ -24,7 +24,7 @@ def test_services_of_full_pods_are_valid(name: str) -> None:
 @given(service=st.sampled_from(list(SERVICES.values())).flatmap(mutants))
 @examples(3)
 def test_typo_is_rejected_with_a_readable_error_or_renders(service: Manifest) -> None:
-    assert_told(expected := rejection(service))
+    assert_one_line_errors(expected := rejection(service))
     assert expected or can_be_written(list(rendered(service)))
 
 
@@ -36,7 +36,7 @@ def rejection(service: Manifest) -> InvalidServiceError | None:
     return None
 
 
-def assert_told(rejected: InvalidServiceError | None) -> None:
+def assert_one_line_errors(rejected: InvalidServiceError | None) -> None:
     lines = [] if rejected is None else str(rejected).splitlines()
     assert rejected is None or len(lines) == len(rejected.findings)
     assert all(line.isprintable() for line in lines)

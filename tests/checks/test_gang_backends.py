@@ -1,4 +1,4 @@
-"""Services whose gang backend a cluster lacks."""
+"""Services whose gang backend is missing in the cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONFIG = "apiVersion: config.kueue.x-k8s.io/v1beta2\nintegrations: {{frameworks:
 
 
 def cluster(*groups: str, framework: str = KUEUE_FRAMEWORK) -> FakeCluster:
-    """A cluster that serves some API groups, `NAME/VERSION` with one more version."""
+    """Return a cluster that serves some API groups, `NAME/VERSION` with one more version."""
     config = {"a": CONFIG.format(framework)}
     return FakeCluster(
         stored("v1", "ConfigMap", "config", "kueue-system", data=config),
@@ -48,7 +48,11 @@ def cluster(*groups: str, framework: str = KUEUE_FRAMEWORK) -> FakeCluster:
             "does not have Volcano; install it, or use backend Kueue or Native",
         ),
         (OWN_GANG, [NO_GANGS, VOLCANO], "does not have Native; install it, or use backend Volcano"),
-        (QUEUED, ["apps"], "does not have Kueue: without it pods start one by one, in no queue"),
+        (
+            QUEUED,
+            ["apps"],
+            "does not have Kueue: without it pods are scheduled one by one and are not queued",
+        ),
     ],
 )
 def test_missing_backend_is_reported(

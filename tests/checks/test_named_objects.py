@@ -1,4 +1,4 @@
-"""Objects that services name and the cluster does not have."""
+"""Objects that services refer to and that do not exist in the cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from routed import routed
 from rows import each_row
 from samples import container, nodes, plan_of, pod, role, service, template
 
-from fusioninfer_pulumi.checks.cluster_checks import check_named_objects, references
+from fusioninfer_pulumi.checks.cluster_checks import check_named_objects, find_references
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.supported_products import CLUSTER_WIDE, REFERENCES
 
@@ -138,5 +138,5 @@ def test_gateway_secret_is_read_in_its_namespace() -> None:
     tls = {"certificateRefs": [{"name": "x", "namespace": "certs"}]}
     listener = {"name": "https", "protocol": "HTTPS", "port": 443, "tls": tls}
     manifest = routed(gateway={"gatewayClassName": "g", "listeners": [listener]})
-    named = {(item[1], item[2]) for item, _, _ in references(plan_of(manifest), "default")}
+    named = {(item[1], item[2]) for item, _, _ in find_references(plan_of(manifest), "default")}
     assert ("Secret", "certs") in named

@@ -92,5 +92,5 @@ def test_later_documents_and_aliases_are_not_read() -> None:
 
 
 @given(st.text())
-def test_no_text_raises(text: str) -> None:
+def test_random_text_raises_nothing(text: str) -> None:
     check(text, "gaie-1.2")

@@ -57,7 +57,7 @@ GATEWAY = router(gateway={"gatewayClassName": "g"}, httproute={"hostnames": ["a.
 
 
 def definition(api: str, kind: str, release: str = "") -> dict[str, Any]:
-    """The definition of a kind, annotated with a release."""
+    """Return the definition of a kind, annotated with a release."""
     group, _, version = api.rpartition("/")
     key = f"{group.replace('.x-k8s.', '.k8s.')}/bundle-version"
     if "monitoring" in group:
@@ -85,7 +85,7 @@ def configuration(namespace: str, group: str, text: str = "") -> dict[str, Any]:
 def cluster(
     lws: str = "v0.9.0", volcano: str = "v1.14.1", provider: str = "", **more: Any
 ) -> FakeCluster:
-    """A cluster with everything; releases are image tags."""
+    """Return a cluster with everything; releases are image tags."""
     gang = f"gangSchedulingManagement: {{schedulerProvider: {provider}}}" if provider else ""
     objects = [
         manager("lws-system", f"lws/lws:{lws}"),
@@ -155,7 +155,7 @@ def test_strictest_release_applies_to_all_services() -> None:
 
 
 APPLY = f"qwen needs v0.9.0 or later: kubectl apply --server-side -f {LEADER_WORKER_SET.install}"
-NATIVE_TEXT = "scheduling.k8s.io/v1beta1) is not served (v1 is); qwen needs it: Kubernetes v1.37"
+NATIVE_TEXT = "scheduling.k8s.io/v1beta1) is not served (only v1); qwen needs it: Kubernetes v1.37"
 
 
 ISTIO = plan("a", router(gateway={"implementation": "istio"}))
@@ -179,7 +179,7 @@ NATIVE_SERVED = {"more": [("scheduling.k8s.io/v1beta1", "PodGroup")]}
         (plan(), {"without": [LWS]},
          [f"LeaderWorkerSet: LeaderWorkerSet ({LWS}/v1) is not served; {APPLY}"]),
         (plan(), {"without": [LWS], "more": [(f"{LWS}/v2", "LeaderWorkerSet")]},
-         [f"LeaderWorkerSet: LeaderWorkerSet ({LWS}/v1) is not served (v2 is); {APPLY}"]),
+         [f"LeaderWorkerSet: LeaderWorkerSet ({LWS}/v1) is not served (only v2); {APPLY}"]),
         (plan(), {"lws": "v0.8.0"}, [f"LeaderWorkerSet: v0.8.0 is installed; {APPLY}"]),
         (plan(), {"lws": "latest"}, ["warning: LeaderWorkerSet: its release is unknown; qwen"]),
         (plan(nodes=2), {"volcano": "v1.12.2"}, ["Volcano: v1.12.2 is installed; qwen needs"]),
@@ -196,7 +196,7 @@ NATIVE_SERVED = {"more": [("scheduling.k8s.io/v1beta1", "PodGroup")]}
         (plan(nodes=2), {"provider": "volcano"}, ["of every pod of qwen; remove gangScheduling"]),
         (plan(), {"provider": "volcano"}, []),
         (plan("a", router()), {"without": ["InferenceObjective"]},
-         ["is not served (v1alpha2 is); a needs v1.0.0 to v1.5.0: kubectl apply"]),
+         ["is not served (only v1alpha2); a needs v1.0.0 to v1.5.0: kubectl apply"]),
         (plan("a", router(V1_5)), {"without": ["InferenceObjective"]}, []),
         (ISTIO, {"without": ["networking.istio.io"]},
          ["Istio v1.22.0 or later: DestinationRule (networking.istio.io/v1) is not served; a"]),

@@ -1,4 +1,4 @@
-"""Quotas of a cluster against what services ask for."""
+"""Quotas of a cluster against what services request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput
 GPU = "nvidia.com/gpu"
 HARD = f"requests.{GPU}"
 QUEUED = {"queue": "team", "gangPolicy": {"backend": "Kueue"}}
-BEYOND = ": pods beyond it are not created"
+BEYOND = ": pods above the quota are not created"
 
 
 def plan(
@@ -56,7 +56,7 @@ def pod(service: str, gpus: str, phase: str = "Running") -> Any:
 
 
 def messages(plans: Any, *objects: Any, **cluster: Any) -> list[list[str]]:
-    """The messages about each service."""
+    """Return the messages about each service."""
     findings = check_quotas(FakeCluster(*objects, **cluster), plans)
     assert {item.severity for result in findings for item in result} <= {Severity.WARNING}
     return [[finding.message for finding in result] for result in findings]
@@ -70,7 +70,7 @@ def test_services_of_a_namespace_are_added_up() -> None:
         plan("cpu", gpus=None),
     ]
     assert messages(plans, resource_quota({HARD: "16"})) == [[], [], [], []]
-    text = f"ResourceQuota gpus in prod allows 15 {GPU}, and one, two ask for 16{BEYOND}"
+    text = f"ResourceQuota gpus in prod allows 15 {GPU}, but one, two request 16{BEYOND}"
     assert messages(plans, resource_quota({HARD: "15"})) == [[], [text], [], []]
 
 
@@ -80,7 +80,7 @@ def test_only_pods_of_other_services_use_quota() -> None:
     assert messages([plan("one")], resource_quota({HARD: 12}, used), *pods) == [[]]
     ((text,),) = messages([plan("one")], resource_quota({HARD: 11}, used), *pods)
     assert text == (
-        f"ResourceQuota gpus in prod allows 11 {GPU} (4 in use by others), and one asks for "
+        f"ResourceQuota gpus in prod allows 11 {GPU} (4 in use by others), but one requests "
         f"8{BEYOND}"
     )
     # Without the right to list pods, it is unknown whose they are.
@@ -92,10 +92,10 @@ def test_quota_covers_autoscaled_and_surge_replicas() -> None:
     metric = {"name": "waiting", "target": "5"}
     scaled = plan("one", autoscaling={"maxReplicas": 3, "metrics": [metric]})
     ((text,),) = messages([scaled], resource_quota({HARD: "11"}))
-    assert f"one asks for 12{BEYOND}" in text
+    assert f"one requests 12{BEYOND}" in text
     surging = plan("one", rollout={"maxSurge": 1}, layout="PerRole")
     ((text,),) = messages([surging], resource_quota({HARD: "11"}))
-    assert f"one asks for 12{BEYOND}" in text
+    assert f"one requests 12{BEYOND}" in text
     assert messages([surging], resource_quota({HARD: "12"})) == [[]]
 
 
@@ -120,7 +120,7 @@ def test_unknown_namespace_is_not_read() -> None:
 
 
 def cluster_queue(name: str, quotas: Any, *, resource: str = GPU, **spec: Any) -> Any:
-    """A ClusterQueue with the quotas of each flavor."""
+    """Return a ClusterQueue with the quotas of each flavor."""
     flavors = [
         {"name": flavor, "resources": [{"name": resource, **quota}]}
         for flavor, quota in quotas.items()
@@ -130,7 +130,7 @@ def cluster_queue(name: str, quotas: Any, *, resource: str = GPU, **spec: Any) -
 
 
 def of_kueue(plans: Any, queue: Any, **status: Any) -> list[list[str]]:
-    """The messages where LocalQueue `team` of each namespace belongs to a ClusterQueue."""
+    """Return the messages where LocalQueue `team` of each namespace belongs to a ClusterQueue."""
     spec = {"clusterQueue": queue["metadata"]["name"]}
     api = "kueue.x-k8s.io/v1beta2"
     queues = [
@@ -140,7 +140,7 @@ def of_kueue(plans: Any, queue: Any, **status: Any) -> list[list[str]]:
     return messages(plans, *queues, queue)
 
 
-WAIT = ": replicas beyond it wait"
+WAIT = ": replicas above the quota wait"
 
 
 def nominal(amount: int) -> Any:
@@ -152,7 +152,7 @@ def test_services_of_a_cluster_queue_are_added_up() -> None:
     flavors = {"h100": nominal(8), "h200": nominal(8)}
     assert of_kueue(plans, cluster_queue("all", flavors)) == [[], [], []]
     flavors["h200"] = nominal(7)
-    text = f"ClusterQueue all allows 15 {GPU}, and one, two ask for 16{WAIT}"
+    text = f"ClusterQueue all allows 15 {GPU}, but one, two request 16{WAIT}"
     assert of_kueue(plans, cluster_queue("all", flavors)) == [[], [text], []]
 
 
@@ -165,8 +165,8 @@ def test_queue_in_a_cohort_may_borrow(key: str) -> None:
 def test_resource_without_kueue_quota_is_reported() -> None:
     one = [queued("one")]
     text = (
-        f"ClusterQueue cpus has no quota of {GPU}, which one asks for: "
-        "Kueue starts no replica with it"
+        f"ClusterQueue cpus has no quota for {GPU}, which one requests: "
+        "Kueue admits none of these replicas"
     )
     assert of_kueue(one, cluster_queue("cpus", {"any": nominal(64)}, resource="cpu")) == [[text]]
 
@@ -177,7 +177,7 @@ def test_inactive_queue_is_reported() -> None:
     ((text,),) = of_kueue([queued("one")], full, conditions=[condition])
     assert text == (
         "LocalQueue team in prod is not active: Can't submit new workloads; "
-        "Kueue starts no replica that waits in it"
+        "Kueue admits no replica that waits in it"
     )
 
 

@@ -15,10 +15,10 @@ from rows import each_row
 from samples import container, nodes, plan_of, pod, prefill_decode, role, service, template
 
 from fusioninfer_pulumi.checks.server_dry_run import (
+    build_next_request,
     check_on_api_server,
-    findings_of_answers,
+    convert_answers,
     list_dry_run_objects,
-    next_request,
     parse_field,
 )
 from fusioninfer_pulumi.findings import Finding, Severity
@@ -284,7 +284,7 @@ def test_rejected_field_is_an_error_at_the_users_field(
         ("LeaderWorkerSet", {"code": 403, "message": SUBGROUPS}, ("warning", REJECTS, "roles[0]")),
     ],
 )  # fmt: skip
-def test_answer_is_one_finding(kind: str, status: Manifest, expected: tuple[str, ...]) -> None:
+def test_each_answer_is_one_finding(kind: str, status: Manifest, expected: tuple[str, ...]) -> None:
     (finding,) = check(service(), of_kind(kind, status))
     assert (finding.severity.value, finding.rule, finding.path) == expected
 
@@ -292,7 +292,7 @@ def test_answer_is_one_finding(kind: str, status: Manifest, expected: tuple[str,
 def test_late_answers_are_counted() -> None:
     plan = plan_of(service())
     results = [(manifest, None) for manifest in list_dry_run_objects(plan)]
-    (finding,) = findings_of_answers(plan, results, 10.0)
+    (finding,) = convert_answers(plan, results, 10.0)
     assert finding.rule == "api-server-check-incomplete"
     assert finding.message == f"{len(results)} of {len(results)} objects got no answer within 10 s"
 
@@ -305,7 +305,7 @@ def test_final_answers_have_no_next_request() -> None:
         Answer(404, "no", kind="namespaces"),
         Answer(403, "error looking up service account"),
     ):
-        assert next_request(manifest, answer) is None
+        assert build_next_request(manifest, answer) is None
 
 
 @each_row(

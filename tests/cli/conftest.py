@@ -51,7 +51,7 @@ spec:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., Recording]:
-    """Runs the text of a Pulumi program, in which pulumi and k8s are imported."""
+    """Run the text of a Pulumi program, in which pulumi and k8s are imported."""
 
     def call(program: str, **options: Any) -> Recording:
         (tmp_path / "Pulumi.yaml").write_text("name: app\nruntime: python\n")

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.cli.diff import Difference, compare
 from fusioninfer_pulumi.cli.diff.terminal_text import print_diff
 from fusioninfer_pulumi.cli.plan_output import PlanView
 from fusioninfer_pulumi.cli.plan_text import print_plan
-from fusioninfer_pulumi.cli.terminal import console
+from fusioninfer_pulumi.cli.terminal import open_console
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -25,25 +25,25 @@ class Terminal(io.StringIO):
 
 
 def to_text(difference: Difference, *, color: bool = False, width: int | None = None) -> str:
-    """A difference at a terminal; without colour and width in a pipe."""
+    """Return a difference at a terminal; without colour and width in a pipe."""
     file = Terminal() if color or width is not None else io.StringIO()
     environ = {"TERM": "xterm-256color", "COLUMNS": str(width or 1_000), "NO_COLOR": "1"}
     if color:
         del environ["NO_COLOR"]
-    with mock.patch.dict(os.environ, environ), console(file) as screen:
+    with mock.patch.dict(os.environ, environ), open_console(file) as screen:
         print_diff(difference, screen)
     return file.getvalue()
 
 
 def plan_text(plan: ServicePlan, objects: Iterable[dict[str, Any]] = ()) -> str:
-    """A plan as it is printed in a pipe."""
+    """Return a plan as it is printed in a pipe."""
     file = io.StringIO()
-    with console(file) as screen:
+    with open_console(file) as screen:
         print_plan(screen, PlanView(plan, objects=list(objects)))
     return file.getvalue()
 
 
 def between(old: dict[str, Any], new: dict[str, Any]) -> Difference:
-    """The difference between two services."""
+    """Return the difference between two services."""
     plans = plan_of(old), plan_of(new)
     return compare(*(list(render(plan)) for plan in plans), plans=([plans[0]], [plans[1]]))

@@ -22,7 +22,7 @@ config = pulumi.Config()
 
 
 def messages(printed: Recording | ProgramError) -> tuple[str, ...]:
-    """The messages of a run."""
+    """Return the messages of a run."""
     return tuple(finding.message for finding in printed.findings)
 
 
@@ -32,7 +32,7 @@ def plans(recording: Recording) -> list[ServicePlan]:
 
 
 def frames(problem: ProgramError) -> tuple[str, ...]:
-    """The lines of the user's own files that led to a failure."""
+    """Return the lines of the user's own files that led to a failure."""
     return problem.findings[-1].frames
 
 
@@ -49,7 +49,7 @@ class Folder:
         return path
 
     def reads(self, **data: str) -> None:
-        """Writes a program that puts the values of expressions into a ConfigMap."""
+        """Write a program that puts the values of expressions into a ConfigMap."""
         fields = ", ".join(f"{key!r}: {text}" for key, text in data.items())
         program = f'k8s.core.v1.ConfigMap("a", metadata={{"name": "a"}}, data={{{fields}}})\n'
         self.write("__main__.py", PROGRAM + program)

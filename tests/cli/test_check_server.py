@@ -12,7 +12,7 @@ from clusters import FakeCluster, stored
 from samples import role, service, template
 
 from fusioninfer_pulumi.checks.server_dry_run import API_SERVER_CHECK_INCOMPLETE
-from fusioninfer_pulumi.cli import cluster_queries
+from fusioninfer_pulumi.cli import cluster_findings
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import warning
 
@@ -30,8 +30,8 @@ def test_answers_have_the_lines_of_their_services(
     def answers(_client: object, plans: list[Any], **_: object) -> list[list[Any]]:
         return [[] if plan.service == "a" else [answer] for plan in plans]
 
-    monkeypatch.setattr(cluster_queries, "check_on_api_server", answers)
-    monkeypatch.setattr(cluster_queries, "KubernetesApi", lambda *_: FakeCluster())
+    monkeypatch.setattr(cluster_findings, "check_on_api_server", answers)
+    monkeypatch.setattr(cluster_findings, "KubernetesApi", lambda *_: FakeCluster())
     path = tmp_path / "two.yaml"
     documents = [service(role("x"), name="a"), service(role("y"), name="b")]
     path.write_text(yaml.safe_dump_all(documents, sort_keys=False))
@@ -59,7 +59,7 @@ def test_missing_objects_are_warnings_at_their_lines(
         )
 
     def printed(*more: str) -> list[str]:
-        monkeypatch.setattr(cluster_queries, "KubernetesApi", connect)
+        monkeypatch.setattr(cluster_findings, "KubernetesApi", connect)
         assert main(["check", str(path), *more]) == 0
         return capsys.readouterr().err.splitlines()
 

@@ -15,7 +15,7 @@ Manifest = dict[str, Any]
 
 
 def lws(name: str = "qwen-decode-0", *, role: str = "decode", **spec: Any) -> Manifest:
-    """A replica; keywords go into the spec, `template` into its leaderWorkerTemplate."""
+    """Return a replica; keywords go into the spec, `template` into its leaderWorkerTemplate."""
     template = {
         "size": 2,
         "workerTemplate": {
@@ -36,7 +36,7 @@ def lws(name: str = "qwen-decode-0", *, role: str = "decode", **spec: Any) -> Ma
 
 
 def pods(revision: str = "bbbb", **spec: Any) -> Manifest:
-    """A changed worker template."""
+    """Return a changed worker template."""
     return {
         "workerTemplate": {
             "metadata": {"labels": {"fusioninfer.io/revision": revision}},
@@ -142,7 +142,7 @@ def test_change_of_an_immutable_field_is_a_replacement(field: str) -> None:
 
 
 def whole(replicas: int, **more: Any) -> Manifest:
-    """A set with all replicas of a role."""
+    """Return a set with all replicas of a role."""
     return lws("qwen-decode", indexed=False, replicas=replicas, **more)
 
 

@@ -137,7 +137,7 @@ PAIRS = (
         ),
     ],
 )
-def test_mixed_revisions_of_prefill_and_decode_have_a_verdict(
+def test_mixed_prefill_decode_revisions_are_noted(
     releases: tuple[str, str], policies: tuple[str | None, str | None], expected: list[str]
 ) -> None:
     def pair(release: str, policy: str | None, seed: int) -> list[Any]:

@@ -34,7 +34,9 @@ def test_replicas_below_the_partition_are_kept(layout: str) -> None:
     (effect,) = to_json(actual)["effects"]
     assert effect["restarts"] == ["decode-2"]
     assert effect["kept"] == effect["held"] == ["decode-0", "decode-1"]
-    assert "below the partition, keep the old pod template: decode-0, decode-1" in actual.notes
+    assert (
+        "below the partition, so they keep the old pod template: decode-0, decode-1" in actual.notes
+    )
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])

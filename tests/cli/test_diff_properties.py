@@ -115,7 +115,7 @@ def test_list_does_not_differ_from_itself(manifests: list[dict[str, Any]]) -> No
 
 
 @given(LISTS, LISTS)
-def test_any_two_lists_compare_and_swap(
+def test_any_two_lists_can_be_compared_and_swapped(
     old: list[dict[str, Any]], new: list[dict[str, Any]]
 ) -> None:
     there, back = compare(old, new), compare(new, old)

@@ -19,7 +19,7 @@ def config(name: str = "c", **data: Any) -> Manifest:
 
 
 def text(old: Manifest, new: Manifest) -> list[str]:
-    """The lines below the title of the only object."""
+    """Return the lines below the title of the only object."""
     shown = to_text(compare([old], [new])).splitlines()
     return shown[shown.index("~ ConfigMap c") + 1 :]
 
@@ -124,7 +124,7 @@ def test_long_comment_counts_omitted_lines() -> None:
 
 
 @pytest.mark.slow
-def test_many_services_leave_room_for_fields() -> None:
+def test_many_services_do_not_displace_fields() -> None:
     def own(number: int, size: int) -> Manifest:
         return {
             "apiVersion": "leaderworkerset.x-k8s.io/v1",

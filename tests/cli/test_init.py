@@ -33,7 +33,7 @@ def made(folder: Path, language: str, words: tuple[str, ...] = ONE) -> Path:
 
 
 def expected(words: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The objects that a project is to deploy."""
+    """Return the objects that a project is to deploy."""
     model, accelerator, *pair = words
     more: dict[str, Any] = {}
     if pair:

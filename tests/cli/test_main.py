@@ -24,7 +24,7 @@ PROGRAM = f"{sys.executable} -m fusioninfer_pulumi"
 
 
 def shell(script: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Runs a line of bash where `$cli` is the program."""
+    """Run a line of bash where `$cli` is the program."""
     return subprocess.run(
         ["bash", "-c", f"cli='{PROGRAM}'; {script}"],
         capture_output=True,

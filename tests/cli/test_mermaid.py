@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fusioninfer_pulumi.api import InferenceServiceArgs
 from fusioninfer_pulumi.checks.stages import plan_service
-from fusioninfer_pulumi.cli.plan_output import PlanView, mermaid
+from fusioninfer_pulumi.cli.plan_output import PlanView, draw_mermaid
 from fusioninfer_pulumi.loading.load import load
 
 PAIR = Path(__file__).parent.parent / "fixtures/inputs/router-example-3-pd.yaml"
@@ -35,7 +35,7 @@ def service(*, replicas: int, nodes: int = 1, name: str = "serve") -> str:
         "multinode": {"nodeCount": nodes, "launcher": "none"},
     }
     plan = plan_service(InferenceServiceArgs.model_validate({"name": "chat", "roles": [role]}))
-    return mermaid([PlanView(plan)])
+    return draw_mermaid([PlanView(plan)])
 
 
 def test_service_is_drawn_from_its_clients_to_its_replicas() -> None:
@@ -59,7 +59,7 @@ def test_service_is_drawn_from_its_clients_to_its_replicas() -> None:
 
 
 def test_chart_shows_prefill_and_kv_transfer() -> None:
-    drawn = mermaid([PlanView(plan_service(load(PAIR)[0]))]).splitlines()
+    drawn = draw_mermaid([PlanView(plan_service(load(PAIR)[0]))]).splitlines()
     assert '  subgraph role0["prefill-servers (prefiller): 2 replicas"]' in drawn
     assert [line.strip() for line in drawn if "role" in line and ">" in line.split('"')[0]] == [
         "entry --> role1",
@@ -88,10 +88,10 @@ def test_several_services_are_one_chart() -> None:
         plan_service(InferenceServiceArgs.model_validate({"name": name, "roles": roles}))
         for name in ("chat", "embed")
     ]
-    drawn = mermaid([PlanView(plan) for plan in plans])
+    drawn = draw_mermaid([PlanView(plan) for plan in plans])
     assert drawn.count("flowchart LR") == 1
     for number, plan in enumerate(plans):
-        alone = mermaid([PlanView(plan)]).splitlines()[1:]
+        alone = draw_mermaid([PlanView(plan)]).splitlines()[1:]
         marked = [
             re.sub(r"\b(entry|service|role0|role0_0)(?=[\[ ]|$)", rf"s{number}_\1", line)
             for line in alone

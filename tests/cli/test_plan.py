@@ -1,4 +1,4 @@
-"""`plan`: the JSON contract whole, and the text as a person sees it."""
+"""`plan`: the complete JSON contract, and the text for users."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from cli.printed import plan_text
+from printed_findings import without_rules
 from rows import each_row
-from told import without_rules
 
 from fusioninfer_pulumi import load, plan_service
 from fusioninfer_pulumi.cli.main import main
@@ -35,7 +35,7 @@ def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def loaded(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    """The JSON, whose findings have their rule."""
+    """Return the JSON, whose findings have their rule."""
     actual = json.loads(output(capsys, *arguments, "--output", "json"))
     for finding in (entry for service in actual for entry in service["findings"]):
         assert re.fullmatch(r"[a-z0-9-]*", finding.pop("rule"))

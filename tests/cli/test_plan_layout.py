@@ -8,7 +8,7 @@ from typing import Any
 from cli.printed import plan_text
 from samples import plan_of, prefill_decode, role, service
 
-from fusioninfer_pulumi.cli.plan_output import PlanView, plan_json
+from fusioninfer_pulumi.cli.plan_output import PlanView, build_plan_json
 
 PER_ROLE = {"layout": "PerRole"}
 
@@ -23,7 +23,7 @@ def test_layout_of_one_lws_for_each_role_is_shown() -> None:
 
 def test_default_layout_is_not_shown() -> None:
     assert "Layout" not in text(service())
-    assert "layout" not in plan_json(PlanView(plan_of(service())))
+    assert "layout" not in build_plan_json(PlanView(plan_of(service())))
 
 
 def test_all_or_nothing_gang_is_shown_as_one() -> None:
@@ -34,7 +34,7 @@ def test_all_or_nothing_gang_is_shown_as_one() -> None:
 
 
 def test_json_contains_the_layout() -> None:
-    actual = json.loads(json.dumps(plan_json(PlanView(plan_of(prefill_decode(**PER_ROLE))))))
+    actual = json.loads(json.dumps(build_plan_json(PlanView(plan_of(prefill_decode(**PER_ROLE))))))
     assert actual["layout"] == "PerRole"
     assert actual["gang"]["minTaskMember"] is None
     (prefill, _) = actual["gang"]["subGroupPolicy"]

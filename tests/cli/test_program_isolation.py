@@ -148,7 +148,7 @@ def test_program_that_does_not_end_prints_where_its_threads_are(
 
 
 @pytest.mark.slow
-def test_spawned_process_returns_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spawned_process_has_same_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = (
         "from fusioninfer_pulumi import InferenceService\n"
         "InferenceService('svc', {'roles': [{'name': 'a', 'componentType': 'worker', 'template': {"

@@ -28,7 +28,7 @@ def test_missing_key_of_the_program_is_an_error(tmp_path: Path) -> None:
         run_program(tmp_path)
 
 
-def test_outputs_are_as_before_when_a_program_has_run(run: Run) -> None:
+def test_program_run_restores_outputs(run: Run) -> None:
     before = pulumi.Output.apply
     run("""k8s.core.v1.ConfigMap("a", metadata={"name": "a"})""")
     assert pulumi.Output.apply is before

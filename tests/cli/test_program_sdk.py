@@ -36,7 +36,7 @@ REGISTERS = """
 
 
 def sources() -> str:
-    """The source of the SDK's runtime without its callback server, which ours replaces."""
+    """Return the source of the SDK's runtime without its callback server, which ours replaces."""
     paths = set((SDK / "runtime").glob("*.py")) - {SDK / "runtime" / "_callbacks.py"}
     return "".join(path.read_text(encoding="utf-8") for path in sorted(paths))
 

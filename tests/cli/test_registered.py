@@ -1,4 +1,4 @@
-"""Names that a program passes as Outputs, and that its objects state."""
+"""Names that a program passes as Outputs, and that its objects contain."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli.revisions import MANIFEST, PROGRAM, git
-from told import without_rules
+from printed_findings import without_rules
 
 from fusioninfer_pulumi.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Every bad input that the command line sees: clear lines, exit status 2, no traceback."""
+"""Invalid input of the command line: clear messages, exit status 2, no traceback."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
+from printed_findings import without_rules
 from samples import container as engine
 from samples import role, service, template
-from told import without_rules
 
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.loading.file_set import NO_MANIFESTS

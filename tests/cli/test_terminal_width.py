@@ -10,7 +10,7 @@ from cli.printed import Terminal, to_text
 from samples import container, plan_of, role, service, template
 
 from fusioninfer_pulumi.cli.diff import Difference, compare
-from fusioninfer_pulumi.cli.terminal import console
+from fusioninfer_pulumi.cli.terminal import open_console
 from fusioninfer_pulumi.plan.service_objects import render
 
 
@@ -54,8 +54,8 @@ def test_only_terminals_have_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "100")
-    with console(Terminal()) as screen:
+    with open_console(Terminal()) as screen:
         assert screen.width == 100
-    with console(file := io.StringIO()) as screen:
+    with open_console(file := io.StringIO()) as screen:
         screen.print("a " * 1_000, style="red")
     assert file.getvalue() == f"{'a ' * 999}a\n"

@@ -138,7 +138,7 @@ UNQUEUED = service(queued()["spec"]["roles"][0])
         (queued(), queued(resources={"requests": {"cpu": "2"}}, rollout="Recreate"), None),
     ],
 )
-def test_change_that_kueue_rejects_is_not_played(
+def test_change_that_kueue_rejects_is_not_simulated(
     old: Manifest, new: Manifest, what: str | None
 ) -> None:
     update = between(old, new)
@@ -158,7 +158,7 @@ def test_duplicate_service_has_no_timeline() -> None:
     plan = plan_of(service(serving()))
     objects = list(render(plan))
     (update,) = simulate_updates([*objects, *objects], objects, ([plan, plan], [plan]))
-    assert "several times in a source" in update.missing
+    assert "a source contains it several times" in update.missing
     updates = simulate_updates(objects, [*objects, *objects], ([plan], [plan, plan]))
     assert ["several times" in update.missing for update in updates] == [True, True]
 

@@ -294,7 +294,7 @@ def test_transcript(
     assert messages == expected.read_text(encoding="utf-8")
 
 
-def test_no_transcript_is_left_over() -> None:
+def test_every_transcript_file_has_a_test() -> None:
     assert {path.stem for path in FOLDER.iterdir()} == set(CASES)
 
 
@@ -321,7 +321,7 @@ class _Stream(io.TextIOWrapper):
         return self.terminal
 
     def text(self) -> str:
-        """The output; escape sequences of a terminal become `<33m>`."""
+        """Return the output; escape sequences of a terminal become `<33m>`."""
         return re.sub(r"\x1b\[([0-9;]*m)", r"<\1>", self.held.getvalue().decode())
 
 

@@ -58,7 +58,7 @@ class Deployment:
         return [item.key for item in self.registered]
 
     def __getitem__(self, name: str) -> Registered:
-        """The only resource of a logical name that is not a component."""
+        """Return the only resource of a logical name that is not a component."""
         (item,) = [
             entry
             for entry in self.registered
@@ -130,7 +130,7 @@ class Engine(pulumi.runtime.Mocks):
         return {}, None
 
     def run(self, program: Callable[[], Any], *, preview: bool = False) -> Deployment:
-        """Runs a program as the engine would; a mapping that it returns is exported."""
+        """Run a program as the engine would; a mapping that it returns is exported."""
         deployment = Deployment()
         monitor = _Monitor(self, deployment)
         before = {name: getattr(settings.SETTINGS, name) for name in _SETTINGS}
@@ -212,7 +212,7 @@ def _run(
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     # Each run is a whole program, unlike a user's test with mocks.
-    monkeypatch.setattr(cluster_access, "runs_program", lambda: True)
+    monkeypatch.setattr(cluster_access, "is_program_running", lambda: True)
     # Each resource would look up the source of every frame, of which pytest alone has forty.
     monkeypatch.setattr(resource, "_get_stack_trace", StackTrace)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)

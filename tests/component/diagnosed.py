@@ -1,4 +1,4 @@
-"""Pods of a service that a diagnosis looks at."""
+"""Pods of a service for tests of the diagnosis."""
 
 from __future__ import annotations
 

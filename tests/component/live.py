@@ -1,4 +1,4 @@
-"""Live objects, as the status function gets them."""
+"""Live objects in the form that the status function receives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def group(
     observed: float | None = 2,
     own: int | None = None,
 ) -> Objects:
-    """A live LeaderWorkerSet; `observed` stands in the condition, `own` in the status."""
+    """Return a live LeaderWorkerSet; `observed` stands in the condition, `own` in the status."""
     status: Objects = {"readyReplicas": ready}
     if available is not None:
         condition: Objects = {"type": "Available", "status": available}

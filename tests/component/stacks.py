@@ -1,4 +1,4 @@
-"""A stack and its cluster, which answers: for updates that really wait."""
+"""A stack with a fake cluster that responds, for updates that wait."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Stack:
         return listed
 
     def run(self, program: Any, services: tuple[str, ...], *, preview: bool = False) -> Any:
-        """Runs a program with these services, and notes the state it leaves."""
+        """Run a program with these services, and notes the state it leaves."""
         self.order, self.lists, self.ready = [], 0, set()
         self.before = {*self.lws}
         self.lowest = len(self.before)
@@ -129,7 +129,7 @@ class Stack:
         return deployment
 
     def note(self, services: tuple[str, ...], outputs: dict[str, Any]) -> None:
-        """Writes the stack's state, without the objects of services that are gone."""
+        """Write the stack's state, without the objects of services that are gone."""
         self.live = {key: live for key, live in self.live.items() if _service(live) in services}
         self.engine.state = {
             f"{COMPONENT}${KINDS[kind]}::{name}": {"outputs": copy.deepcopy(live)}
@@ -143,7 +143,7 @@ def _service(live: Any) -> str:
 
 
 def answering(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
-    """Lets the component's programs read the cluster of a new stack."""
+    """Let the component's programs read the cluster of a new stack."""
     stack = Stack(engine)
 
     async def kubeconfig(_: Any) -> tuple[None, None]:
@@ -159,8 +159,8 @@ def answering(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(
         engine, "new_resource", lambda args: (f"{args.name}-id", stack.register(args.inputs))
     )
-    monkeypatch.setattr(children, "reads_cluster", lambda: not pulumi.runtime.is_dry_run())
-    monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
+    monkeypatch.setattr(children, "is_pulumi_update", lambda: not pulumi.runtime.is_dry_run())
+    monkeypatch.setattr(access, "read_kubeconfig", kubeconfig)
     monkeypatch.setattr(Cluster, "list_objects", listed)
     monkeypatch.setattr(update_run, "explain_failure", explained)
     monkeypatch.setattr(state_machine, "PAUSE_SECONDS", 0.01)

@@ -22,12 +22,12 @@ def at(name: str, *conditions: Any, **more: str) -> dict[str, Any]:
     return {"parentRef": {"name": name, **more}, "conditions": conditions}
 
 
-def judged(*parents: Any, generation: int = 1) -> dict[str, Any]:
+def find_results(*parents: Any, generation: int = 1) -> dict[str, Any]:
     return {"metadata": {"generation": generation}, "status": {"parents": parents}}
 
 
 def live(**more: Any) -> dict[str, Any]:
-    whole = judged(at("svc-gateway", ACCEPTED, RESOLVED))
+    whole = find_results(at("svc-gateway", ACCEPTED, RESOLVED))
     return {
         "svc-gateway": {"status": {"conditions": [ACCEPTED, PROGRAMMED]}},
         "svc-pool": whole,
@@ -55,19 +55,19 @@ REJECTED = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListen
             "Gateway svc-gateway: Programmed is unknown",
         ),
         (
-            live(pool=judged()),
+            live(pool=find_results()),
             "InferencePool svc-pool: Gateway svc-gateway has not reported a status",
         ),
         (
-            live(httproute=judged(at("other", ACCEPTED, RESOLVED))),
+            live(httproute=find_results(at("other", ACCEPTED, RESOLVED))),
             "HTTPRoute svc-httproute: Gateway svc-gateway has not reported a status",
         ),
         (
-            live(httproute=judged(at("svc-gateway", REJECTED, RESOLVED))),
+            live(httproute=find_results(at("svc-gateway", REJECTED, RESOLVED))),
             "HTTPRoute svc-httproute at svc-gateway: not Accepted, NotAllowedByListeners",
         ),
         (
-            live(httproute=judged(at("svc-gateway", OLD, RESOLVED), generation=2)),
+            live(httproute=find_results(at("svc-gateway", OLD, RESOLVED), generation=2)),
             "HTTPRoute svc-httproute at svc-gateway: Accepted is unknown",
         ),
     ],
@@ -79,9 +79,9 @@ def test_unaccepted_routing_objects(objects: Any, expected: str | None) -> None:
 def test_all_parents_must_accept_route() -> None:
     parents = [{"name": "a", "sectionName": "x"}, {"name": "a", "sectionName": "y"}]
     fields = {"httproute": {**ROUTE, "parentRefs": parents}, "gateway": None}
-    one = judged(at("a", ACCEPTED, RESOLVED, sectionName="x"))
-    both = judged(*(at("a", ACCEPTED, RESOLVED, sectionName=item) for item in "xy"))
-    pool = judged(at("a", ACCEPTED, RESOLVED))
+    one = find_results(at("a", ACCEPTED, RESOLVED, sectionName="x"))
+    both = find_results(*(at("a", ACCEPTED, RESOLVED, sectionName=item) for item in "xy"))
+    pool = find_results(at("a", ACCEPTED, RESOLVED))
     assert missing({"svc-pool": pool, "svc-httproute": both}, **fields) is None
     assert missing({"svc-pool": pool, "svc-httproute": one}, **fields) == (
         "HTTPRoute svc-httproute: Gateway a has not reported a status"

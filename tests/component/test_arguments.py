@@ -56,7 +56,7 @@ def inputs(engine: Any, args: Any, name: str = "svc") -> Any:
 
 
 def rejection(engine: Any, args: Any, name: str = "svc") -> list[str]:
-    """The lines of the error; nothing was registered before it."""
+    """Return the lines of the error; nothing was registered before it."""
     lines: list[str] = []
 
     def program() -> None:

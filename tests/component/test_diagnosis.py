@@ -10,7 +10,7 @@ from component.diagnosed import SET, pod
 from rows import each_row
 
 from fusioninfer_pulumi.component.diagnosis import (
-    Snapshot,
+    PodSnapshot,
     describe_pod_problem,
     explain_gang,
     explain_lws,
@@ -26,7 +26,7 @@ CASES = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
 def test_explanations_of_recorded_objects(name: str) -> None:
     """`e2e/test_diagnosis.py --write-transcripts` records the objects."""
     case = yaml.safe_load(CASES[name].read_text(encoding="utf-8"))
-    seen = Snapshot(**case["snapshot"])
+    seen = PodSnapshot(**case["snapshot"])
     assert explain_lws([SET], seen) == case["explanations"]["set"]
     assert explain_gang(seen) == case["explanations"]["gang"]
     assert has_lws_reason(SET, seen)
@@ -89,7 +89,7 @@ def test_pod_problem_has_two_latest_distinct_events() -> None:
 def test_pods_with_same_reason_share_a_line() -> None:
     pods = [pod(f"svc-inference-0-{index}", phase="Pending") for index in range(4)]
     pods.append(pod("svc-inference-1-0", phase="Failed"))
-    messages = explain_lws([SET], Snapshot(pods))
+    messages = explain_lws([SET], PodSnapshot(pods))
     assert messages == ["pod svc-inference-0-0 and 3 more: phase Pending, not ready"]
 
 
@@ -97,11 +97,11 @@ def test_lws_without_pods_shows_controller_events() -> None:
     result = [event("denied", kind="StatefulSet", name="svc-inference-0-1"),
             event("other", kind="StatefulSet", name="svc-inference-0-x"),
             event("crash", kind="LeaderWorkerSet", name=SET)]  # fmt: skip
-    assert explain_lws([SET], Snapshot(events=result)) == [
+    assert explain_lws([SET], PodSnapshot(events=result)) == [
         f"LeaderWorkerSet {SET}: Why: crash",
         "StatefulSet svc-inference-0-1: Why: denied",
     ]
-    assert explain_lws([SET], Snapshot()) == [f"{SET} has no pods"]
+    assert explain_lws([SET], PodSnapshot()) == [f"{SET} has no pods"]
 
 
 def group(phase: str | None, *conditions: Any) -> dict[str, Any]:
@@ -112,22 +112,22 @@ def test_recreated_group_event_is_no_reason() -> None:
     about = {"involvedObject": {"kind": "LeaderWorkerSet", "name": SET}, "metadata": {}}
     for kind, enough in (("Normal", False), ("Warning", True)):
         event = {**about, "type": kind, "reason": "RecreateGroup", "message": "it did restart"}
-        assert has_lws_reason(SET, Snapshot(events=[event])) is enough
+        assert has_lws_reason(SET, PodSnapshot(events=[event])) is enough
 
 
 def test_latest_volcano_condition_explains_gang() -> None:
     old, new = ({"type": "Unschedulable", "status": "True", "message": text,
                  "lastTransitionTime": text} for text in ("1", "2"))  # fmt: skip
     waiting = [pod(node=None)]
-    assert explain_gang(Snapshot(waiting, pod_groups=[group("Pending", new, old)])) == [
+    assert explain_gang(PodSnapshot(waiting, pod_groups=[group("Pending", new, old)])) == [
         "PodGroup svc: 2"
     ]
-    assert explain_gang(Snapshot(waiting, pod_groups=[group(None)])) == [
+    assert explain_gang(PodSnapshot(waiting, pod_groups=[group(None)])) == [
         "PodGroup svc: the gang is not scheduled"
     ]
     # Volcano does not take the condition back.
-    assert explain_gang(Snapshot(waiting, pod_groups=[group("Running", new)])) == []
-    assert explain_gang(Snapshot([pod()], pod_groups=[group("Pending", new)])) == []
+    assert explain_gang(PodSnapshot(waiting, pod_groups=[group("Running", new)])) == []
+    assert explain_gang(PodSnapshot([pod()], pod_groups=[group("Pending", new)])) == []
 
 
 def test_native_condition_explains_gang() -> None:
@@ -137,7 +137,7 @@ def test_native_condition_explains_gang() -> None:
         conditions = [{"type": "PodGroupInitiallyScheduled", **condition}] if condition else []
         spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
         native = {"metadata": {"name": "svc"}, "spec": spec, "status": {"conditions": conditions}}
-        return explain_gang(Snapshot(waiting, pod_groups=[native]))
+        return explain_gang(PodSnapshot(waiting, pod_groups=[native]))
 
     assert told(status="False", message="no room") == ["PodGroup svc: no room"]
     assert told() == ["PodGroup svc: the gang is not scheduled"]
@@ -155,7 +155,7 @@ def workload(owner: str, **condition: str) -> dict[str, Any]:
 
 def test_kueue_condition_explains_waiting_replicas() -> None:
     message = "couldn't assign flavors to pod set leader: insufficient unused quota"
-    seen = Snapshot(
+    seen = PodSnapshot(
         workloads=[
             workload(SET, status="False", message=message),
             workload("svc-inference-1", status="False", message=message),
@@ -166,5 +166,5 @@ def test_kueue_condition_explains_waiting_replicas() -> None:
     )
     names = [SET, "svc-inference-1", "svc-inference-2"]
     assert explain_queue(names, seen) == [
-        f"LeaderWorkerSet {SET} and 1 more: waits in Kueue's LocalQueue: {message}"
+        f"LeaderWorkerSet {SET} and 1 more: waits for admission by Kueue: {message}"
     ]

@@ -1,4 +1,4 @@
-"""A watch keeps the state of pods that show a problem for a moment only."""
+"""A watch keeps the state of pods that show a problem only briefly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fusioninfer_pulumi.component import diagnosis
-from fusioninfer_pulumi.component.diagnosis import Snapshot
+from fusioninfer_pulumi.component.diagnosis import PodSnapshot
 
 
 def pod(name: str = "svc-0-0", **status: Any) -> dict[str, Any]:
@@ -50,8 +50,8 @@ def test_watch_keeps_reasons_of_deleted_pods(
     api = SimpleNamespace(watch=changing)
     monkeypatch.setattr(diagnosis, "KubernetesApi", lambda *_: api)
 
-    def watched(enough: Callable[[Snapshot], bool]) -> list[Any]:
-        value = ("models", "svc", Snapshot([NEW]), enough, 9.0)
+    def watched(enough: Callable[[PodSnapshot], bool]) -> list[Any]:
+        value = ("models", "svc", PodSnapshot([NEW]), enough, 9.0)
         return list(diagnosis.watch_service(None, None, *value).pods)
 
     assert watched(lambda _: False) == left

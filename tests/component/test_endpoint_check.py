@@ -1,4 +1,4 @@
-"""Whether the endpoint answers, asked by the program after all that is awaited."""
+"""The program probes the endpoint after everything that it waits for."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return pulumi.Output.from_input(time.monotonic() + 600)
 
     monkeypatch.setattr(Children, "deadline", deadline)
-    monkeypatch.setattr(endpoint_check, "has_engine", lambda: True)
+    monkeypatch.setattr(endpoint_check, "has_pulumi_engine", lambda: True)
     monkeypatch.setattr(endpoint_check, "wait_until_ready", answer)
     return urls
 
@@ -174,7 +174,7 @@ def server() -> Iterator[tuple[int, dict[str, tuple[int, str]]]]:
         (200, '["x"]', "not a list of models"),
     ],
 )
-def test_probe_judges_http_response(
+def test_probe_result_by_http_response(
     server: Any, status: int, body: str, messages: str | None
 ) -> None:
     port, answers = server

@@ -1,4 +1,4 @@
-"""The phase Failed: from the pods of sets that are not available, where the cluster can be read."""
+"""The phase Failed: from pods of unavailable LeaderWorkerSets, if the cluster can be read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fusioninfer_pulumi import InferenceService
 from fusioninfer_pulumi.component import cluster_access as access
 from fusioninfer_pulumi.component import diagnosis
 from fusioninfer_pulumi.component import diagnosis as pods
-from fusioninfer_pulumi.component.diagnosis import Snapshot, find_failed_lws
+from fusioninfer_pulumi.component.diagnosis import PodSnapshot, find_failed_lws
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "diagnosis"
@@ -69,7 +69,7 @@ def test_pod_failure_by_status(findings: Any, why: str | None) -> None:
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
 def test_failures_of_recorded_pods(path: Path) -> None:
     case = yaml.safe_load(path.read_text(encoding="utf-8"))
-    snapshot = Snapshot(**case["snapshot"])
+    snapshot = PodSnapshot(**case["snapshot"])
     revision = next((pod["metadata"]["labels"][REVISION] for pod in snapshot.pods), None)
     fails = find_failed_lws({SET: revision}, snapshot)
     assert bool(fails) == (path.stem in ("crashing", "evicted", "unpullable"))
@@ -86,8 +86,8 @@ def test_terminating_pods_of_old_revision_are_ignored(
     result["metadata"]["labels"][REVISION] = revision
     if going:
         result["metadata"]["deletionTimestamp"] = "now"
-    assert bool(find_failed_lws({SET: "new"}, Snapshot([result]))) is counts
-    assert bool(find_failed_lws({SET: None}, Snapshot([result]))) is not going
+    assert bool(find_failed_lws({SET: "new"}, PodSnapshot([result]))) is counts
+    assert bool(find_failed_lws({SET: None}, PodSnapshot([result]))) is not going
 
 
 @pytest.fixture
@@ -101,18 +101,18 @@ def status(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         return None, None
 
     def run(findings: Any = None, *, preview: bool = False) -> tuple[Any, list[str], int]:
-        def pods_of(*where: Any) -> Snapshot:
+        def find_pods(*where: Any) -> PodSnapshot:
             assert where == (None, None, "default", "svc")
             requests.append(where)
             if isinstance(findings, Exception):
                 raise findings
             if isinstance(findings, float):
                 time.sleep(findings)
-            return Snapshot([findings])
+            return PodSnapshot([findings])
 
-        monkeypatch.setattr(diagnosis, "reads_cluster", lambda: not pulumi.runtime.is_dry_run())
-        monkeypatch.setattr(diagnosis, "read_pods", pods_of)
-        monkeypatch.setattr(access, "kubeconfig_of", kubeconfig)
+        monkeypatch.setattr(diagnosis, "is_pulumi_update", lambda: not pulumi.runtime.is_dry_run())
+        monkeypatch.setattr(diagnosis, "read_pods", find_pods)
+        monkeypatch.setattr(access, "read_kubeconfig", kubeconfig)
         manifest = service(role(replicas=3))
 
         def program() -> dict[str, Any]:
@@ -164,7 +164,7 @@ def test_unreadable_cluster_leaves_status_unchanged(
     monkeypatch.setattr(diagnosis, "_READ_SECONDS", 0.01 if problem == 0.05 else 5.0)
     expected, logged, _ = status(problem)
     assert expected["components"]["inference"]["phase"] == "Deploying"
-    assert logged == [f"failures of replicas were not read: {why}"]
+    assert logged == [f"cannot read why replicas failed: {why}"]
 
 
 def test_available_service_reads_no_pods(engine: Any, status: Any) -> None:

@@ -1,4 +1,4 @@
-"""Replicas that run and are to be part of a gang, or of more nodes in one."""
+"""Running replicas that join a gang, or get more nodes in their gang."""
 
 from __future__ import annotations
 

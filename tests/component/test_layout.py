@@ -11,7 +11,7 @@ from rows import each_row
 from samples import nodes, plan_of, prefill_decode, role, service
 
 from fusioninfer_pulumi import InferenceService, InvalidServiceError
-from fusioninfer_pulumi.component.children import lws_options
+from fusioninfer_pulumi.component.children import build_lws_options
 from fusioninfer_pulumi.component.status import service_status
 from fusioninfer_pulumi.rollout.update_order import order_update
 
@@ -46,14 +46,14 @@ def test_timeout_is_multiplied_by_replicas() -> None:
     manifest = service(role(replicas=4), rollout={"timeout": "10m"}, **PER_ROLE)
     (step,) = order_update(plan_of(manifest))
     assert step.timeout == "2400s"
-    assert lws_options(step).ignore_changes is None
+    assert build_lws_options(step).ignore_changes is None
 
 
 def test_externally_scaled_replicas_are_ignored() -> None:
     plan = plan_of(service(role(replicas=2), **PER_ROLE))
     scaled = replace(plan, roles=(replace(plan.roles[0], is_autoscaled=True),))
     (step,) = order_update(scaled)
-    assert lws_options(step).ignore_changes == ["spec.replicas"]
+    assert build_lws_options(step).ignore_changes == ["spec.replicas"]
     status = service_status(scaled, {"svc-inference": live(5, available=True, replicas=5)})
     assert status["components"]["inference"] == {
         "desiredReplicas": 5, "readyReplicas": 5, "nodesPerReplica": 1, "totalPods": 5,

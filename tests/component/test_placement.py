@@ -43,7 +43,7 @@ def selectors(deployment: Any) -> dict[str, str]:
 
 
 def pod_spec(spec: Any) -> Any:
-    """The pod spec of a LeaderWorkerSet, which is a secret as a whole where it holds one."""
+    """Return the pod spec of a LeaderWorkerSet, which is a secret as a whole where it holds one."""
     plain = spec[1] if isinstance(spec, tuple) else spec
     return plain["leaderWorkerTemplate"]["workerTemplate"]["spec"]
 

@@ -15,7 +15,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "platform-stack"
 
 
 def program(monkeypatch: pytest.MonkeyPatch, folder: Path, stack: str | None) -> Any:
-    """The project's program, run as the language host would."""
+    """Return the project's program, run as the language host would."""
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     # No cluster of this machine may have a say.

@@ -18,7 +18,7 @@ CHECK = "fusioninfer:index:ServingPrerequisites"
 
 
 def over_the_wire(value: Any) -> Any:
-    """All numbers are floats there."""
+    """Return all numbers are floats there."""
     if isinstance(value, dict):
         return {key: over_the_wire(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -18,7 +18,7 @@ from fusioninfer_pulumi import (
     render,
 )
 from fusioninfer_pulumi.component import TOKEN
-from fusioninfer_pulumi.component.inference_service import recorded_inputs
+from fusioninfer_pulumi.component.inference_service import build_recorded_inputs
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.loading.validate import validate_mapping
 
@@ -47,7 +47,7 @@ LISTS = {
 
 
 def partial(args: InferenceServiceArgs) -> dict[str, Any]:
-    """The same service with the PodGroup form that may run in part."""
+    """Return the same service with the PodGroup form that may run in part."""
     return {
         "name": args.name,
         "roles": list(args.roles),
@@ -217,7 +217,7 @@ def test_recorded_inputs_describe_the_same_service() -> None:
             args, _ = validate_mapping(manifest, "drawn")
             if args is None or errors((plan := plan_service(args)).findings):
                 continue
-            recorded = plan_service(InferenceServiceArgs(**recorded_inputs(args, plan)))
+            recorded = plan_service(InferenceServiceArgs(**build_recorded_inputs(args, plan)))
             assert render(recorded) == render(plan)
             compared += 1
     assert compared >= 5

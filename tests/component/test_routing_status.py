@@ -1,4 +1,4 @@
-"""What gateways reject, as a table; and what the service's status makes of it."""
+"""Objects that gateways reject, and their effect on the service's status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the component takes from Pulumi's SDK beyond its documented functions is still there."""
+"""The undocumented parts of Pulumi's SDK that the component uses still exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from google.protobuf.struct_pb2 import Value
 from pulumi.runtime import rpc
 
 from fusioninfer_pulumi.component.kubernetes_objects import KubernetesObject
-from fusioninfer_pulumi.component.pulumi_sdk import SIGNATURE, read_value, stack_resources, value_at
+from fusioninfer_pulumi.component.pulumi_sdk import (
+    SIGNATURE,
+    find_value,
+    read_stack_resources,
+    read_value,
+)
 
 MANIFEST = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 
@@ -27,7 +32,7 @@ def test_state_values_are_read_through_secrets() -> None:
     secret = rpc.wrap_rpc_secret({"size": rpc.wrap_rpc_secret(2.0), "name": "a"})
     value.struct_value.update({"spec": secret})
     assert read_value(value, "spec", "size") == 2
-    assert value_at(value, "spec", "absent") is None
+    assert find_value(value, "spec", "absent") is None
 
 
 def test_monitor_returns_stack_resources(engine: Any) -> None:
@@ -35,7 +40,7 @@ def test_monitor_returns_stack_resources(engine: Any) -> None:
     findings: list[Any] = []
 
     def program() -> None:
-        findings.append(stack_resources())
+        findings.append(read_stack_resources())
 
     engine.run(program)
     ((urn, resource),) = findings[0].items()

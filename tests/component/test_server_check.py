@@ -1,4 +1,4 @@
-"""In a preview the API server is asked about the service's objects and their pods."""
+"""Previews check the service's objects and their pods on the API server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DOUBTED = warning(API_SERVER_REJECTS, AT, "no PriorityClass")
 UNASKED = warning(API_SERVER_CHECK_INCOMPLETE, (), "no rights")
 
 
-class Asked:
+class FakeServer:
     """What the API server is asked, and what it says."""
 
     def __init__(self) -> None:
@@ -50,10 +50,10 @@ class Asked:
 
 
 @pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> Asked:
+def requests(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
     """The API server of a program that runs on an engine."""
-    result = Asked()
-    monkeypatch.setattr(server_check, "has_engine", lambda: True)
+    result = FakeServer()
+    monkeypatch.setattr(server_check, "has_pulumi_engine", lambda: True)
     monkeypatch.setattr(client, "KubernetesApi", result.connect)
     monkeypatch.setattr(server_dry_run, "check_on_api_server", result.check_on_api_server)
     monkeypatch.setattr(cluster_checks, "check_quotas", result.check_quotas)
@@ -70,36 +70,38 @@ def previewed(engine: Any, *, preview: bool = True, **fields: Any) -> list[str]:
     return [item for item in logged if "API server" in item or "PriorityClass" in item]
 
 
-def test_preview_queries_cluster_of_program(engine: Any, requests: Asked) -> None:
+def test_preview_queries_cluster_of_program(engine: Any, requests: FakeServer) -> None:
     assert previewed(engine) == []
     assert requests.calls == [(None, None), ("svc", "default")]
 
 
-def test_update_queries_nothing(engine: Any, requests: Asked) -> None:
+def test_update_does_not_query_server(engine: Any, requests: FakeServer) -> None:
     previewed(engine, preview=False)
     assert requests.calls == []
 
 
-def test_mocks_query_nothing(engine: Any, requests: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_check, "has_engine", lambda: False)
+def test_mocks_do_not_query_server(
+    engine: Any, requests: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_check, "has_pulumi_engine", lambda: False)
     previewed(engine)
     assert requests.calls == []
 
 
-def test_rejected_object_fails_preview(engine: Any, requests: Asked) -> None:
+def test_rejected_object_fails_preview(engine: Any, requests: FakeServer) -> None:
     requests.found = (REJECTED, DOUBTED)
     with pytest.raises(pulumi.RunError, match=r"^svc: roles\[0\].template: the API server rejects"):
         previewed(engine)
 
 
-def test_warnings_of_server_are_logged(engine: Any, requests: Asked) -> None:
+def test_warnings_of_server_are_logged(engine: Any, requests: FakeServer) -> None:
     requests.found = (DOUBTED, UNASKED)
     assert previewed(engine) == [
         "warning: roles[0].template: no PriorityClass [api-server-rejects]"
     ]
 
 
-def test_small_quota_is_logged(engine: Any, requests: Asked) -> None:
+def test_small_quota_is_logged(engine: Any, requests: FakeServer) -> None:
     requests.over_quota = (
         warning(QUOTA_TOO_SMALL, (), "allows 1: the API server creates no more"),
     )
@@ -108,7 +110,7 @@ def test_small_quota_is_logged(engine: Any, requests: Asked) -> None:
     ]
 
 
-def test_warnings_can_be_ignored(engine: Any, requests: Asked) -> None:
+def test_warnings_can_be_ignored(engine: Any, requests: FakeServer) -> None:
     requests.found = (DOUBTED,)
     annotations = {"fusioninfer.io/ignore-rules": "api-server-rejects"}
     assert previewed(engine, annotations=annotations) == []
@@ -116,7 +118,7 @@ def test_warnings_can_be_ignored(engine: Any, requests: Asked) -> None:
 
 @pytest.mark.parametrize("problem", [UnreadableError("it does not answer"), KeyError("x")])
 def test_unreadable_cluster_does_not_fail_preview(
-    engine: Any, requests: Asked, problem: Exception
+    engine: Any, requests: FakeServer, problem: Exception
 ) -> None:
     requests.problem = problem
     assert previewed(engine) == []
@@ -124,7 +126,7 @@ def test_unreadable_cluster_does_not_fail_preview(
 
 
 def test_provider_without_known_kubeconfig_is_skipped(
-    engine: Any, requests: Asked, monkeypatch: pytest.MonkeyPatch
+    engine: Any, requests: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is that of a cluster which the update creates first, and kubectl's is another one."""
 

@@ -12,7 +12,7 @@ from routed import ROUTE, routed
 from rows import each_row
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component.route_shares import find_unavailable
+from fusioninfer_pulumi.component.route_shares import explain_unavailable
 from fusioninfer_pulumi.kube.client import UnreadableError
 from fusioninfer_pulumi.rollout import state_machine
 
@@ -20,7 +20,7 @@ AGENT = {"implementation": "agentgateway"}
 
 
 def run(stack: Stack, *services: str, split: Mapping[str, int], **more: Any) -> Any:
-    """Runs a program with these services; `chat` has the route."""
+    """Run a program with these services; `chat` has the route."""
     preview = more.pop("preview", False)
 
     def program() -> None:
@@ -55,7 +55,7 @@ def test_share_of_new_service_waits_for_its_replica(
     assert stack.order[-1] == "chat-httproute"
 
 
-def test_share_of_zero_waits_for_nothing(stack: Stack) -> None:
+def test_share_of_zero_does_not_wait(stack: Stack) -> None:
     stack.broken = {"next"}
     run(stack, "chat", split={})
     run(stack, "chat", "next", split={"next": 0}, wait={"level": "None"})
@@ -75,7 +75,7 @@ def test_share_of_service_elsewhere_waits_until_timeout(stack: Stack) -> None:
     with pytest.raises(pulumi.RunError) as failed:
         run(stack, "chat", split={"next": 10})
     assert str(failed.value) == (
-        "chat: service next does not get its share of the route, because its endpoint picker is "
+        "chat: the route cannot send requests to service next, because its endpoint picker is "
         "not available after 300ms (wait.timeout)"
     )
     assert "chat-httproute" not in stack.order
@@ -101,7 +101,7 @@ def test_regained_share_waits_for_ready_replica(stack: Stack) -> None:
     stack.age["chat-inference-0"] = 0
     with pytest.raises(
         pulumi.RunError,
-        match="service chat does not get its share of the route, because role inference",
+        match="the route cannot send requests to service chat, because role inference",
     ):
         run(stack, "chat", "next", split={})
     assert "chat-httproute" not in stack.order
@@ -147,4 +147,4 @@ PICKER = {"status": {"availableReplicas": 1}}
 def test_unavailable_service_names_missing_part(
     lws_list: Any, pickers: Any, missing: str | None
 ) -> None:
-    assert find_unavailable(lws_list, pickers) == missing
+    assert explain_unavailable(lws_list, pickers) == missing

@@ -1,4 +1,4 @@
-"""What the stack's state has of a service."""
+"""LeaderWorkerSets and outputs of a service in the stack's state."""
 
 from __future__ import annotations
 

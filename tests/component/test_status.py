@@ -1,4 +1,4 @@
-"""The status of a service as a table: live objects in, phases and conditions out."""
+"""The status of a service: a table from live objects to phases and conditions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def phase(name: str, **more: Any) -> Objects:
 
 
 def scheduled(status: str) -> Objects:
-    """A PodGroup of Kubernetes itself."""
+    """Return a PodGroup of Kubernetes itself."""
     condition = {"type": "PodGroupInitiallyScheduled", "status": status, "message": "no room"}
     return {"metadata": {}, "status": {"conditions": [condition]}}
 
@@ -182,7 +182,7 @@ def test_status_of_single_worker(story: Story) -> None:
     assert seen(plan, {name: ROLLING})["inference"] == "Deploying 0/1"
 
 
-def parked(story: Story, *roles: str) -> ServicePlan:
+def scaled_to_zero(story: Story, *roles: str) -> ServicePlan:
     args = story(4)
     changed = [
         role.model_copy(update={"replicas": 0}) if role.name in roles else role
@@ -192,7 +192,7 @@ def parked(story: Story, *roles: str) -> ServicePlan:
 
 
 def test_service_scaled_to_zero_is_inactive(story: Story) -> None:
-    result = seen(parked(story, "prefill", "decode"), {})
+    result = seen(scaled_to_zero(story, "prefill", "decode"), {})
     assert result == {
         "prefill": "Running 0/0",
         "decode": "Running 0/0",
@@ -203,7 +203,7 @@ def test_service_scaled_to_zero_is_inactive(story: Story) -> None:
 
 
 def test_role_scaled_to_zero_does_not_affect_active(story: Story) -> None:
-    plan = parked(story, "prefill")
+    plan = scaled_to_zero(story, "prefill")
     live = {f"deepseek-r1-disagg-decode-{index}": READY for index in range(2)}
     result = seen(plan, live, phase("Running"))
     assert result["prefill"] == "Running 0/0"

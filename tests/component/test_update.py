@@ -22,7 +22,7 @@ NAME = "svc-inference-{}"
 
 
 def run(stack: Stack, *roles: Any, **spec: Any) -> Any:
-    """Runs the program of one service, with three replicas by default."""
+    """Run the program of one service, with three replicas by default."""
     more = {"wait": {"timeout": "1s"}, "rollout": {"timeout": "1s"}, **spec}
     manifest = service(*(roles or (role(replicas=3),)), **more)
     return stack.run(lambda: InferenceService("svc", manifest) and None, ("svc",))

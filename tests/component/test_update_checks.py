@@ -1,4 +1,4 @@
-"""A subGroupPolicy that differs from the one in the stack's state, or only looks so."""
+"""A subGroupPolicy that differs from the stack's state, or is equivalent to it."""
 
 from __future__ import annotations
 

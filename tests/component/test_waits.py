@@ -10,7 +10,7 @@ from routed import routed
 from samples import nodes, role, service, template
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.component.kubernetes_objects import latest
+from fusioninfer_pulumi.component.kubernetes_objects import find_latest
 
 SKIP = {"pulumi.com/skipAwait": "true"}
 
@@ -74,8 +74,8 @@ def test_rendered_files_have_no_provider_annotations(
 
 def test_latest_state_has_highest_resource_version() -> None:
     old, new = ({"metadata": {"resourceVersion": text}} for text in ("99", "100"))
-    assert latest(old, new) is new
-    assert latest(new, old) is new
-    assert latest(None, old) is old
-    assert latest({"metadata": {}}, old) is old
-    assert latest(None, {}) is None
+    assert find_latest(old, new) is new
+    assert find_latest(new, old) is new
+    assert find_latest(None, old) is old
+    assert find_latest({"metadata": {}}, old) is old
+    assert find_latest(None, {}) is None

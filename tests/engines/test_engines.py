@@ -30,7 +30,7 @@ def sglang(arguments: str) -> EngineCommand:
 UNKNOWN = read_command({"image": "x", "args": ["--tensor-parallel-size", "64"]})
 
 
-def said(findings: list[Finding]) -> list[tuple[str, Location, str]]:
+def list_findings(findings: list[Finding]) -> list[tuple[str, Location, str]]:
     return [(finding.severity.value, finding.location, finding.message) for finding in findings]
 
 
@@ -76,7 +76,7 @@ INNER = (
 )
 def test_connector_that_does_not_exist(command: EngineCommand) -> None:
     assert command.engine is not None
-    ((severity, _, message),) = said(command.engine.kv_cache.check_connector(command))
+    ((severity, _, message),) = list_findings(command.engine.kv_cache.check_connector(command))
     assert severity == "warning"
     assert message.endswith("no longer has PyNcclConnector and exits; use NixlConnector")
 
@@ -128,7 +128,7 @@ def test_launcher_conflicts_are_reported(
 ) -> None:
     engine, chosen = command.engine, Launcher(launcher)
     assert engine is not None
-    assert said(engine.multi_node.check_launcher(command, chosen)) == expected
+    assert list_findings(engine.multi_node.check_launcher(command, chosen)) == expected
 
 
 PROGRAMS = {"vllm": ["vllm", "serve"], "sglang": ["python3", "-m", "sglang.launch_server"]}
@@ -237,7 +237,7 @@ def test_devices_of_a_replica_are_counted(
 def test_accelerators_are_compared_with_sizes(
     engine: str, arguments: str, per_pod: int, nodes: int, expected: list[tuple[str, Location, str]]
 ) -> None:
-    assert said(check_accelerators(command(engine, arguments), per_pod, nodes)) == expected
+    assert list_findings(check_accelerators(command(engine, arguments), per_pod, nodes)) == expected
 
 
 def test_parallel_sizes_are_read_from_scripts() -> None:

@@ -1,4 +1,4 @@
-"""Properties of changes: what is scaled or added restarts nothing, what changes pods does."""
+"""Properties of changes: scaling and adding restart no pods, changes of pods do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_scalable(manifest: Manifest) -> bool:
 
 @given(services(wanted=is_scalable), st.integers(1, 3))
 @examples(0.5)
-def test_scaling_adds_sets_and_restarts_nothing(manifest: Manifest, more: int) -> None:
+def test_scaling_adds_lws_and_restarts_nothing(manifest: Manifest, more: int) -> None:
     before = list(rendered(manifest))
     larger = copy.deepcopy(manifest)
     role = larger["spec"]["roles"][0]
@@ -86,7 +86,7 @@ def test_added_group_changes_no_existing_group(manifest: Manifest, more: int) ->
     st.sampled_from(("label", "annotation", "image", "env", "volume", "init")),
 )
 @examples(0.5)
-def test_every_change_of_a_pod_template_is_another_revision(manifest: Manifest, what: str) -> None:
+def test_every_pod_template_change_changes_revision(manifest: Manifest, what: str) -> None:
     changed = copy.deepcopy(manifest)
     role = changed["spec"]["roles"][-1]
     template = role.get("template") or role["workerTemplate"]

@@ -1,4 +1,4 @@
-"""The documents' own generated objects, equal to ours but for the deviations that are listed.
+"""Our objects equal those of the design documents, except for the listed deviations.
 
 Each deviation is a function that changes what the document shows; `docs/deviations.md` has one
 row of the same name for each, with the reason.
@@ -41,7 +41,7 @@ def templates(item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def leader(item: dict[str, Any]) -> dict[str, Any]:
-    """The container that serves: the documents show one container a pod."""
+    """Return the container that serves: the documents show one container a pod."""
     return next(templates(item))[1]["spec"]["containers"][0]
 
 

@@ -53,7 +53,7 @@ def short_hash(value: Any) -> str:
 
 @cache
 def drawn(seed: int) -> tuple[Row, frozenset[tuple[str, str]]]:
-    """The row of a seed, and the API version and kind of each of its objects."""
+    """Return the row of a seed, and the API version and kind of each of its objects."""
     documents = draw_service(seed).documents
     status, text, _ = rendered(documents, "json")
     objects = json.loads(text) if status == 0 else {"items": []}
@@ -82,7 +82,7 @@ def golden() -> dict[int, Row]:
 
 
 def with_every_feature(seeds: set[int]) -> list[int]:
-    """Adds the first seeds by which two rendered services use each feature."""
+    """Add the first seeds by which two rendered services use each feature."""
     seeds = set(seeds)
     used = Counter(feature for seed in seeds for feature in features(seed))
     missing = {feature for feature in schema_features(SCHEMA) if used[feature] < 2}

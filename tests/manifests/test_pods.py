@@ -1,4 +1,4 @@
-"""What of a role reaches its pods, what is added, and what workers do not get."""
+"""Pods of a role: fields from the role, generated fields, and fields that workers do not get."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ METADATA = {"labels": {"team": "a"}, "annotations": {"note": "b"}}
 
 
 def body(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The leaderWorkerTemplate of the only set of a manifest."""
+    """Return the leaderWorkerTemplate of the only set of a manifest."""
     (only,) = (item for item in rendered(manifest) if item["kind"] == "LeaderWorkerSet")
     findings: dict[str, Any] = only["spec"]["leaderWorkerTemplate"]
     return findings
 
 
 def loose(**fields: Any) -> dict[str, Any]:
-    """A service without a gang, so that nothing but its roles shapes its pods."""
+    """Return a service without a gang, so that nothing but its roles shapes its pods."""
     return service(role(**fields), schedulingStrategy={"gangPolicy": {"mode": "Off"}})
 
 
-def test_pod_template_reaches_single_pod_unchanged() -> None:
+def test_single_pod_has_unchanged_template() -> None:
     template = pod(FULL, SIDE, metadata=METADATA, **POD)
     built = body(loose(template=template))["workerTemplate"]
     assert built["spec"] == template["spec"]

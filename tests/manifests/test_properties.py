@@ -1,4 +1,4 @@
-"""Properties of all valid services: what goes in comes out, and the numbers agree."""
+"""Properties of all valid services: user values are rendered, and the numbers agree."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def built(manifest: Manifest) -> tuple[ServicePlan, list[Manifest]]:
 
 
 def pods(objects: list[Manifest]) -> Iterator[tuple[str, bool, Manifest]]:
-    """The pods that LeaderWorkerSet makes: name, whether it leads, and its template."""
+    """Yield the pods that LeaderWorkerSet makes: name, whether it leads, and its template."""
     for item in of_kind(objects, "LeaderWorkerSet"):
         body = item["spec"]["leaderWorkerTemplate"]
         name = item["metadata"]["name"]
@@ -56,7 +56,7 @@ def pods(objects: list[Manifest]) -> Iterator[tuple[str, bool, Manifest]]:
 
 
 def roles(manifest: Manifest) -> Iterator[tuple[Manifest, int, int]]:
-    """Every role, its replicas over all serving groups, and the pods of one of them."""
+    """Yield every role, its replicas over all serving groups, and the pods of one of them."""
     copies = manifest["spec"].get("groups", 1)
     for role in manifest["spec"]["roles"]:
         nodes = role.get("multinode", {}).get("nodeCount", 1)

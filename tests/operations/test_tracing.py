@@ -7,10 +7,10 @@ from typing import Any
 from routed import V1_5, picker_container, routed
 from samples import (
     container,
+    list_findings,
     nodes,
     problems,
     role,
-    said,
     service,
     serving_containers,
     template,
@@ -74,7 +74,7 @@ def test_engine_without_tracing_flags_is_reported() -> None:
         args=["--model-path=m", "--port=8000"],
     )
     manifest = traced(service(role(template=template(user_container))))
-    assert about("does not know the tracing flags of sglang", said(manifest))
+    assert about("no tracing flags of sglang", list_findings(manifest))
     assert about("tracing: has no effect", warnings(manifest))
     (engine,) = serving_containers(manifest)
     assert "env" not in engine

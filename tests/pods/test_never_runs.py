@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from rows import each_row
-from rule_examples import found_in
+from rule_examples import find_input_findings
 
 from fusioninfer_pulumi.rules.catalog import change_base
 
@@ -17,7 +17,7 @@ CONTAINER = "roles[0].template.spec.containers[0]"
 def rules(fields: dict[str, Any] | None = None, **container: Any) -> set[str]:
     """The rules of errors and warnings about one worker."""
     source = {f"{CONTAINER}.{key}": value for key, value in container.items()}
-    result = found_in([change_base("worker", {**source, **(fields or {})})])
+    result = find_input_findings([change_base("worker", {**source, **(fields or {})})])
     return {rule for rule, severity in result if severity != "info"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pd import engine, its_sidecar, leader, pair, serving, sidecar, transfer, worker
+from pd import decode_sidecar, engine, leader, pair, serving, sidecar, transfer, worker
 from rows import each_row
 from samples import nodes, problems, rendered, warnings
 
@@ -32,7 +32,7 @@ def test_release_is_that_of_the_picker(family: str) -> None:
     port = "model-server-port" if newest else "vllm-port"
     guarded = ["--enable-ssrf-protection=true", "--inference-pool=$(NAMESPACE)/svc-pool"]
     picker = {"endpointPicker": {"image": FAMILIES[family].image}}
-    result = its_sidecar(pair(router=picker))
+    result = decode_sidecar(pair(router=picker))
     assert result["image"] == IMAGES[family]
     assert result["args"] == [
         "--port=8000",
@@ -82,7 +82,7 @@ def test_sidecar_requests_count_for_the_gang() -> None:
 )
 def test_sidecar_protocol_fits_the_connector(connector: str, protocol: str) -> None:
     user_engine = engine("--model=m", "--kv-transfer-config", f'{{"kv_connector":"{connector}"}}')
-    assert f"--kv-connector={protocol}" in its_sidecar(pair(user_engine, user_engine))["args"]
+    assert f"--kv-connector={protocol}" in decode_sidecar(pair(user_engine, user_engine))["args"]
 
 
 def test_sidecar_protocol_fits_the_first_known_connector() -> None:
@@ -92,7 +92,7 @@ def test_sidecar_protocol_fits_the_first_known_connector() -> None:
     )
     user_engine = engine("--model=m", "--kv-transfer-config", text)
     manifest = pair(user_engine, user_engine)
-    assert "--kv-connector=nixlv2" in its_sidecar(manifest)["args"]
+    assert "--kv-connector=nixlv2" in decode_sidecar(manifest)["args"]
     env = {item["name"] for item in serving(leader(manifest))["env"]}
     assert "VLLM_NIXL_SIDE_CHANNEL_HOST" in env
 
@@ -104,7 +104,7 @@ def test_sglang_sidecar_uses_its_protocol() -> None:
     args = ["--disaggregation-mode", "prefill"], ["--disaggregation-mode", "decode"]
     manifest = pair({**more, "args": args[0]}, {**more, "args": args[1]})
     assert problems(manifest) == []
-    assert "--kv-connector=sglang" in its_sidecar(manifest)["args"]
+    assert "--kv-connector=sglang" in decode_sidecar(manifest)["args"]
 
 
 def test_unknown_connector_is_a_warning() -> None:
@@ -120,7 +120,7 @@ def test_unknown_connector_is_a_warning() -> None:
         user_engine, user_engine, decode_role=transfer(sidecar={"connector": "shared-storage"})
     )
     assert warnings(chosen) == []
-    assert "--kv-connector=shared-storage" in its_sidecar(chosen)["args"]
+    assert "--kv-connector=shared-storage" in decode_sidecar(chosen)["args"]
 
 
 REJECTED: list[tuple[dict[str, Any], str]] = [
@@ -159,16 +159,16 @@ def test_invalid_sidecar_is_rejected(fields: dict[str, Any], message: str) -> No
 
 def test_custom_sidecar_image_may_have_other_flags() -> None:
     mirror = {"image": "registry.example.com/mirror/llm-d-router-disagg-sidecar:v0.9.0"}
-    assert "--vllm-port=8001" in its_sidecar(pair(decode_role=transfer(sidecar=mirror)))["args"]
+    assert "--vllm-port=8001" in decode_sidecar(pair(decode_role=transfer(sidecar=mirror)))["args"]
     fields = {"image": "registry.example.com/my/sidecar:1", "args": ["--mine=1"]}
     manifest = pair(decode_role=transfer(sidecar=fields))
     assert problems(manifest) == []
-    assert its_sidecar(manifest)["args"][-1] == "--mine=1"
+    assert decode_sidecar(manifest)["args"][-1] == "--mine=1"
 
 
 def test_user_may_enable_secure_proxy() -> None:
     manifest = pair(decode_role=transfer(sidecar={"args": ["--secure-proxy=true"]}))
-    result = its_sidecar(manifest)
+    result = decode_sidecar(manifest)
     assert [item for item in result["args"] if "secure" in item] == ["--secure-proxy=true"]
     assert result["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
 
@@ -199,7 +199,9 @@ def test_user_sidecar_on_engine_port_is_a_warning() -> None:
     proxy = {"name": "proxy", "image": "ghcr.io/llm-d/llm-d-routing-sidecar:v0.6.0"}
     spec = {"containers": [engine("--model=m", "--kv-transfer-config", NIXL), proxy]}
     (text,) = warnings(pair(decode_role={"template": {"spec": spec}}))
-    assert text.startswith("warning: roles[2]: container proxy listens on port 8000, and so does")
+    assert text.startswith(
+        "warning: roles[2]: container proxy listens on port 8000, and according to"
+    )
 
 
 def test_every_family_with_a_sidecar_has_a_release() -> None:

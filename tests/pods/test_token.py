@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pd import its_sidecar, leader, pair, transfer
+from pd import decode_sidecar, leader, pair, transfer
 from samples import problems, rendered
 
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
@@ -17,7 +17,7 @@ OLDER = ["llm-d-0.9"]
 def test_pod_without_rights_has_no_token() -> None:
     manifest = pair(decode_role=OFF)
     spec = leader(manifest)["spec"]
-    (mount,) = its_sidecar(manifest)["volumeMounts"]
+    (mount,) = decode_sidecar(manifest)["volumeMounts"]
     assert mount == {
         "name": "no-token",
         "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
@@ -30,7 +30,7 @@ def test_pod_without_rights_has_no_token() -> None:
 
 def test_token_path_is_not_covered_if_no_token_is_mounted() -> None:
     manifest = pair(decode_role=OFF, pod={"automountServiceAccountToken": False})
-    assert "volumeMounts" not in its_sidecar(manifest)
+    assert "volumeMounts" not in decode_sidecar(manifest)
 
 
 def rights(manifest: Any) -> list[dict[str, Any]]:
@@ -52,7 +52,7 @@ def test_protection_brings_an_account_that_reads_pool_and_pods() -> None:
     assert spec["serviceAccountName"] == "svc-sidecar"
     # The engine beside it gets no token.
     assert spec["automountServiceAccountToken"] is False
-    result = its_sidecar(manifest)
+    result = decode_sidecar(manifest)
     assert result["args"][-2:] == [
         "--enable-ssrf-protection=true",
         "--inference-pool=$(NAMESPACE)/svc-pool",
@@ -80,7 +80,7 @@ def test_sidecar_release_without_pool_support_cannot_protect(family: str) -> Non
     router = {"endpointPicker": {"image": FAMILIES[family].image}}
     manifest = pair(router=router)
     assert rights(manifest) == []
-    assert not [item for item in its_sidecar(manifest)["args"] if "ssrf" in item]
+    assert not [item for item in decode_sidecar(manifest)["args"] if "ssrf" in item]
     at = "roles[2].kvTransfer.sidecar.ssrfProtection"
     wanted = pair(router=router, decode_role=transfer(sidecar={"ssrfProtection": True}))
     (problem,) = problems(wanted)

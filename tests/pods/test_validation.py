@@ -7,7 +7,7 @@ from typing import Any
 from rejected_pods import REJECTED, REJECTED_BY_SERVER, TAKEN, Fields
 from rows import each_row
 
-from fusioninfer_pulumi.checks.pods.template import check_template
+from fusioninfer_pulumi.checks.pods.template_checks import check_template
 from fusioninfer_pulumi.findings import format_path
 
 

@@ -18,10 +18,10 @@ from fusioninfer_pulumi.presets.expansion import expand
 from tests.samples import (
     Manifest,
     container,
+    list_findings,
     of_kind,
     plan_of,
     rendered,
-    said,
     service,
     template,
     warnings,
@@ -240,7 +240,7 @@ def test_generated_requests_are_at_most_the_users_limits() -> None:
     user_template = template({"name": "vllm", "resources": {"limits": limits}})
     manifest = service(short(gpus=1, template=user_template), **UNKNOWN)
     assert engine(manifest)["resources"]["requests"] == {"cpu": 4, "memory": "16Gi"}
-    assert [line for line in said(manifest) if "requests" in line] == []
+    assert [line for line in list_findings(manifest) if "requests" in line] == []
     assert ("cpu", "4", "user") in [value[1:4] for value in plan_of(manifest).presets]
 
 
@@ -249,7 +249,9 @@ def test_generated_variables_follow_the_users() -> None:
     user_template = template({"name": "vllm", "env": env})
     manifest = service(short(gpus=1, template=user_template), **UNKNOWN)
     assert engine(manifest)["env"] == [*env, KEEP_ALIVE]
-    assert [line for line in said(manifest) if "containers[0].env[0].value: PGPASSWORD" in line]
+    assert [
+        line for line in list_findings(manifest) if "containers[0].env[0].value: PGPASSWORD" in line
+    ]
     env.append({**KEEP_ALIVE, "value": "60"})
     assert engine(manifest)["env"] == env
 
@@ -324,7 +326,7 @@ def test_unknown_model_without_capacity_package_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "load_package", lambda: None)
-    (text,) = said(service(short(accelerator="H100"), **UNKNOWN), "error")
+    (text,) = list_findings(service(short(accelerator="H100"), **UNKNOWN), "error")
     assert text.startswith(
         "roles[0].gpus: is required: the number of GPUs per pod; estimating it needs the package "
         "fusioninfer-capacity: pip install"
@@ -413,7 +415,9 @@ def test_expanded_spec_renders_the_same_objects(manifest: Manifest) -> None:
 
 def test_arguments_of_cpu_image_are_checked() -> None:
     user_template = template({"name": "vllm", "args": ["--max-model-length", "8"]})
-    (text,) = said(service(short(accelerator="cpu", template=user_template), **UNKNOWN), "error")
+    (text,) = list_findings(
+        service(short(accelerator="cpu", template=user_template), **UNKNOWN), "error"
+    )
     assert "has no argument --max-model-length; did you mean --max-model-len?" in text
     image = read_image("vllm/vllm-openai-cpu:v0.32.0-x86_64")
     assert (image.release, image.version, image.is_stock) == ("0.32.0", None, False)
@@ -426,7 +430,7 @@ def test_amd_accelerator_gets_image_and_resource_of_amd() -> None:
     container = engine(service(short(**AMD), **QWEN))
     assert container["image"].startswith("vllm/vllm-openai-rocm:v")
     assert container["resources"]["limits"] == {"amd.com/gpu": "2"}
-    assert said(service(short(**AMD), **QWEN), "warning") == []
+    assert list_findings(service(short(**AMD), **QWEN), "warning") == []
 
 
 def test_template_with_gpus_of_amd_gets_its_image() -> None:
@@ -495,12 +499,12 @@ def test_template_with_only_metadata_is_completed() -> None:
 
 def test_repository_without_organization_is_a_model() -> None:
     manifest = service(short(gpus=1), model={"uri": "hf://gpt2"})
-    assert said(manifest, "error") == []
+    assert list_findings(manifest, "error") == []
     assert "gpt2" in engine(manifest)["command"] + engine(manifest)["args"]
 
 
 def test_port_in_arguments_is_the_declared_port() -> None:
     fields = {"spec": {"containers": [{"name": "vllm", "args": ["--port", "9000"]}]}}
     manifest = service(short(gpus=1, template=fields), monitoring={}, **QWEN)
-    assert said(manifest, "error") == []
+    assert list_findings(manifest, "error") == []
     assert engine(manifest)["ports"] == [{"name": "http", "containerPort": 9000}]

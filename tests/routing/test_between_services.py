@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
+from printed_findings import without_rules
 from routed import ROUTE, routed, router
 from rows import each_row
 from samples import Manifest, container, role, service, template
-from told import without_rules
 
 from fusioninfer_pulumi.checks.stages import plan_services
 from fusioninfer_pulumi.cli.main import main

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 from routed import pair, routed
-from samples import Manifest, assert_told, can_be_written, problems
+from samples import Manifest, assert_one_line_errors, can_be_written, problems
 
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.findings import InvalidServiceError
@@ -108,7 +108,7 @@ def judged(manifest: Manifest) -> bool:
         plan = plan_service(args)
         objects = render(plan)
     except InvalidServiceError as rejected:
-        assert_told(rejected.findings)
+        assert_one_line_errors(rejected.findings)
         # What rejects a document never breaks on what remains of it either.
         assert problems(manifest)
         return False

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from gateways import HOSTS, HTTP, HTTPS, open_to
 from routed import objects, only, routed
-from samples import problems, said
+from samples import list_findings, problems
 
 CLASSES = {
     None: "eg",
@@ -77,4 +77,4 @@ def test_implementation_with_parent_refs_creates_no_gateway() -> None:
 @pytest.mark.parametrize("named", ["kgateway", "envoy-gateway", "eks"])
 def test_unknown_gateway_has_no_finding(named: str) -> None:
     manifest = routed(gateway={"implementation": named})
-    assert not [line for line in said(manifest) if ".gateway.implementation" in line]
+    assert not [line for line in list_findings(manifest) if ".gateway.implementation" in line]

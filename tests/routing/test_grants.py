@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from gateways import HTTPS, managed
 from routed import ROUTE, objects, only, routed
-from samples import Manifest, problems, role, said, warnings
+from samples import Manifest, list_findings, problems, role, warnings
 
 FOREIGN = {"name": "other", "namespace": "elsewhere", "port": 80}
 MIRROR = {"type": "RequestMirror", "requestMirror": {"backendRef": FOREIGN}}
@@ -47,7 +47,7 @@ def test_grants_are_requested_or_created(case: str) -> None:
     assert all(line.endswith("referenceGrants: true creates it") for line in requests)
     assert not objects(manifest, "ReferenceGrant")
     manifest["spec"]["roles"][0]["referenceGrants"] = True
-    assert not [line for line in said(manifest) if "ReferenceGrant" in line]
+    assert not [line for line in list_findings(manifest) if "ReferenceGrant" in line]
     grant = only(manifest, "ReferenceGrant")
     owner = "svc-httproute" if kind == "HTTPRoute" else "svc-gateway"
     assert (grant["metadata"]["namespace"], grant["metadata"]["name"]) == (

@@ -10,7 +10,7 @@ from rows import each_row
 from samples import Manifest, container, role, template
 
 from fusioninfer_pulumi.checks.stages import plan_services
-from fusioninfer_pulumi.cli.diff._sentences import describe_traffic_shares
+from fusioninfer_pulumi.cli.diff._notes import describe_traffic_shares
 from fusioninfer_pulumi.loading import load
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from routed import ROUTE, objects, only, routed
 from rows import each_row
-from samples import Manifest, kinds, plan_of, problems, said, warnings
+from samples import Manifest, kinds, list_findings, plan_of, problems, warnings
 
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.plan.service_objects import render
@@ -114,7 +114,9 @@ def test_route_without_gateway_is_a_warning() -> None:
 
 
 def test_other_outputs_of_a_route_are_rejected(output: Any) -> None:
-    (finding,) = said(route({"matches": [{"path": {"value": output("/v1")}}]}), Severity.ERROR)
+    (finding,) = list_findings(
+        route({"matches": [{"path": {"value": output("/v1")}}]}), Severity.ERROR
+    )
     assert finding.startswith(
         "roles[0].httproute.rules[0].matches[0].path.value: must be known before the update, "
         "got a pulumi Output"

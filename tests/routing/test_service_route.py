@@ -9,7 +9,7 @@ from rows import each_row
 from samples import Manifest, listening, plan_of, problems, rendered, role, warnings
 
 from fusioninfer_pulumi.checks.stages import plan_services
-from fusioninfer_pulumi.cli.plan_output import PlanView, mermaid
+from fusioninfer_pulumi.cli.plan_output import PlanView, draw_mermaid
 from fusioninfer_pulumi.component.status import find_rejection
 from fusioninfer_pulumi.loading import load
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
@@ -81,7 +81,7 @@ def test_unaccepted_route_is_the_services_rejection() -> None:
 
 
 def test_chart_ends_at_the_service() -> None:
-    chart = mermaid([PlanView(plan_of(behind_service()))])
+    chart = draw_mermaid([PlanView(plan_of(behind_service()))])
     assert "picker" not in chart
     assert '  entry["Service svc"]\n' in chart
     assert "  entry --> role0\n" in chart

@@ -22,7 +22,7 @@ from fusioninfer_pulumi.schemas.kind_schema import (
 from fusioninfer_pulumi.schemas.schema_check import normalize_part, object_findings, part_findings
 
 
-def said(value: Any, part: Part) -> list[str]:
+def list_findings(value: Any, part: Part) -> list[str]:
     return [str(finding) for finding in part_findings(("x",), value, part)]
 
 
@@ -78,7 +78,7 @@ def test_every_field_that_the_official_client_knows_is_known(model: str) -> None
     ],
 )  # fmt: skip
 def test_parts_fit_their_schemas(value: Any, part: Part, expected: list[str]) -> None:
-    assert said(value, part) == expected
+    assert list_findings(value, part) == expected
 
 
 def test_unknown_value_is_valid_anywhere(output: Any) -> None:
@@ -96,12 +96,12 @@ def test_unknown_value_is_valid_anywhere(output: Any) -> None:
             "overhead": {"cpu": output("1")},
         },
     }  # fmt: skip
-    assert said(value, POD_TEMPLATE) == []
+    assert list_findings(value, POD_TEMPLATE) == []
 
 
 def test_value_is_shown_without_its_outputs(output: Any) -> None:
     value = {"spec": {"containers": {"a": output("x")}}}
-    (finding,) = said(value, POD_TEMPLATE)
+    (finding,) = list_findings(value, POD_TEMPLATE)
     assert finding == "x.spec.containers: must be a list, got a dict"
 
 

@@ -10,7 +10,7 @@ import pytest
 from samples import Manifest, nodes, plan_of, prefill_decode, problems, rendered, role, service
 
 from fusioninfer_pulumi.checks.stages import plan_services
-from fusioninfer_pulumi.cli.plan_output import PlanView, plan_json
+from fusioninfer_pulumi.cli.plan_output import PlanView, build_plan_json
 from fusioninfer_pulumi.component.status import service_status
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.loading import load
@@ -97,7 +97,7 @@ def test_group_name_collision_is_rejected() -> None:
 
 def test_plan_lists_the_gangs_of_the_groups() -> None:
     plan = plan_of(grouped(2))
-    result = plan_json(PlanView(plan, compute_capacity_for_gpus(plan, [0])))
+    result = build_plan_json(PlanView(plan, compute_capacity_for_gpus(plan, [0])))
     assert result["groups"] == 2
     assert result["gang"] is None
     (first, second) = result["gangs"]
@@ -113,7 +113,7 @@ def test_plan_lists_the_gangs_of_the_groups() -> None:
     assert [(item["name"], item["replicas"]) for item in result["roles"]] == [
         ("prefill", 2), ("decode", 4),
     ]  # fmt: skip
-    without = plan_json(PlanView(plan_of(grouped(None))))
+    without = build_plan_json(PlanView(plan_of(grouped(None))))
     assert without["gang"]["podGroup"] == "svc"
     assert not {"groups", "gangs"} & set(without)
 

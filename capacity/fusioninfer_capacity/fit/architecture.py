@@ -29,7 +29,7 @@ class Part:
 
     Attributes:
         name: Their module, as checkpoints name it in lists of modules that are not quantized.
-        split: Whether tensor parallelism splits them; otherwise every rank has all of them.
+        split: Whether tensor parallelism splits them; otherwise every rank has a full copy.
         expert: Whether they are routed experts, which expert parallelism distributes.
         heads: Maximum number of pieces into which they are split; None for any number.
         bits: Bits per parameter if the checkpoint's format does not apply, else None.
@@ -79,7 +79,7 @@ class Cache:
 
 
 #: A layer without attention.
-NOTHING = Cache(0, 0)
+NO_CACHE = Cache(0, 0)
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Architecture(ModelShape):
 
 @cache
 def load_models() -> Mapping[str, Mapping[str, Any]]:
-    """Return the table of models: `config` and its `source` by their names on Hugging Face.
+    """Return the table of models by name on Hugging Face, each with its `config` and `source`.
 
     Written by `tools/model_table.py`.
     """
@@ -200,9 +200,13 @@ def read_config(config: Config) -> Architecture:
     if read is None:
         near = get_close_matches(kind, _FAMILIES, n=1, cutoff=0.7)
         hint = (
-            f": if its layers are those of {near[0]}, give a config with that type" if near else ""
+            f"; if its layers are the same as in {near[0]}, set model_type to that" if near else ""
         )
-        raise UnknownArchitectureError(f"the architecture {kind} is not known{hint}")
+        raise UnknownArchitectureError(
+            "the config has no model_type"
+            if kind == "None"
+            else f"unknown architecture {kind}{hint}"
+        )
     stored = config.get("quantization_config") or text.get("quantization_config")
     quantization = read_quantization(stored) if stored else None
     if isinstance(quantization, str):
@@ -210,7 +214,7 @@ def read_config(config: Config) -> Architecture:
     blocks = text.get("layers_block_type")
     count = len(blocks) if blocks else _read(text, "num_hidden_layers")
     if count > _MAX_LAYERS:
-        raise UnknownArchitectureError(f"{count} layers are not known")
+        raise UnknownArchitectureError(f"{count} layers are more than {_MAX_LAYERS}")
     hidden, vocabulary = _read(text, "hidden_size"), _read(text, "vocab_size")
     layers = tuple(read(text, index) for index in range(count))
     tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", _is_tied(kind))))
@@ -277,7 +281,7 @@ def _read(config: Config, *names: str) -> int:
         value = config.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
-    raise UnknownArchitectureError(f"its config does not say {names[0]}")
+    raise UnknownArchitectureError(f"its config has no {names[0]}")
 
 
 def _read_longest(text: Config) -> int | None:
@@ -510,8 +514,8 @@ def _read_latent(text: Config, index: int) -> Layer:
     rank, rope = _read(text, "kv_lora_rank"), _read(text, "qk_rope_head_dim")
     sparse = text.get("index_topk")
     if sparse:
-        width, many = _read(text, "index_head_dim"), _read(text, "index_n_heads")
-        indexer = hidden * width + int(queries or hidden) * width * many + hidden * many
+        width, head_count = _read(text, "index_head_dim"), _read(text, "index_n_heads")
+        indexer = hidden * width + int(queries or hidden) * width * head_count + hidden * head_count
         parts.append(Part("self_attn.indexer.wq_b", indexer, split=False))
     count = text.get("n_routed_experts")
     frequency = int(text.get("moe_layer_freq") or 1)
@@ -544,10 +548,10 @@ def _read_gated_delta(text: Config, index: int) -> Layer:
         parts += _make_attention(text, gated=True)
     else:
         keys = _read(text, "linear_num_key_heads") * _read(text, "linear_key_head_dim")
-        many = _read(text, "linear_num_value_heads")
-        values = many * _read(text, "linear_value_head_dim")
+        head_count = _read(text, "linear_num_value_heads")
+        values = head_count * _read(text, "linear_value_head_dim")
         parts.append(Part("linear_attn.in_proj_qkv", hidden * (2 * keys + 2 * values)))
-        parts.append(Part("linear_attn.in_proj_ba", hidden * 2 * many, bits=16))
+        parts.append(Part("linear_attn.in_proj_ba", hidden * 2 * head_count, bits=16))
         parts.append(Part("linear_attn.out_proj", hidden * values))
     if any(text.get(key) for key in _EXPERTS):
         width = _read(text, "moe_intermediate_size")
@@ -588,11 +592,11 @@ def _read_nemotron_h(text: Config, index: int) -> Layer:
         return Layer(parts, _read_cache(attention, index))
     if kind == "-":
         width = _read(text, "intermediate_size")
-        return Layer((norm, Part("mixer.up_proj", 2 * hidden * width, width=width)), NOTHING)
+        return Layer((norm, Part("mixer.up_proj", 2 * hidden * width, width=width)), NO_CACHE)
     if kind == "E":
-        return Layer((norm, *_make_ungated_experts(text)), NOTHING)
+        return Layer((norm, *_make_ungated_experts(text)), NO_CACHE)
     if kind != "M":
-        raise UnknownArchitectureError(f"the layer {kind or 'without a kind'} is not known")
+        raise UnknownArchitectureError(f"unknown layer type {kind or '(empty)'}")
     heads, width = _read(text, "mamba_num_heads"), _read(text, "mamba_head_dim")
     states, groups = _read(text, "ssm_state_size"), _read(text, "n_groups")
     inner, shared = heads * width, 2 * groups * states
@@ -631,7 +635,7 @@ def _read_gemma4(text: Config, index: int) -> Layer:
     Layers with experts have a feed-forward layer as well.
     """
     if text.get("hidden_size_per_layer_input") or text.get("num_kv_shared_layers"):
-        raise UnknownArchitectureError("embeddings of each layer are not known")
+        raise UnknownArchitectureError("per-layer embeddings are not supported")
     has_window = _has_window(text, index)
     hidden = _read(text, "hidden_size")
     heads, kv, head = _read_heads(text)
@@ -719,8 +723,8 @@ def _read_minimax_m3(text: Config, index: int) -> Layer:
     sparse = text.get("sparse_attention_config") or {}
     if not (sparse.get("sparse_attention_freq") or [0] * (index + 1))[index]:
         return Layer(tuple(parts), Cache(kv, 2 * head))
-    many, width = _read(sparse, "sparse_num_index_heads"), _read(sparse, "sparse_index_dim")
-    parts.append(Part("self_attn.index_q_proj", hidden * many * width, heads=many))
+    head_count, width = _read(sparse, "sparse_num_index_heads"), _read(sparse, "sparse_index_dim")
+    parts.append(Part("self_attn.index_q_proj", hidden * head_count * width, heads=head_count))
     parts.append(Part("self_attn.index_k_proj", hidden * width, split=False))
     return Layer(tuple(parts), Cache(kv, 2 * head, index=2 * width))
 
@@ -733,14 +737,14 @@ def _read_kimi_linear(text: Config, index: int) -> Layer:
     linear = text.get("linear_attn_config") or {}
     hidden = _read(text, "hidden_size")
     parts = [_make_norms(text)]
-    keeps: Cache | State
+    kept_state: Cache | State
     if index + 1 in linear["full_attn_layers"]:
         parts += _make_latent_attention(text)
         if text.get("mla_use_output_gate"):
             value = _read(text, "num_attention_heads") * _read(text, "v_head_dim")
             parts.append(Part("self_attn.g_proj", hidden * value))
         width = _read(text, "kv_lora_rank") + _read(text, "qk_rope_head_dim")
-        keeps = Cache(1, width, latent=True)
+        kept_state = Cache(1, width, latent=True)
     else:
         heads, head = _read(linear, "num_heads"), _read(linear, "head_dim")
         kernel, inner = _read(linear, "short_conv_kernel_size"), heads * head
@@ -751,10 +755,10 @@ def _read_kimi_linear(text: Config, index: int) -> Layer:
             Part("self_attn.conv1d", 3 * inner * kernel, bits=32),
             Part("self_attn.o_proj", hidden * inner),
         ]
-        keeps = State(3 * inner * (kernel - 1), inner * head, 32)
+        kept_state = State(3 * inner * (kernel - 1), inner * head, 32)
     if not _has_experts(text, index):
         parts.append(_make_mlp(text, _read(text, "intermediate_size")))
-        return Layer(tuple(parts), keeps)
+        return Layer(tuple(parts), kept_state)
     latent, width = text.get("routed_expert_hidden_size"), _read(text, "moe_intermediate_size")
     shared = int(text.get("num_shared_experts") or 0) * width
     routed = {**text, "hidden_size": latent or hidden}
@@ -765,7 +769,7 @@ def _read_kimi_linear(text: Config, index: int) -> Layer:
         parts.append(Part("mlp.routed_expert_down_proj", 2 * hidden * latent, split=False))
     if shared:
         parts.append(Part("mlp.shared_experts.up_proj", 3 * hidden * shared, width=shared))
-    return Layer(tuple(parts), keeps)
+    return Layer(tuple(parts), kept_state)
 
 
 def _read_deepseek_v4(text: Config, index: int) -> Layer:
@@ -788,9 +792,9 @@ def _read_deepseek_v4(text: Config, index: int) -> Layer:
         overlap = 2 if ratio == _INDEXED else 1
         parts.append(Part("attn.compressor", 2 * overlap * hidden * head, split=False, bits=16))
     if ratio == _INDEXED:
-        width, many = _read(text, "index_head_dim"), _read(text, "index_n_heads")
-        parts.append(Part("attn.indexer.wq_b", queries * width * many, split=False))
-        weights = hidden * many + 4 * hidden * width
+        width, head_count = _read(text, "index_head_dim"), _read(text, "index_n_heads")
+        parts.append(Part("attn.indexer.wq_b", queries * width * head_count, split=False))
+        weights = hidden * head_count + 4 * hidden * width
         parts.append(Part("attn.indexer.compressor", weights, split=False, bits=16))
     stored = text.get("quantization_config") or {}
     bits = 4.5 if stored.get("moe_quant_algo") == "NVFP4" else 4.25
@@ -800,14 +804,14 @@ def _read_deepseek_v4(text: Config, index: int) -> Layer:
         # FP8 blocks apply only to the other layers.
         in_fp4 = part.expert and text.get("expert_dtype", "fp4") == "fp4"
         parts.append(replace(part, bits=bits, width=None) if in_fp4 else part)
-    keeps = Compressed(
+    kept_state = Compressed(
         ratio if ratio > 1 else 0,
         _read(text, "sliding_window"),
         head,
         _read(text, "qk_rope_head_dim"),
         _read(text, "index_head_dim") if ratio == _INDEXED else 0,
     )
-    return Layer(tuple(parts), keeps)
+    return Layer(tuple(parts), kept_state)
 
 
 #: Tokens that layers with an index compress into one.

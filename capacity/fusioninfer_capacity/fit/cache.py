@@ -36,24 +36,24 @@ class CacheLayout:
     memory: Memory
 
     @property
-    def token(self) -> int:
+    def token_bytes(self) -> int:
         """Bytes of a token that all layers keep."""
         return sum(self._count_bytes(kind) * count for kind, count in self._caches)
 
     def measure_sequence(self, length: int) -> float:
         """Return the bytes of one sequence of a length."""
-        if self._pools:
-            return length * self._pooled
+        if self._has_pools:
+            return length * self._pooled_token_bytes
         if self.memory.windows != "groups" and self._states:
-            return length * self.token * (1 + _STATE_RATIO)
+            return length * self.token_bytes * (1 + _STATE_RATIO)
         if not self._groups:
             block = self.memory.block
-            return -(-length // block) * block * self.token
+            return -(-length // block) * block * self.token_bytes
         return self._count_pages(length) * self._page
 
     def count_requests(self, available: int, length: int) -> float:
         """Return the number of sequences of a length that fit."""
-        if self._groups and not self._pools:
+        if self._groups and not self._has_pools:
             # Only whole pages count, because pages are large if layers keep states.
             return max(0, available) // self._page / self._count_pages(length)
         return available / self.measure_sequence(length)
@@ -66,7 +66,7 @@ class CacheLayout:
             if isinstance(kind, State):
                 pages += groups * self.memory.states
                 continue
-            block = self._block(kind)
+            block = self._count_page_tokens(kind)
             tokens = length
             if kind.window is not None:
                 tokens = min(kind.window - 1 + self.memory.batched, length)
@@ -78,15 +78,15 @@ class CacheLayout:
         """Bytes of a page in all layers of a group."""
         assert self._groups is not None, "checked by the caller"
         widest = max(self._count_bytes(kind) for kind, _ in self._caches)
-        return self._groups[0] * self._block_of_widest * widest
+        return self._groups[0] * self._widest_block_tokens * widest
 
-    def _block(self, kind: Cache) -> int:
+    def _count_page_tokens(self, kind: Cache) -> int:
         """Return the tokens in a page of a kind; smaller tokens share a page with more."""
         widest = max(self._count_bytes(kind_of_layer) for kind_of_layer, _ in self._caches)
-        return self._block_of_widest * (widest // self._count_bytes(kind))
+        return self._widest_block_tokens * (widest // self._count_bytes(kind))
 
     @property
-    def _block_of_widest(self) -> int:
+    def _widest_block_tokens(self) -> int:
         """Tokens in a page, enough for it to hold a state (`_align_hybrid_block_size`)."""
         block = self.memory.block
         if not self._states:
@@ -111,16 +111,16 @@ class CacheLayout:
         return [(kind, count) for kind, count in self.kinds if isinstance(kind, State)]
 
     @property
-    def _pools(self) -> bool:
+    def _has_pools(self) -> bool:
         return self.memory.windows == "pools" and any(kind.window for kind, _ in self._caches)
 
     @property
-    def _pooled(self) -> float:
+    def _pooled_token_bytes(self) -> float:
         full = sum(
             self._count_bytes(kind) * many for kind, many in self._caches if kind.window is None
         )
-        slid = sum(self._count_bytes(kind) * many for kind, many in self._caches if kind.window)
-        return full + _POOL_RATIO * slid
+        windowed = sum(self._count_bytes(kind) * many for kind, many in self._caches if kind.window)
+        return full + _POOL_RATIO * windowed
 
     @property
     def _groups(self) -> tuple[int, Sequence[tuple[Kind, int]]] | None:

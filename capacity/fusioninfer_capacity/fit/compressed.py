@@ -77,7 +77,7 @@ class CompressedLayout:
             return max(sum(size * many for size, many in group.pages.items())
                        for group in self._groups)  # fmt: skip
         if self.memory.packed == "tuples":
-            return sum(full.pages) * self._repeats
+            return sum(full.pages) * self._group_size
         # Pages of states are as large as the next larger ones of latents.
         slots = Counter(full.pages)
         for group in other_groups:
@@ -87,7 +87,7 @@ class CompressedLayout:
         return sum(size * many for size, many in slots.items())
 
     @property
-    def _repeats(self) -> int:
+    def _group_size(self) -> int:
         """Maximum number of layers of a group with pages of one size."""
         counts = Counter(layer.ratio for layer in self.layers)
         compressed = [many for ratio, many in counts.items() if ratio]
@@ -106,7 +106,7 @@ class CompressedLayout:
                 if layer.index:
                     full[_align(rows * (layer.index + _INDEX_SCALE))] += many
         first = self.layers[0]
-        windows = -(-len(self.layers) // self._repeats)
+        windows = -(-len(self.layers) // self._group_size)
         in_window = -(-len(self.layers) // windows)
         page = _align(_WINDOW_BLOCK * _count_latent_bytes(first))
         groups = [

@@ -124,8 +124,8 @@ class Memory:
     packed: str | None = None
 
 
-class Unclear(Exception):  # noqa: N818  # not an error: the check is skipped
-    """The memory cannot be estimated; the text says why."""
+class UnknownMemoryError(Exception):
+    """The memory cannot be estimated; the message has the reason."""
 
 
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG])i?")
@@ -145,7 +145,7 @@ def read_number(command: EngineCommand, flag: str) -> int | None:
     if number is None and match is not None:
         number = int(float(match[1]) * _UNITS[match[2]])
     if number is None or number < 1:
-        raise Unclear(f"{flag} {text or ''} is not a positive number")
+        raise UnknownMemoryError(f"{flag} {text or ''} is not a positive number")
     return number
 
 
@@ -156,9 +156,9 @@ def _read_fraction(command: EngineCommand, flag: str) -> float | None:
     try:
         fraction = float(text or "")
     except ValueError:
-        raise Unclear(f"{flag} {text or ''} is not a positive number") from None
+        raise UnknownMemoryError(f"{flag} {text or ''} is not a positive number") from None
     if not 0 < fraction <= 1:
-        raise Unclear(f"{flag} {text} is not between 0 and 1")
+        raise UnknownMemoryError(f"{flag} {text} is not between 0 and 1")
     return fraction
 
 
@@ -168,11 +168,11 @@ def _read_bits(command: EngineCommand, flag: str, types: Mapping[str, int | None
         return None
     text = str(command.value(flag))
     if text not in types:
-        raise Unclear(f"{flag} {text} is not known")
+        raise UnknownMemoryError(f"{flag} {text} is unknown")
     return types[text]
 
 
-def _read_release(
+def _choose_release(
     command: EngineCommand, oldest: Version, newest: Version, flags: tuple[str, ...]
 ) -> tuple[Version, str]:
     """Return the release whose memory is estimated, and its description.
@@ -186,14 +186,16 @@ def _read_release(
     assert engine is not None, "checked by the caller"
     version = image_version or newest
     if version < oldest:
-        raise Unclear(f"{engine.title} before {_join(oldest)} divides its memory differently")
+        raise UnknownMemoryError(
+            f"{engine.title} before {_format_version(oldest)} divides its memory differently"
+        )
     for flag in flags:
         if command.has(flag):
-            raise Unclear(f"{flag} is not supported by the estimate")
-    name = f"{engine.title} {_join(version)}"
+            raise UnknownMemoryError(f"{flag} is not supported by the estimate")
+    name = f"{engine.title} {_format_version(version)}"
     if image_version is None:
         return version, f"{name}, assumed, because the image names no release"
-    return version, f"{name}, estimated as {_join(newest)}" if version > newest else name
+    return version, f"{name}, estimated as {_format_version(newest)}" if version > newest else name
 
 
 def _explain_doubt(command: EngineCommand, newest: Version) -> str | None:
@@ -202,11 +204,13 @@ def _explain_doubt(command: EngineCommand, newest: Version) -> str | None:
     if version is None:
         return "the image names no release"
     return (
-        f"the sources of releases after {_join(newest)} were not read" if version > newest else None
+        f"the sources of releases after {_format_version(newest)} were not read"
+        if version > newest
+        else None
     )
 
 
-def _join(version: Version) -> str:
+def _format_version(version: Version) -> str:
     return ".".join(map(str, version))
 
 
@@ -267,7 +271,7 @@ def divide_vllm_memory(
     command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
 ) -> Memory:
     """Return how vLLM divides memory with tensor parallel size `ways` on `ranks` devices."""
-    version, release = _read_release(command, _VLLM_OLDEST, _VLLM_NEWEST, _VLLM_UNSUPPORTED)
+    version, release = _choose_release(command, _VLLM_OLDEST, _VLLM_NEWEST, _VLLM_UNSUPPORTED)
     explicit = _read_fraction(command, "--gpu-memory-utilization")
     fraction = explicit if explicit is not None else 0.92 if version >= _GRAPHS else 0.9
     automatic = command.value("--max-model-len") in AUTOMATIC_LENGTHS
@@ -289,9 +293,9 @@ def divide_vllm_memory(
     is_fitted = version <= _VLLM_LOGGED and not has_images and not shape.recurrent
     doubt = _explain_doubt(command, _VLLM_NEWEST)
     if doubt is None and version >= _UNCHUNKED and routed > _MAX_LOGGED_TOKENS:
-        doubt = f"{routed} tokens go through its experts at once, {_MAX_LOGGED_TOKENS} in logs"
+        doubt = f"its experts process {routed} tokens at once, in logs at most {_MAX_LOGGED_TOKENS}"
     if doubt is None and shape.experts_per_token and device.name.startswith("MI"):
-        doubt = "the memory of experts on AMD's accelerators was up to 27 % off"
+        doubt = "estimates for experts on AMD accelerators were up to 27 % wrong"
     has_prefixes = version >= _STATE_PREFIXES and not command.has("--no-enable-prefix-caching")
     return Memory(
         share=int(device.total * fraction),
@@ -322,8 +326,8 @@ def _count_steps(command: EngineCommand, version: Version, shape: ModelShape) ->
         return 1
     stages = command.parallelism.pipeline if command.parallelism is not None else 1
     second = version >= _RUNNER or _is_simple(shape)
-    overlaps = not command.has("--no-async-scheduling") and (second or stages == 1)
-    return stages + 1 if overlaps else stages
+    is_overlapping = not command.has("--no-async-scheduling") and (second or stages == 1)
+    return stages + 1 if is_overlapping else stages
 
 
 def _estimate_activations(
@@ -428,7 +432,7 @@ def divide_sglang_memory(
     command: EngineCommand, device: Accelerator, shape: ModelShape, ways: int, ranks: int
 ) -> Memory:
     """Return how SGLang divides memory with tensor parallel size `ways` on `ranks` devices."""
-    version, release = _read_release(command, _SGLANG_OLDEST, _SGLANG_NEWEST, _SGLANG_UNSUPPORTED)
+    version, release = _choose_release(command, _SGLANG_OLDEST, _SGLANG_NEWEST, _SGLANG_UNSUPPORTED)
     fraction = _read_fraction(command, "--mem-fraction-static")
     chunk = read_number(command, "--chunked-prefill-size")
     if fraction is None:
@@ -568,7 +572,7 @@ class SizedEngine:
         shares_experts: Whether data parallel copies share their experts.
         rejects_bfloat16: Whether it exits if bfloat16 is set and the accelerator does not support
             it, instead of computing in float16.
-        memory: Function that divides the memory of one accelerator; raises `Unclear`.
+        memory: Function that divides the memory of one accelerator; raises `UnknownMemoryError`.
     """
 
     longer_variable: str

@@ -17,11 +17,11 @@ from fusioninfer_pulumi.plugins.capacity import install_command
 
 
 class NotCoveredError(Exception):
-    """The estimates do not cover the input; the text is a sentence."""
+    """The estimates do not cover the input; the message is a sentence."""
 
 
 _PACKAGE = "aiconfigurator-core"
-#: The package's names of accelerators by ours.
+#: The package's name of each accelerator.
 SYSTEMS = {
     "H100": "h100_sxm", "H200": "h200_sxm", "B200": "b200_sxm", "A100": "a100_sxm",
     "L40S": "l40s", "L4": "l4", "RTX-PRO-6000": "rtx_pro_6000_server",
@@ -86,7 +86,7 @@ def _import_package() -> tuple[Any, Any]:
             from aiconfigurator_core.sdk.engine import EngineHandle  # noqa: PLC0415  # likewise
     except ImportError as problem:
         raise NotCoveredError(
-            f"load figures need {install_command('capacity', 'estimate')} on Linux with Python "
+            f"load figures require {install_command('capacity', 'estimate')} on Linux with Python "
             f"3.11 to 3.13 ({problem})"
         ) from None
     return EngineHandle, perf_database

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fusioninfer_capacity.fit.architecture import Architecture
-from fusioninfer_capacity.fit.engines import AUTOMATIC_LENGTHS, GIB, SIZED, Unclear
+from fusioninfer_capacity.fit.engines import AUTOMATIC_LENGTHS, GIB, SIZED, UnknownMemoryError
 from fusioninfer_capacity.fit.memory import Fit, fit
 from fusioninfer_capacity.fit.shapes import find_problems
 from fusioninfer_pulumi.plugins.capacity import (
@@ -48,7 +48,7 @@ def check_fit(
         is_certain = role_fit.cache + margin < 0 if role_fit.certain else role_fit.weights > total
         make_finding = error if is_certain else warning
         message = (
-            f"weights take {_format_gib(role_fit.weights)} and the engine "
+            f"weights need {_format_gib(role_fit.weights)} and the engine "
             f"{_format_gib(role_fit.overhead)} of {_format_gib(role_fit.share)} on each {device}, "
             "which leaves no memory for the KV cache"
         )
@@ -70,8 +70,8 @@ def check_fit(
         )
         make_finding = error if is_certain else warning
         message = (
-            f"a sequence of {role_fit.length} tokens takes {_format_gib(role_fit.needed)} of KV "
-            f"cache on each {device}, and {_format_gib(role_fit.cache)} are left"
+            f"a sequence of {role_fit.length} tokens needs {_format_gib(role_fit.needed)} of KV "
+            f"cache on each {device}, but only {_format_gib(role_fit.cache)} are left"
         )
         change = "" if is_certain else _format_doubt(role_fit)
         change += _suggest_change(command, model, role_fit, nodes)
@@ -141,7 +141,7 @@ def find_longest(
 def _is_fitting(command: EngineCommand, model: Architecture, role_fit: Fit, nodes: int) -> bool:
     try:
         changed = fit(command, model, role_fit.accelerator, nodes)
-    except Unclear:
+    except UnknownMemoryError:
         return False
     if any(find_problems(command, model, None)):
         return False

@@ -23,7 +23,7 @@ def find_model_architecture(model: ModelArgs | None, served: str | None = None) 
 
     Raises:
         ModelConfigError: The file of `model.config` cannot be read.
-        UnknownArchitectureError: It is not understood, or the table has no such model.
+        UnknownArchitectureError: The config is not supported, or the table has no such model.
     """
     if model is not None and model.config is not None:
         config = model.config
@@ -32,7 +32,7 @@ def find_model_architecture(model: ModelArgs | None, served: str | None = None) 
         except (ModelConfigError, UnknownArchitectureError):
             raise
         except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
-            raise UnknownArchitectureError("model.config is not understood") from None
+            raise UnknownArchitectureError("model.config is not a supported config") from None
     uri = model.uri if model is not None else None
     name = (hub_name(uri) if uri is not None else None) or served or uri or "without a name"
     architecture = find_architecture(name)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from fusioninfer_capacity.fit.architecture import Architecture, Compressed
 from fusioninfer_capacity.fit.cache import make_layout
-from fusioninfer_capacity.fit.engines import GIB, SIZED, Accelerator, Unclear
+from fusioninfer_capacity.fit.engines import GIB, SIZED, Accelerator, UnknownMemoryError
 from fusioninfer_capacity.fit.weights import Split, split_stages
 from fusioninfer_pulumi.plugins.capacity import EngineCommand
 
@@ -70,7 +70,7 @@ class Fit:
     )  # fmt: skip
 
     def row(self) -> tuple[str, ...]:
-        """Return sizes in GiB on each accelerator, tokens and requests of a replica."""
+        """Return the cells of `columns`: sizes per accelerator, tokens and requests per replica."""
         unknown = "not checked"
         requests = f"{self.requests:.1f} x {self.length}" if self.requests is not None else unknown
         return (
@@ -103,7 +103,7 @@ class Fit:
         if self.tokens == new.tokens and self.length == new.length:
             return None
         return (
-            f"KV cache of a replica {self.tokens} -> {new.tokens} tokens, "
+            f"KV cache per replica {self.tokens} -> {new.tokens} tokens, "
             f"{self.requests or 0:.1f} x {self.length} -> "
             f"{new.requests or 0:.1f} x {new.length} requests (estimated)"
         )
@@ -119,17 +119,17 @@ def fit(
     """
     engine, sizes = command.engine, command.parallelism
     if engine is None or not command.readable:
-        raise Unclear("the engine's arguments are not known")
+        raise UnknownMemoryError("the engine or its arguments are unknown")
     if sizes is None:
-        raise Unclear("its parallelism is not known")
+        raise UnknownMemoryError("its parallelism is unknown")
     if sizes.context > 1:
-        raise Unclear("context parallelism is not followed")
+        raise UnknownMemoryError("context parallelism is not supported")
     ranks = sizes.tensor * sizes.pipeline
     if engine.name not in SIZED:
-        raise Unclear(f"the memory of {engine.title} is not known")
+        raise UnknownMemoryError(f"the memory of {engine.title} is unknown")
     memory = SIZED[engine.name].memory(command, accelerator, model, sizes.tensor, ranks)
     if command.has("--quantization", "-q") and model.quantization is None:
-        raise Unclear("weights are quantized while they are loaded")
+        raise UnknownMemoryError("the engine quantizes weights while it loads them")
     has_shared_experts = sizes.data > 1 and memory.experts_across_copies
     split = Split(
         sizes.tensor,
@@ -138,7 +138,9 @@ def fit(
         whole_encoder=has_whole_encoders(command),
     )
     if sizes.pipeline > len(model.layers):
-        raise Unclear(f"{sizes.pipeline} stages are more than its {len(model.layers)} layers")
+        raise UnknownMemoryError(
+            f"{sizes.pipeline} stages are more than its {len(model.layers)} layers"
+        )
     stored = replace(model, bits=memory.bits) if memory.bits is not None else model
     pipeline_stages = split_stages(stored, split)
     length = memory.length if memory.length is not None else model.longest

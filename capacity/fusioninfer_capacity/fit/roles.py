@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_capacity.fit.accelerators import find_by_labels, find_by_name, from_memory
 from fusioninfer_capacity.fit.architecture import UnknownArchitectureError
-from fusioninfer_capacity.fit.engines import SIZED, Accelerator, Unclear
+from fusioninfer_capacity.fit.engines import SIZED, Accelerator, UnknownMemoryError
 from fusioninfer_capacity.fit.findings import check_fit
 from fusioninfer_capacity.fit.lookup import find_model_architecture
 from fusioninfer_capacity.fit.memory import Fit, fit
@@ -45,7 +45,7 @@ def check_memory(
 ) -> tuple[Mapping[str, Fit], list[Finding]]:
     """Return the memory of each role with known accelerator, model and arguments, and findings.
 
-    Roles without an accelerator are not checked.
+    Without an accelerator, only splits and sequence lengths are checked.
     """
     memory: dict[str, Fit] = {}
     findings: list[Finding] = []
@@ -64,7 +64,7 @@ def _check_role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, li
     accelerator = _find_accelerator(role.args, role.pods.leader)
     findings: list[Finding] = []
     if accelerator is None and explicit is not None:
-        message = f"{show(explicit)} is not known; give its memory, such as 80Gi"
+        message = f"unknown accelerator {show(explicit)}; set its memory, such as 80Gi"
         findings.append(warning(ACCELERATOR_NOT_KNOWN, (*at, "accelerator"), message))
     selected = find_by_labels(dict(_read_node_labels(role.pods.leader.template.get("spec") or {})))
     # Labels distinguish variants of a product, such as H100 and H100-NVL.
@@ -84,7 +84,7 @@ def _check_role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, li
     except ModelConfigError as problem:
         return None, [*findings, model_config_finding(problem)]
     except UnknownArchitectureError as reason:
-        return None, [*findings, *_skip(at, accelerator, str(reason))]
+        return None, [*findings, *_report_unchecked(at, accelerator, str(reason))]
     variables = _read_variables(role.pods.leader.container)
     rejected = list(check_shapes(place, command, architecture, variables, role.nodes))
     findings += rejected
@@ -97,15 +97,18 @@ def _check_role(role: RolePlan, model: ModelArgs | None) -> tuple[Fit | None, li
         findings.append(error(ARGUMENT_VALUE_INVALID, place, message))
     try:
         fitted = fit(command, architecture, accelerator, role.nodes)
-    except Unclear as reason:
-        return None, [*findings, *([] if rejected else _skip(at, accelerator, str(reason)))]
+    except UnknownMemoryError as reason:
+        return None, [
+            *findings,
+            *([] if rejected else _report_unchecked(at, accelerator, str(reason))),
+        ]
     if fitted.doubt is None:
         fitted = replace(fitted, doubt=_explain_sizing(command.engine.name, variables))
     findings += check_fit(at, place, command, architecture, fitted, role.nodes)
     return fitted, findings
 
 
-def _skip(at: Location, accelerator: Accelerator | None, reason: str) -> list[Finding]:
+def _report_unchecked(at: Location, accelerator: Accelerator | None, reason: str) -> list[Finding]:
     """Report a skipped check if the role has an accelerator."""
     if accelerator is None:
         return []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusioninfer_capacity.fit.architecture import Architecture, Part
-from fusioninfer_capacity.fit.engines import SIZED, Unclear, Version, read_number
+from fusioninfer_capacity.fit.engines import SIZED, UnknownMemoryError, Version, read_number
 from fusioninfer_pulumi.plugins.capacity import (
     EngineCommand,
     Finding,
@@ -104,7 +104,7 @@ def _check_heads(model: Architecture, tensor: int) -> Iterator[Problem]:
                 for size in _SIZES
                 if heads % size == 0 and (not kv or _is_divisible(kv, size, can_share=True))
             ]
-            text = f"{count} {kind} cannot be split {tensor} ways; use {_join(ways)}"
+            text = f"{count} {kind} cannot be split {tensor} ways; use {_join_sizes(ways)}"
             yield Problem(MODEL_NOT_DIVISIBLE, text)
             return
 
@@ -132,7 +132,7 @@ def _check_blocks(
         if model.heads[0] % size == 0
         and _find_undivided(command, model, sizes._replace(tensor=size)) is None
     ]
-    remedy = f"use {_join(fitting)} ways"
+    remedy = f"use {_join_sizes(fitting)} ways"
     engine = command.engine
     assert engine is not None, "checked by the caller"
     if part.expert:
@@ -214,7 +214,7 @@ def _check_length(
     flag, variable = engine.length_flag, SIZED[engine.name].longer_variable
     try:
         length = read_number(command, flag)
-    except Unclear:  # `auto`, or a variable
+    except UnknownMemoryError:  # `auto`, or a variable
         return
     if length is None or model.limit is None or length <= model.limit:
         return
@@ -228,6 +228,6 @@ def _check_length(
     yield Problem(LENGTH_ABOVE_MODEL, text, certain=command.image.is_stock)
 
 
-def _join(sizes: list[Any]) -> str:
+def _join_sizes(sizes: list[Any]) -> str:
     *first, last = [str(size) for size in sizes] or ["1"]
     return f"{', '.join(first)} or {last}" if first else last

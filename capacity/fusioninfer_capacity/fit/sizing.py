@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fusioninfer_capacity.fit.architecture import Architecture
-from fusioninfer_capacity.fit.engines import SIZED, Accelerator, Unclear
+from fusioninfer_capacity.fit.engines import SIZED, Accelerator, UnknownMemoryError
 from fusioninfer_capacity.fit.findings import check_fit
 from fusioninfer_capacity.fit.memory import Fit, fit
 from fusioninfer_capacity.fit.shapes import find_problems
@@ -152,10 +152,10 @@ def filter_sensible(fitting: Sequence[Layout]) -> list[Layout]:
     """
     chosen = _filter_uncopied([layout for layout in fitting if layout.copies == 1])
     for layout in (layout for layout in fitting if layout.copies > 1):
-        as_many = [other for other in chosen if other.accelerators <= layout.accelerators]
+        smaller_layouts = [other for other in chosen if other.accelerators <= layout.accelerators]
         nodes = min((other.nodes for other in chosen), default=layout.nodes)
         if layout.nodes <= nodes and all(
-            _get_tokens(other) < _get_tokens(layout) for other in as_many
+            _get_tokens(other) < _get_tokens(layout) for other in smaller_layouts
         ):
             chosen.append(layout)
     return sorted(chosen, key=_get_order)
@@ -206,7 +206,7 @@ def _fit_layout(request: SizingRequest, layout: Layout) -> Layout:
     command = build_command(request, layout)
     try:
         fitted = fit(command, request.model, request.accelerator, layout.nodes)
-    except Unclear as reason:
+    except UnknownMemoryError as reason:
         return replace(layout, reason=f"not checked: {reason}")
     problems = [
         finding.text

@@ -30,7 +30,7 @@ Usage = tuple[Load, ...]
 
 
 class Fit(enum.IntEnum):
-    """Whether pods find nodes."""
+    """Whether pods fit the nodes of a pool."""
 
     CERTAIN = 0  #: wherever the scheduler puts each of them
     POSSIBLE = 1  #: if it packs them well: pods of several sizes

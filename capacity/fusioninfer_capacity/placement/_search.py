@@ -45,7 +45,7 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True)
 class Option:
-    """One way to place one service.
+    """A possible placement of one service.
 
     Attributes:
         assignment: Its pools, None if it is not placed.
@@ -97,9 +97,9 @@ class _Best:
 
 
 def search(services: Sequence[ServiceRequest], pools: Pools, max_steps: int = MAX_STEPS) -> Outcome:
-    """Return the best placement, or the best one so far if the search reached its limit."""
+    """Return the best placement, or the best one found before the search reached its limit."""
     run = _Search(services, pools, max_steps)
-    best = run.best(0, pools.unused)
+    best = run.find_best(0, pools.unused)
     return Outcome(best.options, best.tiers, run.steps <= max_steps, run.steps)
 
 
@@ -163,9 +163,9 @@ class _Search:
             sum(sum(role.shape) * role.minimum for role in service.roles) for service in services
         ]
         self.least = [sorted(minima[at:]) for at in range(len(services) + 1)]
-        self.room = sum(pools.count_free(at) for at in range(len(pools.args)))
+        self.free_accelerators = sum(pools.count_free(at) for at in range(len(pools.args)))
 
-    def best(self, at: int, usage: Usage) -> _Best:
+    def find_best(self, at: int, usage: Usage) -> _Best:
         """Return the best way to place the services from an index on, given the usage."""
         if at == len(self.services):
             return _Best((0, 0, 0, 0), (), ())
@@ -180,7 +180,7 @@ class _Search:
                     continue
                 if self.steps > self.max_steps:
                     break
-            rest = self.best(at + 1, option.usage)
+            rest = self.find_best(at + 1, option.usage)
             candidate = _Best(
                 _add(option.tiers, rest.tiers),
                 (option.rank, *rest.ranks),
@@ -211,15 +211,17 @@ class _Search:
     def _compute_bound(self, at: int, usage: Usage) -> Tiers:
         """Return a lower bound of the objective for the services from an index on."""
         unchanged, changed, unplaced, minimum = self.ideal[at]
-        room = self.room - sum(packing.count_accelerators(load) for load in usage)
-        crowded = 0
-        for count, asked in enumerate(self.least[at]):
-            room -= asked
-            if room < 0:
-                crowded = len(self.least[at]) - count
+        free_accelerators = self.free_accelerators - sum(
+            packing.count_accelerators(load) for load in usage
+        )
+        unplaceable = 0
+        for count, requested in enumerate(self.least[at]):
+            free_accelerators -= requested
+            if free_accelerators < 0:
+                unplaceable = len(self.least[at]) - count
                 break
-        if crowded > unplaced:
-            return unchanged, changed, crowded, 0
+        if unplaceable > unplaced:
+            return unchanged, changed, unplaceable, 0
         return unchanged, changed, unplaced, minimum
 
 

@@ -71,8 +71,8 @@ class LiveDevices:
             current = newest[spec["driver"], pool["name"]] == pool.get("generation", 0)
             if node is not None and current:
                 by_node.setdefault(node, []).extend(
-                    _read_device(one, spec["driver"], pool["name"])
-                    for one in spec.get("devices") or ()
+                    _read_device(item, spec["driver"], pool["name"])
+                    for item in spec.get("devices") or ()
                 )
         return by_node
 
@@ -117,7 +117,7 @@ class LiveDevices:
             conditions = list(_parse_conditions(texts))
             if conditions and None not in conditions:
                 by_class[device_class["metadata"]["name"]] = [
-                    one for one in conditions if one is not None
+                    item for item in conditions if item is not None
                 ]
         return by_class
 

@@ -89,7 +89,7 @@ def check_placed(
             yield info(
                 PLACEMENT_NOT_COUNTED,
                 ("roles", role.plan.position),
-                "asks for no accelerators through resources: its pods are not counted in any pool",
+                "requests no accelerators in resources, so its pods are not counted in any pool",
             )
     for placed_role in placed.roles:
         if placed_role.origin is Origin.MOVED:
@@ -107,8 +107,8 @@ def check_placed(
         yield warning(
             ONLY_MINIMUM_PLACED,
             ("placement",),
-            f"has a place for its minimum only ({minimum}); further replicas take what is "
-            "free when they ask, also from services that come later",
+            f"only its minimum is placed ({minimum}); further replicas start if capacity is free, "
+            "in competition with later services",
         )
     for at in sorted(set(assignment)):
         if final[at] and pools.fit(at, final[at]) is Fit.POSSIBLE:
@@ -123,9 +123,9 @@ def check_placed(
 def check_unplaced(
     service: ServiceRequest, placed: ServicePlacement, moves: Sequence[str], pools: Pools
 ) -> Iterator[Finding]:
-    """Yield why a service has no place.
+    """Yield why a service is not placed.
 
-    `moves` are the roles, each with its pool, that would have to move for it to get one.
+    `moves` are the roles, each with its new pool, that would have to move to make it fit.
     """
     stuck = [role for role, row in zip(service.roles, service.reasons, strict=True) if all(row)]
     for role in stuck:
@@ -136,7 +136,7 @@ def check_unplaced(
         yield error(
             SERVICE_NOT_PLACED,
             ("roles", role.plan.position),
-            f"no pool can take {role.name}: {reasons}",
+            f"no pool is possible for {role.name}: {reasons}",
         )
     if stuck:
         return
@@ -144,28 +144,27 @@ def check_unplaced(
         yield error(
             SERVICE_NOT_PLACED,
             ("placement",),
-            f"its roles may be combined on pools in {service.too_many} ways, at most "
-            f"{MAX_ASSIGNMENTS} are looked at; name pools in placement.pools",
+            f"its roles have {service.too_many} possible combinations of pools, more than the "
+            f"maximum of {MAX_ASSIGNMENTS}; name pools in placement.pools",
         )
     elif placed.nearest is None:
         attribute = service.colocate or ""
         values = ", ".join(
-            f"{pool.name} {get_attribute(pool, attribute) or 'does not state it'}"
-            for pool in pools.args
+            f"{pool.name} {get_attribute(pool, attribute) or 'has none'}" for pool in pools.args
         )
         yield error(
             SERVICE_NOT_PLACED,
             ("placement", "colocate"),
-            f"no pools that its roles may be on have the same {attribute}: {values}",
+            f"its roles have no possible pools with the same {attribute}: {values}",
         )
     else:
         message = (
-            f"does not fit; the closest choice, {format_pools(placed.nearest.pools)}, needs "
-            f"{format_missing(placed.nearest.missing)} besides the other services"
+            f"does not fit; the closest combination, {format_pools(placed.nearest.pools)}, "
+            f"requires {format_missing(placed.nearest.missing)}"
         )
         if moves:
             message += (
-                f"; it would fit if {', '.join(moves)} moved: leave them out of the previous "
+                f"; it would fit if {', '.join(moves)} moved: remove these roles from the previous "
                 "placement"
             )
         yield error(SERVICE_NOT_PLACED, ("placement",), message)
@@ -193,8 +192,8 @@ def _check_claims(role: RoleRequest) -> Iterator[Finding]:
         yield info(
             PLACEMENT_NOT_COUNTED,
             at,
-            "selectors are not evaluated: any device of the class counts; say with "
-            "placement.device which pools have such devices",
+            "selectors are not evaluated: all devices of the class are counted; describe the "
+            "devices in placement.device",
         )
 
 
@@ -215,7 +214,7 @@ def _name_pools(service: ServiceRequest, assignment: Assignment, pools: Pools) -
 
 
 def _list_terms(terms: Terms) -> tuple[Term, ...]:
-    """Return the numbers that places are compared by, the most important first."""
+    """Return the numbers by which placements are compared, the most important first."""
     return (
         Term("riskyPools", terms.risky, "pools that fit only if packed well"),
         Term("cost", format(terms.cost.normalize(), "f"), "price"),
@@ -280,12 +279,12 @@ def _explain_rejection(
         reason, usage = (
             ("too small", pools.unused)
             if build(pools.unused) is None
-            else ("no capacity next to the others", other_usage)
+            else ("no capacity left by the other services", other_usage)
         )
         missing = format_missing(_find_missing(service, assignment, usage, pools))
         return f"{reason}: {missing or 'only the minimum fits'}"
     if chosen.terms is None:
-        return "left out"
+        return "not chosen, because the service is not placed"
     if final_option.tiers > chosen.tiers:
         return "would move roles that run elsewhere"
     previous_option = build(before)
@@ -296,5 +295,5 @@ def _explain_rejection(
         if is_worse and chosen_term.name == "order":
             return "as good, but later in the inventory"
         if is_worse:
-            return f"{other_term.words}: {other_term.value}, against {chosen_term.value}"
-    return "not looked at: the search met its bound"
+            return f"{other_term.words}: {other_term.value} instead of {chosen_term.value}"
+    return "not compared: the search stopped at its limit or bound"

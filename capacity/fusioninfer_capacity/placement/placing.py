@@ -68,7 +68,7 @@ def place(
         inventory: The node pools: a path of a `NodePoolInventory`, its data, or what
             `load_inventory` or `read_inventory` returned.
         previous: Where services were placed before: what `place` or `read_placement` returned,
-            the JSON of `plan --inventory` as a path or as data, or a mapping of service (`name` or
+            the JSON of the command `place` as a path or as data, or a mapping of service (`name` or
             `namespace/name`) to role to pool; by default nothing is running yet.
 
     Returns:
@@ -102,10 +102,10 @@ def place_services(
     plans: Sequence[ServicePlan] | None = None,
     max_steps: int = MAX_STEPS,
 ) -> Placement:
-    """Place services without raising; a service without a place, or with errors, is unchanged.
+    """Place services without raising; a service that is not placed is unchanged.
 
-    Findings are kept by the index of the service. The inventory has no errors of its own; `plans`
-    are made here by default; after `max_steps` combinations the search takes the best one at hand.
+    Findings are stored by the index of the service. The inventory must be valid. By default
+    `plans` are computed here. After `max_steps` combinations the search returns the best so far.
     """
     previous = previous or {}
     services = [expand(args).args for args in services]  # pools are selected in their templates
@@ -142,9 +142,9 @@ def place_services(
             warning(
                 PLACEMENT_NOT_PROVEN,
                 (),
-                f"whether this is the best placement is not known: the search stopped after "
-                f"{max_steps} combinations and took the best one at hand; name pools in "
-                "placement.pools, or give a previous placement",
+                f"the placement may not be the best one: the search stopped after {max_steps} "
+                "combinations and chose the best of these; name pools in placement.pools, or pass "
+                "a previous placement",
             )
         ]
     return Placement(
@@ -205,7 +205,7 @@ def _check_service(
         yield error(
             FIELD_REQUIRED,
             ("metadata", "name"),
-            "is required: a service is placed under its name",
+            "is required to place a service",
         )
         return
     yield from errors(plan.findings)
@@ -216,7 +216,7 @@ def _check_service(
                 yield error(
                     POOL_UNKNOWN,
                     ("roles", at, "placement", "pools", index),
-                    f"no pool of that name, got {show(name)}; the inventory has {', '.join(known)}",
+                    f"unknown pool {show(name)}; the inventory has {', '.join(known)}",
                 )
         for field, template in list_templates(role):
             for path in selectors.find_outputs(template["spec"]):

@@ -195,7 +195,7 @@ def count_claimed_devices(service: str, role: RolePlan, known: Collection[str]) 
                 uncounted.append(f"{claim.name}: no pool names DeviceClass {name}")
             elif mode != _EXACT or not isinstance(count, int) or isinstance(count, bool):
                 uncounted.append(
-                    f"{claim.name}: the number of devices is not known (allocationMode {mode})"
+                    f"{claim.name}: the number of devices is unknown (allocationMode {mode})"
                 )
             else:
                 devices += count
@@ -255,7 +255,7 @@ def _list_resources(role: RolePlan) -> frozenset[str]:
 
 
 def _find_reasons(role: RoleRequest, pool: NodePoolArgs, inventory: InventoryArgs) -> Iterator[str]:
-    """Yield why a role cannot be on a pool, even an empty one."""
+    """Yield why a role cannot run on a pool, even if the pool is empty."""
     args = role.plan.args
     allowed = args.placement.pools if args.placement is not None else None
     if allowed is not None and pool.name not in allowed:
@@ -277,11 +277,11 @@ def _find_reasons(role: RoleRequest, pool: NodePoolArgs, inventory: InventoryArg
     missing = sorted(role.resources - {pool.resource})
     unclaimable = sorted(role.claims.classes - set(pool.device_classes))
     if missing:
-        yield f"offers {offered}, pods ask for {', '.join(missing)}"
+        yield f"has {offered}, but pods request {', '.join(missing)}"
     elif unclaimable:
-        yield f"offers {offered}, pods claim {', '.join(unclaimable)}"
+        yield f"has {offered}, but pods claim {', '.join(unclaimable)}"
     elif role.shape and role.shape[0] > pool.accelerators:
-        yield f"nodes have {pool.accelerators} accelerators, a pod needs {role.shape[0]}"
+        yield f"a pod needs {role.shape[0]} accelerators, but nodes have {pool.accelerators}"
 
 
 def _check_device(role: RoleRequest, pool: NodePoolArgs) -> Iterator[str]:
@@ -291,9 +291,9 @@ def _check_device(role: RoleRequest, pool: NodePoolArgs) -> Iterator[str]:
     for name, values in placement.device.attributes.items():
         value = get_attribute(pool, name)
         if value not in values:
-            yield f"{name} {value or 'is unknown'}, wanted {' or '.join(values)}"
+            yield f"{name} {value or 'is unknown'}, required {' or '.join(values)}"
     min_memory, memory = placement.device.min_memory, pool.device.memory
     if min_memory is not None and (
         memory is None or quantity.parse(memory) < quantity.parse(min_memory)
     ):
-        yield f"memory {memory or 'is unknown'}, wanted at least {min_memory}"
+        yield f"memory {memory or 'is unknown'}, required at least {min_memory}"

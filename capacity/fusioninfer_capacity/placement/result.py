@@ -141,7 +141,7 @@ class PoolLeft:
         placed: Accelerators of the placed services.
         left: Free accelerators.
         whole_nodes: Nodes with all accelerators free if pods are packed as tightly as possible.
-        certain: Whether all pods fit, whichever nodes the scheduler chooses.
+        certain: Whether all pods fit, regardless of the nodes that the scheduler chooses.
     """
 
     pool: str
@@ -282,8 +282,8 @@ def read_previous(source: PreviousPlacement) -> PreviousPools:
                 error(
                     PREVIOUS_PLACEMENT_MALFORMED,
                     (),
-                    "must be the JSON of `plan --inventory`, or a mapping of service to role to "
-                    f"pool, got {show(source)}",
+                    "must be the JSON of `place` or `plan --inventory`, or a mapping of service to "
+                    f"role to pool, got {show(source)}",
                 )
             ],
             title,

@@ -29,11 +29,11 @@ def render_service(record: ServicePlacement) -> Iterator[Table | Text]:
         yield table
     if record.nearest is not None:
         missing = format_missing(record.nearest.missing)
-        yield Text(f"  nearest: {format_pools(record.nearest.pools)}; lacks {missing}")
+        yield Text(f"  closest: {format_pools(record.nearest.pools)}; requires {missing}")
     if record.terms:
         # The last term is the order of the pools, which is only a tie-breaker.
         terms = ", ".join(f"{term.words} {term.value}" for term in record.terms[:-1])
-        yield Text(f"  because: {terms}")
+        yield Text(f"  ranked by (lower is better): {terms}")
     rejections = Table.grid(padding=(0, 2, 0, 0))
     rejections.add_column(no_wrap=True)
     rejections.add_column(overflow="fold")

@@ -31,15 +31,15 @@ def layers(full: int, sliding: int) -> list[Layer]:
     return [*[Layer((), FULL)] * full, *[Layer((), SLIDING)] * sliding]
 
 
-def test_a_sequence_takes_whole_blocks() -> None:
+def test_sequence_uses_whole_blocks() -> None:
     kept = make_layout(layers(10, 0), 16, 16, 1, MEMORY)
-    assert kept.token == 10 * 8 * 128 * 2
-    assert kept.measure_sequence(17) == 32 * kept.token
+    assert kept.token_bytes == 10 * 8 * 128 * 2
+    assert kept.measure_sequence(17) == 32 * kept.token_bytes
 
 
-def test_a_latent_is_kept_by_every_rank() -> None:
+def test_every_rank_stores_whole_latents() -> None:
     kept = make_layout([Layer((), Cache(1, 576, latent=True))] * 61, 16, 16, 8, MEMORY)
-    assert kept.token == 61 * 576 * 2
+    assert kept.token_bytes == 61 * 576 * 2
 
 
 def test_groups_of_sliding_layers_keep_their_window() -> None:
@@ -71,7 +71,7 @@ def test_requests_agree_with_engine_code(row: dict[str, Any]) -> None:
     assert requests == pytest.approx(row["requests"], rel=1e-12 if row["groups"] > 1 else 1e-4)
 
 
-def test_the_engine_s_code_is_run_for_all_ways_to_keep_tokens() -> None:
+def test_engine_code_covers_all_cache_kinds() -> None:
     assert ENGINE["vllm"] == "0.32.0"
     kinds = {type(kind) for row in ROWS for kind in kinds_of(row["model"])}
     assert kinds == {Cache, State, Compressed}

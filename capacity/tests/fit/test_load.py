@@ -28,7 +28,7 @@ class Steps:
 LOAD = Load(5, 2000, 300, 2.0, 0.04)
 
 
-def test_a_replica_serves_no_more_than_its_times_allow() -> None:
+def test_load_of_replica_meets_latency_limits() -> None:
     result = estimate_combined(Steps(), LOAD, 1000)
     assert result is not None
     assert result.ttft[1] <= 2.0
@@ -39,7 +39,7 @@ def test_a_replica_serves_no_more_than_its_times_allow() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 7, 40])
-def test_a_replica_serves_what_its_cache_holds(limit: int) -> None:
+def test_load_of_replica_fits_its_cache(limit: int) -> None:
     result = estimate_combined(Steps(), LOAD, limit)
     assert result is not None
     assert result.sequences <= limit

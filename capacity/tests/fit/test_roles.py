@@ -1,4 +1,4 @@
-"""What is said about the memory of a service's roles."""
+"""Findings about the memory of a service's roles."""
 
 from __future__ import annotations
 
@@ -106,17 +106,17 @@ def test_sequence_that_does_not_fit_is_rejected() -> None:
     assert get_verdict(longer)[1] == "cache-too-small"
 
 
-def test_a_sequence_within_the_margin_is_a_warning() -> None:
+def test_sequence_within_margin_is_a_warning() -> None:
     plan = plan_role(*MODEL, "--max-model-len", "19000", pod={"nodeSelector": H100})
     assert get_verdict(plan) == ("warning", "cache-too-small")
 
 
-def test_an_fp8_cache_is_proposed_where_it_suffices() -> None:
+def test_fp8_cache_is_suggested_if_it_suffices() -> None:
     plan = plan_role(*MODEL, "--max-model-len", "32000", pod={"nodeSelector": H100})
     assert "--kv-cache-dtype fp8 fits" in find_findings(plan)[0].text
 
 
-def test_sglang_starts_with_less_than_its_longest_sequence() -> None:
+def test_sglang_accepts_cache_below_longest_sequence() -> None:
     plan = plan_role(
         "python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-32B",
         "--mem-fraction-static", "0.85",
@@ -162,11 +162,11 @@ def test_above_16k_tokens_experts_are_uncertain() -> None:
     plan = plan_role(*words, "98304", image=image, pod={"nodeSelector": H100}, gpus=4,
                    container=longer)  # fmt: skip
     assert get_verdict(plan)[0] == "warning"
-    assert "uncertain: 98304 tokens go through its experts at once" in find_findings(plan)[0].text
+    assert "uncertain: its experts process 98304 tokens at once" in find_findings(plan)[0].text
 
 
 @pytest.mark.parametrize("backend", [(), ("--moe-backend", "deep_gemm_mega_moe")])
-def test_ranks_hold_the_tokens_of_all_copies(backend: tuple[str, ...]) -> None:
+def test_expert_ranks_process_tokens_of_all_copies(backend: tuple[str, ...]) -> None:
     """By default (`allgather_reducescatter`); other kernels send each rank its own."""
     words = ("--model", "deepseek-ai/DeepSeek-R1", "--enable-expert-parallel", *backend)
     image = "vllm/vllm-openai:v0.32.0"
@@ -203,15 +203,13 @@ def test_experts_on_amd_are_uncertain() -> None:
     plan = plan_role(*words, "--tensor-parallel-size", "2", "--gpu-memory-utilization", "0.6",
                    image=image, pod={"nodeSelector": node}, gpus=2)  # fmt: skip
     assert get_verdict(plan)[0] == "warning"
-    assert "uncertain: the memory of experts on AMD's" in find_findings(plan)[0].text
+    assert "uncertain: estimates for experts on AMD" in find_findings(plan)[0].text
 
 
 @each_row(
     ("value", "severity"), [(None, "error"), ("0", "error"), ("1", "warning"), ("True", "warning")]
 )
-def test_a_cache_that_sglang_sizes_after_its_graphs_is_uncertain(
-    value: str | None, severity: str
-) -> None:
+def test_sglang_sizing_after_graphs_is_uncertain(value: str | None, severity: str) -> None:
     """61 GiB of weights in 66: too much for the default fraction, which the variable replaces."""
     name = "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING"
     plan = plan_role(
@@ -224,7 +222,7 @@ def test_a_cache_that_sglang_sizes_after_its_graphs_is_uncertain(
 
 
 @pytest.mark.parametrize(("value", "severity"), [("1", "error"), ("0", "warning")])
-def test_a_cache_without_memory_for_graphs_is_uncertain(value: str, severity: str) -> None:
+def test_vllm_cache_without_graph_reserve_is_uncertain(value: str, severity: str) -> None:
     name = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
     plan = plan_role(
         "--model", "Qwen/Qwen3-32B", image="vllm/vllm-openai:v0.24.0",
@@ -242,7 +240,7 @@ def test_a_cache_without_memory_for_graphs_is_uncertain(value: str, severity: st
           "deepseek-ai/DeepSeek-V4-Flash"), "lmsysorg/sglang:v0.5.19", False),
     ],
 )  # fmt: skip
-def test_compressed_latents_are_those_of_vllm_alone(
+def test_compressed_cache_is_estimated_only_for_vllm(
     words: tuple[str, ...], image: str, *, known: bool
 ) -> None:
     plan = plan_role(*words, "--tensor-parallel-size" if known else "--tp-size", "4", image=image,
@@ -278,8 +276,8 @@ def test_role_without_accelerator_has_no_finding() -> None:
             "--speculative-config is not supported by the estimate",
         ),
         ((*MODEL, "--max-model-len", "$(LENGTH)"), "is not a positive number"),
-        ((*MODEL, "--tensor-parallel-size", "$(TP)"), "its parallelism is not known"),
-        ((*MODEL, "--quantization", "fp8"), "quantized while they are loaded"),
+        ((*MODEL, "--tensor-parallel-size", "$(TP)"), "its parallelism is unknown"),
+        ((*MODEL, "--quantization", "fp8"), "quantizes weights while it loads them"),
     ],
 )
 def test_unknown_architecture_is_not_checked(arguments: tuple[str, ...], reason: str) -> None:
@@ -288,7 +286,7 @@ def test_unknown_architecture_is_not_checked(arguments: tuple[str, ...], reason:
     assert reason in find_findings(plan)[0].text
 
 
-def test_hybrid_models_have_tokens() -> None:
+def test_hybrid_model_has_token_estimate() -> None:
     plan = plan_role("--model", "Qwen/Qwen3-Next-80B-A3B-Instruct", pod={"nodeSelector": H100})
     assert get_verdict(plan) == ("error", "weights-exceed-memory")
     large = plan_role(
@@ -465,7 +463,7 @@ def test_hub_model_is_found() -> None:
     ("release", "accelerator", "tokens"),
     [("0.27.0", "B200", 8192), ("0.28.0", "B200", 16384), ("0.28.0", "H200", 8192)],
 )
-def test_the_largest_accelerators_batch_more_since_a_release(
+def test_new_releases_use_larger_batches_on_largest_accelerators(
     release: str, accelerator: str, tokens: int
 ) -> None:
     image = f"vllm/vllm-openai:v{release}"

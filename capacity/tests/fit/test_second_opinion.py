@@ -1,4 +1,4 @@
-"""Our estimates beside those of aiconfigurator-core, recorded by `tools/compare_estimates.py`.
+"""Compares our estimates with aiconfigurator-core, recorded by `tools/compare_estimates.py`.
 
 Where the two differ, and who is right:
 - Of tied embeddings it counts two (Qwen3-0.6B and 1.7B; vLLM logs 1.12 GiB for the former).
@@ -73,7 +73,7 @@ def test_cache_bytes_per_token_agree() -> None:
             assert result.cache / result.tokens == pytest.approx(row["token"], rel=0.002), row
 
 
-def test_tokens_agree_but_for_the_overhead() -> None:
+def test_tokens_agree_except_for_overhead() -> None:
     rows = [row for row in ROWS if count_agreed(row, WEIGHTS)]
     errors = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Models that engines reject however much memory there is."""
+"""Models that engines reject regardless of the memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def split(
         ("Qwen/Qwen2.5-7B-Instruct", 7, "4 key-value heads cannot be split 7 ways"),
     ],
 )
-def test_heads_divide_by_the_ranks(model: str, tensor: int, says: str) -> None:
+def test_heads_must_be_divisible_by_ranks(model: str, tensor: int, says: str) -> None:
     (finding,) = list_errors(split(model, tensor))
     assert finding.severity.value == "error"
     assert says in finding.text
@@ -47,7 +47,7 @@ def test_head_finding_names_valid_sizes(model: str, tensor: int) -> None:
     assert list_errors(split(model, tensor)) == []
 
 
-def test_copies_of_attention_are_split_fewer_ways() -> None:
+def test_data_parallel_attention_is_split_fewer_ways() -> None:
     words = ("python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen2.5-7B-Instruct",
              "--tp-size", "8")  # fmt: skip
     image = "lmsysorg/sglang:v0.5.9"
@@ -56,7 +56,7 @@ def test_copies_of_attention_are_split_fewer_ways() -> None:
     assert list_errors(plan_role(*copied, image=image, gpus=8)) == []
 
 
-def test_stages_are_no_more_than_layers() -> None:
+def test_more_stages_than_layers_are_rejected() -> None:
     words = ("--model", "Qwen/Qwen3-8B", "--pipeline-parallel-size")
     (finding,) = list_errors(plan_role(*words, "37", gpus=37))
     assert "37 pipeline stages are more than the model's 36 layers" in finding.text
@@ -71,7 +71,7 @@ def with_variables(*variables: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("length", ["40961", "64k", "1M"])
-def test_sequences_are_no_longer_than_the_models(length: str) -> None:
+def test_sequence_above_model_limit_is_rejected(length: str) -> None:
     (finding,) = list_errors(plan_role(*LONG, length))
     assert (finding.rule, finding.severity.value) == ("length-above-model", "error")
     assert "40960 tokens of the model" in finding.text
@@ -94,7 +94,7 @@ def test_accepted_lengths_have_no_finding(length: str) -> None:
         ({"envFrom": [{"configMapRef": {"name": "a"}}]}, 0),
     ],
 )  # fmt: skip
-def test_a_variable_allows_longer_sequences(container: dict[str, Any], count: int) -> None:
+def test_variable_allows_longer_sequences(container: dict[str, Any], count: int) -> None:
     fields = {
         "name": "vllm", "image": "vllm/vllm-openai:v0.11.0", "args": [*LONG, "65536"],
         "resources": {"limits": {"nvidia.com/gpu": 1}}, **container,
@@ -121,7 +121,7 @@ EXPERTS = [
 
 
 @each_row(("model", "tensor", "share"), EXPERTS)
-def test_experts_are_whole_blocks_of_fp8(model: str, tensor: int, share: int) -> None:
+def test_experts_must_be_whole_fp8_blocks(model: str, tensor: int, share: int) -> None:
     for image in ("vllm/vllm-openai:v0.24.0", "vllm/vllm-openai:v0.28.0"):
         (finding,) = list_errors(split(model, tensor, image=image))
         assert f"are {share} wide, no multiple of the FP8 blocks of 128" in finding.text
@@ -174,7 +174,7 @@ def test_copies_of_vllm_split_experts_further() -> None:
     assert len(list_errors(split(model, 4, *copied, image=image, gpus=8))) == 1
 
 
-def test_feed_forward_layers_are_whole_blocks_in_every_release() -> None:
+def test_feed_forward_layers_must_be_whole_fp8_blocks() -> None:
     for image in ("vllm/vllm-openai:v0.24.0", "vllm/vllm-openai:v0.33.0"):
         (finding,) = list_errors(split("Qwen/Qwen3-4B-FP8", 8, image=image))
         assert "feed-forward layers of width 9728 split 8 ways are 1216 wide" in finding.text

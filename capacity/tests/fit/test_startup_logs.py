@@ -11,7 +11,7 @@ from capacity.tests.startup_logs import GIB, LOGS, Log, accelerator_of, command_
 from fusioninfer_capacity.fit.accelerators import ACCELERATORS
 from fusioninfer_capacity.fit.architecture import find_architecture
 from fusioninfer_capacity.fit.cache import make_layout
-from fusioninfer_capacity.fit.engines import SIZED, Unclear
+from fusioninfer_capacity.fit.engines import SIZED, UnknownMemoryError
 from fusioninfer_capacity.fit.findings import check_fit
 from fusioninfer_capacity.fit.memory import Fit, fit, has_whole_encoders
 from fusioninfer_capacity.fit.weights import Split, split_stages
@@ -26,13 +26,13 @@ NEEDED = [log for log in LOGS if "needed" in log]
 WEIGHED = [log for log in LOGS if "weights" in log]
 
 
-def estimated(log: Log) -> Fit | None:
-    """The estimate for a log; None where it is not checked."""
+def estimate_log(log: Log) -> Fit | None:
+    """Return the estimate for a log; None where it is not checked."""
     model = find_architecture(log["model"])
     assert model is not None
     try:
         result = fit(command_of(log), model, accelerator_of(log))
-    except Unclear:
+    except UnknownMemoryError:
         return None
     return result if result.certain else None
 
@@ -71,7 +71,7 @@ def test_tokens_are_within_ten_percent_at_the_median_and_a_quarter_at_the_worst(
     for log in JUDGED:
         if log.get("outcome") != "started":
             continue
-        result = estimated(log)
+        result = estimate_log(log)
         error = error_in_tokens(log, result) if result is not None else None
         if error is not None:
             errors[log["id"]] = error
@@ -83,7 +83,7 @@ def test_tokens_are_within_ten_percent_at_the_median_and_a_quarter_at_the_worst(
 def is_rejected(log: Log) -> bool | None:
     """Return whether the check rejects it; None if it is not checked."""
     model = find_architecture(log["model"])
-    result = estimated(log)
+    result = estimate_log(log)
     if result is None or model is None:
         return None
     findings = check_fit((), (), command_of(log), model, result, 1)
@@ -130,7 +130,7 @@ def test_latent_size_matches_sglang_log() -> None:
     assert int(log["cache"] * GIB / kept) == pytest.approx(log["tokens"], rel=0.001)
 
 
-def test_a_fraction_of_amd_s_memory_is_that_of_sglang_s_log() -> None:
+def test_amd_memory_fraction_matches_sglang_log() -> None:
     """Its latents in 8 bits have no scales of their own there, the indexes have."""
     log = next(log for log in LOGS if log["id"] == "jacob0226-glm51-mi355x")
     model = find_architecture(log["model"])
@@ -169,7 +169,7 @@ def test_fp8_cache_is_half_of_vllm_log() -> None:
 
 
 @pytest.mark.parametrize("log", PAGES, ids=lambda log: str(log["id"]))
-def test_pages_of_states_hold_what_vllm_logged(log: Log) -> None:
+def test_state_pages_match_vllm_log(log: Log) -> None:
     """To the token: pages, groups and two states of each sequence are those of the engine."""
     command = command_of({"version": "0.26.0", **log})
     model = find_architecture(log["model"])
@@ -198,7 +198,7 @@ def test_sequence_size_matches_vllm_log(log: Log) -> None:
     assert round(kept.measure_sequence(length) / GIB, 2) == log["needed"]
 
 
-def test_all_tokens_of_a_step_go_through_the_experts_since_0_18() -> None:
+def test_experts_process_whole_step_since_0_18() -> None:
     """65,536 tokens leave 4.15 GiB on an H100, of which 14.7 were expected."""
     words = ["--tensor-parallel-size", "4", "--max-num-batched-tokens", "65536"]
     model = find_architecture("Qwen/Qwen3-235B-A22B-FP8")
@@ -213,7 +213,7 @@ def test_all_tokens_of_a_step_go_through_the_experts_since_0_18() -> None:
     assert caches["0.20.0"] == pytest.approx(4.15, abs=0.5)
 
 
-def test_graphs_are_counted_where_the_runner_counts_them() -> None:
+def test_graphs_are_counted_if_model_runner_counts_them() -> None:
     model = find_architecture("Qwen/Qwen3-32B")
     assert model is not None
     overheads = {}

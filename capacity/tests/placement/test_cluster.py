@@ -1,4 +1,4 @@
-"""Pools and places read off live objects."""
+"""Node pools and placements that are read from live objects."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_nodes_of_a_label_become_a_pool() -> None:
         {"metadata": {"name": "n2", "labels": {LABEL: "a"}}, "spec": {}},
     ],
 )
-def test_nodes_that_take_no_pods_do_not_count(away: Any) -> None:
+def test_unschedulable_nodes_are_ignored(away: Any) -> None:
     (only_pool,) = build_inventory([node("n1", "a"), away], []).pools
     assert only_pool.nodes == 1
 

@@ -1,4 +1,4 @@
-"""Packing: as trying everything for the usual sizes, as the capacity model where it is certain."""
+"""Packing finds the same as an exhaustive search, or the capacity model where that is exact."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ sizes = st.sampled_from((1, 2, 4, 8))
 rooms = st.lists(st.integers(0, 8), max_size=4)
 
 
-def tried(pods: tuple[int, ...], nodes: tuple[int, ...]) -> bool:
+def can_pack_exhaustively(pods: tuple[int, ...], nodes: tuple[int, ...]) -> bool:
     """Puts each pod on each node in turn."""
 
     @functools.cache
@@ -36,7 +36,7 @@ def tried(pods: tuple[int, ...], nodes: tuple[int, ...]) -> bool:
 @given(st.lists(st.integers(1, 8), max_size=6), rooms)
 def test_packed_pods_fit(pods: list[int], nodes: list[int]) -> None:
     if can_pack([(size, 1) for size in pods], [(room, 1) for room in nodes]):
-        assert tried(tuple(pods), tuple(nodes))
+        assert can_pack_exhaustively(tuple(pods), tuple(nodes))
 
 
 @given(st.lists(sizes, max_size=6), rooms)
@@ -44,7 +44,7 @@ def test_sizes_that_divide_each_other_are_packed_wherever_they_fit(
     pods: list[int], nodes: list[int]
 ) -> None:
     result = can_pack([(size, 1) for size in pods], [(room, 1) for room in nodes])
-    assert result == tried(tuple(pods), tuple(nodes))
+    assert result == can_pack_exhaustively(tuple(pods), tuple(nodes))
 
 
 @each_row(
@@ -86,16 +86,18 @@ def test_ledger_equals_exhaustive_packing(
         load = add_replicas(load, tuple(sorted(shape, reverse=True)), times)
     pods = tuple(size for shape, times in load for size in shape for _ in range(times))
     free = (*(8,) * nodes, *(8 - kept for kept in in_use))
-    fits = tried(pods, free)
+    fits = can_pack_exhaustively(pods, free)
     assert (pools.fit(0, load) is not Fit.NO) == fits
     lacks = pools.count_missing_nodes(0, load)
-    assert tried(pods, (*free, *(8,) * lacks))
-    assert lacks == 0 or not tried(pods, (*free, *(8,) * (lacks - 1)))
+    assert can_pack_exhaustively(pods, (*free, *(8,) * lacks))
+    assert lacks == 0 or not can_pack_exhaustively(pods, (*free, *(8,) * (lacks - 1)))
     if fits:
         whole = pools.count_whole_nodes(0, load)
         spared = sorted(free, reverse=True)[whole:]
-        assert tried(pods, tuple(spared))
-        assert whole == nodes or not tried(pods, tuple(sorted(free, reverse=True)[whole + 1 :]))
+        assert can_pack_exhaustively(pods, tuple(spared))
+        assert whole == nodes or not can_pack_exhaustively(
+            pods, tuple(sorted(free, reverse=True)[whole + 1 :])
+        )
 
 
 @given(

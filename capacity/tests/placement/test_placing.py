@@ -90,7 +90,7 @@ def test_selector_label_value_selects_the_pool() -> None:
     assert pod_specs(result)[0]["nodeSelector"] == {LABEL: "gke-a-123"}
 
 
-def test_outputs_in_templates_survive(output: Callable[..., Any]) -> None:
+def test_outputs_in_templates_are_kept(output: Callable[..., Any]) -> None:
     secret = output("v1", secret=True)
     service = worker("w")
     container = service["spec"]["roles"][0]["template"]["spec"]["containers"][0]
@@ -102,7 +102,7 @@ def test_outputs_in_templates_survive(output: Callable[..., Any]) -> None:
     assert where(result) == {"w": {"serve": "a"}}
 
 
-def test_placed_manifest_has_no_demands_left() -> None:
+def test_placed_manifest_has_no_placement_fields() -> None:
     wanted = worker("w", placement={"pools": ["a"]})
     findings = plan_service(args(wanted)).findings
     assert [(message.severity, message.path) for message in findings] == [
@@ -132,14 +132,14 @@ def test_record_has_reasons_and_free_capacity() -> None:
     ]
     reasons = {tuple(item.pools.values()): item.reason for item in record.rejected}
     assert reasons == {
-        ("a", "a"): "price: 20, against 0",
-        ("a", "b"): "price: 16, against 0",
-        ("a", "c"): "price: 16, against 0",
-        ("b", "a"): "price: 4, against 0",
-        ("b", "c"): "pools used: 2, against 1",
+        ("a", "a"): "price: 20 instead of 0",
+        ("a", "b"): "price: 16 instead of 0",
+        ("a", "c"): "price: 16 instead of 0",
+        ("b", "a"): "price: 4 instead of 0",
+        ("b", "c"): "pools used: 2 instead of 1",
     }
     assert record.impossible == {
-        "prefill": {"c": ("nodes have 4 accelerators, a pod needs 8",)},
+        "prefill": {"c": ("a pod needs 8 accelerators, but nodes have 4",)},
         "decode": {},
     }
     assert result.pools[1] == PoolLeft(
@@ -153,7 +153,7 @@ def test_rejected_pair_names_missing_accelerators() -> None:
     reasons = [[item.reason for item in record.rejected] for record in result.placed if record]
     assert reasons == [
         ["too small: 1 more node of b (8 accelerators)"],
-        ["no capacity next to the others: 1 more node of a (8 accelerators)"],
+        ["no capacity left by the other services: 1 more node of a (8 accelerators)"],
     ]
 
 
@@ -167,9 +167,8 @@ def test_missing_capacity_names_nearest_pair() -> None:
     stock = inventory(pool("a", 4), pool("b", 2))
     services = [worker("held", 4), pair("big", (1, 1), (1, 3))]
     assert rejection(services, stock) == (
-        "big: placement: does not fit; the closest choice, prefill on a, decode on b, needs 1 "
-        "more node of a (8 accelerators) and 1 more node of b (8 accelerators) besides the other "
-        "services"
+        "big: placement: does not fit; the closest combination, prefill on a, decode on b, "
+        "requires 1 more node of a (8 accelerators) and 1 more node of b (8 accelerators)"
     )
     result = place_services([args(service) for service in services], stock)
     record = result.placed[1]
@@ -199,8 +198,8 @@ def test_gang_minimum_is_placed_if_capacity_is_short() -> None:
     least = only(result)
     assert (least.status, [item.replicas for item in least.roles]) == (Status.MINIMUM, [1, 1])
     assert "prefill 1 of 1, decode 1 of 2" in result.findings[0][0].message
-    assert "needs 1 more node of a" in rejection([service], inventory(pool("a", 2)))
-    assert "needs 2 more nodes of a" in rejection(
+    assert "requires 1 more node of a" in rejection([service], inventory(pool("a", 2)))
+    assert "requires 2 more nodes of a" in rejection(
         [pair("s", (1, 1), (2, 2))], inventory(pool("a", 3))
     )
 
@@ -210,7 +209,7 @@ def test_serving_groups_have_separate_minima() -> None:
     (record,) = place([service], inventory(pool("a", 9))).placed
     assert record is not None
     assert [(item.replicas, item.accelerators) for item in record.roles] == [(3, 24), (6, 48)]
-    assert "needs 1 more node of a" in rejection([service], inventory(pool("a", 8)))
+    assert "requires 1 more node of a" in rejection([service], inventory(pool("a", 8)))
     service["spec"]["schedulingStrategy"] = {"gangPolicy": {"minRoleReplicas": {"decode": 1}}}
     least = only(place([service], inventory(pool("a", 6))))
     assert least.status is Status.MINIMUM
@@ -225,7 +224,7 @@ def test_autoscaled_role_is_placed_with_its_maximum() -> None:
     assert (full.status, full.roles[0].accelerators) == (Status.PLACED, 32)
     least = only(place([service], inventory(pool("a", 3))))
     assert (least.status, least.roles[0].replicas, least.roles[0].wanted) == (Status.MINIMUM, 2, 4)
-    assert "needs 1 more node of a" in rejection([service], inventory(pool("a", 1)))
+    assert "requires 1 more node of a" in rejection([service], inventory(pool("a", 1)))
 
 
 def test_risky_mixture_is_avoided_or_reported() -> None:
@@ -256,9 +255,9 @@ def test_running_service_is_not_moved_but_remedy_is_named() -> None:
     before = {"small": {"serve": "a"}}
     findings = rejection([worker("small", 2), worker("large", 4)], stock, previous=before)
     assert findings == (
-        "large: placement: does not fit; the closest choice, serve on a, needs 2 more nodes of a "
-        "(16 accelerators) besides the other services; it would fit if small/serve to b "
-        "moved: leave them out of the previous placement"
+        "large: placement: does not fit; the closest combination, serve on a, requires 2 more "
+        "nodes of a (16 accelerators); it would fit if small/serve to b "
+        "moved: remove these roles from the previous placement"
     )
     assert where(place([worker("small", 2), worker("large", 4)], stock)) == {
         "small": {"serve": "b"},
@@ -273,7 +272,7 @@ def test_remedy_does_not_evict_another_service() -> None:
         previous={"runs": {"serve": "a"}},
     )
     assert findings.startswith("new: placement: does not fit")
-    assert findings.endswith("besides the other services")
+    assert findings.endswith("accelerators)")
 
 
 @pytest.mark.parametrize("form", ["record", "json", "mapping", "namespaced"])
@@ -302,7 +301,7 @@ MANY = {"name": "serve", "pool": "a", "accelerators": "many"}
 ])  # fmt: skip
 def test_previous_placement_with_wrong_structure_is_rejected(wrong: Any) -> None:
     findings = rejection([worker("w")], inventory(pool("a", 1)), previous=wrong)
-    assert findings.startswith("must be the JSON of `plan --inventory`, or a mapping of service")
+    assert findings.startswith("must be the JSON of `place` or `plan --inventory`, or a")
 
 
 def test_previous_placement_that_is_not_json_is_rejected(tmp_path: Path) -> None:
@@ -326,7 +325,7 @@ def test_moved_role_is_reported() -> None:
         ([worker("w"), worker("w")],
          "w: metadata.name: is also the name of service 1 of the list"),
         ([worker("w", placement={"pools": ["x"]})],
-         'w: roles[0].placement.pools[0]: no pool of that name, got "x"; the inventory has a'),
+         'w: roles[0].placement.pools[0]: unknown pool "x"; the inventory has a'),
         ([worker("w", pod={"nodeSelector": ["a"]})],
          "roles[0].template.spec.nodeSelector: must be a mapping, got"),
         ([worker("w", pod={"affinity": {"nodeAffinity": 3}})],
@@ -362,8 +361,8 @@ def test_too_many_combinations_are_rejected() -> None:
     service = {**worker("w"), "spec": {"roles": roles}}
     stock = inventory(*(pool(f"p{index}", 9) for index in range(6)))
     assert rejection([service], stock) == (
-        "w: placement: its roles may be combined on pools in 7776 ways, at most 5000 are looked "
-        "at; name pools in placement.pools"
+        "w: placement: its roles have 7776 possible combinations of pools, more than the maximum "
+        "of 5000; name pools in placement.pools"
     )
 
 

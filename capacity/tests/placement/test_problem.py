@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rows import each_row
 
-from capacity.tests.placement.test_packing import tried
+from capacity.tests.placement.test_packing import can_pack_exhaustively
 from capacity.tests.placing import (
     LABEL,
     args,
@@ -124,18 +124,18 @@ GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"
         pytest.param({"placement": {"pools": ["b"]}}, {}, "not among placement.pools",
                      id="named pools"),
         pytest.param({"placement": {"device": {"attributes": {"model": "H100"}}}},
-                     {"device": {"attributes": {"model": "L4"}}}, "model L4, wanted H100",
+                     {"device": {"attributes": {"model": "L4"}}}, "model L4, required H100",
                      id="attribute"),
         pytest.param({"placement": {"device": {"attributes": {"model": "H100"}}}}, {},
-                     "model is unknown, wanted H100", id="no attribute"),
+                     "model is unknown, required H100", id="no attribute"),
         pytest.param({"placement": {"device": {"minMemory": "80Gi"}}},
-                     {"device": {"memory": "40Gi"}}, "memory 40Gi, wanted at least 80Gi",
+                     {"device": {"memory": "40Gi"}}, "memory 40Gi, required at least 80Gi",
                      id="memory"),
         pytest.param({"placement": {"device": {"minMemory": "80Gi"}}}, {},
-                     "memory is unknown, wanted at least 80Gi", id="no memory"),
+                     "memory is unknown, required at least 80Gi", id="no memory"),
         pytest.param({}, {"resource": "amd.com/gpu"},
-                     "offers amd.com/gpu, pods ask for nvidia.com/gpu", id="another accelerator"),
-        pytest.param({}, {"accelerators": 4}, "nodes have 4 accelerators, a pod needs 8",
+                     "has amd.com/gpu, but pods request nvidia.com/gpu", id="another accelerator"),
+        pytest.param({}, {"accelerators": 4}, "a pod needs 8 accelerators, but nodes have 4",
                      id="nodes too small"),
     ],
 )  # fmt: skip
@@ -151,7 +151,7 @@ def test_excluded_pool_has_a_reason(needs: Any, first: Any, reason: str) -> None
     alone = inventory({**pool("a", 4), **first})
     if "pools" not in needs.get("placement", {}):
         assert rejection([worker("w", **needs)], alone) == (
-            f"w: roles[0]: no pool can take serve: a: {reason}"
+            f"w: roles[0]: no pool is possible for serve: a: {reason}"
         )
 
 
@@ -178,7 +178,7 @@ def test_both_templates_of_a_multi_node_role_count() -> None:
     torn = {"spec": {**template["spec"], "nodeSelector": {LABEL: "a"}}}
     split["leaderTemplate"] = torn
     assert rejection([service], inventory(pool("a", 4), pool("b", 4))) == (
-        "w: roles[0]: no pool can take serve: "
+        "w: roles[0]: no pool is possible for serve: "
         f"a: nodeSelector requires {LABEL}=b, has {LABEL}=a; "
         f"b: nodeSelector requires {LABEL}=a, has {LABEL}=b"
     )
@@ -195,8 +195,8 @@ def test_colocate_uses_an_attribute_or_a_label() -> None:
     assert where(place([service], stock)) == {"s": {"prefill": "b", "decode": "c"}}
     elsewhere = pair("s", (1, 1, 8), (1, 1, 4), placement={"colocate": "fabric"})
     assert rejection([elsewhere], stock) == (
-        "s: placement.colocate: no pools that its roles may be on have the same fabric: "
-        "a does not state it, b does not state it, c does not state it"
+        "s: placement.colocate: its roles have no possible pools with the same fabric: "
+        "a has none, b has none, c has none"
     )
 
 
@@ -241,7 +241,7 @@ def test_claims_and_resources_share_one_ledger() -> None:
     stock = inventory(both)
     listed = [worker("r"), claiming("c", 1, 1, claim())]
     assert where(place(listed, stock)) == {"r": {"serve": "a"}, "c": {"serve": "a"}}
-    assert "the closest choice, serve on a, needs 1 more node of a" in rejection(
+    assert "the closest combination, serve on a, requires 1 more node of a" in rejection(
         [*listed, claiming("d", 1, 1, claim(1))], stock
     )
 
@@ -255,12 +255,12 @@ def test_pool_accepts_only_its_resources() -> None:
     assert asking is not None
     assert claims is not None
     assert asking.impossible["serve"] == {
-        "claims": ("offers gpu.nvidia.com, pods ask for nvidia.com/gpu",)
+        "claims": ("has gpu.nvidia.com, but pods request nvidia.com/gpu",)
     }
     assert claims.impossible["serve"] == {
-        "resources": ("offers nvidia.com/gpu, pods claim gpu.nvidia.com",)
+        "resources": ("has nvidia.com/gpu, but pods claim gpu.nvidia.com",)
     }
-    assert "nodes have 4 accelerators, a pod needs 8" in rejection(
+    assert "a pod needs 8 accelerators, but nodes have 4" in rejection(
         [claiming("c", 1, 1, claim())], inventory(dra("small", 9, 4))
     )
 
@@ -284,7 +284,7 @@ def test_pool_accepts_only_its_resources() -> None:
             {"name": "x", "spec": {"devices": {"requests": [
                 {"name": "a", "exactly": {"deviceClassName": GPU, "allocationMode": "All"}}]}}},
             0,
-            "x: the number of devices is not known (allocationMode All)",
+            "x: the number of devices is unknown (allocationMode All)",
         ),
         (
             {"name": "x", "spec": {"devices": {"requests": [
@@ -370,7 +370,7 @@ def test_search_places_as_many_as_exhaustive_search(pairs: Any, given_pools: Any
                     if (claims and kind == "no") or (not claims and kind == "claims"):
                         return False
                     pods += [amount] * (replicas * nodes)
-            if not tried(tuple(pods), (size,) * count):
+            if not can_pack_exhaustively(tuple(pods), (size,) * count):
                 return False
         return True
 

@@ -74,7 +74,7 @@ def cases(draw: st.DrawFn) -> tuple[list[ServiceRequest], Pools]:
 
 
 def every_way(listed: Sequence[ServiceRequest], stock: Pools) -> Any:
-    """The best key of all combinations, one service after the other in every way."""
+    """Return the best key of all combinations, one service after the other in every way."""
     best = None
     ways = [[None, *itertools.product(entry.assignments, (False, True))] for entry in listed]
     for combination in itertools.product(*ways):

@@ -1,4 +1,4 @@
-"""Checks of the engine's arguments against its release, pods, launcher and image."""
+"""Checks of the engine's release, and of its arguments against release, pods and launcher."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAUNCHER_CONTRADICTED = Rule("launcher-contradicted")
 ENGINE_RELEASE_UNSUPPORTED = Rule("engine-release-unsupported")
 
 
-def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
+def check_engine_release(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Reject images of engine releases that are older than the supported ones."""
     for pod in pods.user_pods:
         engine, image = pod.user_command.engine, pod.user_command.image
@@ -34,8 +34,8 @@ def release_findings(pods: RolePods, _: Context) -> Iterator[Finding]:
             )
 
 
-def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check the engine's arguments against pods, launcher and image."""
+def check_engine_setup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Check the engine's arguments against accelerators, launcher and KV connector."""
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     findings: list[Finding] = []
     per_pod, *different = {accelerators(pod.template) for pod in pods.all}
@@ -53,8 +53,8 @@ def engine_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     yield from (finding.at(*at) for finding in findings)
 
 
-def launcher_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warn of a startup policy that deadlocks with the launcher."""
+def check_startup_policy(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Warn about a startup policy that deadlocks with the launcher."""
     probed = {"readinessProbe", "startupProbe"} & pods.leader.container.keys()
     waits_for_leader = ctx.role.startup_policy is StartupPolicy.LEADER_READY
     if waits_for_leader and probed and ctx.nodes > 1 and ctx.launcher in WRAPPING:
@@ -66,19 +66,19 @@ def launcher_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield warning(LAUNCHER_CONTRADICTED, ctx.at("startupPolicy"), message)
 
 
-def argument_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+def check_engine_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the user's arguments against the image's release."""
     for pod in pods.user_pods:
         command, variables = pod.user_command, read_plain_variables(pod.user_container)
-        # `transfer_findings` checks the transfer argument of prefillers and decoders.
+        # `check_kv_transfer` checks the transfer argument of prefillers and decoders.
         paired = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
         flag = command.engine.transfer_flag if paired and command.engine else None
         for finding in check_arguments(command, variables, ignored=flag):
             yield finding.under(*pod.container_path)
 
 
-def parallelism_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check the sizes of a role whose engine is known."""
+def check_parallelism(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Check a role's `parallelism` if its engine is known."""
     args, at, engine = ctx.role.parallelism, ctx.at("parallelism"), pods.command.engine
     if args is None or engine is None:
         return

@@ -1,4 +1,4 @@
-"""Checks of pods' resources: accelerators, memory, shared memory, disk."""
+"""Checks of pods' resources: accelerators, device claims, memory, shared memory, disk."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _NO_ACCELERATOR = re.compile(r"(?<![a-z])(cpu|xeon|openvino|sim|simulator|mock|f
 _CPU_VARIABLES = re.compile(r"VLLM_CPU_\w+|SGLANG_USE_CPU_ENGINE|VLLM_TARGET_DEVICE")
 
 
-def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warn of pods whose engine gets no accelerator."""
+def check_accelerator_requests(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Warn about engines that have no accelerator."""
     for pod in pods.user_pods:
         command = pod.user_command
         # The checks of the template report a misspelled resource.
-        misspelled = any(suggest_accelerator(name) for name, _ in _amounts(pod))
+        misspelled = any(suggest_accelerator(name) for name, _ in _list_amounts(pod))
         engine = pods.command.engine if pod.is_leader or ctx.launcher in WRAPPING else None
         engine = engine or command.engine
         if (
@@ -50,17 +50,19 @@ def accelerator_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             or _needs_no_accelerator(pod, pods.command, command)
         ):
             continue
-        requested = [f"{name}: {amount}" for name, amount in _amounts(pod) if is_accelerator(name)]
-        asks = f"asks for {requested[0]}" if requested else "asks for none"
+        requested = [
+            f"{name}: {amount}" for name, amount in _list_amounts(pod) if is_accelerator(name)
+        ]
+        request = f"requests {requested[0]}" if requested else "requests none"
         yield warning(
             ACCELERATORS_NOT_REQUESTED,
             (*pod.container_path, "resources"),
-            f"{engine.title} needs accelerators, and the container {asks}; add limits such as "
-            "nvidia.com/gpu: 1, or --device cpu if the image is built for processors",
+            f"{engine.title} needs accelerators, but the container {request}; add limits such as "
+            "nvidia.com/gpu: 1, or --device cpu if the image is built for CPUs",
         )
 
 
-def _amounts(pod: Pod) -> Iterator[tuple[str, Any]]:
+def _list_amounts(pod: Pod) -> Iterator[tuple[str, Any]]:
     resources = pod.container.get("resources") or {}
     amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
     yield from ((str(name), amount) for name, amount in amounts.items())
@@ -70,7 +72,7 @@ def _has_devices(pod: Pod) -> bool:
     """Return whether the serving container requests or claims devices, or is privileged."""
     if (pod.container.get("resources") or {}).get("claims"):
         return True
-    for name, amount in _amounts(pod):
+    for name, amount in _list_amounts(pod):
         is_device = is_accelerator(name) or (is_extended(name) and not _NETWORK.search(name))
         if is_device and quantity.parse(amount) > 0:
             return True
@@ -90,8 +92,8 @@ def _needs_no_accelerator(pod: Pod, command: EngineCommand, user_command: Engine
 VOLCANO_IGNORES_CLAIMS = Rule("volcano-ignores-claims")
 
 
-def claim_findings(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """Warn of pods with claims that Volcano schedules, because it ignores claims by default.
+def check_volcano_claims(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Finding]:
+    """Warn about pods with claims that Volcano schedules, because it ignores claims by default.
 
     Volcano 1.14.1, pkg/scheduler/plugins/predicates: the plugin for claims is off by default.
     Volcano then binds pods without an allocation, and kubelets do not start them
@@ -123,9 +125,9 @@ MEMORY_LIMIT_TOO_SMALL = Rule("memory-limit-too-small")
 SHARED_MEMORY_MISSING = Rule("shared-memory-missing")
 
 
-def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warn of missing shared memory, and of more shared memory than the container may use."""
-    has_ranks = _ranks_in_pod(pods, ctx) > 1
+def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Warn about missing shared memory, or shared memory above the container's memory limit."""
+    has_ranks = _count_ranks_in_pod(pods, ctx) > 1
     shared = _parse_amount(get_shared_memory_limit(ctx.role))
     for pod in pods.user_pods:
         limit = _parse_amount(read_limit(pod.container, "memory"))
@@ -138,9 +140,9 @@ def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             )
         runs = pod.is_leader or ctx.launcher in WRAPPING or pod.user_command.engine is not None
         # Ranks on TPUs and Neuron devices do not communicate by shared memory.
-        linked = any(name.startswith(_OTHER_LINKS) for name, _ in _amounts(pod))
+        is_exempt = any(name.startswith(_EXEMPT_DEVICES) for name, _ in _list_amounts(pod))
         missing = not pod.spec.get("hostIPC") and find_mount(pod.container, SHARED_MEMORY) is None
-        if has_ranks and runs and not linked and missing:
+        if has_ranks and runs and not is_exempt and missing:
             yield warning(
                 SHARED_MEMORY_MISSING,
                 (*pod.container_path, "volumeMounts"),
@@ -149,10 +151,10 @@ def memory_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             )
 
 
-_OTHER_LINKS = ("google.com/tpu", "aws.amazon.com/neuron")
+_EXEMPT_DEVICES = ("google.com/tpu", "aws.amazon.com/neuron")
 
 
-def _ranks_in_pod(pods: RolePods, ctx: Context) -> int:
+def _count_ranks_in_pod(pods: RolePods, ctx: Context) -> int:
     sizes = pods.command.parallelism
     if sizes is None:
         return 1
@@ -164,7 +166,7 @@ def _parse_amount(value: Any) -> Decimal | None:
     return None if value is None or is_output(value) else quantity.parse(value)
 
 
-def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Report limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
 
     The sum of the containers' limits applies to an emptyDir, the container's own limit to other
@@ -202,7 +204,7 @@ def disk_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             )
 
 
-def offloading_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+def check_kv_cache_offloading(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the pods of a role that offloads its KV cache."""
     args, offload, at = ctx.role.kv_cache_offloading, pods.offload, ctx.at("kvCacheOffloading")
     if args is None or offload is None:

@@ -165,7 +165,7 @@ def join_names(names: Iterable[str], step: int = 1) -> str:
     """
     runs: list[list[str]] = []
     for name in names:
-        if runs and _follows(runs[-1][-1], name, step):
+        if runs and _is_next_name(runs[-1][-1], name, step):
             runs[-1].append(name)
         else:
             runs.append([name])
@@ -173,7 +173,7 @@ def join_names(names: Iterable[str], step: int = 1) -> str:
     return ", ".join(name for part in parts for name in part)
 
 
-def _follows(one: str, other: str, step: int) -> bool:
+def _is_next_name(one: str, other: str, step: int) -> bool:
     prefix, _, number = one.rpartition("-")
     if not number.isdecimal() or len(number) > _MAX_DIGITS:
         return False

@@ -8,6 +8,11 @@ from typing import Any
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.cli.diff._formatting import format_service
+from fusioninfer_pulumi.cli.diff._notes import (
+    describe_changes,
+    describe_engine_changes,
+    find_engine_changes,
+)
 from fusioninfer_pulumi.cli.diff._records import (
     Action,
     Difference,
@@ -15,11 +20,6 @@ from fusioninfer_pulumi.cli.diff._records import (
     ObjectChange,
     Pair,
     ServiceTotals,
-)
-from fusioninfer_pulumi.cli.diff._sentences import (
-    describe_changes,
-    describe_engine_changes,
-    find_engine_changes,
 )
 from fusioninfer_pulumi.cli.diff.manifests import (
     Identity,
@@ -43,7 +43,7 @@ from fusioninfer_pulumi.cli.diff.restarts import (
     Steps,
     drop_explained_revision,
     find_rejections,
-    find_released,
+    find_released_lws,
     find_role_effects,
     find_step,
     index_steps,
@@ -87,7 +87,7 @@ class Change:
         self.lws = select_lws(before), select_lws(after)
         self.services = _group_by_service(before), _group_by_service(after)
         self.edits = list(_find_edits(before, after))
-        self.released = find_released(self.lws, self.steps, self.edits)
+        self.released = find_released_lws(self.lws, self.steps, self.edits)
 
 
 def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Difference:
@@ -131,7 +131,7 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
 
 
 def find_mixed_revisions(change: Change, service: Service) -> list[str]:
-    """Describe what clients see while pods of two revisions run."""
+    """Describe the effects on clients while pods of two revisions run."""
     before, after = (side.get(service, []) for side in change.services)
     plans = (plan for plan in change.plans if plan.service == service[1])
     plan = next((plan for plan in plans if plan.namespace == service[0]), None)

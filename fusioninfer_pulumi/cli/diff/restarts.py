@@ -71,7 +71,7 @@ class Edit:
     def template_changes(self) -> list[FieldChange]:
         """The changes that restart pods."""
         paths = self.key.template_paths
-        return [field for field in self.change.fields if is_below(field.path, paths)]
+        return [field for field in self.change.fields if is_overlapping(field.path, paths)]
 
     @property
     def reason(self) -> str:
@@ -98,10 +98,10 @@ def find_step(key: Identity, steps: Steps) -> LwsStep | None:
     return steps.get((key.namespace, key.name)) or steps.get(("", key.name))
 
 
-def find_released(
+def find_released_lws(
     lws: tuple[Objects, Objects], steps: tuple[Steps, Steps], edits: Iterable[Edit]
 ) -> list[Identity]:
-    """Return LeaderWorkerSets that restart only because the partition is lower."""
+    """Return LeaderWorkerSets with replicas that restart only because the partition is lower."""
     restarting = {edit.key for edit in edits if edit.restarts}
     keys = []
     for key in (key for key in lws[0] if key in lws[1] and key not in restarting):
@@ -253,8 +253,8 @@ _GANG_FIELDS = (
     ".schedulingGroup",
 )
 
-_LIST = r"\.(containers|initContainers)"
-_CONTAINER = rf"{_LIST}\[[^\]]*\]"
+_CONTAINER_LIST = r"\.(containers|initContainers)"
+_CONTAINER = rf"{_CONTAINER_LIST}\[[^\]]*\]"
 # The first pattern that matches a path gives the name of the changed part.
 _PART_NAMES = tuple(
     (re.compile(pattern), name)
@@ -272,7 +272,7 @@ _PART_NAMES = tuple(
         (rf"{_CONTAINER}\.(\w+Probe|lifecycle)\b", "probes"),
         (rf"{_CONTAINER}\.ports\b", "ports"),
         (r"\.volume(s|Mounts|Devices)\b", "volumes"),
-        (rf"{_LIST}(\[[^\]]*\](\.name)?)?$", "containers"),
+        (rf"{_CONTAINER_LIST}(\[[^\]]*\](\.name)?)?$", "containers"),
         (r"\.metadata\.labels\b", "pod labels"),
         (r"\.metadata\.annotations\b", "pod annotations"),
         (r"\.spec\.(nodeSelector|tolerations|affinity|topologySpreadC\w+)\b", "scheduling"),
@@ -288,13 +288,13 @@ def drop_explained_revision(
     """Drop changed revision labels if another field of the template changed, too."""
     for revisions in ((_REVISION, _PAIR_REVISION), (_REVISION,)):
         rest = [change for change in fields if not change.path.endswith(revisions)]
-        if any(is_below(change.path, templates) for change in rest):
+        if any(is_overlapping(change.path, templates) for change in rest):
             return tuple(rest)
     return tuple(fields)
 
 
-def is_below(path: str, roots: Iterable[str]) -> bool:
-    """Return whether a path is one of the roots, or below or above one."""
+def is_overlapping(path: str, roots: Iterable[str]) -> bool:
+    """Return whether a path is one of the roots, or is above or below one."""
     return any(
         path == root or path.startswith((f"{root}.", f"{root}[")) or root.startswith(f"{path}.")
         for root in roots

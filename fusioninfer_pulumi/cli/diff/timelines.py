@@ -36,12 +36,12 @@ from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
 # Each step of the simulation visits all LeaderWorkerSets, so more of them take long.
 _MAX_LWS = 400
 #: Titles of the columns to the left of the roles' columns.
-HEAD = ("STEP", "BEGINS BY", "RESTARTS", "STARTS")
+LEFT_TITLES = ("STEP", "BEGINS BY", "RESTARTS", "STARTS")
 GPUS = "GPUS"
 #: Explanation below the table.
-BOUNDS = (
-    "In the slowest successful update each replica becomes available just before its timeout."
-    " Each step takes some seconds more: Pulumi's own work, and up to 5 s between status checks."
+DURATION_NOTE = (
+    "BEGINS BY assumes the slowest update: each replica becomes available just before its timeout."
+    " Each step takes a few seconds more, because Pulumi checks the status at most every 5 s."
 )
 
 
@@ -62,9 +62,9 @@ class ServiceTimeline:
     mixed: tuple[str, ...] = ()
 
     @property
-    def head(self) -> tuple[str, ...]:
+    def titles(self) -> tuple[str, ...]:
         """Titles of the columns."""
-        return (*HEAD, *self._roles, GPUS)
+        return (*LEFT_TITLES, *self._roles, GPUS)
 
     @property
     def cells(self) -> list[tuple[str, ...]]:
@@ -151,7 +151,7 @@ def _simulate(
     if rejections.get(service):
         missing = f"`pulumi up` rejects it: {rejections[service][0].message}"
     elif is_repeated or any(key.ordinal for key in running) or not new_keys:
-        missing = "the service has no replicas, or appears several times in a source"
+        missing = "the service has no replicas, or a source contains it several times"
     elif len(new_keys) > _MAX_LWS:
         missing = f"the service has more than {_MAX_LWS} LeaderWorkerSets"
     elif not running:

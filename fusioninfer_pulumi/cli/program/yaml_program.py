@@ -15,7 +15,7 @@ from pulumi import Output, RunError
 
 from fusioninfer_pulumi.cli.program.project_files import Project
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
-from fusioninfer_pulumi.component.pulumi_sdk import unknown_output
+from fusioninfer_pulumi.component.pulumi_sdk import make_unknown_output
 from fusioninfer_pulumi.component.serving_prerequisites import TOKEN as PREREQUISITES
 from fusioninfer_pulumi.kube.pulumi_outputs import has_output, is_output
 from fusioninfer_pulumi.provider.server import construct_component
@@ -157,7 +157,7 @@ def _get_member(value: Any, step: str | int) -> Any:
     """Return a property or item; it is unknown if only a deployment sets it."""
     if isinstance(value, pulumi.Resource):
         member = getattr(value, str(step), None)
-        return member if is_output(member) else unknown_output()
+        return member if is_output(member) else make_unknown_output()
     if is_output(value):
         return value.apply(lambda resolved: _get_item(resolved, step))
     item = _get_item(value, step)

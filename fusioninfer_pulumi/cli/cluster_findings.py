@@ -1,4 +1,4 @@
-"""Cluster checks of `check --server` and `plan --cluster`."""
+"""Adds findings about the cluster for `check --server` and `plan --cluster`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.cli.read_sources import Source
 
 #: Total timeout of the dry run, in seconds.
-SECONDS = 60.0
+_DRY_RUN_SECONDS = 60.0
 
 
 def add_cluster_findings(sources: Sequence[Source], context: str | None, *, dry_run: bool) -> None:
@@ -29,7 +29,7 @@ def add_cluster_findings(sources: Sequence[Source], context: str | None, *, dry_
     context of the kubeconfig. `dry_run` also sends the services' objects to the API server.
     """
     option = "--server" if dry_run else "--cluster"
-    valid = [source for source in sources if not source.has(Severity.ERROR)]
+    valid = [source for source in sources if not source.has_severity(Severity.ERROR)]
     plans = [plan for source in valid for plan in source.plans]
     if not plans:
         return
@@ -38,12 +38,12 @@ def add_cluster_findings(sources: Sequence[Source], context: str | None, *, dry_
         api = KubernetesApi(None, context)
         dry_run_findings: list[tuple[Finding, ...]] = [() for _ in plans]
         if dry_run:
-            dry_run_findings = check_on_api_server(api, plans, seconds=SECONDS)
+            dry_run_findings = check_on_api_server(api, plans, seconds=_DRY_RUN_SECONDS)
         missing_findings = check_cluster(api, plans, registered=registered)
     except UnreadableError as problem:
         sources[-1].add(option, error(API_SERVER_CHECK_INCOMPLETE, (), str(problem)))
         return
-    findings = map(_merge, dry_run_findings, missing_findings)
+    findings = map(_merge_findings, dry_run_findings, missing_findings)
     for source in valid:
         source.add_to_services(findings)
     if api.unread:
@@ -51,11 +51,11 @@ def add_cluster_findings(sources: Sequence[Source], context: str | None, *, dry_
         sources[-1].add(option, warning(CLUSTER_NOT_CHECKED, (), text))
 
 
-def _merge(
+def _merge_findings(
     dry_run_findings: tuple[Finding, ...], missing_findings: tuple[Finding, ...]
 ) -> tuple[Finding, ...]:
-    # The API server rejects pods that name a missing ServiceAccount or class, so a warning of the
-    # dry run would repeat the finding about the missing object.
+    # The API server rejects pods that name a missing ServiceAccount or class, so the dry run's
+    # warning would repeat the finding about the missing object.
     missing = {item.location for item in missing_findings if item.rule == NAMED_OBJECT_MISSING.id}
     kept = (
         finding

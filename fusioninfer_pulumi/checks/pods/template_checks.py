@@ -36,17 +36,17 @@ def check_template(template: Mapping[str, Any]) -> Iterator[Finding]:
     """Check a finished pod template of a StatefulSet; locations are relative to it."""
     yield from pod_template_findings(template)
     spec = known_mapping(template.get("spec"))
-    volumes, claims = _names(spec, "volumes"), _names(spec, "resourceClaims")
-    names = _names(spec, "containers") or ()
+    volumes, claims = _list_names(spec, "volumes"), _list_names(spec, "resourceClaims")
+    names = _list_names(spec, "containers") or ()
     for key in ("initContainers", "containers"):
         for index, container in known_mappings(spec.get(key)):
             at: Location = ("spec", key, index)
             resources = known_mapping(container.get("resources"))
-            yield from _requirements((*at, "resources"), resources)
+            yield from _check_requirements((*at, "resources"), resources)
             for position, claim in known_mappings(resources.get("claims")):
                 place = (*at, "resources", "claims", position)
                 yield from check_name_exists(place, claim, claims, "claim")
-            yield from _port_names(at, container)
+            yield from _check_port_names(at, container)
             for position, mount in known_mappings(container.get("volumeMounts")):
                 yield from check_name_exists(
                     (*at, "volumeMounts", position), mount, volumes, "volume"
@@ -64,7 +64,7 @@ def check_template(template: Mapping[str, Any]) -> Iterator[Finding]:
         yield error(FIELD_OUT_OF_PLACE, ("spec", "activeDeadlineSeconds"), message)
 
 
-def _port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:
     names: set[str] = set()
     for index, port in known_mappings(container.get("ports")):
         name = known_text(port.get("name"))
@@ -74,7 +74,7 @@ def _port_names(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]
         names.add(name)
 
 
-def _names(spec: Mapping[str, Any], key: str) -> set[str] | None:
+def _list_names(spec: Mapping[str, Any], key: str) -> set[str] | None:
     """Return the names of a list's items, None if any is an Output."""
     value = spec.get(key)
     if is_output(value) or any(
@@ -102,7 +102,7 @@ _LISTS = {"volume": "volumes", "claim": "resourceClaims"}
 
 
 def known_text(value: Any) -> str:
-    """Return a string, an empty one for other values such as Outputs."""
+    """Return a string; empty text for other values, such as Outputs."""
     return value if isinstance(value, str) else ""
 
 
@@ -134,7 +134,7 @@ def check_name_exists(
         yield error(NAME_NOT_FOUND, (*at, "name"), message)
 
 
-def amounts(resources: Any) -> dict[str, Decimal]:
+def parse_amounts(resources: Any) -> dict[str, Decimal]:
     """Return the valid quantities of a mapping."""
     quantities = {}
     for name, amount in known_mapping(resources).items():
@@ -152,7 +152,7 @@ def parse_amount(amount: Any) -> Decimal | None:
         return None
 
 
-def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Finding]:
     parts = {key: known_mapping(resources.get(key)) for key in ("limits", "requests")}
     for key, section in parts.items():
         for name, amount in section.items():
@@ -160,8 +160,8 @@ def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Findin
             if key == "limits" or name not in parts["limits"]:
                 yield from _check_resource_name(here, str(name))
             yield from _check_amount(here, str(name), amount)
-    limits = amounts(resources.get("limits"))
-    for name, amount in amounts(resources.get("requests")).items():
+    limits = parse_amounts(resources.get("limits"))
+    for name, amount in parse_amounts(resources.get("requests")).items():
         here = (*at, "requests", name)
         exact = is_extended(name) or name.startswith(_HUGE_PAGES)
         if name in limits:
@@ -180,7 +180,7 @@ def _requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[Findin
                     f"{show(parts['requests'][name])}",
                 )
         elif exact and name not in parts["limits"]:
-            yield error(REQUESTS_AND_LIMITS, here, "needs the same amount in limits")
+            yield error(REQUESTS_AND_LIMITS, here, "requires the same amount in limits")
 
 
 def _check_resource_name(at: Location, name: str) -> Iterator[Finding]:
@@ -188,8 +188,8 @@ def _check_resource_name(at: Location, name: str) -> Iterator[Finding]:
     if not _is_valid_resource(name):
         hint = "devices have a domain, such as nvidia.com/gpu"
         hint = f"did you mean {suggestion}?" if suggestion else hint
-        what = "name" if "/" in name else "of a container"
-        message = f"{show(name)} is not a valid resource {what}; {hint}"
+        noun = "resource name" if "/" in name else "container resource"
+        message = f"{show(name)} is not a valid {noun}; {hint}"
         yield error(UNKNOWN_RESOURCE, at, message)
     elif suggestion is not None:
         # Only a plural or another case is certainly a mistake.
@@ -221,14 +221,14 @@ def _check_amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
 CREDENTIAL_IN_PLAIN_TEXT = Rule("credential-in-plain-text")
 
 
-def role_credentials(pods: RolePods, _: Context) -> Iterator[Finding]:
-    """Warn of credentials in the templates of a role."""
+def check_role_credentials(pods: RolePods, _: Context) -> Iterator[Finding]:
+    """Warn about credentials in the templates of a role."""
     for pod in pods.user_pods:
         yield from check_credentials(pod.path, pod.user_template)
 
 
 def check_credentials(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Warn of each literal credential in the variables and arguments of a template."""
+    """Warn about each literal credential in the variables and arguments of a template."""
     spec = template.get("spec") or {}
     for key in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(key) or ()):
@@ -238,30 +238,31 @@ def check_credentials(at: Location, template: Mapping[str, Any]) -> Iterator[Fin
                 words = container.get(field)
                 words = words if isinstance(words, (list, tuple)) else ()
                 for position, name in find_credential_arguments(words):
-                    yield _credential(
-                        (*here, field, position), name, "take it from a variable, $(NAME), and "
+                    yield _report_credential(
+                        (*here, field, position), name, ", and pass the variable as $(NAME)"
                     )
 
 
 def check_variables(at: Location, variables: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Warn of each literal credential among the variables of a container."""
+    """Warn about each literal credential among the variables of a container."""
     for index, variable in enumerate(variables):
         name = str(variable.get("name"))
         if is_credential(name, variable.get("value")):
-            yield _credential((*at, "env", index, "value"), name)
+            yield _report_credential((*at, "env", index, "value"), name)
 
 
-def _credential(at: Location, name: str, advice: str = "") -> Finding:
+def _report_credential(at: Location, name: str, advice: str = "") -> Finding:
     return warning(
         CREDENTIAL_IN_PLAIN_TEXT,
         at,
-        f"{name} is a credential in plain text: anyone who can read pods can read it; {advice}put "
-        "it into a Secret, and name that: valueFrom: {secretKeyRef: {name: ..., key: ...}}",
+        f"{name} is a credential in plain text: anyone who can read pods can read it; store it in "
+        "a Secret, and set a variable with valueFrom: {secretKeyRef: {name: ..., key: ...}}"
+        f"{advice}",
     )
 
 
-def pod_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Yield errors that the API server reports for a role's pods, once for both templates."""
+def check_pods(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Yield errors that the API server would report for a role's pods, once for both pods."""
     seen: set[tuple[str, Location]] = set()
     for pod in pods.all:
         for finding in check_template(pod.template):
@@ -328,10 +329,10 @@ def _find_role_field(pod: Pod, ctx: Context, location: Location) -> Location:
     return (*pod.path, *at)
 
 
-def fetcher_and_picker_credentials(
+def check_fetcher_and_picker_credentials(
     model: ModelArgs | None, routing: Routing | None
 ) -> Iterator[Finding]:
-    """Warn of credentials in the model fetcher's variables and the endpoint picker's template."""
+    """Warn about credentials in the fetcher's variables and the endpoint picker's template."""
     if model is not None:
         yield from check_variables(("model", "fetcher"), model.fetcher.env)
     if routing is not None and routing.picker is not None:

@@ -24,7 +24,7 @@ KV_TRANSFER_DISABLED = Rule("kv-transfer-disabled")
 KV_TRANSFER_MISSING = Rule("kv-transfer-missing")
 
 
-def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that the engine's command line transfers the KV cache from prefill to decode."""
     # The user's command line, because the finished one has generated arguments.
     args, command, at = ctx.role.kv_transfer, pods.leader.user_command, pods.leader.command_path
@@ -44,7 +44,7 @@ def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield warning(
             ARGUMENTS_UNREADABLE,
             at,
-            f"cannot tell whether the engine transfers its KV cache; it needs {flags}",
+            f"cannot tell whether the engine transfers its KV cache; it requires {flags}",
         )
     else:
         yield error(
@@ -55,8 +55,8 @@ def transfer_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         )
 
 
-def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check a decode role's generated sidecar, or the template's own."""
+def check_sidecar(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Check a decode role's sidecar: the generated one, or the one in the user's template."""
     plan = pods.kv
     if plan is None or ctx.pairing is None or ctx.role.component_type is not ComponentType.DECODER:
         return
@@ -65,8 +65,8 @@ def sidecar_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield warning(
             TAKEN_BY_TEMPLATE,
             ctx.at(),
-            f"container {plan.user_sidecar} listens on port {plan.pool_port}, and so does the "
-            "engine, as far as its arguments say; give it another --port",
+            f"container {plan.user_sidecar} listens on port {plan.pool_port}, and according to "
+            "its arguments so does the engine; give the engine another --port",
         )
     if plan.sidecar is None:
         return
@@ -94,7 +94,7 @@ _SETTINGS = (
 )  # fmt: skip
 
 
-def pair_setting_findings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
+def check_pair_settings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """Report settings in which prefill and decode roles differ.
 
     It is an error only if an endpoint picker pairs the roles and the connector is known to fail.
@@ -115,7 +115,7 @@ def _check_pair(
     prefill, decode = first_pods.command, second_pods.command
     engine = prefill.engine
     if engine is None or decode.engine is not engine:
-        return  # connector_findings() reports different engines
+        return  # check_kv_connectors() reports different engines
     paired = second.pairing is not None
     agreed = engine.kv_cache.settings_to_match(prefill, decode) if paired else ()
     setting_names = {
@@ -163,8 +163,11 @@ _WRONG_WAY = {
 }
 
 
-def connector_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """Report different connectors in prefill and decode; an error if a router pairs them."""
+def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
+    """Report roles of connectors that conflict with the component type, and different connectors.
+
+    Each is an error if a router pairs prefill with decode, otherwise a warning.
+    """
     known = [
         (ctx, pods, setup)
         for ctx, pods in roles
@@ -190,7 +193,7 @@ def connector_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
     if not {ctx.role.component_type for ctx, _, _ in known} >= set(PD_ROLES):
         return
     for ctx, pods, setup in known[1:]:
-        engines = (_engine_name(pods), _engine_name(first_pods))
+        engines = (_get_engine_name(pods), _get_engine_name(first_pods))
         if engines[0] != engines[1] or setup.transfer_connectors != first_setup.transfer_connectors:
             yield make_finding(
                 PAIRED_SETTINGS_DIFFER,
@@ -201,12 +204,12 @@ def connector_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
             )
 
 
-def _engine_name(pods: RolePods) -> str | None:
+def _get_engine_name(pods: RolePods) -> str | None:
     return pods.command.engine.name if pods.command.engine is not None else None
 
 
-def served_name_findings(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """Warn of worker roles of one service that serve different names."""
+def check_served_names(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
+    """Warn about worker roles of one service that serve different names."""
     known = [
         (ctx, names)
         for ctx, pods in roles

@@ -1,4 +1,4 @@
-"""Printed findings of the command line, for tests of messages."""
+"""Lines of findings that the command line prints, without their rules."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _LINE = re.compile(r"^( *[^\s]+?):\d+(?=: )", re.MULTILINE)
 
 
 def without_rules(text: str) -> str:
-    """Returns lines of findings without lines of files, and without the rule ids at their ends."""
+    """Return lines of findings without lines of files, and without the rule ids at their ends."""
     return _LINE.sub(r"\1", _RULE.sub("", text))

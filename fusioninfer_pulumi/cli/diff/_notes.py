@@ -1,4 +1,4 @@
-"""Sentences about the effects of a change."""
+"""Notes about the effects of a change, one sentence each."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def describe_changes(
     if released:
         yield (
             f"no longer below the partition: {join_names(key.name for key in released)}; replicas "
-            "that still have the old pod template restart"
+            "with the old pod template restart"
         )
 
 
@@ -87,7 +87,7 @@ def _describe_service(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Ite
     for reason, names in restarted.items():
         yield f"{reason}: restarts {join_names(names)}"
     if held := [name for effect in roles for name in effect.held]:
-        yield f"below the partition, keep the old pod template: {join_names(held)}"
+        yield f"below the partition, so they keep the old pod template: {join_names(held)}"
     for edit in edits:
         if edit.restarts and edit.key.is_apps_workload:
             yield f"{edit.reason}: restarts {edit.key.kind} {edit.key.name}"
@@ -97,14 +97,14 @@ def _describe_service(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Ite
             yield f"role {effect.role}: {effect.role_change}{suffix}"
     removed = {edit.key.name for edit in edits if not edit.new and edit.key.is_lws}
     for edit in edits:
-        yield from _warn_of_larger_gang(edit)
-        yield from _warn_of_live_effects(edit, removed)
+        yield from _warn_about_larger_gang(edit)
+        yield from _warn_about_live_effects(edit, removed)
         yield from (
             note + suffix for note in describe_traffic_shares(edit.key.kind, edit.old, edit.new)
         )
 
 
-def _warn_of_larger_gang(edit: Edit) -> Iterator[str]:
+def _warn_about_larger_gang(edit: Edit) -> Iterator[str]:
     if not edit.key.is_pod_group or not edit.old or not edit.new:
         return
     native = edit.key.group == NATIVE_GROUP
@@ -121,7 +121,7 @@ def _warn_of_larger_gang(edit: Edit) -> Iterator[str]:
         )
 
 
-def _warn_of_live_effects(edit: Edit, removed: Container[str]) -> Iterator[str]:
+def _warn_about_live_effects(edit: Edit, removed: Container[str]) -> Iterator[str]:
     """Yield effects on running pods that the changed fields do not show.
 
     `removed` contains the names of the LeaderWorkerSets that the update deletes.

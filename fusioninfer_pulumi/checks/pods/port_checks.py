@@ -8,7 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.availability import StartupArgs
 from fusioninfer_pulumi.api.model import ModelArgs, parse_model_uri
-from fusioninfer_pulumi.checks.pods.template import known_mapping
+from fusioninfer_pulumi.checks.pods.template_checks import known_mapping
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, HOST_FLAG, PORT_FLAG, EngineCommand
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, warning
 from fusioninfer_pulumi.kube import quantity
@@ -31,8 +31,8 @@ _PROBES: tuple[tuple[str, ...], ...] = (
 _NETWORK = ("httpGet", "tcpSocket", "grpc")
 
 
-def port_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check that the engine and probes of a role's pods agree on the port."""
+def check_role_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+    """Check that engine, role and probes agree on a port that is reachable from other pods."""
     if pods.kv is None or pods.kv.sidecar is None:
         yield from _check_port(pods, ctx)
     yield from _check_loopback(pods)
@@ -52,9 +52,11 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     """Report an engine that listens on loopback, where the kubelet's probes cannot reach it."""
     command, engine = pods.command, pods.command.engine
     leader = pods.leader
-    proxied = pods.kv is not None and pods.kv.sidecar is not None
-    proxied = proxied or find_user_sidecar(leader.user_template, leader.name, pods.port) is not None
-    if engine is None or not command.readable or proxied:
+    is_proxied = pods.kv is not None and pods.kv.sidecar is not None
+    is_proxied = (
+        is_proxied or find_user_sidecar(leader.user_template, leader.name, pods.port) is not None
+    )
+    if engine is None or not command.readable or is_proxied:
         return
     explicit = command.value(HOST_FLAG)
     default = None if command.has(HOST_FLAG, CONFIG_FLAG) else engine.default_host
@@ -67,8 +69,8 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     yield make_finding(
         ENGINE_ON_LOOPBACK,
         pods.leader.command_path,
-        f"with {source} it listens only inside its pod, where neither gateway nor probes reach "
-        f"it; write {HOST_FLAG} 0.0.0.0",
+        f"with {source} the engine listens only inside its pod, where neither gateway nor probes "
+        f"reach it; set {HOST_FLAG} 0.0.0.0",
     )
 
 
@@ -86,7 +88,7 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
     answered |= {entry.get("containerPort") for c in sidecars for entry in c.get("ports") or ()}
     # Another container, or another program in a script, may listen on any port.
     declared = {entry.get("containerPort") for entry in ports}
-    alone = not sidecars and command.script is None
+    is_only_listener = not sidecars and command.script is None
     for path in _PROBES:
         user_probe, probe = user_container, pod.container
         for key in path:
@@ -98,10 +100,10 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
             port, at = action.get("port"), (*pod.container_path, *path, kind)
             number = named.get(port) if isinstance(port, str) else port
             if number is None and isinstance(port, str):
-                message = f'no port of the container is called "{port}": name one of its ports'
+                message = f'the container has no port named "{port}"; use one of its ports'
                 yield error(PROBE_NOT_ANSWERED, (*at, "port"), message)
             elif isinstance(number, int) and number not in answered:
-                make_finding = error if alone and number not in declared else warning
+                make_finding = error if is_only_listener and number not in declared else warning
                 message = f"{engine.title} serves on port {listens}, and nothing listens on port "
                 message += f"{number}; probe {listens}"
                 yield make_finding(PROBE_NOT_ANSWERED, (*at, "port"), message)
@@ -154,7 +156,7 @@ STARTUP_PROBE_TOO_SHORT = Rule("startup-probe-too-short")
 _EARLY_SECONDS = 600
 
 
-def startup_findings(pods: RolePods, ctx: Context) -> Iterator[Finding]:
+def check_startup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check `startup`, and liveness probes that would restart an engine that is still loading."""
     at, startup = ctx.at("startup"), ctx.role.startup
     leader, command = pods.leader, pods.command
@@ -199,7 +201,7 @@ def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterato
 
 
 def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Warn of a startup probe that is shorter than reading the weights takes."""
+    """Warn about a startup probe that fails before the weights are read."""
     probe = pods.leader.container.get("startupProbe")
     user_probe = "startupProbe" in pods.leader.user_container
     startup = ctx.role.startup or StartupArgs()

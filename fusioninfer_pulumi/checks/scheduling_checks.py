@@ -1,4 +1,4 @@
-"""Checks of scheduling: settings that deadlock or conflict."""
+"""Checks of gang scheduling, schedulers and Kueue: settings that deadlock or conflict."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ _REJECTED_WITHOUT_GANG = {
 }
 
 
-def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
+def check_scheduling(built: BuiltService) -> Iterator[Finding]:
     """Check a service's scheduling strategy and its pods' scheduler fields."""
     scheduling, shape = built.args.scheduling_strategy, built.plan.shape
     policy = scheduling.gang_policy
     topology = policy.network_topology
     for role in built.plan.roles:
         for pod in role.pods.user_pods:
-            yield from _pod_scheduler(pod, scheduling, shape.scheduler)
+            yield from _check_pod_scheduler(pod, scheduling, shape.scheduler)
             if shape.needs_gang:
-                yield from _gang_pod(pod, scheduling)
+                yield from _check_gang_pod(pod, scheduling)
     is_set = {
         _MINIMUM: policy.min_role_replicas is not None,
         _NETWORK: topology is not None and bool(topology.group_policy or topology.role_policy),
@@ -82,18 +82,18 @@ def scheduling_findings(built: BuiltService) -> Iterator[Finding]:
             )
     elif shape.needs_gang and policy.backend is not GangBackend.KUEUE:
         yield from _check_late_pods(built)
-        yield from _gang(built, scheduling)
+        yield from _check_gang(built, scheduling)
 
 
-def _annotations(pod: Pod) -> Mapping[str, Any]:
+def _get_annotations(pod: Pod) -> Mapping[str, Any]:
     return (pod.user_template.get("metadata") or {}).get("annotations") or {}
 
 
-def _annotation_path(pod: Pod, key: str) -> Location:
+def _locate_annotation(pod: Pod, key: str) -> Location:
     return (*pod.path, "metadata", "annotations", key)
 
 
-def _pod_scheduler(
+def _check_pod_scheduler(
     pod: Pod, scheduling: SchedulingStrategyArgs, scheduler: str | None
 ) -> Iterator[Finding]:
     for field, expected in (
@@ -106,7 +106,7 @@ def _pod_scheduler(
             yield error(SCHEDULER_DIFFERS_FROM_SERVICE, (*pod.path, "spec", field), message)
 
 
-def _gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
+def _check_gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
     """Reject fields of a gang's pod that the library sets, or that deadlock the gang."""
     spec, remove = pod.user_template["spec"], "is set by fusioninfer-pulumi; remove it"
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
@@ -120,11 +120,11 @@ def _gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]
                 "such a gang; set schedulingStrategy.priorityClassName instead",
             )
         return
-    for key in sorted(labels.GANG_ANNOTATIONS & set(_annotations(pod))):
-        yield error(SET_BY_LIBRARY, _annotation_path(pod, key), remove)
+    for key in sorted(labels.GANG_ANNOTATIONS & set(_get_annotations(pod))):
+        yield error(SET_BY_LIBRARY, _locate_annotation(pod, key), remove)
 
 
-def _gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
+def _check_gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
     plan, at = built.plan, (*_STRATEGY, "schedulerName")
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if scheduling.scheduler_name == VOLCANO:
@@ -157,13 +157,13 @@ def _check_late_pods(built: BuiltService) -> Iterator[Finding]:
                 f"{together}; use LeaderCreated",
             )
         for pod in role.pods.user_pods:
-            if key in _annotations(pod):
-                message = "applies only to leaders: LeaderWorkerSet places workers by its own "
+            if key in _get_annotations(pod):
+                message = "would place only leaders: LeaderWorkerSet places workers by its own "
                 message += f"annotation, which {deadlocks}; {remedy}"
-                yield error(GANG_DEADLOCK, _annotation_path(pod, key), message)
+                yield error(GANG_DEADLOCK, _locate_annotation(pod, key), message)
 
 
-def kueue_label_findings(built: BuiltService) -> Iterator[Finding]:
+def check_kueue_labels(built: BuiltService) -> Iterator[Finding]:
     """Report Kueue's queue label in the service's labels or pod templates.
 
     The library sets it on LeaderWorkerSets, and Kueue on their pods.

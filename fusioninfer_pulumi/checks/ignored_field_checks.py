@@ -51,19 +51,19 @@ _SINGLE_POD = "a replica is a single pod"
 _LATENCY = "requires target: latency; remove it"
 
 
-def ignored_field_findings(user_args: InferenceServiceArgs, plan: ServicePlan) -> Iterator[Finding]:
+def check_ignored_fields(user_args: InferenceServiceArgs, plan: ServicePlan) -> Iterator[Finding]:
     """Report the fields of a user's spec that differ from their defaults and have no effect."""
-    yield from _walk((), user_args, _service_rows(user_args, plan))
+    yield from _check_rows((), user_args, _build_service_rows(user_args, plan))
     for role in plan.roles:
         user_role = user_args.roles[role.position]
         generates = library_generates_container(user_args, user_role)
-        rows = _role_rows(role, plan, generates=generates)
-        yield from _walk(("roles", role.position), user_role, rows)
+        rows = _build_role_rows(role, plan, generates=generates)
+        yield from _check_rows(("roles", role.position), user_role, rows)
     if plan.routing is not None:
-        yield from _walk(plan.routing.at, plan.routing.args, _router_rows(plan.routing))
+        yield from _check_rows(plan.routing.at, plan.routing.args, _build_router_rows(plan.routing))
 
 
-def _walk(at: Location, model: SpecModel, rows: Iterable[_Row]) -> Iterator[Finding]:
+def _check_rows(at: Location, model: SpecModel, rows: Iterable[_Row]) -> Iterator[Finding]:
     """Report the rows that apply, the first of each field."""
     reported = set()
     for field, is_ignored, reason in rows:
@@ -88,7 +88,7 @@ def _locate_set_field(model: Any, path: str) -> Location:
     return () if model in (None, default) else tuple(location)
 
 
-def _service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[_Row, ...]:
+def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[_Row, ...]:
     shape, picker, policy = plan.shape, plan.picker, args.scheduling_strategy.gang_policy
     is_kueue = policy.backend is GangBackend.KUEUE
     is_native = policy.backend is GangBackend.NATIVE
@@ -146,10 +146,14 @@ def _service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[_Row, 
         ),
         ("rollout.level", args.groups is None, "Group requires groups"),
         ("rollout.role_order", len(plan.roles) == 1, "only one role runs pods"),
-        ("rollout.max_unavailable", not _uses_when_rolling(plan, "max_unavailable"), _NOT_ROLLING),
+        (
+            "rollout.max_unavailable",
+            not _is_used_when_rolling(plan, "max_unavailable"),
+            _NOT_ROLLING,
+        ),
         (
             "rollout.max_surge",
-            shape.layout is Layout.PER_ROLE and not _uses_when_rolling(plan, "max_surge"),
+            shape.layout is Layout.PER_ROLE and not _is_used_when_rolling(plan, "max_surge"),
             _NOT_ROLLING,
         ),
         (
@@ -164,13 +168,13 @@ def _service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[_Row, 
         ),
         (
             "tracing",
-            args.tracing is not None and not _sends_traces(args.tracing, plan),
+            args.tracing is not None and not _has_traced_component(args.tracing, plan),
             "neither an endpoint picker nor an engine sends traces",
         ),
     )
 
 
-def _uses_when_rolling(plan: ServicePlan, field: str) -> bool:
+def _is_used_when_rolling(plan: ServicePlan, field: str) -> bool:
     """Return whether a role with strategy Rolling uses the service's value of a rollout field."""
     return any(
         role.rollout.strategy is RolloutStrategy.ROLLING
@@ -179,7 +183,7 @@ def _uses_when_rolling(plan: ServicePlan, field: str) -> bool:
     )
 
 
-def _sends_traces(tracing: TracingArgs, plan: ServicePlan) -> bool:
+def _has_traced_component(tracing: TracingArgs, plan: ServicePlan) -> bool:
     if tracing.picker and plan.picker is not None:
         return True
     commands = [role.pods.command for role in plan.roles if tracing.engines]
@@ -191,7 +195,7 @@ def _sends_traces(tracing: TracingArgs, plan: ServicePlan) -> bool:
     )
 
 
-def _role_rows(role: RolePlan, plan: ServicePlan, *, generates: bool) -> tuple[_Row, ...]:
+def _build_role_rows(role: RolePlan, plan: ServicePlan, *, generates: bool) -> tuple[_Row, ...]:
     is_rolling = role.rollout.strategy is RolloutStrategy.ROLLING
     per_role, scaling = plan.shape.layout is Layout.PER_ROLE, role.args.autoscaling
     scales_by_latency = scaling is None or scaling.target is AutoscalingTarget.LATENCY
@@ -215,7 +219,7 @@ def _role_rows(role: RolePlan, plan: ServicePlan, *, generates: bool) -> tuple[_
     )
 
 
-def _router_rows(routing: Routing) -> tuple[_Row, ...]:
+def _build_router_rows(routing: Routing) -> tuple[_Row, ...]:
     name = Strategy.PD_DISAGGREGATION.value
     is_disaggregated = routing.intent.strategy is Strategy.PD_DISAGGREGATION
     pairs_groups = is_disaggregated and routing.spec.groups is not None

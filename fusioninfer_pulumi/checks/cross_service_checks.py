@@ -22,7 +22,7 @@ def check_targets(
 ) -> Iterator[Finding]:
     """Check that the services in `split` and `routedBy` exist, with a pool or a route.
 
-    `complete`: whether `plans` are all services, so that an unknown name is a finding.
+    `complete`: whether `plans` are all services; only then an unknown name is a finding.
     """
     router = plan.routing
     route = router.args.httproute if router is not None else None
@@ -35,7 +35,7 @@ def check_targets(
         other = _find_service(plan, plans, share.service)
         if other is None:
             if complete:
-                yield from _missing_findings(place, plan, plans, share.service, fails)
+                yield from _report_missing_service(place, plan, plans, share.service, fails)
         elif other.picker is None:
             remedy = "give it a role of componentType router with an endpoint picker"
             make_finding = error if share.weight else warning
@@ -51,14 +51,14 @@ def check_targets(
     other = _find_service(plan, plans, routed_by)
     no_requests = "this service gets no requests"
     if other is None and complete:
-        yield from _missing_findings((*at, "routedBy"), plan, plans, routed_by, no_requests)
+        yield from _report_missing_service((*at, "routedBy"), plan, plans, routed_by, no_requests)
     elif other is not None and (other.routing is None or other.routing.route is None):
         message = f"{routed_by} has no route: {no_requests}"
         yield warning(SERVICE_NOT_FOUND, (*at, "routedBy"), message)
 
 
 def _find_service(plan: ServicePlan, plans: Sequence[ServicePlan], name: str) -> ServicePlan | None:
-    """Return the service of that name in the same namespace, None if none is known."""
+    """Return the service of a name in the plan's namespace, None if there is none."""
     return next(
         (
             other
@@ -69,7 +69,7 @@ def _find_service(plan: ServicePlan, plans: Sequence[ServicePlan], name: str) ->
     )
 
 
-def _missing_findings(
+def _report_missing_service(
     at: Location, plan: ServicePlan, plans: Sequence[ServicePlan], name: str, effect: str
 ) -> Iterator[Finding]:
     others = [other for other in plans if other is not plan]
@@ -87,13 +87,13 @@ def _missing_findings(
     )
 
 
-def _matches(route: RoutePlan) -> list[Mapping[str, Any]]:
+def _list_matches(route: RoutePlan) -> list[Mapping[str, Any]]:
     """Return the matches of a route, with the Gateway API's default path."""
     all_paths = {"path": {"type": "PathPrefix", "value": "/"}}
     return [{**all_paths, **match} for rule in route.rules for match in rule.matches]
 
 
-class Cluster:
+class ClusterServices:
     """The services of one cluster, added one at a time."""
 
     def __init__(self) -> None:
@@ -101,24 +101,24 @@ class Cluster:
         self._owners: dict[tuple[object, str, str], tuple[int, str]] = {}
 
     def compare(self, plan: ServicePlan) -> list[Finding]:
-        """Add a service; return findings about names and routes that earlier services have."""
+        """Add a service; return findings about names and routes shared with earlier services."""
         conflicts = [
-            finding for other in self._plans for finding in _conflict_findings(plan, other)
+            finding for other in self._plans for finding in _check_route_conflict(plan, other)
         ]
         self._plans.append(plan)
-        return [*self._collisions(plan), *conflicts]
+        return [*self._find_collisions(plan), *conflicts]
 
     def add(self, plan: ServicePlan) -> list[Finding]:
         """Add a service, and check its targets among earlier services."""
         return [*self.compare(plan), *check_targets(plan, self._plans, complete=False)]
 
-    def _collisions(self, plan: ServicePlan) -> list[Finding]:
+    def _find_collisions(self, plan: ServicePlan) -> list[Finding]:
         """Return one error for each earlier owner of the name of one of the service's objects."""
         findings: list[Finding] = []
         reported: set[tuple[object, ...]] = set()
         # The values of Outputs are unknown, so they are compared by identity.
         namespace = id(plan.namespace) if is_output(plan.namespace) else plan.namespace
-        for kind, name, at, owner in _object_names(plan):
+        for kind, name, at, owner in _list_object_names(plan):
             key, claimant = (namespace, kind, name), (len(self._plans), owner)
             first = self._owners.setdefault(key, claimant)
             if first != claimant and (first, owner) not in reported:
@@ -132,7 +132,7 @@ class Cluster:
         return findings
 
 
-def _conflict_findings(plan: ServicePlan, other: ServicePlan) -> Iterator[Finding]:
+def _check_route_conflict(plan: ServicePlan, other: ServicePlan) -> Iterator[Finding]:
     one, two = plan.routing, other.routing
     if one is None or two is None or one.route is None or two.route is None:
         return
@@ -145,10 +145,10 @@ def _conflict_findings(plan: ServicePlan, other: ServicePlan) -> Iterator[Findin
         for a in one.parents
         for b in two.parents
     )
-    if not attached or _gives_all_requests(plan, other) or _gives_all_requests(other, plan):
+    if not attached or _has_full_split(plan, other) or _has_full_split(other, plan):
         return
-    host, taken = _shared_host(one.route, two.route), _matches(two.route)
-    if host is not None and any(match in taken for match in _matches(one.route)):
+    host, taken = _find_shared_host(one.route, two.route), _list_matches(two.route)
+    if host is not None and any(match in taken for match in _list_matches(one.route)):
         yield warning(
             ROUTES_CONFLICT,
             ("roles", one.position, "httproute"),
@@ -158,14 +158,14 @@ def _conflict_findings(plan: ServicePlan, other: ServicePlan) -> Iterator[Findin
         )
 
 
-def _gives_all_requests(plan: ServicePlan, other: ServicePlan) -> bool:
-    """Return whether a service sends all requests to another one, whose route takes over."""
+def _has_full_split(plan: ServicePlan, other: ServicePlan) -> bool:
+    """Return whether a route sends all requests to another service, so both may match them."""
     route = plan.routing.args.httproute if plan.routing is not None else None
     shares = (route.split if route is not None else None) or ()
     return any(share.service == other.service and share.weight == 100 for share in shares)
 
 
-def _shared_host(one: RoutePlan, other: RoutePlan) -> str | None:
+def _find_shared_host(one: RoutePlan, other: RoutePlan) -> str | None:
     """Return a host that both routes have; otherwise None, as a more specific host wins."""
     if not one.hostnames and not other.hostnames:
         return "any host"
@@ -183,7 +183,7 @@ _SERVICE = "InferenceService"
 _NAME = ("metadata", "name")
 
 
-def _object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
+def _list_object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
     """Yield kind, name, field and owner of every object that exists because of a service."""
     here = f"service {plan.service}"
     yield _SERVICE, plan.service, _NAME, here
@@ -202,8 +202,8 @@ def _object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]
         for lws in role.lws:
             yield "LeaderWorkerSet", lws.name, at, owner
             yield "StatefulSet", lws.name, at, owner
-            groups = range(count_groups(role, lws))
-            pods = [object_names.leader_pod(lws.name, group) for group in groups]
+            indexes = range(count_max_replicas(role, lws))
+            pods = [object_names.leader_pod(lws.name, index) for index in indexes]
             network = role.args.network_config
             unique = network and network.subdomain_policy is SubdomainPolicy.UNIQUE_PER_REPLICA
             for name in pods if unique else [lws.name]:
@@ -212,8 +212,8 @@ def _object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]
                 yield "StatefulSet", name, at, owner
 
 
-def count_groups(role: RolePlan, planned: LwsPlan) -> int:
-    """Return the maximum groups of a LeaderWorkerSet, with its autoscaler's and surge replicas."""
+def count_max_replicas(role: RolePlan, planned: LwsPlan) -> int:
+    """Return the maximum replicas of a LeaderWorkerSet, with autoscaled and surge replicas."""
     scaled = role.args.autoscaling
     replicas = len(planned.replicas) if scaled is None else scaled.max_replicas
     return replicas + role.rollout.max_surge
