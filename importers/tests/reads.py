@@ -43,7 +43,7 @@ def convert(*documents: Any, lossy: bool = False) -> list[Manifest]:
     read = read_source(*documents, allow_lossy=lossy)
     errors = [str(item) for _, item in read.findings if item.severity is Severity.ERROR]
     assert not errors, errors
-    return [dict(document.manifest) for document in read.planned]
+    return [dict(document.manifest) for document in read.planned_documents]
 
 
 def to_spec(*documents: Any, lossy: bool = False) -> Manifest:

@@ -512,7 +512,7 @@ def test_unused_config_and_preset_names_are_reported() -> None:
 
 def test_findings_about_a_config_belong_to_the_service_based_on_it() -> None:
     below = config("base", replicas=4, model={"uri": "hf://a/b"})
-    (document,) = read_source(below, llm(baseRefs=[{"name": "base"}], replicas=2)).planned
+    (document,) = read_source(below, llm(baseRefs=[{"name": "base"}], replicas=2)).planned_documents
     message = [str(finding) for _, finding in document.findings]
     assert "info: replicas: overridden by llm" in message
     assert "info: model.uri: overridden by llm" in message

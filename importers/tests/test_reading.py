@@ -87,7 +87,7 @@ def test_core_findings_name_source_fields() -> None:
 
 
 def test_the_plan_has_the_findings_of_the_conversion() -> None:
-    (document,) = read_source(LOSSY, allow_lossy=True).planned
+    (document,) = read_source(LOSSY, allow_lossy=True).planned_documents
     assert next(finding.path for _, finding in document.findings) == "plugins[0]"
 
 
@@ -241,7 +241,7 @@ def test_findings_about_a_document_belong_to_its_service() -> None:
         metrics=None,
         disaggregatedTarget=scaled({"server": {"minReplicas": 2, "maxReplicas": 2}}),
     )
-    (document,) = read_source(serving(role(replicas=2)), fixed).planned
+    (document,) = read_source(serving(role(replicas=2)), fixed).planned_documents
     messages = [finding.message for _, finding in document.findings]
     assert any(
         "server has 2 replicas; without metrics nothing scales it" in message

@@ -122,7 +122,7 @@ def test_a_wrong_value_is_one_line(slip: str) -> None:
 def list_all_findings(documents: Any) -> list[str]:
     """Return all findings of documents; render them unless they are rejected."""
     read = read_source(*documents)
-    if not read.has(Severity.ERROR):
+    if not read.has_severity(Severity.ERROR):
         read.render()
     return [str(item) for _, item in read.findings]
 

@@ -74,7 +74,7 @@ def test_engine_without_tracing_flags_is_reported() -> None:
         args=["--model-path=m", "--port=8000"],
     )
     manifest = traced(service(role(template=template(user_container))))
-    assert about("no tracing flags of sglang", list_findings(manifest))
+    assert about("does not know the tracing flags of sglang", list_findings(manifest))
     assert about("tracing: has no effect", warnings(manifest))
     (engine,) = serving_containers(manifest)
     assert "env" not in engine
