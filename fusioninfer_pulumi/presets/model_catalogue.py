@@ -124,12 +124,12 @@ def compute_layout(
         uses_ranks: Whether data parallel ranks that share experts span the nodes of a replica, as
             KV connectors require, instead of pipeline stages.
     """
-    from fusioninfer_pulumi.capacity_package import MISSING  # noqa: PLC0415  # as in `_load_package`
+    from fusioninfer_pulumi.capacity_package import MISSING  # noqa: PLC0415  # as in `_get_capacity_method`
 
-    package = _load_package()
-    if package is None:
+    find_layout = _get_capacity_method("layout")
+    if find_layout is None:
         return f"estimating it {MISSING}"
-    result = package.layout(model, accelerator, engine, length)
+    result = find_layout(model, accelerator, engine, length)
     if isinstance(result, str):
         return result
     sizes: dict[str, Any] = {}
@@ -175,8 +175,8 @@ def get_model_bytes(model: ModelArgs, name: str) -> int | None:
     known = load_catalogue().get(name)
     if known is not None:
         return known.bytes
-    package = _load_package()
-    size: int | None = package.model_bytes(model) if package is not None else None
+    find_bytes = _get_capacity_method("model_bytes")
+    size: int | None = None if find_bytes is None else find_bytes(model)
     return size
 
 
@@ -202,19 +202,20 @@ def explain_unknown_model(model: ModelArgs, name: str) -> str | None:
     if not name or model.config is not None or is_known_model(name):
         return None
     closest = find_similar_model(name)
-    if closest is None and _load_package() is None:
+    if closest is None and _get_capacity_method("layout") is None:
         return None
     hint = f"did you mean {closest}? Otherwise set" if closest else "set"
     return f"unknown model {name}; {hint} gpus or model.config"
 
 
 def _known_names() -> set[str]:
-    package = _load_package()
-    return {*load_catalogue(), *(() if package is None else package.model_names())}
+    list_names = _get_capacity_method("model_names")
+    return {*load_catalogue(), *(() if list_names is None else list_names())}
 
 
-def _load_package() -> Any:
+def _get_capacity_method(name: str) -> Any:
+    """Return a method of the capacity package, None without a package that has it."""
     # Imported here, because only roles that set no GPUs need it.
     from fusioninfer_pulumi.capacity_package import load_package  # noqa: PLC0415  # see above
 
-    return load_package()
+    return getattr(load_package(), name, None)

@@ -322,10 +322,11 @@ def test_port_of_the_role_is_used() -> None:
     assert result["readinessProbe"]["httpGet"]["port"] == 8080
 
 
+@pytest.mark.parametrize("package", [None, object()])  # another package may lack the methods
 def test_unknown_model_without_capacity_package_is_rejected(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, package: object
 ) -> None:
-    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "load_package", lambda: None)
+    monkeypatch.setattr(fusioninfer_pulumi.capacity_package, "load_package", lambda: package)
     (text,) = list_findings(service(short(accelerator="H100"), **UNKNOWN), "error")
     assert text.startswith(
         "roles[0].gpus: is required: the number of GPUs per pod; estimating it needs the package "
