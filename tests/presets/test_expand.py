@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -322,7 +323,8 @@ def test_port_of_the_role_is_used() -> None:
     assert result["readinessProbe"]["httpGet"]["port"] == 8080
 
 
-@pytest.mark.parametrize("package", [None, object()])  # another package may lack the methods
+# Another package may lack methods.
+@pytest.mark.parametrize("package", [None, SimpleNamespace(check=lambda *_: ({}, []))])
 def test_unknown_model_without_capacity_package_is_rejected(
     monkeypatch: pytest.MonkeyPatch, package: object
 ) -> None:
