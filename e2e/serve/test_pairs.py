@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -37,8 +36,8 @@ POLICIES = {"0.17.0": "recompute", "0.28.0": "fail", PREVIOUS: "recompute", VLLM
 ENGINE_PORT, SIDECAR_PORT = 8001, 8000
 TRANSFERS = "vllm:nixl_xfer_time_seconds_count"
 REQUESTS = 3
-SECONDS = 20
-"""Client timeout. A request takes an engine less than a second."""
+SECONDS = 60
+"""Client timeout. The first transfer between two engines takes longer than others."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +64,11 @@ class Engines:
         """Return what happens to requests that this pair serves."""
         target = self.pod("decode", decode)
         before = counter(metrics(target, ENGINE_PORT), TRANSFERS)
-        statuses = Counter(self._ask(prefill, target, number) for number in range(REQUESTS))
-        if set(statuses) != {200}:
-            print(f"statuses: {dict(statuses)}")
-            return PairState.BROKEN
+        for number in range(REQUESTS):
+            status = self._ask(prefill, target, number)
+            if status != 200:
+                print(f"status {status}")
+                return PairState.BROKEN
         # An engine exports the last transfer with its next step.
         self._ask("", target, REQUESTS)
         transfers = counter(metrics(target, ENGINE_PORT), TRANSFERS) - before
@@ -105,12 +105,11 @@ def _render(namespace: str, release: str) -> list[Object]:
         for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))
     ]  # fmt: skip
     parts = router("pd-disaggregation"), *roles
-    # Requests go to the sidecars, so no endpoint picker is needed.
-    return [
-        item
-        for item in objects_of(service(namespace, *parts, name=_name(release)))
-        if item["kind"] != "Deployment"
-    ]
+    rendered = json.dumps(objects_of(service(namespace, *parts, name=_name(release))))
+    # Requests go to the sidecars, so no endpoint picker is needed, and to prefill pods of other
+    # pools, which sidecars otherwise reject.
+    rendered = rendered.replace("--enable-ssrf-protection=true", "--enable-ssrf-protection=false")
+    return [item for item in json.loads(rendered) if item["kind"] != "Deployment"]
 
 
 @pytest.fixture(scope="module")
