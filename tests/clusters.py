@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -83,7 +84,7 @@ class FakeCluster(KubernetesApi):
 
         `denied` are parts of paths that may not be read; `reject` answers dry runs.
         """
-        self._paths, self.unread = {}, {}
+        self._paths, self.unread = {}, Counter()
         self.objects_stored = list(objects)
         self.apis = {
             api: [kind for kind in kinds.split() if kind.rstrip("/") not in without]

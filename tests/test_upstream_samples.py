@@ -66,8 +66,8 @@ def test_checkout_inputs_are_classified(tmp_path: Path) -> None:
         "good": "as is",
         "lossy": "with --allow-lossy",
         "bad": "rejected",
-        "documented": "rejected as documented",
-        "invalid": "also rejected by the system itself",
+        "documented": "rejected, expected",
+        "invalid": "rejected by both",
         "model + pods": "with warnings",
     }
     assert sys.modules["pytest"].__name__ == "pytest"

@@ -81,7 +81,7 @@ class RoleRolloutArgs(SpecModel):
 
     timeout: Duration | None = None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails; 45m by default."""
+    the update fails; 45m by default, more for large models."""
 
 
 class RolloutArgs(RoleRolloutArgs):
@@ -103,4 +103,4 @@ class WaitArgs(SpecModel):
 
     timeout: Duration = DEFAULT_TIMEOUT
     """Time that new replicas, gateways and the endpoint may take together, such as `90s` or
-    `1h30m`; 45m by default."""
+    `1h30m`; 45m by default, more for large models."""

@@ -1,4 +1,4 @@
-"""Properties that are derived from a service's spec: gang, layout, scheduler, entry roles."""
+"""Properties that are derived from a service's spec: gang, layout, scheduler, entry types."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ VOLCANO = "volcano"
 class ServiceShape(NamedTuple):
     """Properties of a service, derived once from its spec.
 
-    The declared roles decide whether there is a gang, not their replica counts, because scaling a
-    role to zero must not change the other roles' pods.
+    `gangPolicy.mode` and the declared roles decide whether there is a gang, not replica counts,
+    because scaling a role to zero must not change the other roles' pods.
 
     Attributes:
         router: The router role, None if the service has none.

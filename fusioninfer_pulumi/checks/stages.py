@@ -144,7 +144,7 @@ def check_memory(
 
 
 def _needs_memory_check(role: RolePlan) -> bool:
-    """Return whether a role names accelerators or nodes, or sets sizes or a sequence length."""
+    """Return whether a role names accelerators, or sets tensor or pipeline sizes or a length."""
     spec, command = role.pods.leader.template["spec"], role.pods.command
     if role.args.accelerator or role.args.resource_claims:
         return True

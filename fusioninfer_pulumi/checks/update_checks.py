@@ -154,10 +154,10 @@ def check_layout_change(
 
 
 def check_subgroup_policies(plan: ServicePlan, differing: Collection[str]) -> list[Finding]:
-    """Return an error for each role that a changed subgroup policy would interrupt.
+    """Return an error for each Rolling role that a changed subgroup policy would interrupt.
 
-    The update replaces the LeaderWorkerSets with another policy (`differing`) all at once, which
-    may be more replicas than `maxUnavailable`.
+    The update replaces all LeaderWorkerSets whose policy differs (`differing`) at once, which may
+    be more replicas than `maxUnavailable`.
     """
     changing = {step.name for step in order_update(plan) if not step.is_frozen}
     return [
@@ -269,7 +269,7 @@ class RunningLws:
         gang: PodGroup that its pods name, empty for none.
         nodes: Pods in one replica.
         replicas: Its replicas.
-        changes: Whether the update restarts its pods.
+        changes: Whether its revision or size differs from the plan; a partition may keep its pods.
     """
 
     gang: str

@@ -69,8 +69,8 @@ class Update:
     """The update of one service.
 
     Attributes:
-        deadline: Time (`time.monotonic`) by which gateways and the endpoint must be ready; infinite
-            until the replicas are available.
+        deadline: Time (`time.monotonic`) by which PodGroups, gateways and the endpoint must be
+            ready; infinite until the replicas are available.
         replicas_available: Completes when the replicas that the update waits for are available.
     """
 

@@ -158,9 +158,10 @@ _FILTER_NAMES = {
     labels.PAIR_REVISION: "prefill-pods-of-the-pair-revision",
 }
 
-# Prompts are compared in blocks of 64 tokens, up to 131,072 tokens. These are llm-d's defaults
-# (v0.10.0 approximateprefix/plugin.go), which are also set for older releases. Their autoTune would
-# use the engine's block size, usually 16 tokens, and need four times the entries for a prompt.
+# Prompts are compared in blocks of 64 tokens (or the engine's, if larger), up to 131,072 tokens.
+# These are llm-d's defaults (v0.10.0 approximateprefix/plugin.go), which are also set for older
+# releases. Their autoTune would use the engine's block size, usually 16 tokens, and need four times
+# the entries for a prompt.
 _BLOCK_TOKENS, _REACH_TOKENS = 64, 131_072
 _LRU_CAPACITY = 31250
 # The parameters of FusionInfer's router document. autoTune is on by default: it replaces the block

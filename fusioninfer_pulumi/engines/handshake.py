@@ -33,7 +33,7 @@ _DEFAULTS = {
 
 
 def read_pair_setting(command: EngineCommand, key: str) -> str | None:
-    """Return a setting from `settings_to_match`, None if unknown, `auto` if unset."""
+    """Return a setting from `settings_to_match`, None if unknown; a default or `auto` if unset."""
     engine, image = command.engine, command.image
     if engine is None:
         return None
@@ -54,18 +54,19 @@ def read_pair_setting(command: EngineCommand, key: str) -> str | None:
 
 
 def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
-    """Return a short hash of everything that must match for prefill and decode to share KV caches.
+    """Return a short hash of the settings that prefill and decode must share to exchange KV caches.
 
     Pods of different revisions of a service can transfer KV caches to each other if the hash is the
     same. It covers the images, models, connectors, and all arguments that the handshake compares
-    in any release. Replica counts, limits and served names do not change it.
+    in any release. Replica counts, parallel sizes, limits and served names do not change it.
 
     Args:
         commands: The finished command lines of all prefill and decode roles, in any order. There is
             one hash for all of them, so two roles may differ where the handshake allows it.
 
     Returns:
-        Ten hexadecimal digits; None if an engine, image, connector or argument is unknown.
+        Ten hexadecimal digits; None if an engine, image or connector is unknown, or arguments are
+        hidden. Values with `$` are left out.
     """
     factors: set[str] = set()
     for command in commands:
@@ -125,7 +126,8 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
     decode handles a difference.
     """
     engine = decode.engine
-    if engine is None or prefill.engine is not engine or not (prefill.readable and decode.readable):
+    is_hidden = any(not side.readable or side.has(CONFIG_FLAG) for side in (prefill, decode))
+    if engine is None or prefill.engine is not engine or is_hidden:
         return PairCompatibility(PairState.UNKNOWN)
     first, second = prefill.connector, decode.connector
     if not (isinstance(first, KvConnector) and isinstance(second, KvConnector)):
@@ -134,10 +136,10 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
         return PairCompatibility(PairState.UNKNOWN, (f"connector {first.name} -> {second.name}",))
     differences, is_certain = [], True
     for key in sorted(engine.kv_cache.settings_to_match(prefill, decode)):
-        before, after = (read_pair_setting(side, key) for side in (prefill, decode))
-        if before != after:
-            is_certain = is_certain and not {None, AUTO} & {before, after}
-            differences.append(f"{key} {before or 'unknown'} -> {after or 'unknown'}")
+        filled, loaded = (read_pair_setting(side, key) for side in (prefill, decode))
+        if filled != loaded:
+            is_certain = is_certain and not {None, AUTO} & {filled, loaded}
+            differences.append(f"{key} {filled or 'unknown'} -> {loaded or 'unknown'}")
     sizes = engine.kv_cache.check_pair_sizes(prefill, decode)
     if sizes is not None:
         differences.append(f"{engine.size_flags['tensor'][0]}: {sizes}")

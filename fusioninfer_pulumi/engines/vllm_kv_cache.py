@@ -125,7 +125,7 @@ class VllmKvCache(KvCache):
             NIXL in _read_connector_names(config) for config in settings
         ):
             return ()
-        # If they differ, the prefiller answers 404, which the sidecar passes on to the client.
+        # If served names differ, the prefiller answers 404, which the sidecar passes on.
         agreed = ["served name"]
         versions = [_read_version(side) for side in (prefill, decode)]
         blocks, decode_blocks = prefill.block_size, decode.block_size
@@ -310,12 +310,12 @@ def _check_offload(command: EngineCommand, request: OffloadRequest) -> Iterator[
         if command.has(flag):
             message = f"{flag} conflicts with kvCacheOffloading; remove one of them"
             yield error(SET_TWICE, (), message)
-    version = command.image.version
+    version = _read_version(command)
     needed, field = (
         (SECONDARY_OFFLOADING, ("secondary",)) if request.folders else (CPU_OFFLOADING, ())
     )
     if version is None:
-        message = f"needs vLLM {format_version(needed)} or later; the image's tag has no release"
+        message = f"needs vLLM {format_version(needed)} or later; the image's release is unknown"
         yield info(RELEASE_WITHOUT_FEATURE, field, message)
     elif version < needed:
         place = field if version >= CPU_OFFLOADING else ()

@@ -1299,7 +1299,7 @@ class RoleRolloutArgsDict(TypedDict, total=False):
 
     timeout: str | None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails; 45m by default."""
+    the update fails; 45m by default, more for large models."""
 
 
 class RolloutArgsDict(TypedDict, total=False):
@@ -1322,7 +1322,7 @@ class RolloutArgsDict(TypedDict, total=False):
 
     timeout: str | None
     """Time that an updated replica may take to become available, such as `90s` or `1h30m`, before
-    the update fails; 45m by default."""
+    the update fails; 45m by default, more for large models."""
 
     role_order: RoleOrder | Literal["Together", "Sequential"]
     """`Together` (default) or `Sequential`: in the order of the roles."""
@@ -1584,7 +1584,7 @@ class WaitArgsDict(TypedDict, total=False):
 
     timeout: str
     """Time that new replicas, gateways and the endpoint may take together, such as `90s` or
-    `1h30m`; 45m by default."""
+    `1h30m`; 45m by default, more for large models."""
 
 
 class WarmUpJobArgsDict(TypedDict, total=False):

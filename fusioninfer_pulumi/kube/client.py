@@ -12,6 +12,7 @@ import json
 import math
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ class KubernetesApi:
         """
         self._connection = _connect(kubeconfig, context)
         self._paths: dict[str, dict[str, str]] = {}
-        self.unread: dict[str, None] = {}
+        self.unread: Counter[str] = Counter()
 
     @cached_property
     def versions(self) -> Mapping[str, tuple[str, ...]]:
@@ -113,13 +114,13 @@ class KubernetesApi:
         return None if path is None else self._read(f"{path}/{quote(name, safe='')}")
 
     def has(self, api: str, kind: str, namespace: str | None, name: str) -> bool | None:
-        """Return whether an object exists; None if its metadata cannot be read."""
+        """Return whether an object exists; None if it cannot be read or its kind is not served."""
         path = self.path(api, kind, namespace)
         if path is None:
             return None
-        unread_before = len(self.unread)
+        unread_before = self.unread.total()
         content = self._read(f"{path}/{quote(name, safe='')}", accept=_METADATA_ONLY)
-        return None if len(self.unread) > unread_before else content is not None
+        return None if self.unread.total() > unread_before else content is not None
 
     def objects(
         self,
@@ -202,7 +203,7 @@ class KubernetesApi:
     def _read(
         self, path: str, query: Mapping[str, str] | None = None, accept: str = "application/json"
     ) -> Object | None:
-        """Return the response to a GET; None, recorded in `unread` unless 404, if it fails."""
+        """Return the response to a GET, None if it fails; failures except 404 are in `unread`."""
         code, content = self.request("GET", path, query, accept=accept)
         if 200 <= code < 300:
             return content
@@ -210,7 +211,7 @@ class KubernetesApi:
             match = _OBJECTS.fullmatch(path)
             name = path if match is None else match[2]
             namespace = f" in {match[1]}" if match is not None and match[1] else ""
-            self.unread[f"{name}{namespace}: {code} {content.get('reason') or ''}".rstrip()] = None
+            self.unread[f"{name}{namespace}: {code} {content.get('reason') or ''}".rstrip()] += 1
         return None
 
     def _send(

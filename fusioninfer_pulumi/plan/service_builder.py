@@ -25,7 +25,7 @@ class BuiltService(NamedTuple):
     """The input of the checks.
 
     Attributes:
-        args: The spec.
+        args: The expanded spec, with pod metadata and model sizes merged into the roles.
         plan: The plan, without findings.
         pods: Context and pods of each role that runs pods.
         findings: Findings of the passes and of the router.

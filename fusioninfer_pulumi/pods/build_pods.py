@@ -47,7 +47,7 @@ PASSES: tuple[Pass, ...] = (
     add_parallelism,  # after `add_model`: workers may get the leader's command with the model
     add_kv_offloading,  # after `add_parallelism`: the pod's memory depends on the sizes
     split_worker_template,
-    # Passes that edit command lines. They precede `apply_launcher`, which may put these in scripts.
+    # Before `apply_launcher`, which may put the command line, recorded just before, in a script.
     add_kv_transfer,
     add_tracing,
     record_engine_command,
@@ -158,7 +158,7 @@ def _plan_pairing(
     roles: Sequence[tuple[int, RoleArgs, RolePods]],
     intent: EppIntent | None,
 ) -> Pairing | None:
-    """Return the settings that prefill and decode pods share, None if no picker pairs them."""
+    """Return the settings that prefill and decode pods share, None without picker or sidecar."""
     if intent is None or not shape.is_disaggregated or not intent.pairs_pods:
         return None
     assert shape.router is not None, "only a router role has an intent"

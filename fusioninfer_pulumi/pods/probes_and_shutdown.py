@@ -66,7 +66,7 @@ def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
 
 #: Sleep before SIGTERM, while short requests end and endpoints and pickers remove the pod.
 PAUSE_SECONDS = 20
-#: Minimum time between SIGTERM and SIGKILL.
+#: Time between SIGTERM and SIGKILL in the default grace period of leaders, at least.
 END_SECONDS = 60
 #: Time for the engine to exit once its running requests have ended.
 _TEARDOWN_SECONDS = 20
@@ -82,8 +82,9 @@ def add_graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Fi
     """Make pods of a known engine shut down gracefully, unless the user configures `lifecycle`.
 
     A deleted pod gets SIGTERM before its clients know of the deletion. A preStop hook that sleeps
-    keeps it serving until they do. Workers sleep until their leader no longer needs them. There is
-    no hook if the user's grace period is too short for it, or an Output.
+    keeps it serving until they do. Workers sleep longer, by the leader's drain time, because they
+    cannot see when it has finished. There is no hook if the user's grace period is at most
+    PAUSE_SECONDS, or an Output.
     """
     command = pods.command
     if command.engine is None:

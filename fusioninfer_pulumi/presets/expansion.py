@@ -105,7 +105,7 @@ def library_generates_container(args: InferenceServiceArgs, role: RoleArgs) -> b
 
 
 def expand(args: InferenceServiceArgs) -> Expansion:
-    """Return a spec with generated containers for the roles that need one."""
+    """Expand a spec: generate containers, mirror the fetcher's image and extend timeouts."""
     args = _mirror_fetcher(args)
     model = args.model
     if model is None or not any(library_generates_container(args, role) for role in args.roles):
@@ -400,7 +400,7 @@ class _RoleExpander:
         return by_engine and not has_volume and hub_name(self.model.uri) is not None
 
     def _build_container(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
-        """Return the generated container, before the user's values are merged into it."""
+        """Return the generated container; of the user's items it has only `args` and `env`."""
         user_container, preset = self.user_container, self.preset
         name = user_container.get("name") or role.container or self.engine.name
         container: dict[str, Any] = {"name": name, "image": self.image}
@@ -515,7 +515,9 @@ class _RoleExpander:
         self._note_generated(self.user_container, "image", self.image, RELEASE, reason)
         if not self.user_container.get("command"):
             self._note("command", " ".join(self.preset.program), RELEASE, "")
-        self._note("prefix caching, chunked prefill", "on", RELEASE, "its defaults")
+        self._note(
+            "prefix caching, chunked prefill", "on", RELEASE, "unless arguments disable them"
+        )
 
     def _note_generated(
         self, user_fields: Mapping[str, Any], key: str, value: str, origin: str, reason: str

@@ -1,8 +1,8 @@
 """Incompatible pairs, such as old prefill with new decode pods, during an update.
 
-`PAIR_FINDERS` lists a function for each pair of components that communicate, and one for outages.
-Their facts and sources are in `engines` and `endpoint_pickers`. A pair that none of them yields is
-not known to be incompatible.
+`PAIR_FINDERS` lists a function for each pair of components that may be incompatible, and one for
+outages. Their facts and sources are in `engines` and `endpoint_pickers`. A pair that none of them
+yields is not known to be incompatible.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def _find_prefill_decode(update: UpdateComparison) -> Iterator[MixedPair]:
 
 
 def _find_outages(update: UpdateComparison) -> Iterator[MixedPair]:
-    """Yield an outage if the only decode replica of the service restarts."""
+    """Yield an outage if the engine of the only decode replica changes, which restarts it."""
     roles = update.plan.roles if update.plan else ()
     decode = [role for role in roles if role.component_type is ComponentType.DECODER]
     restarted = {new.role for _, new in update.changed_engines}

@@ -12,7 +12,8 @@ revision therefore keeps prefill replicas of both revisions while decode changes
 (`_assign_pair_stages`).
 
 With `rollout.level: Group`, at most `rollout.maxUnavailable` serving groups change at a time: all
-LeaderWorkerSets of a group together, and the next group when the required ones are available again.
+required LeaderWorkerSets of a group together (role by role with `roleOrder: Sequential`), then its
+optional ones, and the next group when the required ones are available again.
 So prefill and decode of a group always have the same revision.
 """
 

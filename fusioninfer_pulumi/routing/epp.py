@@ -104,8 +104,8 @@ class EppPlan(NamedTuple):
     def delays_sigterm(self) -> bool:
         """Whether the picker keeps serving for a while after its pod is deleted.
 
-        False if the user configures its shutdown, or with leader election, because no other replica
-        becomes the leader before this one exits.
+        False if the user sets `lifecycle` or a short grace period, or with leader election, because
+        no other replica becomes the leader before this one exits.
         """
         user_spec: Mapping[str, Any] = (self.args.template or {}).get("spec") or {}
         grace = user_spec.get("terminationGracePeriodSeconds", _GRACE_SECONDS)

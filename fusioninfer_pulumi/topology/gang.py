@@ -50,7 +50,7 @@ class GangPlan:
 
     Attributes:
         min_member: Pods of the minimum.
-        is_partial: Whether the gang may start without some replicas.
+        is_partial: Whether `minRoleReplicas` is set, so the gang may start without some replicas.
         tasks: Pods of each task `{role}-{replica}`; None if the gang has subgroups or is native.
         sub_groups: Subgroups of each role, None if the gang has none.
         min_accelerators: Accelerators of the minimum.
@@ -85,8 +85,9 @@ def plan_gangs(
 ) -> tuple[GangPlan, ...]:
     """Return the gang of a service, or one gang for each of its serving groups.
 
-    Empty if the service needs no gang or the minimum has no replica. With layout PerRole a gang has
-    subgroups, because the replicas of a LeaderWorkerSet share a pod template and so a task.
+    Empty if the service needs no gang or the minimum has no replica. With layout PerRole a Volcano
+    gang has subgroups, because the replicas of a LeaderWorkerSet share a pod template and so a
+    task.
     """
     native = shape.is_native
     # A Kubernetes PodGroup has no roles; checks report the fields that have no effect.
@@ -193,7 +194,7 @@ def build_pod_group(meta: ServiceMeta, shape: ServiceShape, gang: GangPlan) -> d
 
     It has either tasks (`minTaskMember`) or subgroups (`subGroupPolicy`, Volcano 1.14.1 and later),
     because Volcano does not support both in one PodGroup. A Kubernetes PodGroup only has a number
-    of pods (`minCount`).
+    of pods (`minCount`) and a priority.
     """
     replica_label = shape.layout.replica_label
     policies = (

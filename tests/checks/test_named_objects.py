@@ -127,6 +127,11 @@ def test_denied_read_is_not_a_finding() -> None:
     ]
 
 
+def test_denied_object_is_unknown_at_every_read() -> None:
+    api = FakeCluster(NAMESPACE, denied=["/secrets/"])
+    assert [api.has("v1", "Secret", "default", "x") for _ in range(2)] == [None, None]
+
+
 def test_services_share_what_is_read() -> None:
     api = FakeCluster(NAMESPACE)
     plan = plan_of(pod(serviceAccountName="x"))

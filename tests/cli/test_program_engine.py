@@ -92,4 +92,4 @@ def test_methods_and_existence_are_unknown(run: Run) -> None:
         """
     )
     assert set(recording.objects[0]["data"].values()) == {"<unknown>"}
-    assert any("Chart/value: its result is unknown" in text for text in messages(recording))
+    assert any("Chart/value: providers are not called" in text for text in messages(recording))

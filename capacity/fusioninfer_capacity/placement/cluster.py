@@ -329,7 +329,7 @@ def _get_name(node: Object) -> str:
 
 def _read_devices(api: KubernetesApi) -> LiveDevices:
     """Return the devices that pods may claim; none if ResourceSlices cannot be read."""
-    before = dict(api.unread)
+    before = api.unread.copy()
     slices = api.objects(_DEVICES, "ResourceSlice")
     if slices:
         objects = (api.objects(_DEVICES, kind) or () for kind in ("DeviceClass", "ResourceClaim"))

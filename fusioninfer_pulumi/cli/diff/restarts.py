@@ -1,6 +1,6 @@
 """Effects of a change on replicas: which restart and why, and changes that `pulumi up` rejects.
 
-The rejections come from the same checks as in `pulumi up`.
+The rejections come from the checks of `pulumi up`, and from one of what Kueue's webhook rejects.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A stand-in for the Pulumi engine: records objects, and answers as in the first preview.
 
-Of the packages that run programs only this module uses internals of the SDK: it subclasses
+In `cli/program` only this module uses internals of the SDK: it subclasses
 MockMonitor, reads requests, replaces `runtime.invoke_output`, and sets `SETTINGS.callbacks`,
 because the SDK would otherwise open a gRPC server through which the engine calls transforms.
 `tests/cli/test_program_sdk.py` tests that these parts of the SDK exist.
@@ -55,9 +55,9 @@ _MAX_EXACT_INTEGER = 2**53
 
 
 class Recorder(MockMonitor, Mocks):
-    """The mocks with their monitor and engine, which records objects and runs transforms.
+    """Stands in for the mocks, monitor and engine of the SDK; records objects and runs transforms.
 
-    MockMonitor also answers calls that newer SDKs add. Only registrations are overridden, because
+    MockMonitor also answers calls that newer SDKs add. Registrations are overridden, because
     `Mocks` see no remote components and no positions, and of a property with a secret part only
     that it is secret.
 
@@ -173,7 +173,7 @@ class Recorder(MockMonitor, Mocks):
         return SimpleNamespace(failures=[], returnDependencies={}, **{"return": result})
 
     def _warn_not_called(self, what: str) -> None:
-        self._warn_unknown(f"{what}: its result is unknown, because providers are not called")
+        self._warn_unknown(f"{what}: providers are not called, so its result is unknown or empty")
 
     def register_transform(self, transform: Callable[[ResourceTransformArgs], Any]) -> Any:
         """Store a transform of one resource and its children."""

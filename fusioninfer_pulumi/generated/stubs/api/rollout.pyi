@@ -62,7 +62,7 @@ class RoleRolloutArgs(SpecModel):
     partition: Count | None
     "Replicas with a lower ordinal keep their current pod template until `partition` is lowered; 0\n    by default. Not available for layout `PerRole` with `Recreate`."
     timeout: Duration | None
-    "Time that an updated replica may take to become available, such as `90s` or `1h30m`, before\n    the update fails; 45m by default."
+    "Time that an updated replica may take to become available, such as `90s` or `1h30m`, before\n    the update fails; 45m by default, more for large models."
 
 class RolloutArgs(RoleRolloutArgs):
     """Update of the service; a role may override all but `roleOrder` and `level`."""
@@ -80,4 +80,4 @@ class WaitArgs(SpecModel):
     level: WaitLevel
     "`None`, `Scheduled`, `Available` (default) or `Serving`."
     timeout: Duration
-    "Time that new replicas, gateways and the endpoint may take together, such as `90s` or\n    `1h30m`; 45m by default."
+    "Time that new replicas, gateways and the endpoint may take together, such as `90s` or\n    `1h30m`; 45m by default, more for large models."
