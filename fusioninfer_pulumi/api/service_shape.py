@@ -100,7 +100,7 @@ def find_entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
     """Return the component types that may receive requests directly, without a picker.
 
     In a disaggregated service these are the decoders, because a prefill pod returns only the first
-    token. Its workers are not reachable, because a Service cannot select two of three types.
+    token. If it also has worker roles, they get no requests: a Service selects one type or all.
     """
     if is_disaggregated(roles):
         return (ComponentType.DECODER,)

@@ -1,8 +1,8 @@
 """Checks of updates: changes that running LeaderWorkerSets do not allow, and gangs that deadlock.
 
 The scheduler schedules a gang only when all pods that its PodGroup requires exist. Running replicas
-count only if their pods already name the PodGroup and are enough. So the first replica that is
-updated may wait for later ones, which are not updated before it is ready.
+count only if their pods already name the PodGroup and are as many as planned. So the first replica
+that is updated may wait for later ones, which are not updated before it is ready.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ def check_layout_change(
         awaits_replicas: Whether the update waits for the new replicas.
     """
     other = Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
-    # Adding `autoscaling` changes the default layout, so there may be no `layout` to restore.
+    # No advice against PerRole, because `autoscaling` may require it. "write", not "restore": the
+    # spec may never have had `layout`.
     keep = "" if layout is Layout.PER_ROLE else f"write layout: {other.value} to keep it, "
     roles = set(planned.values())
     unchanged = sorted(name for name, role in old_roles.items() if role in roles or name in planned)
@@ -279,7 +280,7 @@ class RunningLws:
 
 
 #: The existing LeaderWorkerSets of a service by name; None for one that is replaced or whose state
-#: is unknown, which counts as planned.
+#: is unknown, which is assumed to be as planned.
 Running = Mapping[str, RunningLws | None]
 
 
@@ -348,7 +349,7 @@ class _Member:
             return count
         assert self.running is not None
         # LeaderWorkerSet first creates additional replicas and waits for them; if there are none,
-        # it restarts one. A surge is at most all replicas but one.
+        # it restarts one. It caps the surge at all replicas but one.
         surge = min(self.step.rollout.max_surge, count - 1)
         return min(max(1, surge + max(0, count - self.running.replicas)), count - self.excluded)
 

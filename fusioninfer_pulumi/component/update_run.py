@@ -288,7 +288,7 @@ class Update:
         )
 
     async def _fail(self, message: str, names: Sequence[str] | None) -> None:
-        """Raise an error with reasons for these LeaderWorkerSets and the gang; without for None."""
+        """Raise an error; unless `names` is None, with reasons from these LeaderWorkerSets."""
         lines = [f"{self.plan.service}: {message}"]
         if names is not None:
             lines += await explain_failure(self._cluster, self.plan.service, names)

@@ -1,8 +1,8 @@
 """Writes an endpoint picker's EndpointPickerConfig and flags, and reads a user's configuration.
 
 The configuration is a file, not a Kubernetes object, so it has neither metadata nor spec. Scorers
-always get a weight, because v1.2.1 crashes if a scorer without one follows the picker plugin in a
-profile. Feature gates differ between releases; only flow control's may be generated.
+always get a weight, because GAIE v1.2.1 crashes if a scorer without one follows the picker plugin
+in a profile. Feature gates differ between releases; only flow control's may be generated.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ _DECODE_PODS = "decode-pods"
 # - The screener, made for rollouts of DisaggregatedSets, restricts a request to pods with one value
 #   of a configurable label, before any profile runs
 #   (`requestcontrol/screener/disaggregatedsetrollout`).
-# - The topology filter, in the prefill profile, keeps the pods with the decode pod's value of the
-#   label for host names, or all pods if none has it (`scheduling/filter/topologyaffinity`).
+# - The topology filter, in the prefill profile, keeps the pods whose host-name label (set to our
+#   label) has the decode pod's value, or all if none has (`scheduling/filter/topologyaffinity`).
 _SCREENER = "disaggregatedset-rollout-screener"
 _EXTRACTOR = "topology-extractor"
 _FILTER = "topology-affinity-filter"
@@ -165,7 +165,7 @@ _FILTER_NAMES = {
 _BLOCK_TOKENS, _REACH_TOKENS = 64, 131_072
 _LRU_CAPACITY = 31250
 # The parameters of FusionInfer's router document. autoTune is on by default: it replaces the block
-# size of 5 characters with the engine's once the first pod's metrics are scraped (v1.2.1
+# size of 5 characters with the engine's once the first pod's metrics are scraped (GAIE v1.2.1
 # pkg/epp/scheduling/framework/plugins/multi/prefix/plugin.go, getBlockSize).
 _DESIGN_DOCUMENT_PARAMETERS = {
     "blockSize": 5,
@@ -179,7 +179,7 @@ _DETECTOR = "utilization-detector"
 # A pod's saturation is the larger of waiting requests / first threshold and KV cache usage / second
 # threshold; it is 1 while the pod's metrics are unknown. The picker holds requests at a mean of 1.
 # With these thresholds a pod reaches 1 only when its KV cache is full, and never much more, so the
-# mean is 1 only when no pod has capacity. v1.4.0 ignores a second threshold of 1.
+# mean is 1 only when no pod has capacity. GAIE v1.4.0 ignores a second threshold of 1.
 _SATURATION = {"queueDepthThreshold": 1_000_000, "kvCacheUtilThreshold": 0.999}
 
 # Upstream's estimate, in the prefix index and in the decider.
@@ -197,7 +197,8 @@ def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
     if request.flow_control:
         header["featureGates"] = [FLOW_CONTROL]
         if family.limits_waiting:
-            # A model takes minutes to load. Clients and gateways have their own timeouts.
+            # 0s: waiting requests have no limit. A model takes minutes to load, and clients and
+            # gateways have their own timeouts.
             header["flowControl"] = {"defaultRequestTTL": "0s"}
         if request.service_levels is not None:
             header.setdefault("flowControl", {}).update(

@@ -121,9 +121,11 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
     """Compare the settings of a prefill and a decode pod, and return what happens to requests.
 
     The state is `UNKNOWN` if arguments are hidden, or if engines or connectors are unknown or
-    differ. Unless decode is known to hang, it is also `UNKNOWN` if a setting differs but is `auto`
-    or unknown on one side; if only the releases differ, or one is unknown; and if it is unknown how
-    decode handles a difference.
+    differ. Unless decode is known to hang, it is also `UNKNOWN` if
+
+    - a setting differs, but is `auto` or unknown on one side,
+    - only the releases differ, or a release is unknown, or
+    - it is unknown how decode handles a difference.
     """
     engine = decode.engine
     is_hidden = any(not side.readable or side.has(CONFIG_FLAG) for side in (prefill, decode))

@@ -54,8 +54,8 @@ NIXL_ROLES: Version = (0, 23, 0)
 
 #: Settings that prefill and decode must share for the NIXL handshake, by the first release that
 #: compares them, cumulatively (`nixl_connector.py`, `compute_nixl_compatibility_hash` in 0.11.0 to
-#: 0.14.0 and 0.16.0 to 0.33.0). Releases from 0.13.0 on compare a hash, in a message that older
-#: ones do not have. The hash contains the release, so prefill and decode must run the same one.
+#: 0.14.0 and 0.16.0 to 0.33.0). Releases from 0.13.0 on send a hash in a message that older
+#: ones cannot read. The hash contains the release, so prefill and decode must run the same one.
 _HANDSHAKES: tuple[tuple[Version, tuple[str, ...]], ...] = (
     ((0, 11, 0), ("dtype", "cache dtype")),
     ((0, 13, 0), ("release", "model", "attention backend")),
@@ -68,8 +68,8 @@ _HANDSHAKES: tuple[tuple[Version, tuple[str, ...]], ...] = (
 _REPORTS_FAILURES: Version = (0, 11, 2)
 _SURVIVES_FAILURES: Version = (0, 22, 0)
 #: First release whose prefill engines answer with `remote_request_id`. Decode engines from it on
-#: never load the KV cache without one, but wait for it (`update_state_after_alloc`). If the client
-#: disconnects, they exit with a KeyError (measured with prefill 0.12.0 and decode 0.32.0).
+#: get no KV cache from a prefill engine without one, and wait (`update_state_after_alloc`). If the
+#: client disconnects, they exit with a KeyError (measured with prefill 0.12.0 and decode 0.32.0).
 _REQUEST_IDS: Version = (0, 13, 0)
 #: First release whose default for `kv_load_failure_policy` is `fail`, not `recompute`.
 _FAILS_BY_DEFAULT: Version = (0, 17, 0)
@@ -78,8 +78,8 @@ _LOAD_FAILURE_POLICY, _RECOMPUTE = "kv_load_failure_policy", "recompute"
 #: Address and port of NIXL's handshake (`vllm/envs.py`). Other pods must reach the address, whose
 #: default is localhost. Each rank adds its number to the port.
 _SIDE_CHANNEL = ("VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_NIXL_SIDE_CHANNEL_PORT")
-#: Seed of the block hashes. Up to 0.25.0 at least it is random in each process by default, so that
-#: no process finds the blocks of another.
+#: Seed of the block hashes. Up to 0.25.0 at least it is random in each process by default, so
+#: processes cannot find each other's blocks.
 _HASH_SEED_ENV = "PYTHONHASHSEED"
 
 TRANSFER = "--kv-transfer-config"

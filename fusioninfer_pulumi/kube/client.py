@@ -28,7 +28,7 @@ Object = dict[str, Any]
 # To connect and to respond. Without timeouts a preview would hang if the cluster is down.
 _CONNECT_TIMEOUT, _READ_TIMEOUT = 5, 15
 _PAGE = 500
-#: Path of objects; the groups are their namespace and the rest.
+#: Path of objects; the regex groups are the namespace and the rest of the path.
 _OBJECTS = re.compile(r"/apis?/(?:[^/]+/)?v[^/]+/(?:namespaces/([^/]+)/)?(.+)")
 _METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
@@ -282,7 +282,7 @@ _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def _yaml(body: Any) -> bytes:
-    """Serialize to JSON that is also valid YAML, in which no escape is half of a surrogate pair."""
+    """Serialize to JSON that is also valid YAML, which has no surrogate pairs as two escapes."""
     text = json.dumps(body, ensure_ascii=False)
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode(errors="replace")
 

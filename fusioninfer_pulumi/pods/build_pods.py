@@ -96,7 +96,7 @@ def _add_revisions(pods: RolePods, pair_revision: str) -> RolePods:
 def build_contexts(
     meta: ServiceMeta, args: InferenceServiceArgs, shape: ServiceShape, intent: EppIntent | None
 ) -> list[Context]:
-    """Return the context of each role that runs pods; `intent` is None if it has no router."""
+    """Return the context of each role that runs pods; `intent` is None without a router."""
     roles = [
         (position, role, read_user_pods(position, role))
         for position, role in enumerate(args.roles)

@@ -26,7 +26,7 @@ def compute_startup_seconds(args: StartupArgs) -> int:
 
 
 def add_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
-    """Return the service with its model's size in each `startup` that has no timeout or size."""
+    """Return the service with its model's size in each `startup` without timeout and size."""
     size = args.model.size if args.model is not None else None
     if size is None:
         return args
@@ -45,8 +45,8 @@ def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     command = pods.command
     probes: dict[str, Any] = {}
     if command.engine is not None:
-        # The probe uses the engine's port, because ray and a sidecar respond before the model is
-        # loaded.
+        # The probe uses the engine's port, because those of ray and a sidecar accept requests
+        # before the model is loaded.
         https = {"scheme": "HTTPS"} if command.serves_https else {}
         port = pods.engine_port
         if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:

@@ -72,8 +72,8 @@ class LwsState:
         revision: Revision after the update.
         version_before: Version in the stack's state, None if it is not in the state.
         revision_before: Revision in the stack's state.
-        is_settled: Whether the update need not wait for it if it is unchanged: its target revision
-            was available, it is frozen, or nothing is known about it.
+        is_settled: Whether it counts as available while it is unchanged: its target revision was
+            available, it is frozen, or nothing is known about it.
         served_revision: Last revision that was available, None if none ever was.
         existed_before: Whether it existed before the update, so that a change stops a replica;
             False once Pulumi has recreated it.
@@ -253,7 +253,10 @@ class ListReturned:
 
 @dataclass(frozen=True)
 class TimerExpired:
-    """The timer for `UpdateState.wake_at` has expired."""
+    """The timer for `UpdateState.wake_at` expired while Pulumi owed no answer.
+
+    Otherwise the event is `PulumiAnswered` without versions.
+    """
 
     at: float
 
@@ -364,7 +367,8 @@ def _register_next(state: UpdateState, at: float) -> _Result:
     """Register the LeaderWorkerSets that may change now.
 
     New required ones come first, because restarting pods may need them to complete their gang. New
-    optional ones come last, because a gang that any replica completes might start with them.
+    optional ones come last, because they might take the place of a required one in the gang, or
+    the accelerators of a restarting pod.
     """
     if state.stage is not Stage.RUNNING or state.is_creating:
         return state, ()

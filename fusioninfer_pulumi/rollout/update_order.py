@@ -101,7 +101,7 @@ def resolve_group_rollout(plan: ServicePlan) -> RoleRollout:
 def count_required_ordinals(plan: ServicePlan, role: RolePlan) -> int:
     """Return how many replicas of a role, in each serving group, are required.
 
-    The lowest ordinals are the required ones, because the scheduler places them first.
+    The update treats the lowest ordinals as the required ones, also if the gang accepts any.
     """
     return min(
         get_required_replicas([role], get_gang_minima(plan.gang))[role.name], role.group_replicas
@@ -112,7 +112,7 @@ def find_pair_changes(plan: ServicePlan, before: Mapping[str, tuple[str, str]]) 
     """Return whether each existing LeaderWorkerSet gets another pair revision, by name.
 
     LeaderWorkerSets whose new pair revision is unknown are omitted. If replicas join or leave a
-    gang, the result is empty: all change together, because the gang waits for all of them.
+    gang, the result is empty, so that no pair stage delays a replica that the gang waits for.
 
     Args:
         plan: The service after the update.
@@ -249,9 +249,10 @@ def choose_next_lws(
 
     Required LeaderWorkerSets that are unavailable may always change: that makes no other replica
     unavailable, and may repair a gang. Other required ones may change once all lower stages are
-    done, as long as at most `limit` units of the queue are unavailable. So do recently unavailable
-    ones, which may have missed a few readiness probes and still serve. Optional ones may change
-    once all required ones of their role, or of their serving group, are available again.
+    done, as long as at most `limit` units of the queue are unavailable. The same limit applies to
+    recently unavailable ones, which may have missed a few readiness probes and still serve.
+    Optional ones may change once all required ones of their role, or of their serving group, are
+    available again.
 
     Args:
         steps: The LeaderWorkerSets in the order of the update.

@@ -247,7 +247,8 @@ def _build_policies(
     if not group.needs_lowest:
         yield whole
         return
-    # Volcano uses the first policy that matches a pod. Names of roles have no dots.
+    # Volcano uses the first policy that matches a pod. Role names have no dots, so
+    # `{role}.required` is no role's name.
     ordinals = [str(ordinal) for ordinal in range(group.minimum)]
     lowest = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
     required = {**selector, "matchExpressions": [lowest]}

@@ -304,7 +304,7 @@ def is_overlapping(path: str, roots: Iterable[str]) -> bool:
 def _describe_reason(changes: Iterable[FieldChange], gangs: Collection[str] = ()) -> str:
     """Return why pods restart, such as `image, arguments changed`.
 
-    `gangs` describes changes of gang scheduling, which replace the fields that implement it.
+    `gangs` describes changes of gang scheduling; they stand for the fields that implement them.
     """
     parts = dict.fromkeys(sorted(gangs))
     names: dict[str, None] = {}

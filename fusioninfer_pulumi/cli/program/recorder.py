@@ -241,8 +241,8 @@ async def _transform(
 ) -> Struct:
     """Return the properties after a transform, which cannot change options here.
 
-    Unchanged properties keep their marks. The SDK passes a property with a secret part as one
-    secret, so one secret variable of a container would hide the whole `spec`.
+    Unchanged properties keep their secret marks. The SDK passes a property with a secret part as
+    one secret, so one secret variable of a container would hide the whole `spec`.
     """
     result = function(
         ResourceTransformArgs(
@@ -306,7 +306,7 @@ def _read(value: Any, secrets: Secrets) -> Any:
     if isinstance(value, Struct):
         if SIGNATURE not in value:
             return {key: _read(value[key], secrets) for key in sorted(value)}
-        # Otherwise an asset or a reference, which Kubernetes objects cannot contain.
+        # Without `value` it is an asset or a reference, which Kubernetes objects cannot contain.
         return _mask(value["value"], secrets) if "value" in value else UNKNOWN
     if isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT_INTEGER:
         return int(value)
@@ -314,7 +314,7 @@ def _read(value: Any, secrets: Secrets) -> Any:
 
 
 def _mask(value: Any, secrets: Secrets) -> Any:
-    """Return the mask of a protobuf value that is secret; an unknown value has only one."""
+    """Return the mask of a secret protobuf value; it is always `SECRET` if the value is unknown."""
     plain = _read(value, secrets)
     return SECRET if plain == UNKNOWN else secrets.mask(plain)
 
