@@ -81,8 +81,8 @@ def test_missing_gang_backend_fails_preview(stack: Stack) -> None:
     stack.write(stack.service(serve, **BACKEND))
     result = stack.run("up", "--yes", "--color", "never").assert_failed()
     assert (
-        "svc: schedulingStrategy.gangPolicy.backend: the cluster does not have Kueue, but another "
-        "one: gangPolicy.backend: Volcano"
+        "svc: schedulingStrategy.gangPolicy.backend: the cluster does not have Kueue; install it, "
+        "or use backend Volcano"
     ) in result.text
     assert stack.cluster.list(SETS, stack.namespace) == []
     stack.deploy(serve)

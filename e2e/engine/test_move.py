@@ -134,7 +134,7 @@ def test_service_hands_over_by_weights(stack: Stack) -> None:
         # Both routes lead to one pool, so their precedence does not matter.
         stack.write(old(100, replicas=0), leads)
         result = stack.up().assert_succeeded()
-        assert "a route of its own for the same requests" not in result.text
+        assert "matches the same requests" not in result.text
         assert set(services(traffic.wait(ENOUGH))) == {"chat-next"}
         stack.deploy_services(leads)
         assert set(services(traffic.wait(ENOUGH))) == {"chat-next"}
