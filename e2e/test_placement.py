@@ -237,7 +237,9 @@ def test_claims_are_allocated_on_chosen_pools(cluster: Cluster, namespace: str) 
         free = read_inventory(str(cluster.kubeconfig), services=placed.services)
         assert [pool.in_use for pool in free.pools] == [[], []]
         (one_more,) = load(claiming("more", namespace, 1, 1))
-        with pytest.raises(InvalidServiceError, match="does not fit; the closest combination, serve on"):
+        with pytest.raises(
+            InvalidServiceError, match="does not fit; the closest combination, serve on"
+        ):
             place([one_more], full)
     finally:
         for item in slices:
