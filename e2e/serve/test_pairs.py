@@ -21,6 +21,7 @@ from e2e.serve.serving import Serving
 from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.engines.handshake import compare_pair
+from fusioninfer_pulumi.engines.vllm_kv_cache import VllmKvCache
 
 #: Before engines hashed their settings; engines that exit, fail or recompute after a mismatch.
 RELEASES = ("0.12.0", "0.17.0", "0.28.0", VLLM)
@@ -130,12 +131,20 @@ def engines(running: Serving) -> Iterator[Engines]:
 )
 def test_pairs_behave_as_predicted(engines: Engines) -> None:
     wrong, known = [], 0
-    for decode, prefill in itertools.product(RELEASES, RELEASES):
+    commands = {
+        release: [engines.command(role, release) for role in ("prefill", "decode")]
+        for release in RELEASES
+    }
+
+    def ends_listener(pair: tuple[str, str]) -> bool:
+        decode, prefill = (commands[release] for release in pair)
+        return VllmKvCache().can_end_listener(prefill[0], decode[1])
+
+    # Prefill engines whose listener has ended are of no use for other pairs.
+    for decode, prefill in sorted(itertools.product(RELEASES, RELEASES), key=ends_listener):
         # A decode engine that exited starts again.
         engines.wait_serving(decode)
-        predicted = compare_pair(
-            engines.command("prefill", prefill), engines.command("decode", decode)
-        ).state
+        predicted = compare_pair(commands[prefill][0], commands[decode][1]).state
         observed = engines.observe(prefill, decode)
         print(f"prefill {prefill}, decode {decode}: predicted {predicted.name}, "
               f"observed {observed.name}")  # fmt: skip

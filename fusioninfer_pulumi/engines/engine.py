@@ -347,7 +347,11 @@ class KvCache:
         return True
 
     def can_decode_hang(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
-        """Return whether decode waits forever, because prefill's response lacks what it needs."""
+        """Return whether decode waits forever, because prefill does not answer as it expects."""
+        return False
+
+    def can_end_listener(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
+        """Return whether decode's handshake ends prefill's listener, which nothing restarts."""
         return False
 
 

@@ -2,7 +2,7 @@
 
 Sources: `compute_nixl_compatibility_hash` and `_nixl_handshake` of NixlConnector in vLLM 0.11.0 to
 0.14.0 and 0.16.0 to 0.33.0, and `disaggregation/common/conn.py` in SGLang 0.5.3 to 0.5.23.
-Measured with vLLM 0.17.0, 0.31.0 and 0.32.0 (the last two in `e2e/serve/test_prefill_decode.py`).
+Measured with vLLM 0.12.0, 0.17.0, 0.28.0 and 0.32.0 in `e2e/serve/test_pairs.py`.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ _EFFECTS = {
     PairState.BROKEN: "these requests fail with HTTP 500",
 }
 _EXITS = "the decode engine exits, and all requests on it fail"
-_HANGS = "these requests get no answer, and the decode engine exits when their clients disconnect"
+_HANGS = "these requests get no answer, and decode may exit when their clients disconnect"
+_LISTENER_ENDS = "; the prefill engine then answers no decode engine until it restarts"
 
 
 def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibility:
@@ -149,12 +150,13 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
     if not differences and len(releases) == 1 and None not in releases:
         return PairCompatibility(PairState.COMPATIBLE, source=engine.kv_cache.handshake_source)
     source = engine.kv_cache.handshake_source
+    listener = _LISTENER_ENDS if engine.kv_cache.can_end_listener(prefill, decode) else ""
     if engine.kv_cache.can_decode_hang(prefill, decode):
-        return PairCompatibility(PairState.BROKEN, tuple(differences), _HANGS, source)
+        return PairCompatibility(PairState.BROKEN, tuple(differences), _HANGS + listener, source)
     if not differences or not is_certain:
         return PairCompatibility(PairState.UNKNOWN, tuple(differences))
     state = engine.kv_cache.predict_load_failure(decode)
     if state not in _EFFECTS:
         return PairCompatibility(state, tuple(differences))
     effect = _EFFECTS[state] if engine.kv_cache.can_survive_failed_handshake(decode) else _EXITS
-    return PairCompatibility(state, tuple(differences), effect, source)
+    return PairCompatibility(state, tuple(differences), effect + listener, source)

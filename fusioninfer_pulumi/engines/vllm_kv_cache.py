@@ -71,6 +71,11 @@ _SURVIVES_FAILURES: Version = (0, 22, 0)
 #: get no KV cache from a prefill engine without one, and wait (`update_state_after_alloc`). If the
 #: client disconnects, they exit with a KeyError (measured with prefill 0.12.0 and decode 0.32.0).
 _REQUEST_IDS: Version = (0, 13, 0)
+#: First release whose handshake message has a pipeline rank (three parts in 0.26.0, two in 0.25.0).
+#: At a message of the other form, a prefill engine's thread `nixl_handshake_listener` ends, and the
+#: engine answers no handshake until it restarts. Decode engines with a pipeline rank then wait
+#: (measured with 0.12.0, 0.17.0, 0.28.0 and 0.32.0 in `e2e/serve/test_pairs.py`).
+_PIPELINE_RANKS: Version = (0, 26, 0)
 #: First release whose default for `kv_load_failure_policy` is `fail`, not `recompute`.
 _FAILS_BY_DEFAULT: Version = (0, 17, 0)
 _LOAD_FAILURE_POLICY, _RECOMPUTE = "kv_load_failure_policy", "recompute"
@@ -90,7 +95,7 @@ class VllmKvCache(KvCache):
 
     handshake_source = (
         "vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; "
-        "measured with 0.17.0, 0.31.0 and 0.32.0"
+        "measured with 0.12.0, 0.17.0, 0.28.0, 0.31.0 and 0.32.0"
     )
     recompute_setting = f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {TRANSFER}'
 
@@ -173,8 +178,13 @@ class VllmKvCache(KvCache):
     def can_decode_hang(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
         if "release" not in self.settings_to_match(prefill, decode):
             return False
-        before, after = _read_version(prefill), _read_version(decode)
-        return before is not None and after is not None and before < _REQUEST_IDS <= after
+        before, after = _read_version(prefill) or (), _read_version(decode) or ()
+        return any(() < before < limit <= after for limit in (_REQUEST_IDS, _PIPELINE_RANKS))
+
+    def can_end_listener(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
+        versions = [_read_version(side) for side in (prefill, decode)]
+        has_rank = {version >= _PIPELINE_RANKS for version in versions if version is not None}
+        return "release" in self.settings_to_match(prefill, decode) and len(has_rank) > 1
 
     def transfer(
         self,

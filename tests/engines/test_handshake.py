@@ -88,6 +88,24 @@ def test_prefill_without_request_ids_gets_no_answer_from_decode(decode: str) -> 
     )
 
 
+@pytest.mark.parametrize(
+    ("prefill", "decode", "state", "ends"),
+    [
+        ("0.25.0", "0.26.0", PairState.BROKEN, True),
+        ("0.26.0", "0.25.0", PairState.DEGRADED, True),
+        ("0.26.0", "0.17.0", PairState.BROKEN, True),
+        ("0.24.0", "0.25.0", PairState.DEGRADED, False),
+        ("0.26.0", "0.27.0", PairState.DEGRADED, False),
+    ],
+)
+def test_handshake_with_other_message_ends_listener(
+    prefill: str, decode: str, state: PairState, *, ends: bool
+) -> None:
+    pair = compare_pair(vllm(prefill), vllm(decode, config=RECOMPUTE))
+    assert pair.state is state
+    assert ("no decode engine until it restarts" in pair.client_effect) is ends
+
+
 def test_pair_revision_is_stable() -> None:
     # The value is a label of pods: another one restarts them.
     assert compute_pair_revision([vllm("0.32.0"), vllm("0.32.0")]) == "217ae809a0"
