@@ -39,7 +39,7 @@ DEGRADED = (
 )
 SOURCE = (
     " [vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; measured with "
-    "0.17.0, 0.31.0 and 0.32.0]"
+    "0.12.0, 0.17.0, 0.28.0, 0.31.0 and 0.32.0]"
 )
 
 
