@@ -126,13 +126,13 @@ def trim_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return trimmed_config
 
 
-def shorten_quantization(stated: Mapping[str, Any]) -> dict[str, Any]:
+def shorten_quantization(quantization: Mapping[str, Any]) -> dict[str, Any]:
     """Return the format, with one pattern in place of one for each layer."""
-    kept = {key: stated[key] for key in QUANTIZATION if stated.get(key)}
+    kept = {key: quantization[key] for key in QUANTIZATION if quantization.get(key)}
     for group in (kept.get("config_groups") or {}).values():
         for key in [key for key in group if key != "weights"]:
             del group[key]
-    layers = list_formats(stated.get("quantized_layers") or {})
+    layers = list_formats(quantization.get("quantized_layers") or {})
     if layers and kept.get("quant_method") != "fp8":
         kept.pop("config_groups", None)
         kept["quantized_layers"] = {
@@ -140,8 +140,8 @@ def shorten_quantization(stated: Mapping[str, Any]) -> dict[str, Any]:
         }
         return kept
     for key in EXCLUDED:
-        if stated.get(key):
-            kept["ignore"] = sorted(join_patterns(stated[key]))
+        if quantization.get(key):
+            kept["ignore"] = sorted(join_patterns(quantization[key]))
     return kept
 
 

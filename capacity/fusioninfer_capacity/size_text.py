@@ -23,13 +23,13 @@ _TEXT_COLUMNS = ("LAYOUT", "ROLES", "FREE FOR", "")
 
 def name_layout(layout: Layout) -> str:
     """Return the name of a layout, such as `TP8+EP x PP2 (2 nodes), FP8 cache`, `TP2 x DP4+EP`."""
-    spread = "+EP" if layout.has_expert_parallelism else ""
+    experts = "+EP" if layout.has_expert_parallelism else ""
     nodes = f" ({layout.nodes} nodes)" if layout.nodes > 1 else ""
     cache = ", FP8 cache" if layout.small_cache else ""
     if layout.copies > 1:
-        return f"TP{layout.tensor} x DP{layout.copies}{spread}{nodes}{cache}"
+        return f"TP{layout.tensor} x DP{layout.copies}{experts}{nodes}{cache}"
     stages = f" x PP{layout.stages}" if layout.stages > 1 else ""
-    return f"TP{layout.tensor}{spread}{stages}{nodes}{cache}"
+    return f"TP{layout.tensor}{experts}{stages}{nodes}{cache}"
 
 
 def render_proposals(

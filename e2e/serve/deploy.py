@@ -33,8 +33,8 @@ class Deployed:
         """Return pods that are not terminating; by default leaders."""
         return self.running.pods(self.namespace, selector)
 
-    def uids(self) -> set[str]:
-        return {pod["metadata"]["uid"] for pod in self.pods()}
+    def uids(self, selector: str = LEADERS) -> set[str]:
+        return {pod["metadata"]["uid"] for pod in self.pods(selector)}
 
     def ask(self, prompt: str, model: str = MODEL, **more: Any) -> Object:
         """Send a request through the gateway; return the response, by default of eight tokens."""

@@ -50,6 +50,17 @@ def freeze(processes: Sequence[int]) -> Iterator[float]:
             os.kill(process, signal.SIGCONT)
 
 
+def wait_replaced(service: Deployed, old: set[str], count: int, seconds: float) -> None:
+    """Wait until this many endpoint pickers exist, and the old ones are gone."""
+    cluster = service.running.cluster
+
+    def are_replaced() -> bool:
+        pods = cluster.pods(service.namespace, PICKERS)
+        return len(pods) == count and not old & {pod["metadata"]["uid"] for pod in pods}
+
+    cluster.wait(are_replaced, seconds)
+
+
 def report(name: str, answers: Sequence[Answer], since: float) -> list[Answer]:
     later = [answer for answer in answers if answer.started + answer.seconds >= since]
     print(f"{name}: {figures(later)}; {outage(later)}")
@@ -63,22 +74,18 @@ def report(name: str, answers: Sequence[Answer], since: float) -> list[Answer]:
 @pytest.mark.proves("A new endpoint picker configuration loses no request")
 def test_new_picker_configuration_loses_no_request(stack: Deployed) -> None:
     running = stack.running
-    (old,) = stack.pods(PICKERS)
+    old = stack.uids(PICKERS)
     # This Envoy chooses a pod if the picker does not respond.
     opened = Gateway(running.cluster, stack.namespace, "svc-httproute", stack.pods())
     loads = {"closed": stack.load(), "open": Load(opened.url, MODEL, host=opened.host),
              "long": stack.load(tokens=LONG_TOKENS, clients=1)}  # fmt: skip
-
-    def is_gone() -> bool:
-        pods = running.cluster.pods(stack.namespace, PICKERS)
-        return len(pods) == 1 and pods[0]["metadata"]["uid"] != old["metadata"]["uid"]
 
     with loads["closed"] as closed, loads["open"], loads["long"]:
         closed.wait(20)
         since = time.monotonic()
         scorers = {"queue": 1, "prefix-cache": 1}
         apply_service(running, stack.namespace, router(scorers=scorers), ENGINES)
-        running.cluster.wait(is_gone, 180)
+        wait_replaced(stack, old, 1, 180)
         print(f"the old picker was gone after {time.monotonic() - since:.0f} s")
         closed.wait(20)
     opened.close()
@@ -149,32 +156,25 @@ def test_frozen_engine_core_stays_ready(stack: Deployed) -> None:
 @pytest.fixture(scope="module")
 def with_two_pickers(running: Serving) -> Iterator[Deployed]:
     """Deploy two replicas and two endpoint pickers that both serve."""
-    pickers = router(endpointPicker=TWO)
-    with deployed(running, pickers, role(replicas=2)) as service:
+    with deployed(running, router(endpointPicker=TWO), ENGINES) as service:
         yield service
 
 
 @pytest.mark.proves("With two serving endpoint pickers, planned changes of pickers fail no request")
 def test_planned_changes_of_two_pickers_lose_no_request(with_two_pickers: Deployed) -> None:
     service = with_two_pickers
-    old = {pod["metadata"]["uid"] for pod in service.pods(PICKERS)}
-    cluster = service.running.cluster
-
-    def are_gone() -> bool:
-        pods = cluster.pods(service.namespace, PICKERS)
-        return len(pods) == 2 and not old & {pod["metadata"]["uid"] for pod in pods}
-
+    old = service.uids(PICKERS)
     with service.load() as load:
         load.wait(20)
         since = time.monotonic()
         changed = router(endpointPicker=TWO, scorers={"queue": 1, "prefix-cache": 1})
-        apply_service(service.running, service.namespace, changed, role(replicas=2))
-        cluster.wait(are_gone, 300)
-        old |= {pod["metadata"]["uid"] for pod in service.pods(PICKERS)}
+        apply_service(service.running, service.namespace, changed, ENGINES)
+        wait_replaced(service, old, 2, 300)
+        old |= service.uids(PICKERS)
         for pod in service.pods(PICKERS):
-            cluster.delete("v1/Pod", pod["metadata"]["name"], service.namespace)
+            service.running.cluster.delete("v1/Pod", pod["metadata"]["name"], service.namespace)
             service.running.wait_ready(service.namespace, 2, PICKERS)
-        cluster.wait(are_gone, 300)
+        wait_replaced(service, old, 2, 300)
         load.wait(20)
     assert report("planned changes", load.answers, since) == []
 

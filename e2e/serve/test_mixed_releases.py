@@ -26,22 +26,21 @@ DECODE = "fusioninfer.io/component-type=decoder"
 ENGINE_PORT = 8001
 PICKER = {"args": ["--refresh-metrics-interval=500ms"]}
 """Reads metrics ten times less often than the default, which would take half of the CPUs."""
-REPOSITORY = "ghcr.io/llm-d/llm-d-router-endpoint-picker"
+WITHOUT_FILTER = {**PICKER, "image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"}
+"""It cannot keep requests within a pair revision."""
 SMALL = ("--num-gpu-blocks-override", "64")
 """A small KV cache, because up to five engines run at a time."""
 
 SURGE = {"layout": "PerRole", "rollout": {"maxSurge": 1, "maxUnavailable": 0}}
 
 
-def _make(*, release: str, replicas: int, picker: str = "v0.10.0") -> tuple[list[Object], Object]:
+def _make(*, release: str, replicas: int, picker: Object = PICKER) -> tuple[list[Object], Object]:
     image = IMAGE.replace(VLLM, release)
     roles = [
         role(name, kind, replicas=replicas, image=image, args=SMALL, kvTransfer={})
         for name, kind in (("prefill", "prefiller"), ("decode", "decoder"))
     ]
-    roles.insert(
-        0, router("pd-disaggregation", endpointPicker={**PICKER, "image": f"{REPOSITORY}:{picker}"})
-    )
+    roles.insert(0, router("pd-disaggregation", endpointPicker=picker))
     return roles, dict(SURGE if replicas == 1 else {})
 
 
@@ -88,7 +87,8 @@ def test_release_change_recomputes_no_prompt(running: Serving) -> None:
     f"{VLLM} with two prefill and two decode replicas fails no request; decode recomputes prompts"
 )
 def test_release_change_without_pair_filter_loses_no_request(running: Serving) -> None:
-    with closing(Stack(running, _make, release=PREVIOUS, replicas=2, picker="v0.9.0")) as stack:
+    settings = {"release": PREVIOUS, "replicas": 2, "picker": WITHOUT_FILTER}
+    with closing(Stack(running, _make, **settings)) as stack:
         failed, computed = _change(stack, VLLM)
     assert failed == []
     assert computed

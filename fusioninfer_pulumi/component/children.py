@@ -141,7 +141,7 @@ class Children:
             kind = manifest["kind"]
             resource_type = _TYPES.get(kind, KubernetesObject)
             annotated, opts = self._add_annotations(manifest), self._build_options(manifest)
-            resource = resource_type(self._format_logical(manifest), annotated, opts)
+            resource = resource_type(self._format_logical_name(manifest), annotated, opts)
             self._registered.setdefault(kind, []).append((manifest, resource))
             if self._update is not None:
                 self._update.add_resource(kind, manifest["metadata"]["name"], resource)
@@ -174,7 +174,7 @@ class Children:
 
         return combine([self.yaml_only, self.observed, *services], deadline)
 
-    def _format_logical(self, manifest: Mapping[str, Any]) -> str:
+    def _format_logical_name(self, manifest: Mapping[str, Any]) -> str:
         """Return the object's name with the component's name in place of the service's."""
         metadata = manifest["metadata"]
         # Names of cluster-scoped objects and of objects in other namespaces start with the
@@ -210,7 +210,7 @@ class Children:
                 depends_on = gate.apply(lambda _: dependencies)
         elif kind == "HTTPRoute" and self._update is not None:
             growing = find_growing_shares(
-                self._plan, get_stack_shares(self._format_logical(manifest))
+                self._plan, get_stack_shares(self._format_logical_name(manifest))
             )
             if growing:
                 available: Any = self._update.wait_for_services(growing)

@@ -76,6 +76,6 @@ def _run_checks(
         api, [plan], seconds=remaining, namespace=namespace
     )
     # A dry run that was not possible is not a problem of the service.
-    not_asked = server_dry_run.API_SERVER_CHECK_INCOMPLETE.id
+    incomplete = server_dry_run.API_SERVER_CHECK_INCOMPLETE.id
     findings = (*backend_findings, *service_findings, *quota_findings)
-    return [finding for finding in findings if finding.rule != not_asked]
+    return [finding for finding in findings if finding.rule != incomplete]

@@ -32,6 +32,10 @@ _DEFAULTS = {
 }
 
 
+def _has_hidden_arguments(command: EngineCommand) -> bool:
+    return not command.readable or command.has(CONFIG_FLAG)
+
+
 def read_pair_setting(command: EngineCommand, key: str) -> str | None:
     """Return a setting from `settings_to_match`, None if unknown; a default or `auto` if unset."""
     engine, image = command.engine, command.image
@@ -46,7 +50,7 @@ def read_pair_setting(command: EngineCommand, key: str) -> str | None:
     elif command.has(*engine.model_setup_flags.get(key, ())):
         # A switch has no value.
         value = command.value(*engine.model_setup_flags[key]) or "set"
-    elif command.readable and not command.has(CONFIG_FLAG):
+    elif not _has_hidden_arguments(command):
         return _DEFAULTS.get(key, AUTO)
     else:
         return None
@@ -73,7 +77,7 @@ def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
         engine, connector, image = command.engine, command.connector, command.image.name
         if engine is None or image is None or not isinstance(connector, KvConnector):
             return None
-        if not command.readable or command.has(CONFIG_FLAG):
+        if _has_hidden_arguments(command):
             return None
         release = read_pair_setting(command, "release")
         if release is not None:  # the same for all mirrors
@@ -129,7 +133,7 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
     - it is unknown how decode handles a difference.
     """
     engine = decode.engine
-    is_hidden = any(not side.readable or side.has(CONFIG_FLAG) for side in (prefill, decode))
+    is_hidden = any(map(_has_hidden_arguments, (prefill, decode)))
     if engine is None or prefill.engine is not engine or is_hidden:
         return PairCompatibility(PairState.UNKNOWN)
     first, second = prefill.connector, decode.connector

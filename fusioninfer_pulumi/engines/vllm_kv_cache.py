@@ -176,15 +176,22 @@ class VllmKvCache(KvCache):
         return version is not None and version >= _SURVIVES_FAILURES
 
     def can_decode_hang(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
-        if "release" not in self.settings_to_match(prefill, decode):
-            return False
-        before, after = _read_version(prefill) or (), _read_version(decode) or ()
-        return any(() < before < limit <= after for limit in (_REQUEST_IDS, _PIPELINE_RANKS))
+        return any(
+            self._are_before_and_from(limit, prefill, decode)
+            for limit in (_REQUEST_IDS, _PIPELINE_RANKS)
+        )
 
     def can_end_listener(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
-        versions = [_read_version(side) for side in (prefill, decode)]
-        has_rank = {version >= _PIPELINE_RANKS for version in versions if version is not None}
-        return "release" in self.settings_to_match(prefill, decode) and len(has_rank) > 1
+        return self._are_before_and_from(
+            _PIPELINE_RANKS, prefill, decode
+        ) or self._are_before_and_from(_PIPELINE_RANKS, decode, prefill)
+
+    def _are_before_and_from(self, limit: Version, old: EngineCommand, new: EngineCommand) -> bool:
+        """Return whether a pair's handshake compares releases, one before and one from a limit."""
+        old_version, new_version = _read_version(old), _read_version(new)
+        if old_version is None or new_version is None or not old_version < limit <= new_version:
+            return False
+        return "release" in self.settings_to_match(old, new)
 
     def transfer(
         self,

@@ -248,7 +248,7 @@ def _build_policies(
         yield whole
         return
     # Volcano uses the first policy that matches a pod. Role names have no dots, so
-    # `{role}.required` is no role's name.
+    # `{role}.required` is not the name of another role.
     ordinals = [str(ordinal) for ordinal in range(group.minimum)]
     lowest = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
     required = {**selector, "matchExpressions": [lowest]}

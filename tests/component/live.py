@@ -15,7 +15,10 @@ def group(
     observed: float | None = 2,
     own: int | None = None,
 ) -> Objects:
-    """Return a live LeaderWorkerSet; `observed` stands in the condition, `own` in the status."""
+    """Return a live LeaderWorkerSet.
+
+    `observed` and `own` are the observed generations of its condition and of its status.
+    """
     status: Objects = {"readyReplicas": ready}
     if available is not None:
         condition: Objects = {"type": "Available", "status": available}

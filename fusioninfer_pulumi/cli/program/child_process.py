@@ -74,7 +74,7 @@ def main(
     os.setsid()  # so that the parent can also kill the processes that the program starts
     for stream in (1, 2):
         os.dup2(output.fileno(), stream)
-    sys.stdout = sys.stderr = open(2, "w", 1, "utf-8", "replace", closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stderr = open(2, "w", 1, "utf-8", "replace", closefd=False)  # noqa: SIM115  # open until the process ends
     program = project.program
     importlib.invalidate_caches()  # the folder may have just been written
     os.chdir(program.parent)

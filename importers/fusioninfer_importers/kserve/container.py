@@ -94,6 +94,11 @@ def name_preset(workload: Node, role: str) -> str:
     return shape if role == "main" else f"{role}-{shape}"
 
 
+def name_serving_preset(spec: Node) -> str:
+    """Return the name of the preset of the pods that answer requests, without its prefix."""
+    return name_preset(spec, "main" if spec.get("prefill") is None else "decode")
+
+
 def _add_preset_fields(report: ConversionReport, pod: Node, preset: Preset) -> Node:
     """Return a pod spec with the preset's fields that it does not set itself."""
     entries, volumes = pod.get("containers"), pod.get("volumes")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from fusioninfer_importers.conversion import ConversionReport
 from fusioninfer_importers.kserve._nodes import Node, set_fields
-from fusioninfer_importers.kserve.container import name_preset
+from fusioninfer_importers.kserve.container import name_preset, name_serving_preset
 from fusioninfer_importers.kserve.picker_sidecars import (
     LATENCY_PREDICTOR,
     TOKENIZER,
@@ -64,7 +64,7 @@ def _list_presets(spec: Node) -> Iterator[str]:
     prefill = spec.get("prefill")
     if prefill is not None:
         yield name_preset(prefill, "prefill")
-    yield name_preset(spec, "main" if prefill is None else "decode")
+    yield name_serving_preset(spec)
 
 
 def find_presets(

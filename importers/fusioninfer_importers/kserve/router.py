@@ -9,7 +9,7 @@ from typing import Any
 from fusioninfer_importers.conversion import ServiceBuilder
 from fusioninfer_importers.kserve._child_names import POOL, SERVICE, name_child
 from fusioninfer_importers.kserve._nodes import Node, copy_node, set_fields
-from fusioninfer_importers.kserve.container import name_preset
+from fusioninfer_importers.kserve.container import name_serving_preset
 from fusioninfer_importers.kserve.scheduler import IMAGE, Objects, convert_scheduler
 from fusioninfer_importers.kserve.served_model import list_adapters, qualify_name
 from fusioninfer_importers.objects import MODEL_HEADER, make_pool_ref
@@ -305,9 +305,8 @@ def _convert_route(
         model = str(name if model_name is None else model_name.content)
         rules += _make_path_rules(f"/{qualify_name(namespace, model)}", [service], backends)
         enabled = spec.get("annotations", MODEL_ROUTING)
-        role = "main" if spec.get("prefill") is None else "decode"
         # KServe's preset sets the annotation.
-        is_default = enabled is None and name_preset(spec, role) not in replaced
+        is_default = enabled is None and name_serving_preset(spec) not in replaced
         if is_default or (enabled is not None and enabled.content == "true"):
             names = [model, *sorted(list_adapters(spec))]
             models = [qualify_name(namespace, name) for name in names]
