@@ -143,11 +143,14 @@ def test_status(stack: Stack, project: Callable[..., Stack]) -> None:
     keep = "service.status.apply(lambda known: Path('seen.json').write_text(json.dumps(known)))"
     text = PROGRAM.replace("import os\n", "import json\nimport os\n")
     stack.program = text.replace(export, f"{export}\n    {keep}")
-    for tag in ("2", "3"):
-        stack.write(stack.service(role(replicas=2, tag=tag, behaviour="slow")))
-        assert stack.preview() == ({} if tag == "2" else {"update": 3})
-        assert json.loads(seen.read_text(encoding="utf-8"))["components"] == {"serve": wanted}
-        seen.unlink()
+    stack.write(stack.service(role(replicas=2, tag="2", behaviour="slow")))
+    assert stack.preview() == {}
+    assert json.loads(seen.read_text(encoding="utf-8"))["components"] == {"serve": wanted}
+    seen.unlink()
+    # It is unknown if the preview changes a LeaderWorkerSet, so that `up --plan` accepts the plan.
+    stack.write(stack.service(role(replicas=2, tag="3", behaviour="slow")))
+    assert stack.preview() == {"update": 3}
+    assert not seen.exists()
     stack.write(stack.service(role(replicas=2, tag="2", behaviour="slow")))
     reader = project("second", backend=stack.state)
     reader.program = (
