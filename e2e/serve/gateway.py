@@ -55,7 +55,13 @@ class Gateway:
     """
 
     def __init__(
-        self, cluster: Cluster, namespace: str, route: str, pods: Sequence[Object] = ()
+        self,
+        cluster: Cluster,
+        namespace: str,
+        route: str,
+        pods: Sequence[Object] = (),
+        *,
+        sends_answers: bool = True,
     ) -> None:
         """Start Envoy. The route and its backend must exist.
 
@@ -65,10 +71,13 @@ class Gateway:
             route: Name of the HTTPRoute.
             pods: Pods that Envoy uses if the picker does not respond, or instead of a Service's
                 EndpointSlices.
+            sends_answers: Whether the picker gets the bodies of responses, as with all gateways
+                that support InferencePools.
         """
         self.port, admin = free_ports(2)
         self._cluster = cluster
         self._name = f"envoy-{namespace}-{route}{'-open' if pods else ''}"
+        self._name += "" if sends_answers else "-requests"
         stored = cluster.get(ROUTES, route, namespace)
         self.host = (stored["spec"].get("hostnames") or ["localhost"])[0]
         self._certificate = _certificate(cluster, stored)
@@ -87,8 +96,11 @@ class Gateway:
             picker = (service["spec"]["clusterIP"], reference["port"]["number"])
             port = pool["spec"]["targetPorts"][0]["number"]
             known = [(pod["status"]["podIP"], port) for pod in pods]
-            secure = _is_secure(cluster, service)
-            settings = bootstrap(stored, pool, picker, *listens, secure=secure, pods=known,
+            clusters = [
+                _engine_cluster(known),
+                _picker_cluster(picker, secure=_is_secure(cluster, service)),
+            ]
+            settings = bootstrap(stored, pool, clusters, *listens, sends_answers=sends_answers,
                                  certificate=self._certificate)  # fmt: skip
         path = cluster.directory / f"{self._name}.json"
         path.write_text(json.dumps(settings, indent=2), encoding="utf-8")
@@ -164,15 +176,15 @@ def _is_secure(cluster: Cluster, service: Object) -> bool:
 def bootstrap(
     route: Object,
     pool: Object,
-    picker: tuple[str, int],
+    clusters: Sequence[Object],
     listen: tuple[str, int],
     admin: tuple[str, int],
     *,
-    secure: bool,
-    pods: Sequence[tuple[str, int]] = (),
-    certificate: Certificate | None = None,
+    sends_answers: bool,
+    certificate: Certificate | None,
 ) -> Object:
     """Return Envoy's configuration for a route to a pool."""
+    answers = ("FULL_DUPLEX_STREAMED", "SEND") if sends_answers else ("NONE", "SKIP")
     processor = {
         "@type": _PROCESSOR,
         "grpc_service": {"envoy_grpc": {"cluster_name": "picker", "authority": "picker"},
@@ -181,15 +193,14 @@ def bootstrap(
             "request_header_mode": "SEND",
             "response_header_mode": "SEND",
             "request_body_mode": "FULL_DUPLEX_STREAMED",
-            "response_body_mode": "FULL_DUPLEX_STREAMED",
+            "response_body_mode": answers[0],
             "request_trailer_mode": "SEND",
-            "response_trailer_mode": "SEND",
+            "response_trailer_mode": answers[1],
         },
         "message_timeout": "1000s",
         "failure_mode_allow": pool["spec"]["endpointPickerRef"].get("failureMode") == "FailOpen",
     }  # fmt: skip
     ext_proc = {"name": "picker", "typed_config": processor}
-    clusters = [_engine_cluster(pods), _picker_cluster(picker, secure=secure)]
     return _configuration(route, [ext_proc], clusters, listen, admin, certificate)
 
 

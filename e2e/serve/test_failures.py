@@ -26,7 +26,7 @@ LONG_TOKENS = 3900
 PATIENCE = 10.0
 """Client timeout in seconds."""
 
-TWO = {"replicas": 2, "leaderElection": False}
+TWO = {"replicas": 2}
 
 ENGINES = role(replicas=2, args=("--max-model-len", "4096"))
 

@@ -1,7 +1,8 @@
-"""Requests while a node is lost."""
+"""Requests while a node is drained or lost."""
 
 from __future__ import annotations
 
+import subprocess
 import time
 
 import pytest
@@ -16,8 +17,36 @@ from e2e.serve.serving import Serving
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
 HOST = "kubernetes.io/hostname"
+PICKERS = "app=svc-epp"
 PATIENCE = 10.0
 """Client timeout in seconds."""
+
+
+@pytest.mark.proves(
+    "Draining a node with an engine and one of two endpoint pickers fails no request"
+)
+def test_drained_node_loses_no_request(running: Serving) -> None:
+    running.ensure_nodes(2)
+    node = running.nodes[1].name
+    spread = {"topologyKey": HOST, "whenUnsatisfiable": "ScheduleAnyway"}
+    apart = {**spread, "maxSkew": 1, "labelSelector": {"matchLabels": {"app": "svc-epp"}}}
+    pickers = {"replicas": 2, "template": {"spec": {"topologySpreadConstraints": [apart]}}}
+    engines = role(replicas=2, topologySpread=[spread])
+    kubectl = ["kubectl", "--kubeconfig", str(running.cluster.kubeconfig)]
+    with deployed(running, router(endpointPicker=pickers), engines) as stack:
+        for selector in (LEADERS, PICKERS):
+            assert node in {pod["spec"]["nodeName"] for pod in stack.pods(selector)}
+        try:
+            with stack.load() as load:
+                load.wait(30)
+                subprocess.run([*kubectl, "drain", node, "--delete-emptydir-data"], check=True)
+                stack.running.wait_ready(stack.namespace, 2, PICKERS)
+                stack.running.wait_ready(stack.namespace, 2, LEADERS)
+                load.wait(20)
+        finally:
+            subprocess.run([*kubectl, "uncordon", node], check=True)
+        print(f"drained: {figures(load.answers)}; {outage(load.answers)}")
+        assert load.failed() == []
 
 
 @pytest.mark.proves("Pods on a lost node get no requests after 65 s")

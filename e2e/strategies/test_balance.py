@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -135,10 +136,12 @@ class Spread:
 
 def spread(
     fleet: Fleet,
-    picker: Chooser,
+    pickers: Sequence[Chooser],
     workload: str,
     headers: Callable[[str], dict[str, str] | None] = lambda _: None,
 ) -> Spread:
+    """Send a workload, each request to one of the endpoint pickers at random."""
+    gateway = Random(11)
     pods = {name: Pod() for name in fleet.engines}
     fleet.load()
     fleet.wait_scraped()
@@ -150,6 +153,7 @@ def spread(
             pod.advance(now)
             fleet.engines[name].load = pod.load()
         fleet.wait_scraped()
+        picker = gateway.choice(pickers)
         chosen = picker.pod(picker.ask(request.prompt, request.model, headers(request.key)))
         picks[chosen] += 1
         if any(request.key in pod.seen for pod in pods.values()):
@@ -184,7 +188,7 @@ def test_default_strategies_spread_and_keep_prefix_hits(fleet: Fleet, version: s
     rows = {}
     for case, workload in TABLE:
         with fleet.picker(version, **CASES[case]) as picker:
-            row = rows[case, workload] = spread(fleet, picker, workload)
+            row = rows[case, workload] = spread(fleet, [picker], workload)
         print(f"{version} | `{case}` | {workload} | {row.busiest:.0%}, {row.met:.0%}")
     for row in (rows[TABLE[0]], rows["lora-affinity", "one hot adapter"]):
         assert row.busiest <= MAX_SHARE / PODS, row
@@ -212,7 +216,7 @@ def test_sessions_keep_their_pods(fleet: Fleet, version: str) -> None:
     for case, fields in SESSIONS.items():
         for workload in ("many conversations", "short chats"):
             with fleet.picker(version, **fields) as picker:
-                row = rows[case, workload] = spread(fleet, picker, workload, name_session)
+                row = rows[case, workload] = spread(fleet, [picker], workload, name_session)
             print(f"{version} | `{case}` | {workload} | {row.busiest:.0%}, {row.met:.0%}")
     for case in list(SESSIONS)[1:]:
         row = rows[case, "short chats"]
@@ -220,3 +224,29 @@ def test_sessions_keep_their_pods(fleet: Fleet, version: str) -> None:
         assert row.busiest <= MAX_SHARE / PODS, (case, row)
         # Without a common prefix, other strategies hit the pod of a session only by chance.
         assert row.met > rows["prefix-cache", "short chats"].met + 0.1
+
+
+#: Endpoint picker's strategy and workload of each row about several endpoint pickers.
+SHARED = [
+    ("prefix-cache", "one system prompt"),
+    ("prefix-cache", "many conversations"),
+    ("session-affinity", "short chats"),
+]
+
+
+@picker_versions("Two serving endpoint pickers keep most cache hits of one")
+def test_two_pickers_keep_most_cache_hits(fleet: Fleet, version: str) -> None:
+    for case, workload in SHARED if version == "llm-d" else SHARED[:2]:
+        rows = []
+        for count in (1, 2):
+            with ExitStack() as stack:
+                pickers = [
+                    stack.enter_context(fleet.picker(version, **SESSIONS[case]))
+                    for _ in range(count)
+                ]
+                rows.append(spread(fleet, pickers, workload, name_session))
+            print(f"{version} | {count} | `{case}` | {workload} | "
+                  f"{rows[-1].busiest:.0%}, {rows[-1].met:.0%}")  # fmt: skip
+        one, two = rows
+        assert two.busiest <= MAX_SHARE / PODS, rows
+        assert two.met >= MIN_HITS * one.met, rows

@@ -79,12 +79,6 @@ class EppRequest:
     session: SessionArgs = field(default_factory=SessionArgs)
 
     @property
-    def is_stateful(self) -> bool:
-        """Whether the choice of a pod depends on state that replicas do not share."""
-        has_prefixes = "prefix-cache" in _get_scorer_weights(self)
-        return self.flow_control or has_prefixes or self.uses_sessions
-
-    @property
     def uses_sessions(self) -> bool:
         """Whether the endpoint picker keeps the requests of a session on one pod."""
         return "session" in _get_scorer_weights(self)

@@ -342,8 +342,8 @@ class EndpointPickerArgsDict(TypedDict, total=False):
 
     leader_election: bool | None
     """With several replicas: whether one of them serves and the others are on standby; otherwise
-    all serve. By default enabled with a prefix or session scorer, `flowControl` or
-    `endpointPickerConfig`, because replicas share no prefixes, sessions or queues."""
+    all serve. By default enabled with `flowControl`, whose queues replicas do not share, and with
+    `endpointPickerConfig`."""
 
     resources: Mapping[str, Any] | None
     """Resources of its container, replacing the default requests."""

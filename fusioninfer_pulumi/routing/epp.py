@@ -180,7 +180,9 @@ def plan_epp(
         )
         config = dump_epp_config(build_epp_config(family, request))
         summary = describe_strategy(request) + note
-    is_stateful = request is None or request.is_stateful
+    # Each replica would queue requests of its own. Prefixes and sessions are not shared either, but
+    # two replicas that serve still find most of them (e2e/strategies/test_balance.py).
+    needs_leader = request is None or request.flow_control
     flags = build_epp_flags(
         family,
         epp_args,
@@ -188,7 +190,7 @@ def plan_epp(
         OWN_NAMESPACE if is_output(spec.namespace) else spec.namespace,
         metrics,
         elects_leader=epp_args.replicas > 1
-        and (is_stateful if epp_args.leader_election is None else epp_args.leader_election),
+        and (needs_leader if epp_args.leader_election is None else epp_args.leader_election),
         experimental=affinity is not None or (request is not None and request.uses_sessions),
         tracing=tracing is not None,
     )

@@ -13,6 +13,7 @@ from samples import Manifest, problems, rendered, role
 from fusioninfer_pulumi.kube.containers import overlay
 
 READ = ["get", "list", "watch"]
+CUSTOM = "plugins: [{type: queue-scorer}]\nschedulingProfiles: [{name: default, plugins: []}]\n"
 
 
 def pod(manifest: Manifest) -> Any:
@@ -59,7 +60,8 @@ def test_rbac_role_allows_only_what_the_picker_watches(picker: Manifest, more: l
         ({"template": {"spec": {"terminationGracePeriodSeconds": 300}}}, True),
         ({"template": {"spec": {"terminationGracePeriodSeconds": 60}}}, False),
         ({"template": {"spec": {"containers": [{"name": "epp", "lifecycle": {}}]}}}, False),
-        ({"replicas": 2}, False),
+        ({"replicas": 2}, True),
+        ({"replicas": 2, "leaderElection": True}, False),
     ],
 )
 def test_picker_keeps_serving_after_deletion(picker: dict[str, Any], pauses: bool) -> None:
@@ -71,19 +73,20 @@ def test_picker_keeps_serving_after_deletion(picker: dict[str, Any], pauses: boo
 @each_row(
     ("router", "picker", "elects"),
     [
-        ({"strategy": "prefix-cache"}, {}, True),
-        ({"strategy": "prefix-cache"}, {"leaderElection": False}, False),
-        ({"strategy": "queue-size"}, {}, False),
-        ({"strategy": "kv-cache-utilization"}, {}, False),
-        ({"strategy": "lora-affinity"}, {}, False),
-        ({"strategy": "session-affinity"}, {"image": LLM_D}, True),
+        ({"strategy": "prefix-cache"}, {}, False),
+        ({"strategy": "session-affinity"}, {"image": LLM_D}, False),
         ({"strategy": "queue-size"}, {"leaderElection": True}, True),
         ({"strategy": "queue-size"}, {"flowControl": True, "image": LLM_D}, True),
-        ({"scorers": {"prefix-cache": 1, "queue": 1}, "strategy": "queue-size"}, {}, True),
+        (
+            {"strategy": "queue-size"},
+            {"flowControl": True, "image": LLM_D, "leaderElection": False},
+            False,
+        ),
+        ({"endpointPickerConfig": CUSTOM}, {}, True),
         ({"strategy": "prefix-cache"}, {"replicas": 1, "leaderElection": True}, False),
     ],
 )
-def test_pickers_that_share_no_state_elect_a_leader(
+def test_pickers_with_queues_or_own_configuration_elect_a_leader(
     router: Manifest, picker: Manifest, elects: bool
 ) -> None:
     manifest = routed(**router, endpointPicker={"replicas": 2, **picker})

@@ -96,7 +96,7 @@ class EndpointPickerArgs(SpecModel):
     replicas: PositiveCount
     "Number of pods."
     leader_election: bool | None
-    "With several replicas: whether one of them serves and the others are on standby; otherwise\n    all serve. By default enabled with a prefix or session scorer, `flowControl` or\n    `endpointPickerConfig`, because replicas share no prefixes, sessions or queues."
+    "With several replicas: whether one of them serves and the others are on standby; otherwise\n    all serve. By default enabled with `flowControl`, whose queues replicas do not share, and with\n    `endpointPickerConfig`."
     resources: Resources | None
     "Resources of its container, replacing the default requests."
     template: PodPart | None
