@@ -99,6 +99,18 @@ def test_check_rejects_models_that_cannot_start(capsys: pytest.CaptureFixture[st
     assert "[cache-too-small]" in err
 
 
+def test_finding_about_generated_container_is_at_the_users_field(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    template = {"spec": {"nodeSelector": {"disk": "ssd"}}}
+    role = {"name": "chat", "componentType": "worker", "accelerator": "H100", "gpus": 1}
+    model = {"uri": "hf://Qwen/Qwen3-235B-A22B"}
+    manifest = {**service(), "spec": {"model": model, "roles": [{**role, "template": template}]}}
+    status, _, err = run(capsys, "check", write_file("a.yaml", manifest))
+    assert status == 2
+    assert "roles[0].template.spec: weights need" in err
+
+
 def test_diff_shows_kv_cache_change(capsys: pytest.CaptureFixture[str]) -> None:
     old = write_file("old.yaml", FITS)
     larger = write_file("new.yaml", service("--max-model-len", "16000", product="NVIDIA-H200"))

@@ -62,7 +62,7 @@ def find_user_field(
     If it is not, the field is the closest one that contains the part.
     """
     field, below, user_value = _find_origin(location, manifest, plan)
-    location_in_user_value = _cut_to_user_value(below, user_value)
+    location_in_user_value = cut_to_user_value(below, user_value)
     return (*field, *location_in_user_value), len(location_in_user_value) == len(
         below
     ) and user_value is not None
@@ -100,7 +100,7 @@ def _find_pod_origin(at: Location, name: str, plan: ServicePlan) -> tuple[Locati
     return role.pods.leader.path[:2], at, None
 
 
-def _cut_to_user_value(location: Location, user_value: Any) -> Location:
+def cut_to_user_value(location: Location, user_value: Any) -> Location:
     """Return the part of a location that exists in the user's value."""
     for count, key in enumerate(location):
         exists = (

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.cross_service_checks import ClusterServices, check_targets
 from fusioninfer_pulumi.checks.ignored_field_checks import check_ignored_fields
-from fusioninfer_pulumi.checks.object_checks import check_objects
+from fusioninfer_pulumi.checks.object_checks import check_objects, cut_to_user_value
 from fusioninfer_pulumi.checks.operations_checks import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pods import (
     engine_checks,
@@ -83,7 +83,9 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     if not errors(findings):
         findings += check_objects(plan)
     ordered = sorted(findings, key=lambda finding: _ORDER[finding.severity])
-    return replace(plan, findings=tuple(_locate_in_role(finding, args) for finding in ordered))
+    # Leader and worker templates share metadata that the user sets once.
+    located = dict.fromkeys(_locate_in_role(finding, args) for finding in ordered)
+    return replace(plan, findings=tuple(located))
 
 
 def _locate_in_role(finding: Finding, args: InferenceServiceArgs) -> Finding:
@@ -100,8 +102,14 @@ def _locate_in_role(finding: Finding, args: InferenceServiceArgs) -> Finding:
             if key not in (metadata.get(kind) or {}):
                 in_role = key in (role.pod_labels if kind == "labels" else role.pod_annotations)
                 return finding.at(*(("roles", position) if in_role else ()), pod_field, key)
-        case ("roles", int(position), "template", *_) if args.roles[position].template is None:
-            return finding.at("roles", position)
+        case ("roles", int(position), "template", *below):
+            template = args.roles[position].template
+            if template is None:
+                return finding.at("roles", position)
+            in_template = cut_to_user_value(tuple(below), template)
+            # A missing field is reported where the user would add it.
+            if len(below) - len(in_template) > 1:
+                return finding.at("roles", position, "template", *in_template)
     return finding
 
 

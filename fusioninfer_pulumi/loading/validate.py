@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, InventoryManifest
 from fusioninfer_pulumi.api.model import ModelArgs
-from fusioninfer_pulumi.api.pod_template import pod_template_findings
+from fusioninfer_pulumi.api.pod_template import partial_template_findings, pod_template_findings
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import (
     API_VERSION,
@@ -68,13 +68,12 @@ def _find_further_errors(raw: Mapping[str, Any], problem: ValidationError) -> It
     spec = raw.get("spec")
     if not isinstance(spec, Mapping):
         return
-    roles = spec.get("roles")
+    roles, has_model = spec.get("roles"), spec.get("model") is not None
     for index, role in enumerate(roles if isinstance(roles, list) else ()):
         if not isinstance(role, Mapping):
             continue
         at = ("roles", index)
         if not any(location[:2] == at for location in invalid):
-            has_model = spec.get("model") is not None
             args = RoleArgs.model_validate(role)
             yield from role_findings(at, args, has_model=has_model)
             yield from check_model(at, args)
@@ -83,7 +82,9 @@ def _find_further_errors(raw: Mapping[str, Any], problem: ValidationError) -> It
             field = to_camel(str(key))
             is_valid = isinstance(template, Mapping) and (*at, field) not in invalid
             if field in _TEMPLATES and is_valid:
-                yield from pod_template_findings((*at, key), template, None)
+                is_partial = has_model and field == "template"
+                check = partial_template_findings if is_partial else pod_template_findings
+                yield from check((*at, key), template, None)
     model = spec.get("model")
     if isinstance(model, Mapping) and not any(item[:1] == ("model",) for item in invalid):
         yield from check_model(("model",), ModelArgs.model_validate(model))
