@@ -17,7 +17,7 @@ Reply = tuple[int, Object]
 KINDS = {
     "v1": "Namespace/ Node/ Pod Service Secret ConfigMap ServiceAccount PersistentVolumeClaim "
     "ResourceQuota Event",
-    "apps/v1": "Deployment StatefulSet",
+    "apps/v1": "DaemonSet Deployment StatefulSet",
     "batch/v1": "Job",
     "rbac.authorization.k8s.io/v1": "Role RoleBinding ClusterRole/ ClusterRoleBinding/",
     "policy/v1": "PodDisruptionBudget",

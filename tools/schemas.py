@@ -66,7 +66,7 @@ KUBERNETES = ("kubernetes", "k8s.io/kubernetes")
 #: Kinds of Kubernetes' own by their apiVersion.
 BUILT_IN = {
     "v1": ("ConfigMap", "PersistentVolumeClaim", "Service", "ServiceAccount"),
-    "apps/v1": ("Deployment",),
+    "apps/v1": ("DaemonSet", "Deployment"),
     "autoscaling/v2": ("HorizontalPodAutoscaler",),
     "batch/v1": ("Job",),
     "networking.k8s.io/v1": ("NetworkPolicy",),

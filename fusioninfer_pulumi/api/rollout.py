@@ -94,6 +94,11 @@ class RolloutArgs(RoleRolloutArgs):
     """`Role` (default), or `Group` with `groups`: whole serving groups are updated, the highest
     index first; `maxUnavailable` and `partition` then count groups."""
 
+    pull_images: bool = False
+    """Whether the engines' images are pulled on all nodes that the roles' pods may run on before an
+    update changes pods, by a DaemonSet for each role. They take disk space on all of these nodes.
+    If an image cannot be pulled, the update fails and changes no pod."""
+
 
 class WaitArgs(SpecModel):
     """The condition an update waits for before it returns."""

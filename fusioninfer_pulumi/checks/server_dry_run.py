@@ -318,7 +318,7 @@ def _derive_pods(manifest: Object) -> Iterator[DryRunObject]:
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     if kind == LEADER_WORKER_SET:
         yield from _derive_replica_pods(manifest)
-    elif kind in ("Deployment", "Job"):
+    elif kind in ("Deployment", "DaemonSet", "Job"):
         labels, owner = {"job-name": name}, (manifest["apiVersion"], kind, name)
         if kind == "Deployment":
             labels, owner = (

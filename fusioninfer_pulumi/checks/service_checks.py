@@ -195,6 +195,9 @@ def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
             limit = object_names.leader_worker_set_limit(role.nodes, groups)
             place = ("roles", role.position, "name")
             names.append((place, "LeaderWorkerSet", role.lws[-1].name, limit))
+        if plan.rollout.pull_images:
+            pull = object_names.image_pull(service, role.name, 0)
+            names.append((("rollout", "pullImages"), "DaemonSet", pull, DNS_LABEL_LIMIT))
     derived: list[tuple[Location, str, str]] = []
     if model is not None and model.cache is not None and model.cache.warm_up:
         job = object_names.model_warm_up(service, "0" * DIGEST_LENGTH)

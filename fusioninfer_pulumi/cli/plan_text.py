@@ -173,6 +173,8 @@ def _make_fact_table(plan: ServicePlan, objects: Sequence[Mapping[str, Any]]) ->
         table.add_row("Layout", f"PerRole{reason}")
     if plan.engines:
         table.add_row("Engine", _describe_engines(plan))
+    if plan.rollout.pull_images:
+        table.add_row("Images", "pulled on the roles' nodes before an update changes pods")
     kinds = Counter(str(item["kind"]) for item in objects)
     counts = (f"{n} {_pluralize(kind) if n > 1 else kind}" for kind, n in kinds.items())
     table.add_row("Objects", ", ".join(counts) or "none")

@@ -37,7 +37,7 @@ Child = TypeVar("Child", bound=KubernetesObject)
 #: picker, which is ready only after the pool exists.
 DEPENDENCIES = {
     # The scheduler ignores pods whose PodGroup does not exist yet, pods cannot be created without
-    # their ServiceAccount, and the Job fills the cache that pods read.
+    # their ServiceAccount, the Job fills the cache that pods read, and the DaemonSets pull images.
     "LeaderWorkerSet": (
         "PodGroup",
         "ServiceAccount",
@@ -45,6 +45,7 @@ DEPENDENCIES = {
         "ResourceClaimTemplate",
         "PersistentVolumeClaim",
         "Job",
+        "DaemonSet",
     ),
     "Job": ("PersistentVolumeClaim",),
     "RoleBinding": ("ServiceAccount", "Role"),
@@ -257,7 +258,7 @@ def build_timeouts(manifest: Manifest, plan: ServicePlan) -> pulumi.CustomTimeou
         # The update always waits for the Job, because pods need the model.
         text = f"{plan.model.warm_up['activeDeadlineSeconds']}s"
         return pulumi.CustomTimeouts(create=text, update=text, delete=delete)
-    if kind == "Deployment":
+    if kind in ("Deployment", "DaemonSet"):
         text = plan.wait.timeout
         return pulumi.CustomTimeouts(create=text, update=text, delete=delete)
     return pulumi.CustomTimeouts(delete=delete) if delete else None

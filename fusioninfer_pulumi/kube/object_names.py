@@ -43,6 +43,9 @@ inference_objective = "{}-{}".format
 # Volcano task of one replica of a role: the key in `minTaskMember` and the pods' task-spec.
 task = "{}-{}".format
 
+# DaemonSet that pulls the image of a role's leader (0) or worker (1) before an update.
+image_pull = "{}-{}-images-{}".format
+
 # Names of immutable objects end in a digest of their content, because a change creates a new
 # object: the claim that caches model files, the Job that fills it, a role's claim template.
 model_cache = "{}-model-cache-{}".format

@@ -16,6 +16,7 @@ from fusioninfer_pulumi.routing.routing_plan import build_routing_objects
 from fusioninfer_pulumi.schemas.kind_schema import Part, kind_schema
 from fusioninfer_pulumi.schemas.schema_check import normalize_part
 from fusioninfer_pulumi.topology.gang import build_pod_group
+from fusioninfer_pulumi.topology.image_pulls import build_image_pulls
 from fusioninfer_pulumi.topology.leader_worker_set import build_leader_worker_sets
 
 
@@ -58,4 +59,5 @@ def render_workloads(plan: ServicePlan) -> Iterator[Manifest]:
     )
     yield from build_resource_claim_templates(plan.meta, [role.args for role in running])
     yield from build_model_cache(plan.meta, plan.model)
+    yield from build_image_pulls(plan.meta, plan.roles, plan.rollout)
     yield from build_leader_worker_sets(plan.meta, plan.shape, plan.roles)

@@ -11,6 +11,7 @@ from samples import container, role, service, template
 from fusioninfer_pulumi import InferenceService
 
 JOB = {"timeout": "30m"}
+GPU = {"key": "nvidia.com/gpu", "operator": "Exists"}
 AUTOSCALING = {"maxReplicas": 4, "metrics": [{"name": "waiting", "target": 5}]}
 SET = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
 
@@ -62,6 +63,32 @@ def test_lws_depend_on_warm_up_job_and_job_on_claim(engine: Any) -> None:
     assert job.request.type == "kubernetes:batch/v1:Job"
     assert claim.request.type == "kubernetes:core/v1:PersistentVolumeClaim"
     assert job.request.name.startswith("app-model-")
+
+
+def test_lws_depend_on_image_pulls(engine: Any) -> None:
+    pods = {
+        "template": None,
+        "leaderTemplate": template(container(), nodeSelector={"disk": "ssd"}, tolerations=[GPU]),
+        "workerTemplate": template(container()),
+        "multinode": {"nodeCount": 2, "launcher": "none"},
+    }
+    manifest = service(role(**pods), role("b"), rollout={"pullImages": True})
+    result = engine.run(lambda: InferenceService("app", manifest["spec"]))
+    sets = {
+        child.request.name: child
+        for child in sorted(result.children, key=lambda child: child.request.name)
+        if child.request.type == "kubernetes:apps/v1:DaemonSet"
+    }
+    # Leader and worker of the first role may run on different nodes.
+    assert list(sets) == ["app-b-images-0", "app-inference-images-0", "app-inference-images-1"]
+    specs = [child.inputs["spec"]["template"]["spec"] for child in sets.values()]
+    assert [spec.get("nodeSelector") for spec in specs] == [None, {"disk": "ssd"}, None]
+    assert [spec.get("tolerations") for spec in specs] == [None, [GPU], None]
+    assert {spec["containers"][0]["image"] for spec in specs} == {container()["image"]}
+    assert all("limits" not in spec["containers"][0]["resources"] for spec in specs)
+    lws = result["app-b-0"].request
+    assert {child.urn for child in sets.values()} <= set(lws.dependencies)
+    assert {child.request.customTimeouts.create for child in sets.values()} == {"45m"}
 
 
 def test_existing_claim_is_not_registered(engine: Any) -> None:

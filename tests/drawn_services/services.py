@@ -372,6 +372,7 @@ def _rollout(draw: Draw, setting: Setting, roles: list[Manifest]) -> Manifest:
     if not draw.chance(0.3):
         return {}
     rollout = resolve_rollout(draw, setting)
+    rollout |= draw.of("pull images").fields(0.2, pullImages=True)
     if len(roles) > 1:
         rollout |= draw.fields(0.4, roleOrder=("Sequential", "Together"))
     if setting.groups is not None and not any("rollout" in role for role in roles):

@@ -72,6 +72,8 @@ class RolloutArgs(RoleRolloutArgs):
     "`Together` (default) or `Sequential`: in the order of the roles."
     level: RolloutLevel
     "`Role` (default), or `Group` with `groups`: whole serving groups are updated, the highest\n    index first; `maxUnavailable` and `partition` then count groups."
+    pull_images: bool
+    "Whether the engines' images are pulled on all nodes that the roles' pods may run on before an\n    update changes pods, by a DaemonSet for each role. They take disk space on all of these nodes.\n    If an image cannot be pulled, the update fails and changes no pod."
 
 class WaitArgs(SpecModel):
     """The condition an update waits for before it returns."""

@@ -1,0 +1,61 @@
+"""Builds the DaemonSets that pull a role's images before an update changes its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from fusioninfer_pulumi.api.rollout import RolloutArgs
+from fusioninfer_pulumi.kube import labels, object_names
+from fusioninfer_pulumi.kube.containers import restricted_security_context
+from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta, build_object, metadata
+from fusioninfer_pulumi.pods.pod import Pod
+from fusioninfer_pulumi.topology.role_plan import RolePlan
+
+_USER = 65534
+_PLACEMENT = ("nodeSelector", "tolerations", "imagePullSecrets")
+
+
+def build_image_pulls(
+    meta: ServiceMeta, roles: Iterable[RolePlan], rollout: RolloutArgs
+) -> Iterator[Manifest]:
+    """Build the DaemonSets of all roles that run pods, if `rollout.pullImages` is set."""
+    for role in roles if rollout.pull_images else ():
+        pods = [_build_pod_spec(pod) for pod in role.pods.all] if role.replicas else []
+        for index, spec in enumerate(pods):
+            if spec not in pods[:index]:
+                name = object_names.image_pull(meta.service, role.name, index)
+                yield _build_daemon_set(meta, role.name, name, spec)
+
+
+def _build_pod_spec(pod: Pod) -> Manifest:
+    """Return a pod that only keeps the engine's image on its node, and needs no accelerator."""
+    container = {
+        "name": "pull",
+        "image": pod.container["image"],
+        "command": ["sleep", "infinity"],
+        "resources": {"requests": {"cpu": "1m", "memory": "8Mi"}},
+        "securityContext": restricted_security_context(_USER, readOnlyRootFilesystem=True),
+    }
+    if "imagePullPolicy" in pod.container:
+        container["imagePullPolicy"] = pod.container["imagePullPolicy"]
+    spec: Manifest = {
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [container],
+        **{key: pod.spec[key] for key in _PLACEMENT if key in pod.spec},
+    }
+    nodes = (pod.spec.get("affinity") or {}).get("nodeAffinity")
+    return spec if nodes is None else {**spec, "affinity": {"nodeAffinity": nodes}}
+
+
+def _build_daemon_set(meta: ServiceMeta, role: str, name: str, pod: Manifest) -> Manifest:
+    # Without the service's label, because users and Services select serving pods by it.
+    selector = {labels.APP: name}
+    spec = {
+        "selector": {"matchLabels": selector},
+        # All nodes pull at the same time.
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},
+        "template": {"metadata": {"labels": selector}, "spec": pod},
+    }
+    built = metadata(meta, name, {labels.SERVICE: meta.service, labels.ROLE_NAME: role})
+    return build_object("apps/v1", "DaemonSet", built, spec=spec)
