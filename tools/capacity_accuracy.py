@@ -175,7 +175,7 @@ Known causes of the worst cases:
 - `cloudera-qwen2-7b-quarter`: FlashInfer's sampler uses 0.9 GiB less; no argument reveals whether
   it is used.
 - `r9700-qwen38-two`: there is no attention kernel for RDNA.
-- `sim-scout-fp8`: the table's entry omits the image encoder.
+- `sim-scout-fp8`: the entry in the table of models omits the image encoder.
 - `vllm-51590`: the report probably includes memory outside PyTorch.
 - For SGLang after 0.5.9 there is only one log, on AMD, and a report without arguments that does not
   match. So the margin is 8 %.

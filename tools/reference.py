@@ -35,6 +35,7 @@ _COMMANDS = """\
 | 0 | success; `diff`: no difference |
 | 1 | `diff` found a difference |
 | 2 | invalid input or usage |
+| 130 | interrupted with Ctrl-C |
 | 141 | the output was closed early, for example by `head` |
 
 """

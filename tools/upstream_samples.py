@@ -4,7 +4,7 @@
 website, Kthena or Modelplane, in any order. An input is a service, route or policy of a YAML file,
 of a block of a page, or of KServe's end-to-end fixtures, with the documents next to it that it
 refers to. `--recording FILE` adds the services of KServe's integration tests, which kserve_tests.go
-records. `--write` puts the tables into docs/systems.md, `--verbose` prints every other result.
+records. `--write` puts the table into docs/systems.md, `--verbose` prints every other result.
 """
 
 from __future__ import annotations
@@ -90,8 +90,6 @@ _DOCUMENTED = {
     "panicPolicy",
 }  # fmt: skip
 _BOOSTER = "ModelBooster"
-#: Reasons of fewer inputs are printed by `--verbose` only.
-SEVERAL = 2
 DOCUMENTED = "rejected, expected"
 INVALID = "rejected by both"
 RESULTS = ("as is", "with warnings", "with --allow-lossy", "rejected", DOCUMENTED, INVALID)
@@ -358,51 +356,23 @@ def _import_alone(folder: Path, name: str) -> Any:
     return module
 
 
-def tables(classified: Iterable[tuple[str, Sample, str, Sequence[Finding]]]) -> Iterator[str]:
-    """Yield the lines of two Markdown tables: results by group, and reasons by message."""
-    counts: dict[tuple[str, str], Counter[str]] = {}
-    reasons: Counter[tuple[str, str, str]] = Counter()
-    for system, sample, result, findings in classified:
-        counts.setdefault((system, sample.group), Counter())[result] += 1
-        if result in ("with --allow-lossy", "rejected", DOCUMENTED):
-            messages = {_generalize(finding) for finding in findings}
-            reasons.update((system, result, message) for message in messages)
-    yield f"| Repository | Kind, found in | {' | '.join(RESULTS)} | accepted |"
-    yield "|" + "---|" * (len(RESULTS) + 3)
-    for (system, group), results in counts.items():
+def render_table(classified: Iterable[tuple[str, Sample, str, Sequence[Finding]]]) -> Iterator[str]:
+    """Yield the lines of a Markdown table: results by repository."""
+    counts: dict[str, Counter[str]] = {}
+    for system, _, result, _ in classified:
+        counts.setdefault(system, Counter())[result] += 1
+    yield f"| Repository | {' | '.join(RESULTS)} | accepted |"
+    yield "|" + "---|" * (len(RESULTS) + 2)
+    for system, results in counts.items():
         numbers = " | ".join(str(results[result]) for result in RESULTS)
         judged_here = sum(results[result] for result in RESULTS[:4])
         share = results["as is"] + results["with warnings"]
         accepted = f"{100 * share // judged_here} %" if judged_here else ""
-        yield f"| {system} | {group} | {numbers} | {accepted} |"
-    yield ""
-    yield f"Reasons of at least {SEVERAL} inputs that are not accepted without `--allow-lossy`:"
-    yield ""
-    yield "| Repository | Inputs | Result | Reason |"
-    yield "|---|---|---|---|"
-    by_number = sorted(reasons.items(), key=lambda item: (item[0][0], -item[1], item[0]))
-    for (system, result, message), number in by_number:
-        if number >= SEVERAL:
-            yield f"| {system} | {number} | {result} | {message} |"
-
-
-def _generalize(finding: Finding) -> str:
-    """Return a message without the names of one document."""
-    field = re.sub(r"\[[^\]]*\]", "[]", finding.path)
-    field = ".".join(part for part in field.split(".")[-2:])
-    message = finding.message.removeprefix("cannot be carried over: ").split("; ")[0]
-    # The references of a page to objects that it does not show differ in names only.
-    message = re.sub(
-        r"\S+(?= (?:is|refers) .*(?:not|no service|neither).* in(?:put)?\b)", "NAME", message
-    )
-    message = re.sub(r"in this input neither for .*", "not in this input", message).replace(
-        "|", "\\|"
-    )
-    return f"`{field}`: {message}" if field else message
+        yield f"| {system} | {numbers} | {accepted} |"
 
 
 def main() -> None:
-    """Print the tables of checkouts, or write them to the page."""
+    """Print the table of checkouts, or write it to the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkouts", type=Path, nargs="+")
     parser.add_argument("--commits", nargs="*", default=[], help="of the checkouts, if not in git")
@@ -425,19 +395,18 @@ def main() -> None:
                 print(f"{system}: {sample.group}: {sample.name}: {result}")
                 for finding in findings:
                     print(f"    {finding}")
-    text = "\n".join(tables(classified)) + "\n"
+    text = "\n".join(render_table(classified)) + "\n"
     if not options.write:
         print(text, end="")
         return
     before, _, _ = PAGE.read_text(encoding="utf-8").partition(HEADING)
     intro = (
-        "An input is a service, route or policy with the documents it refers to, from pages, "
-        "manifest files or end-to-end tests (e2e); of KServe's\nGo tests, the objects that a test "
-        "creates before its first wait. *Rejected, expected*: a table above rejects a field, "
-        "upstream shows no\nobject that the input names, or the engine would not start. *Rejected "
-        "by both*: the other system rejects it too. *Accepted*: the share of\n'as is' and 'with "
-        "warnings' among all other inputs. Generated by "
-        f"`tools/upstream_samples.py` from these commits:\n{', '.join(versions)}.\n"
+        "An input is a service, route or policy of a page, file or test, with the documents it "
+        "refers to. *Rejected, expected*: a table above\nrejects a field, the input lacks an "
+        "object that it names, or the engine would not start. *Rejected by both*: the other "
+        "system rejects it too.\n*Accepted*: the share of 'as is' and 'with warnings' among all "
+        "other inputs. Generated by `tools/upstream_samples.py` from\n"
+        f"{', '.join(versions)}.\n"
     )
     PAGE.write_text(f"{before}{HEADING}\n{intro}\n{text}", encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Load balancing of workloads by strategies (table in docs/routing.md).
+"""Load balancing of workloads by strategies (docs/routing.md).
 
 Time is simulated, so that a busy machine changes nothing: the picker scrapes the pods after each
 request.

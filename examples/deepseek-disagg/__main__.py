@@ -2,7 +2,7 @@
 
 Each GPU has a copy of the attention layers (data parallelism), and the experts are distributed over
 all GPUs of a replica (expert parallelism). vLLM rejects tensor parallelism over 32 GPUs, because
-it would split the blocks of 128 FP8 weights.
+it would split the model's FP8 blocks of 128 weights.
 """
 
 import pulumi
