@@ -10,7 +10,7 @@ from fusioninfer_pulumi.api.inventory import INVENTORY_KIND
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, info
 from fusioninfer_pulumi.loading.documents import Document, load_documents, split_list
 from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, NO_SERVICE
-from fusioninfer_pulumi.loading.yaml_text import UnreadableError, documents
+from fusioninfer_pulumi.loading.yaml_text import YamlTextError, parse_yaml
 
 NO_SERVICE_IN_FOLDER = Rule("no-service-in-folder")
 
@@ -74,11 +74,11 @@ def parse(text: Text) -> ParsedText:
     manifests: list[tuple[Origin, Any]] = []
     notes: list[Document] = []
     try:
-        for number, raw in enumerate(documents(text.content), start=1):
+        for number, raw in enumerate(parse_yaml(text.content), start=1):
             items, invalid = split_list(text.file, number, raw)
             manifests += items
             notes += invalid
-    except UnreadableError as problem:
+    except YamlTextError as problem:
         line = problem.line if text.file else None
         note = error(problem.rule, (), str(problem))
         notes.append(_make_note(Origin(text.file, line=line), note))

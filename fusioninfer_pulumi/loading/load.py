@@ -26,7 +26,7 @@ from fusioninfer_pulumi.loading.validate import (
     WRONG_KIND,
     validate_inventory,
 )
-from fusioninfer_pulumi.loading.yaml_text import MAX_BYTES, TOO_LARGE, UnreadableError, documents
+from fusioninfer_pulumi.loading.yaml_text import MAX_BYTES, TOO_LARGE, YamlTextError, parse_yaml
 from fusioninfer_pulumi.rules.common import INPUT_TOO_LARGE
 
 
@@ -167,8 +167,8 @@ def load_inventory(source: Inventory) -> InventoryArgs:
 
 def _parse_one_document(text: str, title: str) -> Any:
     try:
-        contents = list(documents(text))
-    except UnreadableError as problem:
+        contents = list(parse_yaml(text))
+    except YamlTextError as problem:
         raise InvalidServiceError([error(problem.rule, (), str(problem))], title) from None
     if len(contents) != 1:
         found = f"contains {len(contents)} documents" if contents else "is empty"

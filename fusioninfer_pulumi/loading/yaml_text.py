@@ -25,7 +25,7 @@ TOO_MANY = f"more than {MAX_VALUES} values with all aliases expanded"
 _BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class UnreadableError(ValueError):
+class YamlTextError(ValueError):
     """The text is not usable YAML; the message has the position and the reason.
 
     Attributes:
@@ -84,15 +84,15 @@ def _reject_tag(loader: Any, node: yaml.Node) -> Any:
 _Loader.add_constructor(None, _reject_tag)
 
 
-def documents(text: str) -> Iterator[Any]:
+def parse_yaml(text: str) -> Iterator[Any]:
     """Yield the documents of a YAML text as plain Python values, except empty ones.
 
     Raises:
-        UnreadableError: The text is not YAML, has tags of types that JSON does not have, repeats a
+        YamlTextError: The text is not YAML, has tags of types that JSON does not have, repeats a
             key, or is too large or too deep.
     """
     if len(text) > MAX_BYTES:
-        raise UnreadableError(INPUT_TOO_LARGE, TOO_LARGE)
+        raise YamlTextError(INPUT_TOO_LARGE, TOO_LARGE)
     loader = None
     try:
         text = _join_surrogates(text)
@@ -107,25 +107,25 @@ def documents(text: str) -> Iterator[Any]:
     except yaml.YAMLError as problem:
         raise _convert_error(problem) from None
     except RecursionError:
-        raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP) from None
+        raise YamlTextError(INPUT_TOO_LARGE, TOO_DEEP) from None
     except LookupError:
         # PyYAML raises it for values such as `!!bool maybe` and `!!int ""`.
-        raise UnreadableError(INVALID_YAML, "not YAML: a value does not match its tag") from None
-    except UnreadableError:
+        raise YamlTextError(INVALID_YAML, "not YAML: a value does not match its tag") from None
+    except YamlTextError:
         raise
     except ValueError as problem:
-        raise UnreadableError(INVALID_YAML, f"not YAML: {problem}") from None
+        raise YamlTextError(INVALID_YAML, f"not YAML: {problem}") from None
     finally:
         if loader is not None:
             loader.dispose()
 
 
-def nodes(text: str) -> list[yaml.Node]:
+def parse_yaml_nodes(text: str) -> list[yaml.Node]:
     """Return the documents of a text as nodes with line numbers; empty if it is not YAML."""
     try:
         _check_size(text)
         return list(yaml.compose_all(text, Loader=_BaseLoader))
-    except (yaml.YAMLError, RecursionError, UnreadableError):
+    except (yaml.YAMLError, RecursionError, YamlTextError):
         return []
 
 
@@ -144,9 +144,9 @@ def _check_size(text: str) -> None:
                 values += 1
                 depth += isinstance(event, yaml.CollectionStartEvent)
                 if values > MAX_VALUES:
-                    raise UnreadableError(INPUT_TOO_LARGE, TOO_MANY)
+                    raise YamlTextError(INPUT_TOO_LARGE, TOO_MANY)
                 if depth > MAX_DEPTH:
-                    raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP)
+                    raise YamlTextError(INPUT_TOO_LARGE, TOO_DEEP)
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
@@ -178,9 +178,9 @@ def _check_document(root: yaml.Node) -> None:
             values, levels = values + item_values, max(levels, item_levels + 1)
         open_nodes.discard(id(node))
         if values > MAX_VALUES:
-            raise UnreadableError(INPUT_TOO_LARGE, TOO_MANY)
+            raise YamlTextError(INPUT_TOO_LARGE, TOO_MANY)
         if levels > MAX_DEPTH:
-            raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP)
+            raise YamlTextError(INPUT_TOO_LARGE, TOO_DEEP)
         sizes[id(node)] = values, levels
         return values, levels
 
@@ -197,16 +197,16 @@ def _check_keys(node: yaml.MappingNode) -> None:
         seen.add(key.value)
 
 
-def _make_error(node: yaml.Node, rule: Rule, message: str) -> UnreadableError:
+def _make_error(node: yaml.Node, rule: Rule, message: str) -> YamlTextError:
     mark = node.start_mark
     place = f"line {mark.line + 1}, column {mark.column + 1}"
-    return UnreadableError(rule, f"{place}: {message}", mark.line + 1)
+    return YamlTextError(rule, f"{place}: {message}", mark.line + 1)
 
 
-def _convert_error(problem: yaml.YAMLError) -> UnreadableError:
+def _convert_error(problem: yaml.YAMLError) -> YamlTextError:
     if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
         mark = problem.problem_mark
         reason = " ".join(str(problem.problem or problem.context).split())
         place = f"line {mark.line + 1}, column {mark.column + 1}"
-        return UnreadableError(INVALID_YAML, f"not YAML: {place}: {reason}", mark.line + 1)
-    return UnreadableError(INVALID_YAML, f"not YAML: {' '.join(str(problem).split())}")
+        return YamlTextError(INVALID_YAML, f"not YAML: {place}: {reason}", mark.line + 1)
+    return YamlTextError(INVALID_YAML, f"not YAML: {' '.join(str(problem).split())}")
