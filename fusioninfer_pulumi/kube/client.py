@@ -27,9 +27,9 @@ Object = dict[str, Any]
 
 # To connect and to respond. Without timeouts a preview would hang if the cluster is down.
 _CONNECT_TIMEOUT, _READ_TIMEOUT = 5, 15
-_PAGE = 500
+_PAGE_SIZE = 500
 #: Path of objects; the regex groups are the namespace and the rest of the path.
-_OBJECTS = re.compile(r"/apis?/(?:[^/]+/)?v[^/]+/(?:namespaces/([^/]+)/)?(.+)")
+_OBJECT_PATH = re.compile(r"/apis?/(?:[^/]+/)?v[^/]+/(?:namespaces/([^/]+)/)?(.+)")
 _METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
@@ -76,7 +76,7 @@ class KubernetesApi:
         """Release of the API server, such as `v1.35.4`; empty if denied."""
         return str((self._read("/version") or {}).get("gitVersion") or "")
 
-    def kinds(self, api_version: str) -> Mapping[str, str]:
+    def kind_paths(self, api_version: str) -> Mapping[str, str]:
         """Return the path of each kind of an API version, with `{}` for the namespace.
 
         Empty if the cluster does not serve the version.
@@ -101,7 +101,7 @@ class KubernetesApi:
         for api_version in (
             (api,) if is_version else [f"{api}/{name}" for name in self.versions.get(api, ())]
         ):
-            path = self.kinds(api_version).get(kind)
+            path = self.kind_paths(api_version).get(kind)
             if path is not None and namespace is None:
                 return path.replace("/namespaces/{}", "")
             if path is not None:
@@ -137,7 +137,7 @@ class KubernetesApi:
         if path is None:
             return None
         objects: list[Object] = []
-        query = {**selectors, "limit": str(_PAGE)}
+        query = {**selectors, "limit": str(_PAGE_SIZE)}
         while True:
             page = self._read(path, query)
             if page is None:
@@ -197,7 +197,7 @@ class KubernetesApi:
         try:
             content = json.loads(response.data)
         except ValueError:
-            content = {"message": one_line(response.data.decode(errors="replace"))[:500]}
+            content = {"message": _join_lines(response.data.decode(errors="replace"))[:500]}
         return response.status, content if isinstance(content, dict) else {}
 
     def _read(
@@ -208,7 +208,7 @@ class KubernetesApi:
         if 200 <= code < 300:
             return content
         if code != 404:
-            match = _OBJECTS.fullmatch(path)
+            match = _OBJECT_PATH.fullmatch(path)
             name = path if match is None else match[2]
             namespace = f" in {match[1]}" if match is not None and match[1] else ""
             self.unread[f"{name}{namespace}: {code} {content.get('reason') or ''}".rstrip()] += 1
@@ -237,14 +237,14 @@ class KubernetesApi:
             return self._connection.rest_client.pool_manager.request(
                 method,
                 f"{self._connection.configuration.host}{path}?{urlencode(query)}",
-                body=None if body is None else _yaml(body),
+                body=None if body is None else _serialize(body),
                 headers=headers,
                 timeout=http.Timeout(connect=_CONNECT_TIMEOUT, read=seconds),
                 retries=False,
                 preload_content=not stream,
             )
         except http.exceptions.HTTPError as problem:
-            reason = one_line(str(problem))
+            reason = _join_lines(str(problem))
             raise UnreadableError(f"the cluster does not respond: {reason}") from None
 
 
@@ -268,7 +268,7 @@ def _connect(kubeconfig: str | None, context: str | None) -> Any:
     except Exception as problem:  # noqa: BLE001  # parsers and credential plugins raise any type
         # Messages of YAML errors quote the line, which may hold a credential.
         reason = type(problem).__name__ if isinstance(problem, yaml.YAMLError) else str(problem)
-        raise UnreadableError(f"no usable kubeconfig: {one_line(reason)}") from None
+        raise UnreadableError(f"no usable kubeconfig: {_join_lines(reason)}") from None
     if not configuration.verify_ssl:
         # An update sends many requests: warn once, unless the user configured this warning.
         category: Any = importlib.import_module("urllib3.exceptions").InsecureRequestWarning
@@ -281,19 +281,19 @@ def _connect(kubeconfig: str | None, context: str | None) -> Any:
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
-def _yaml(body: Any) -> bytes:
+def _serialize(body: Any) -> bytes:
     """Serialize to JSON that is also valid YAML, which has no surrogate pairs as two escapes."""
     text = json.dumps(body, ensure_ascii=False)
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode(errors="replace")
 
 
-def one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     """Replace line breaks and other whitespace by single spaces."""
     return " ".join(text.split())
 
 
 #: Field manager for objects that nobody has applied yet.
-MANAGER = "fusioninfer-pulumi"
+_DEFAULT_MANAGER = "fusioninfer-pulumi"
 _WORKERS = 8
 
 
@@ -303,21 +303,21 @@ class Answer:
 
     Attributes:
         code: HTTP status; 0 if the server does not serve the kind.
-        reply: The server's message, empty if it accepts the object.
+        message: The server's message, empty if it accepts the object.
         causes: Field and message of each cause in the response.
-        kind: Resource that the reply is about: the object's, or another such as `namespaces`.
+        resource: Resource that the message is about: the object's, or another such as `namespaces`.
     """
 
     code: int
-    reply: str = ""
+    message: str = ""
     causes: tuple[tuple[str, str], ...] = ()
-    kind: str = ""
+    resource: str = ""
 
     @property
-    def accepted(self) -> bool:
+    def is_accepted(self) -> bool:
         """Whether the server would store the object if its name is free."""
         # The server rejects an existing name only after all other checks.
-        return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.reply)
+        return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.message)
 
 
 def send_dry_runs(
@@ -339,16 +339,16 @@ def send_dry_runs(
     threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="fusioninfer-dry-run")
     try:
         versions = {manifest["apiVersion"] for manifest in manifests}
-        reads = [threads.submit(api.kinds, version) for version in versions]
+        reads = [threads.submit(api.kind_paths, version) for version in versions]
         wait(reads, seconds, return_when=FIRST_EXCEPTION)
-        running = [threads.submit(_send, api, manifest, next_request) for manifest in manifests]
+        running = [threads.submit(_dry_run, api, manifest, next_request) for manifest in manifests]
         wait(running, seconds, return_when=FIRST_EXCEPTION)
         return [future.result() if future.done() else None for future in running]
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _send(
+def _dry_run(
     api: KubernetesApi,
     manifest: Mapping[str, Any] | None,
     next_request: Callable[[Mapping[str, Any], Answer], Mapping[str, Any] | None],
@@ -364,7 +364,7 @@ def _send(
         else:
             path += f"/{quote(str(manifest['metadata']['name']), safe='')}"
             code, live = api.request("GET", path)
-            manager = _last_manager(live) if code == 200 else MANAGER
+            manager = _last_manager(live) if code == 200 else _DEFAULT_MANAGER
             query = {**_QUERY, "fieldManager": manager, "force": "true"}
             code, content = api.request("PATCH", path, query, manifest)
         answers.append(_parse_answer(code, content))
@@ -382,7 +382,7 @@ def _last_manager(live: Mapping[str, Any]) -> str:
         for manager in managers
         if manager.get("operation") == "Apply" and not manager.get("subresource")
     ]
-    return max(applied)[1] if applied else MANAGER
+    return max(applied)[1] if applied else _DEFAULT_MANAGER
 
 
 def _parse_answer(code: int, content: Mapping[str, Any]) -> Answer:
@@ -390,8 +390,8 @@ def _parse_answer(code: int, content: Mapping[str, Any]) -> Answer:
         return Answer(code)
     details = content.get("details") or {}
     causes = tuple(
-        (str(cause.get("field") or ""), one_line(str(cause.get("message") or "")))
+        (str(cause.get("field") or ""), _join_lines(str(cause.get("message") or "")))
         for cause in details.get("causes") or ()
     )
-    message = one_line(str(content.get("message") or f"HTTP status {code}"))
+    message = _join_lines(str(content.get("message") or f"HTTP status {code}"))
     return Answer(code, message, causes, str(details.get("kind") or ""))
