@@ -28,7 +28,7 @@ GROUP = "fusioninfer.capacity"
 #: Public names of `fusioninfer_pulumi` that the package provides.
 NAMES = ("Placement", "place", "read_inventory", "read_placement")
 #: The end of a sentence whose subject needs the package.
-MISSING = f"needs the package fusioninfer-capacity: {install_command('capacity')}"
+NEEDS_CAPACITY = f"needs the package fusioninfer-capacity: {install_command('capacity')}"
 
 CAPACITY_MISSING = Rule("capacity-missing")
 MEMORY_NOT_CHECKED = Rule("memory-not-checked")
@@ -147,5 +147,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     package = load_package()
     if package is None:
-        raise ImportError(f"fusioninfer_pulumi.{name} {MISSING}")
+        raise ImportError(f"fusioninfer_pulumi.{name} {NEEDS_CAPACITY}")
     return getattr(package, name)

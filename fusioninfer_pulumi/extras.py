@@ -11,9 +11,9 @@ ADDRESS = "git+https://github.com/fusioninfer/fusioninfer-pulumi"
 #: Whether the packages are on PyPI: decides the install commands in pages and messages.
 ON_PYPI = False
 #: Groups of the companion packages' entry points.
-GROUPS = ("fusioninfer.importers", "fusioninfer.capacity")
+ENTRY_POINT_GROUPS = ("fusioninfer.importers", "fusioninfer.capacity")
 #: API groups that fusioninfer-importers converts, to suggest the package if it is missing.
-IMPORTED_GROUPS = (
+IMPORTED_API_GROUPS = (
     "modelplane.ai",
     "networking.serving.volcano.sh",
     "serving.kserve.io",
@@ -51,5 +51,5 @@ def load_plugins(group: str) -> Iterator[tuple[str, Any]]:
 
 def list_plugin_packages() -> list[str]:
     """Return the installed companion packages, sorted by name."""
-    modules = {point.module for group in GROUPS for point in entry_points(group=group)}
+    modules = {point.module for group in ENTRY_POINT_GROUPS for point in entry_points(group=group)}
     return sorted({module.partition(".")[0] for module in modules})

@@ -111,7 +111,7 @@ class ParallelismArgs(SpecModel):
             return max(self.data // self.data_local, 1)
         return self.pipeline
 
-    SWITCH = ("data", "data_local", "data_rpc_port", "port_per_rank")
+    FIRST_ENABLES_REST = ("data", "data_local", "data_rpc_port", "port_per_rank")
 
 
 def parallelism_findings(

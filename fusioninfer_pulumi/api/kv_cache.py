@@ -70,7 +70,7 @@ class SidecarArgs(SpecModel):
     args: list[str] | None = None
     """Additional command-line flags; flags that the library sets are rejected."""
 
-    SWITCH = ("enabled",)
+    FIRST_ENABLES_REST = ("enabled",)
 
 
 _Resource = Annotated[

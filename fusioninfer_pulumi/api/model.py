@@ -233,7 +233,7 @@ class CacheArgs(SpecModel):
     with `readOnly`. With `kvTransfer`, pods reuse it from vLLM 0.28 on."""
 
     ONE_OF = ("claim_name", "storage")
-    SWITCH = ("warm_up", "job", "mount_model", "read_only")
+    FIRST_ENABLES_REST = ("warm_up", "job", "mount_model", "read_only")
 
 
 class ModelArgs(SpecModel):

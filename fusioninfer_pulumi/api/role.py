@@ -171,7 +171,7 @@ class ResourceClaimArgs(SpecModel):
         return self.device_class_name is not None or self.spec is not None
 
     ONE_OF = ("device_class_name", "spec", "template_name", "claim_name")
-    SWITCH = ("device_class_name", "count", "selectors", "admin_access")
+    FIRST_ENABLES_REST = ("device_class_name", "count", "selectors", "admin_access")
 
 
 class RoleArgs(SpecModel):

@@ -28,7 +28,7 @@ from fusioninfer_pulumi.schemas.kind_schema import NETWORK_PEERS
 #: Name of the endpoint picker's container, also in `endpointPicker.template`.
 PICKER_CONTAINER = "epp"
 #: Longer than any prompt, and small enough for every picker's integers.
-MAX_CHARACTERS = 2**31 - 1
+MAX_PROMPT_CHARACTERS = 2**31 - 1
 
 
 class FailureMode(str, enum.Enum):
@@ -64,7 +64,7 @@ class PickerTlsArgs(SpecModel):
     """Secret with `tls.crt` and `tls.key`; may be an Output. By default the endpoint picker uses a
     self-signed certificate, which gateways do not verify."""
 
-    SWITCH = ("enabled",)
+    FIRST_ENABLES_REST = ("enabled",)
 
 
 class ServiceLevelArgs(SpecModel):
@@ -171,7 +171,7 @@ class EndpointPickerArgs(SpecModel):
     session: SessionArgs = default(SessionArgs)
     """With `session-affinity`: where requests name their session."""
 
-    threshold: Annotated[int, Field(ge=0, le=MAX_CHARACTERS)] | None = None
+    threshold: Annotated[int, Field(ge=0, le=MAX_PROMPT_CHARACTERS)] | None = None
     """With `pd-disaggregation`: prompts with at least this many uncached characters are computed by
     a prefill pod, others by the decode pod. By default 0: a prefill pod computes every prompt."""
 
@@ -183,7 +183,7 @@ class EndpointPickerArgs(SpecModel):
     tls: PickerTlsArgs = default(PickerTlsArgs)
     """TLS between the gateway and the endpoint picker."""
 
-    SWITCH = ("enabled",)
+    FIRST_ENABLES_REST = ("enabled",)
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the template."""
@@ -225,7 +225,7 @@ class NetworkPolicyArgs(SpecModel):
     """NetworkPolicyPeers that may read metrics; none by default. Required by `monitoring`."""
 
     AT_MOST_ONE_OF = ("gateway", "gateway_namespace")
-    SWITCH = ("enabled",)
+    FIRST_ENABLES_REST = ("enabled",)
 
 
 #: Fields of the endpoint picker's container that users cannot set in its template.

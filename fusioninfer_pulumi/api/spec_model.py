@@ -105,7 +105,7 @@ class SpecModel(BaseModel):
     AT_MOST_ONE_OF: ClassVar[tuple[str, ...]] = ()
     #: A field that switches the others on: they have no effect while it is false or unset. The
     #: first name is the switch; the names after it are the fields it affects, by default all.
-    SWITCH: ClassVar[tuple[str, ...]] = ()
+    FIRST_ENABLES_REST: ClassVar[tuple[str, ...]] = ()
     #: Lists, each with a field that must be unique among its items.
     UNIQUE: ClassVar[tuple[tuple[str, str], ...]] = ()
 
@@ -130,19 +130,19 @@ def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
 
 
 def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
-    """Check a model against its tables `ONE_OF`, `AT_MOST_ONE_OF`, `SWITCH` and `UNIQUE`."""
+    """Check a model against `ONE_OF`, `AT_MOST_ONE_OF`, `FIRST_ENABLES_REST` and `UNIQUE`."""
     fields = type(model).model_fields
-    chosen = list(set_fields(model, model.ONE_OF))
+    chosen = list(find_set_fields(model, model.ONE_OF))
     if model.ONE_OF and len(chosen) != 1:
         got = f", got {' and '.join(chosen)}" if chosen else ""
         allowed = ", ".join(fields[name].alias or name for name in model.ONE_OF)
         yield error(FIELDS_EXCLUDE_EACH_OTHER, at, f"must have exactly one of {allowed}{got}")
-    present = list(set_fields(model, model.AT_MOST_ONE_OF))
+    present = list(find_set_fields(model, model.AT_MOST_ONE_OF))
     if len(present) > 1:
         message = f"{present[0]} conflicts with {present[1]}; remove one of them"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, at, message)
-    if model.SWITCH and not getattr(model, model.SWITCH[0]):
-        switch, *names = model.SWITCH
+    if model.FIRST_ENABLES_REST and not getattr(model, model.FIRST_ENABLES_REST[0]):
+        switch, *names = model.FIRST_ENABLES_REST
         alias = fields[switch].alias
         off = f"with {alias}: false" if getattr(model, switch) is False else f"without {alias}"
         message = f"has no effect {off}; remove it"
@@ -170,7 +170,7 @@ def default(model: type[SpecModel]) -> Any:
     return Field(default_factory=lambda: model.model_construct())  # noqa: PLW0108  # see above
 
 
-def set_fields(model: SpecModel, names: Iterable[str]) -> Iterator[str]:
+def find_set_fields(model: SpecModel, names: Iterable[str]) -> Iterator[str]:
     """Yield the YAML names of the fields that are set and not null."""
     for name in names:
         if name in model.model_fields_set and getattr(model, name) is not None:
@@ -185,4 +185,4 @@ def reject_fields(
     rule: Rule = FIELD_OUT_OF_PLACE,
 ) -> Iterator[Finding]:
     """Yield an error for each of these fields that is set."""
-    return (error(rule, (*at, name), message) for name in set_fields(model, names))
+    return (error(rule, (*at, name), message) for name in find_set_fields(model, names))

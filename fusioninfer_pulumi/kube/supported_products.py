@@ -256,7 +256,7 @@ REFERENCES: Mapping[tuple[str, str], Sequence[str]] = {
     ),
 }
 #: Kinds in `REFERENCES` that have no namespace.
-CLUSTER_WIDE = {
+CLUSTER_SCOPED = {
     "StorageClass", "PriorityClass", "RuntimeClass", "DeviceClass", "Queue",
 }  # fmt: skip
 

@@ -30,7 +30,7 @@ _IRREGULAR = {
 }
 
 #: Fields that are maps with the user's keys.
-MAPS = frozenset(
+USER_KEY_MAPS = frozenset(
     (
         "annotations",
         "labels",
@@ -85,7 +85,7 @@ def use_kubernetes_names(value: Any) -> Any:
     if isinstance(value, dict):
         return {
             (name := kubernetes_name(key) if isinstance(key, str) else key): item
-            if name in MAPS and isinstance(item, dict)
+            if name in USER_KEY_MAPS and isinstance(item, dict)
             else use_kubernetes_names(item)
             for key, item in value.items()
         }
@@ -101,7 +101,7 @@ def find_duplicate_fields(value: Any) -> Iterator[tuple[str, str]]:
             name = kubernetes_name(key) if isinstance(key, str) else key
             if name != key and name in value:
                 yield name, key
-            if name not in MAPS:
+            if name not in USER_KEY_MAPS:
                 yield from find_duplicate_fields(item)
     elif isinstance(value, list):
         for item in value:

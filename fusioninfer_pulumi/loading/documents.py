@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.service import API_VERSION, KIND, InferenceServiceArgs
-from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
+from fusioninfer_pulumi.extras import IMPORTED_API_GROUPS, install_command
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, errors, show, warning
 from fusioninfer_pulumi.loading.importer import (
     Importer,
@@ -262,7 +262,7 @@ def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) ->
 
 def _needs_importer(raw: Any) -> bool:
     group = _get_group(raw.get("apiVersion")) if isinstance(raw, Mapping) else ""
-    return group in IMPORTED_GROUPS and all(
+    return group in IMPORTED_API_GROUPS and all(
         group not in importer.groups for importer in importers()
     )
 
@@ -271,7 +271,7 @@ def _is_inference_service(raw: Any) -> bool:
     if not isinstance(raw, Mapping) or raw.get("kind") != KIND:
         return False
     # KServe has an older kind of the same name.
-    return _get_group(raw.get("apiVersion")) not in IMPORTED_GROUPS
+    return _get_group(raw.get("apiVersion")) not in IMPORTED_API_GROUPS
 
 
 def _get_group(version: Any) -> str:

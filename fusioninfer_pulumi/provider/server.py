@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 #: File in `generated` with the schema of the Pulumi package; `tools/package_schema.py` writes it.
-PACKAGED = "pulumi-package.json"
+PACKAGE_SCHEMA = "pulumi-package.json"
 #: The version as Semantic Versioning, which Pulumi requires: 0.3.0.dev0 is 0.3.0-dev.0.
 VERSION = __version__.replace(".dev", "-dev.")
 #: Outputs of the components that are attributes of the Python components.
@@ -74,7 +74,7 @@ class ServiceOutputs(TypedDict):
 
 def read_package_schema() -> str:
     """Return the text of the schema in the installed package."""
-    return (FOLDER / PACKAGED).read_text(encoding="utf-8")
+    return (FOLDER / PACKAGE_SCHEMA).read_text(encoding="utf-8")
 
 
 class Provider(pulumi.provider.Provider):
