@@ -1,4 +1,4 @@
-"""Parsing of YAML texts, with limits that protect against huge or malicious input."""
+"""Parses YAML texts, with limits that protect against huge or malicious input."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class YamlTextError(ValueError):
-    """The text is not usable YAML; the message has the position and the reason.
+    """A text that is not YAML, or not accepted; the message has the position and the reason.
 
     Attributes:
         rule: The rule that the text violates.
-        line: Number of the line, None if unknown.
+        line: Number of the line, from 1; None if unknown.
     """
 
     def __init__(self, rule: Rule, message: str, line: int | None = None) -> None:
@@ -43,7 +43,7 @@ class _Loader(_BaseLoader):  # type: ignore[misc]  # the base class is chosen at
     """Safe loader for JSON's types only, without YAML 1.1's dates and base-60 numbers."""
 
 
-# Kubernetes accepts JSON only, so sets, bytes and dates could not be serialized.
+# Sets, bytes and dates are rejected, because Kubernetes accepts only JSON.
 _JSON_KINDS = ("null", "bool", "int", "float", "str", "seq", "map")
 _JSON_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _JSON_KINDS}
 _Loader.yaml_constructors = {
@@ -121,7 +121,7 @@ def parse_yaml(text: str) -> Iterator[Any]:
 
 
 def parse_yaml_nodes(text: str) -> list[yaml.Node]:
-    """Return the documents of a text as nodes with line numbers; empty if it is not YAML."""
+    """Return the documents of a text as nodes with line numbers; empty if it cannot be parsed."""
     try:
         _check_size(text)
         return list(yaml.compose_all(text, Loader=_BaseLoader))
@@ -132,8 +132,8 @@ def parse_yaml_nodes(text: str) -> list[yaml.Node]:
 def _check_size(text: str) -> None:
     """Reject a text that is too large or too deep, before nodes are built from it.
 
-    A node takes hundreds of bytes for a character of text, and libyaml's composer, which is
-    recursive C code, crashes if a text is too deep.
+    One character of text may need hundreds of bytes as a node, and libyaml's composer, which is
+    recursive C code, crashes if a text is nested too deep.
     """
     values = depth = 0
     try:
@@ -150,13 +150,13 @@ def _check_size(text: str) -> None:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
-        # The loader raises the same error after it has read the preceding documents.
+        # The loader raises it again, after the documents before the error.
         return
 
 
 def _check_document(root: yaml.Node) -> None:
-    """Reject a document that is too large or too deep with aliases expanded, or repeats a key."""
-    # Number of values and levels of each node, with all aliases expanded.
+    """Reject a document that repeats a key, or is too large or deep once aliases are expanded."""
+    # Number of values and levels of each node by its id, with all aliases expanded.
     sizes: dict[int, tuple[int, int]] = {}
     open_nodes: set[int] = set()
 
