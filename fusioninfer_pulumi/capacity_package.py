@@ -43,7 +43,7 @@ class ModelLayout(Protocol):
 
     @property
     def nodes(self) -> int:
-        """Pods per replica: pipeline stages, or pods of ranks as in `rank_tensor_size`."""
+        """Pods per replica: pipeline stages, or pods that each run data parallel ranks."""
 
     @property
     def has_expert_parallelism(self) -> bool:
@@ -66,7 +66,7 @@ class PlacementResult(Protocol):
 
     @property
     def services(self) -> Sequence[InferenceServiceArgs]:
-        """The services on their pools, in input order."""
+        """The services with the node selectors of their pools, in input order."""
 
     @property
     def findings(self) -> Mapping[int, Sequence[Finding]]:

@@ -38,7 +38,7 @@ from fusioninfer_pulumi.rules.common import (
 from fusioninfer_pulumi.schemas.kind_schema import RESOURCES, Part
 from fusioninfer_pulumi.schemas.schema_check import MAX_DEPTH, part_findings
 
-#: Largest count of replicas or nodes; the objects of more of them exceed what etcd stores.
+#: Largest count of replicas or nodes; the objects of a larger service exceed what etcd stores.
 MAX_COUNT = 10_000
 TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
@@ -265,7 +265,7 @@ class _AcceptsBoolean:
         return {"anyOf": [schema, {"enum": booleans}]}
 
 
-#: `OnOff[SomeEnum]`: a value of the enum. `true` means On and `false` Off, if these are values.
+#: `OnOff[SomeEnum]`: a value of the enum. `true` means On and `false` Off, if the enum has them.
 OnOff = Annotated[_Choice, Field(strict=False), _AcceptsBoolean()]
 
 # Any JSON
@@ -353,7 +353,7 @@ def known_json_findings(
 def fits(part: Part | None, *, outputs: bool = False) -> AfterValidator:
     """Return a validator of JSON values that must also be valid as this part of an object.
 
-    A `part` of None has no such rules. `outputs`: whether the value may contain Outputs.
+    With `part` None, any JSON is valid. `outputs`: whether the value may contain Outputs.
     """
 
     def check(value: Any) -> Any:

@@ -115,7 +115,7 @@ class InventoryArgs(SpecModel):
 
     @property
     def selector_label(self) -> str | None:
-        """The label that identifies a pool: `poolLabel`, or its default; None if it has none."""
+        """The label that identifies a pool: `poolLabel`, or its default; None without either."""
         shared = (key for key in labels.NODE_POOLS if all(key in p.labels for p in self.pools))
         return self.pool_label or next(shared, None)
 

@@ -43,7 +43,7 @@ class SidecarConnector(str, enum.Enum):
 class SidecarArgs(SpecModel):
     """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port. If the picker chose none, the engine computes the prompt.
+    It listens on the pool's port. Without such a pod, the decode engine computes the prompt.
     """
 
     enabled: bool = True

@@ -62,7 +62,7 @@ def partial_template_findings(
 def reserved_key_findings(
     at: Location, keys: Iterable[Any], reserved: Collection[str] = labels.LWS_OWNED_LABELS
 ) -> Iterator[Finding]:
-    """Reject keys with the library's prefix, and `reserved` keys, of labels or annotations."""
+    """Reject label or annotation keys that are reserved or have the library's prefix."""
     for key in keys:
         if str(key).startswith(labels.PREFIX) or key in reserved:
             message = "is set by fusioninfer-pulumi or LeaderWorkerSet; remove it"

@@ -45,7 +45,7 @@ class ComponentType(str, enum.Enum):
 
 
 class Launcher(str, enum.Enum):
-    """Launcher of multi-node replicas."""
+    """How the pods of a multi-node replica form one engine."""
 
     RAY = "ray"  #: a Ray cluster per replica; the image must contain Ray
     MULTIPROCESSING = "multiprocessing"  #: the engine's own multi-node arguments
@@ -347,7 +347,7 @@ class RoleArgs(SpecModel):
 
     @property
     def nodes(self) -> int:
-        """Nodes, and pods, of one replica."""
+        """Nodes of one replica, each with one pod."""
         if self.multinode is not None and self.multinode.node_count is not None:
             return self.multinode.node_count
         return (self.parallelism.pods if self.parallelism is not None else None) or 1

@@ -71,7 +71,7 @@ class ServiceLevelArgs(SpecModel):
     """A priority of requests, as an InferenceObjective named `{service}-{name}`."""
 
     name: PartName
-    """Name; requests select it by `{service}-{name}` in `x-llm-d-inference-objective`."""
+    """Name; requests set the header `x-llm-d-inference-objective` to `{service}-{name}`."""
 
     priority: Annotated[int, Field(ge=-(2**31), lt=2**31)]
     """Priority; requests without a level have 0. The endpoint picker sends waiting requests of the

@@ -1,6 +1,6 @@
 """Converts findings to pydantic's errors and back.
 
-Validators raise `rule_error`, whose type is the rule's id.
+Validators raise a `rule_error`: the type of the pydantic error is the rule's id.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class KubernetesApi:
     def path(self, api: str, kind: str, namespace: str | None = None) -> str | None:
         """Return the path of a kind's objects in a namespace; None stands for all namespaces.
 
-        None if the cluster does not serve the kind.
+        Returns None if the cluster does not serve the kind.
         """
         is_version = "/" in api or api == "v1"
         for api_version in (
@@ -315,7 +315,7 @@ class Answer:
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the server would store the object under a free name."""
+        """Whether the server would store the object if its name were free."""
         # The server rejects an existing name only after all other checks.
         return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.message)
 
@@ -326,11 +326,11 @@ def send_dry_runs(
     next_request: Callable[[Mapping[str, Any], Answer], Mapping[str, Any] | None],
     seconds: float,
 ) -> list[list[Answer] | None]:
-    """Send dry runs of objects; return the answers for each, None if they were late.
+    """Send dry runs of objects; return the answers to each, None if they were late.
 
     The API server stores nothing. Pods are sent as new objects. Other objects are sent as
     server-side applies by the manager that last applied them, so fields that the new object lacks
-    are removed. `next_request` returns an object to send after an answer, None for no other. First
+    are removed. `next_request` returns another object to send after an answer, or None. First
     the served kinds are read, then the objects are sent; each step may take `seconds`.
 
     Raises:

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.loading.yaml_text import YamlTextError, parse_yaml
 
 NO_SERVICE_IN_FOLDER = Rule("no-service-in-folder")
 
-#: Suffixes of files that are read in a folder, without subfolders as by `kubectl apply -f`.
+#: Suffixes of the files that are read in a folder; like `kubectl apply -f`, not in subfolders.
 SUFFIXES = (".yaml", ".yml", ".json")
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
 

@@ -256,7 +256,7 @@ def importers() -> tuple[Importer, ...]:
 
 
 def find_importer(raw: Any, *, platform: bool = False) -> Importer | None:
-    """Return the importer that converts a document, or with `platform`, has it as platform kind."""
+    """Return the importer with a document's kind in `kinds`, or with `platform` in `platform`."""
     kind = raw.get("kind") if isinstance(raw, Mapping) else None
     if not isinstance(kind, str):
         return None

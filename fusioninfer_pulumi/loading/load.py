@@ -48,7 +48,7 @@ def load(
             YAML text use `loads`. Other objects in a folder, such as a Namespace, are ignored with
             a `UserWarning`.
         allow_lossy: Whether fields of another system's manifest that cannot be converted, and other
-            objects in a file with a service, are ignored with a `UserWarning`, not rejected.
+            objects in an input with a service, are ignored with a `UserWarning`, not rejected.
 
     Returns:
         The services, in the order of the documents.
@@ -105,7 +105,7 @@ def file_text(file: str | os.PathLike[str]) -> str:
 
 
 def read_text(stream: IO[bytes], title: str = "") -> str:
-    """Return the text of a stream; raises the errors of `file_text`, with `title` as file."""
+    """Return the text of a stream; raises the errors of `file_text`, for the file `title`."""
     # The size is limited, because the path may be an endless device.
     content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
@@ -118,7 +118,7 @@ def read_text(stream: IO[bytes], title: str = "") -> str:
 
 
 def _get_services(documents: list[Document]) -> list[InferenceServiceArgs]:
-    """Return the services; raise if there are errors, else warn of each warning."""
+    """Return the services; raise if there are errors, else issue the warnings."""
     all_findings = [located for document in documents for located in document.findings]
     invalid = {origin for origin, finding in all_findings if finding.severity is Severity.ERROR}
     if invalid:

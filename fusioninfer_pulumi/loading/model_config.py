@@ -71,7 +71,7 @@ def _read_content(name: str, folder: Path | None) -> bytes:
 def load_model_config(args: InferenceServiceArgs, file: str) -> InferenceServiceArgs:
     """Return a service with the content of `model.config` in place of its path.
 
-    `file` is the manifest's path; the config's path is relative to its folder, by default ".".
+    The path in `model.config` is relative to the folder of `file`, the path of the manifest.
 
     Raises:
         ModelConfigError: As for `read_model_config`.

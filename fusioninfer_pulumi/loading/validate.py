@@ -1,7 +1,7 @@
 """Validation of a document, and conversion of a service to a manifest.
 
-Pydantic reports all invalid fields. Then the checks of valid pod templates, roles and the model run
-on the rest of an invalid document, so that one run reports most errors.
+Pydantic reports all invalid fields of a document. Its pod templates, roles and model that have none
+are checked, too, so that one run reports most errors.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def validate_document(raw: Any) -> Validated:
 
 
 def _find_further_errors(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:
-    """Yield findings about valid pod templates, and about roles and models without an error."""
+    """Check the pod templates, roles and model in which pydantic found no error."""
     invalid = {
         tuple(to_camel(part) if isinstance(part, str) else part for part in field_of(item["loc"]))
         for item in problem.errors(include_url=False, include_input=False)

@@ -150,7 +150,7 @@ def _check_size(text: str) -> None:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
-        # The loader raises it again, after the documents before the error.
+        # The loader raises the error again, once it has read the documents before it.
         return
 
 

@@ -152,7 +152,7 @@ def construct_component(
 
 
 def build_service_outputs(service: InferenceService) -> ServiceOutputs:
-    """Return the outputs that are not attributes of the component."""
+    """Return the outputs that replace objects and the plan of the component."""
 
     def find_name(kind: str) -> str:
         return next(iter(service.object_names(kind)), "")

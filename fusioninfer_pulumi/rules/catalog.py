@@ -112,7 +112,7 @@ def load_bases() -> Mapping[str, Any]:
 
 
 def change_base(base: str, fields: Mapping[str, Any]) -> Any:
-    """Return a base with fields set; null removes a field, the index after the last adds one."""
+    """Return a base with fields set; null removes one, the index after the last adds an item."""
     # YAML aliases are one object in several places. With copies a change affects one place.
     manifest = {key: _copy_unshared(value) for key, value in load_bases()[base].items()}
     for path, value in fields.items():

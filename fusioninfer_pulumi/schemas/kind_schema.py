@@ -18,7 +18,7 @@ _GZIP = 31  # zlib's `wbits` for a gzip header
 
 
 class Part(NamedTuple):
-    """A part of the objects of a kind, such as the pod template of a Deployment."""
+    """A part of the objects of a kind, such as the worker template of LeaderWorkerSets."""
 
     api_version: str
     kind: str
@@ -109,7 +109,7 @@ class KindSchema:
 
 @functools.cache
 def pod_template_rules() -> KindSchema:
-    """Return the schema of what API validation requires of single fields of pod templates."""
+    """Return the schema of API validation's rules for single fields of pod templates."""
     file = Path(__file__).with_name("pod_template.json")
     return KindSchema(file.read_text(encoding="utf-8"))
 

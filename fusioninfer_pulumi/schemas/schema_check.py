@@ -83,7 +83,7 @@ MAX_DEPTH = 100
 
 
 def normalize_part(value: Any, part: Part) -> Any:
-    """Return a copy without null fields, and with quantities that are floats as strings.
+    """Return a copy without null fields, and with integers or strings for float quantities.
 
     In pods, null means that a field is not set, and `cpu: 0.5` is valid. LeaderWorkerSets reject
     both.
@@ -121,7 +121,7 @@ def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
     return [] if schema is None else _check_value(schema, (), manifest)
 
 
-def pod_template_findings(template: Mapping[str, Any]) -> list[Finding]:
+def pod_field_findings(template: Mapping[str, Any]) -> list[Finding]:
     """Return findings about fields of a pod template whose values API validation rejects."""
     return _check_value(pod_template_rules(), (), _drop_unset(template))
 
@@ -194,7 +194,7 @@ def _replace_unknown(value: Any, unknown: set[str], depth: int = 0) -> Any:
 
 
 def _convert_path(value: Any, path: Sequence[str | int]) -> Location:
-    """Convert a path of jsonschema-rs, which has a key such as "1" as a number."""
+    """Convert a path of jsonschema-rs, which turns a key such as "1" into a number."""
     at: list[str | int] = []
     for part in path:
         key = str(part) if isinstance(value, Mapping) else part
