@@ -118,7 +118,7 @@ def test_objects_are_accepted_unchanged(cluster: Cluster, room: str, build: Buil
     replies = send_dry_runs(api, [pod.manifest for pod in pods], build_next_request, 120)
     answers = zip((pod.name for pod in pods), replies, strict=True)
     # After a rejection for a missing object, the next attempt omits the reference.
-    assert [item for item in answers if not (item[1] and item[1][-1].accepted)] == []
+    assert [item for item in answers if not (item[1] and item[1][-1].is_accepted)] == []
 
 
 @pytest.mark.proves("Objects of every example program are accepted unchanged")

@@ -202,6 +202,6 @@ def test_each_serving_group_starts_as_a_whole(gangs: Cluster) -> None:
 def test_native_api_is_detected(gangs: Cluster) -> None:
     plan = inputs.plan_of(native(inputs.prefill_decode()))
     checked = Prerequisites(KubernetesApi(str(gangs.kubeconfig), None), [plan])
-    (gate,) = [text for text in map(str, checked.findings()) if "Gangs of Kubernetes" in text]
+    (gate,) = [text for text in map(str, checked.findings()) if "Kubernetes gangs" in text]
     assert gate.startswith("warning: ")
     assert "the feature gate GenericWorkload in the scheduler, too" in gate

@@ -9,8 +9,8 @@ from typing import Any
 __version__ = "0.3.0.dev0"
 
 # Names are imported on first use, because the command line does not need Pulumi and configures the
-# process before it imports pydantic. All other public names come from `api`.
-_PACKAGES = {
+# process before it imports pydantic. The other public names come from `api` and `generated.dicts`.
+_NAMES_BY_MODULE = {
     "capacity_package": ("Placement", "place", "read_inventory", "read_placement"),
     "component": (
         "Gateway",
@@ -31,8 +31,8 @@ _PACKAGES = {
 
 
 def module_of(name: str) -> str | None:
-    """Return the module that defines a public name, None for other names."""
-    for module, names in _PACKAGES.items():
+    """Return the submodule that a public name is imported from, None for other names."""
+    for module, names in _NAMES_BY_MODULE.items():
         if name in names:
             return module
     if name.startswith("_") or name not in _public_names():
@@ -55,8 +55,8 @@ def _public_names() -> list[str]:
     """Return all public names, sorted."""
     models = importlib.import_module(f"{__name__}.api").public_types()
     dicts = [f"{name}Dict" for name in models if name.endswith("Args")]
-    package_names = [name for names in _PACKAGES.values() for name in names]
-    return sorted([*models, *dicts, *package_names])
+    other_names = [name for names in _NAMES_BY_MODULE.values() for name in names]
+    return sorted([*models, *dicts, *other_names])
 
 
 def __dir__() -> list[str]:

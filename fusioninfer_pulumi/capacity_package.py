@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 GROUP = "fusioninfer.capacity"
 #: Public names of `fusioninfer_pulumi` that the package provides.
 NAMES = ("Placement", "place", "read_inventory", "read_placement")
-#: The end of a sentence whose subject needs the package.
-MISSING = f"needs the package fusioninfer-capacity: {install_command('capacity')}"
+#: The end of a sentence about a feature that needs the package.
+NEEDS_CAPACITY = f"needs the package fusioninfer-capacity: {install_command('capacity')}"
 
 CAPACITY_MISSING = Rule("capacity-missing")
 MEMORY_NOT_CHECKED = Rule("memory-not-checked")
@@ -39,11 +39,11 @@ class ModelLayout(Protocol):
 
     @property
     def tensor(self) -> int:
-        """Accelerators per pod: the tensor parallel size, if pods are pipeline stages."""
+        """Accelerators per pod, and the tensor parallel size if pods are pipeline stages."""
 
     @property
     def nodes(self) -> int:
-        """Pods per replica. They are pipeline stages, unless `rank_tensor_size` is used."""
+        """Pods per replica: pipeline stages, or pods that each run data parallel ranks."""
 
     @property
     def has_expert_parallelism(self) -> bool:
@@ -51,14 +51,14 @@ class ModelLayout(Protocol):
 
     @property
     def rank_tensor_size(self) -> int | None:
-        """Tensor parallel size of each rank, if data parallel ranks span the nodes instead.
+        """Tensor parallel size of each data parallel rank, if ranks replace pipeline stages.
 
         The ranks share the experts. None if no such layout fits, or if one node is enough.
         """
 
     @property
     def reason(self) -> str:
-        """The accelerators and why they were chosen: a noun phrase, the start of a sentence."""
+        """The start of a sentence, such as `the fewest H100 that fit the model`."""
 
 
 class PlacementResult(Protocol):
@@ -66,7 +66,7 @@ class PlacementResult(Protocol):
 
     @property
     def services(self) -> Sequence[InferenceServiceArgs]:
-        """The services on their pools, in input order."""
+        """The services with the node selectors of their pools, in input order."""
 
     @property
     def findings(self) -> Mapping[int, Sequence[Finding]]:
@@ -88,13 +88,13 @@ class CapacityPackage(Protocol):
     def check(
         self, plan: ServicePlan, args: InferenceServiceArgs
     ) -> tuple[Mapping[str, RoleMemory], Sequence[Finding]]:
-        """Return memory estimates by role, for roles that can be estimated, and findings."""
+        """Return memory estimates of the roles that have one, by role name, and findings."""
 
     def inventory_findings(self, inventory: InventoryArgs) -> Sequence[Finding]:
-        """Check an inventory beyond the field checks of `InventoryArgs`."""
+        """Return findings that the field checks of `InventoryArgs` do not cover."""
 
     def read_previous(self, source: str | None) -> Any:
-        """Read an earlier placement: a file with the JSON of `plan --inventory` or `place`.
+        """Read a file with the JSON of `plan --inventory` or `place`; None is no placement.
 
         Raises:
             InvalidServiceError: The file is not a placement.
@@ -109,7 +109,7 @@ class CapacityPackage(Protocol):
         previous: Any,
         plans: Sequence[ServicePlan],
     ) -> PlacementResult:
-        """Choose a node pool for each role of the services."""
+        """Choose a node pool for each role; `previous` is a result of `read_previous`."""
 
     def layout(
         self, model: ModelArgs, accelerator: str, engine: str, length: int | None
@@ -147,5 +147,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     package = load_package()
     if package is None:
-        raise ImportError(f"fusioninfer_pulumi.{name} {MISSING}")
+        raise ImportError(f"fusioninfer_pulumi.{name} {NEEDS_CAPACITY}")
     return getattr(package, name)

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 from typing import Any
 
-#: Source of the packages until they are on PyPI.
+#: Repository that pip installs the packages from until they are on PyPI.
 ADDRESS = "git+https://github.com/fusioninfer/fusioninfer-pulumi"
-#: Whether the packages are on PyPI: decides the install commands in pages and messages.
+#: Whether the packages are on PyPI; install commands in pages and messages depend on it.
 ON_PYPI = False
-#: Groups of the companion packages' entry points.
-GROUPS = ("fusioninfer.importers", "fusioninfer.capacity")
+#: Entry point groups by which companion packages are found.
+ENTRY_POINT_GROUPS = ("fusioninfer.importers", "fusioninfer.capacity")
 #: API groups that fusioninfer-importers converts, to suggest the package if it is missing.
-IMPORTED_GROUPS = (
+IMPORTED_API_GROUPS = (
     "modelplane.ai",
     "networking.serving.volcano.sh",
     "serving.kserve.io",
@@ -26,7 +26,7 @@ class PluginError(ImportError):
 
 
 def install_command(package: str = "", extra: str = "") -> str:
-    """Return the command that installs the core or a companion package."""
+    """Return the pip command for the core (empty `package`), `importers` or `capacity`."""
     name = f"fusioninfer-{package or 'pulumi'}" + (f"[{extra}]" if extra else "")
     if ON_PYPI:
         return f'pip install "{name}"'
@@ -35,7 +35,7 @@ def install_command(package: str = "", extra: str = "") -> str:
 
 
 def load_plugins(group: str) -> Iterator[tuple[str, Any]]:
-    """Load the entry points of a group, and yield the name and object of each, sorted by name.
+    """Load the entry points of a group; yield the name and object of each, sorted by name.
 
     Raises:
         PluginError: A package cannot be loaded; the message names it.
@@ -44,12 +44,12 @@ def load_plugins(group: str) -> Iterator[tuple[str, Any]]:
         try:
             plugin = entry_point.load()
         except Exception as problem:
-            message = f"plug-in {entry_point.value} ({group}) cannot be loaded: {problem!r}"
+            message = f"plugin {entry_point.value} ({group}) cannot be loaded: {problem!r}"
             raise PluginError(message) from problem
         yield entry_point.name, plugin
 
 
 def list_plugin_packages() -> list[str]:
-    """Return the installed companion packages, sorted by name."""
-    modules = {point.module for group in GROUPS for point in entry_points(group=group)}
+    """Return the import names of the installed companion packages, sorted."""
+    modules = {point.module for group in ENTRY_POINT_GROUPS for point in entry_points(group=group)}
     return sorted({module.partition(".")[0] for module in modules})

@@ -25,7 +25,7 @@ class Severity(str, enum.Enum):
 
 
 class Rule(NamedTuple):
-    """The rule that a finding violates. Its title, remedy and example are in `rule_examples`.
+    """A rule that an input can violate. `rule_examples` has its title, remedy and example.
 
     Attributes:
         id: Stable id, such as `accelerators-too-few`.
@@ -45,7 +45,7 @@ class Origin(NamedTuple):
     the second document, or `service.yaml#2.items[0]` for an item of a `List`.
 
     Attributes:
-        file: Path of the file, folder or project as the user passed it, or `<stdin>`.
+        file: Path of the file, folder or project, `<stdin>`, or empty for a text or mapping.
         document: Number of the document in the file, from 1.
         item: Index among the items of a `List`, None for other documents.
         line: Line in the file, None if unknown.
@@ -75,8 +75,8 @@ class Finding:
             `apiVersion`; empty for the whole document.
         message: What is wrong, the value found, and the fix, on one line.
         frames: Stack frames of the user's program, printed below the message.
-        converted: Set if the problem is in a field that exists only after conversion; `location`
-            then names the source field that it came from.
+        converted: Field of the converted service that has the problem, if the source document has
+            no such field; `location` is then the source field it was converted from.
     """
 
     rule: str
@@ -93,7 +93,7 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """The message, with the field of the converted service if the source manifest has none."""
+        """The message, after the field of the converted service if `converted` is set."""
         if not self.converted:
             return self.message
         return f"{one_line(format_path(self.converted))} of the converted service: {self.message}"
@@ -125,7 +125,7 @@ def format_with_rule(finding: Finding) -> str:
 
 
 def one_line(text: str) -> str:
-    """Escape control characters, which could break or color a line."""
+    """Escape unprintable characters, such as line breaks and terminal colors."""
     if text.isprintable():
         return text
     return "".join(
@@ -152,12 +152,12 @@ def info(rule: Rule, location: Location, message: str) -> Finding:
 class InvalidServiceError(ValueError):
     """The input is invalid.
 
-    The error's text has one line per finding, with its rule, followed by its stack frames. If
+    Its text has a line for each finding, with the rule, and the finding's stack frames below. If
     pulumi is imported, it is also a `pulumi.RunError`, which Pulumi prints without a traceback.
 
     Attributes:
         findings: Every finding of the rejected input.
-        titles: File or service of each finding, in the same order; empty strings if unknown.
+        titles: File or service of each finding, in the order of `findings`; empty if unknown.
     """
 
     def __new__(cls, *_: object) -> InvalidServiceError:
@@ -200,7 +200,7 @@ def closest_name(key: str, known: Iterable[str], cutoff: float = 0.6) -> str | N
 
 
 def show(value: Any) -> str:
-    """Format a value for a message: shortened JSON, never an object's address."""
+    """Format a value for a message: JSON of at most 80 characters, or the type's name."""
     if is_output(value):
         return "a pulumi Output"
     try:
@@ -230,7 +230,7 @@ def format_path(location: Location) -> str:
 
 
 def parse_ignored_rules(annotations: Mapping[str, Any]) -> frozenset[str]:
-    """Return the ids of the rules that a service's annotation ignores."""
+    """Return the rule ids in the annotation `fusioninfer.io/ignore-rules` of a service."""
     ignored_text = annotations.get(IGNORE_RULES)
     if not isinstance(ignored_text, str):
         return frozenset()

@@ -146,4 +146,4 @@ def test_broken_plugin_is_named(
         assert main(["check", str(FOREIGN)]) == 2
     finally:
         importers.cache_clear()
-    assert "plug-in acme_missing.importer (fusioninfer.importers) cannot" in capsys.readouterr().err
+    assert "plugin acme_missing.importer (fusioninfer.importers) cannot" in capsys.readouterr().err

@@ -22,7 +22,7 @@ from json_schema import schema_text
 
 from fusioninfer_pulumi.cli.new_project import TEMPLATE
 from fusioninfer_pulumi.generated import FOLDER
-from fusioninfer_pulumi.provider.server import PACKAGED
+from fusioninfer_pulumi.provider.server import PACKAGE_SCHEMA
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
@@ -41,7 +41,7 @@ def main() -> int:
     model_catalogue.write(model_catalogue.read_written())
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "rules.md").write_text(rule_page.page(), encoding="utf-8")
-    (FOLDER / PACKAGED).write_text(package_schema.schema_text(), encoding="utf-8")
+    (FOLDER / PACKAGE_SCHEMA).write_text(package_schema.schema_text(), encoding="utf-8")
     args_dicts.write()
     model_catalogue.write(json.loads(model_catalogue.TARGET.read_text(encoding="utf-8")))
     for page, text in reference.pages().items():

@@ -1,7 +1,7 @@
 """Models of manifests: one module for each concept, with its models and their checks.
 
-This package and `fusioninfer_pulumi` export the models and enums of all modules. Type checkers read
-stubs.
+This package and `fusioninfer_pulumi` export the models and enums of all modules. For type checkers,
+a stub lists them.
 """
 
 from __future__ import annotations

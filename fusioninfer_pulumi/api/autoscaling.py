@@ -75,14 +75,14 @@ class KedaFallbackArgs(SpecModel):
     """Consecutive failures after which the fallback applies."""
 
     replicas: Count
-    """Number of replicas."""
+    """Number of replicas during the fallback."""
 
     behavior: str | None = Field(default=None, min_length=1)
     """KEDA's fallback behavior, such as `static` (default) or `currentReplicasIfHigher`."""
 
 
 class KedaArgs(SpecModel):
-    """Additional fields of the ScaledObject."""
+    """Additional fields of the ScaledObject; KEDA's defaults for fields that are not set."""
 
     polling_interval: PositiveCount | None = None
     """Seconds between two queries of the metrics."""
@@ -124,13 +124,13 @@ class AutoscalingArgs(SpecModel):
     (100), waiting requests for the other targets (5)."""
 
     time_to_first_token: Duration | None = None
-    """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as
-    `1s`, which replaces the number of requests except to start from zero. Measured by llm-d's
+    """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as `1s`.
+    It replaces the target number of requests, except for a start from zero. Measured by llm-d's
     endpoint picker if its metrics are readable, else by the engines."""
 
     time_per_token: Duration | None = None
     """`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as
-    `50ms`, which replaces the number of requests except to start from zero."""
+    `50ms`. It replaces the target number of requests, except for a start from zero."""
 
     metrics: list[AutoscalingMetricArgs] = Field(default_factory=empty_list)
     """Metrics in addition to `target`. The metric that requires the most replicas applies."""
@@ -147,16 +147,16 @@ class AutoscalingArgs(SpecModel):
     annotations: AnnotationMap = Field(default_factory=dict)
     """Annotations of the autoscaler, in addition to the service's; values may be Outputs."""
 
-    SWITCH = ("target", "target_requests", "time_to_first_token", "time_per_token")
+    FIRST_ENABLES_REST = ("target", "target_requests", "time_to_first_token", "time_per_token")
 
     @property
     def latency_goals(self) -> dict[str, Fraction]:
-        """Goals in seconds, by the name of their trigger."""
+        """Latency goals in seconds, by the name of the KEDA trigger."""
         goals = {"first-token": self.time_to_first_token, "per-token": self.time_per_token}
         return {name: seconds(goal) or Fraction(1) for name, goal in goals.items() if goal}
 
     def findings(self, at: Location) -> Iterator[Finding]:
-        """Check that there is a metric, and the bounds."""
+        """Check that there is a metric, and that the bounds are in order."""
         triggers = self.keda is not None and self.keda.triggers
         if self.target is None and not self.metrics and not triggers:
             yield error(FIELD_REQUIRED, at, "needs target, metrics or keda.triggers")
@@ -166,7 +166,7 @@ class AutoscalingArgs(SpecModel):
 
 
 def scales_to_zero(args: AutoscalingArgs) -> bool:
-    """Return whether a role scales to zero, so that engine metrics cannot start a replica."""
+    """Return whether a role may have no replicas, so that engine metrics cannot start one."""
     idle = args.keda.idle_replica_count if args.keda is not None else None
     return args.min_replicas == 0 or idle == 0
 

@@ -26,8 +26,8 @@ class StartupArgs(SpecModel):
     `timeout`, the time is computed from it and `readRate`, plus 5 minutes."""
 
     read_rate: Bytes = "200Mi"
-    """Bytes that a pod reads per second, such as `1Gi`; `200Mi` by default, the rate of a network
-    disk."""
+    """Bytes of weights that a pod reads per second, such as `1Gi`; by default `200Mi`, the rate of
+    a network disk."""
 
     AT_MOST_ONE_OF = ("timeout", "model_size")
 
@@ -57,7 +57,7 @@ class TopologySpreadArgs(SpecModel):
 class UnhealthyPods(str, enum.Enum):
     """Whether pods that are not ready may be evicted while the budget is exhausted."""
 
-    ALWAYS_ALLOW = "AlwaysAllow"  #: always, because they serve nothing and would block a drain
+    ALWAYS_ALLOW = "AlwaysAllow"  #: always, because these pods would only block a drain
     IF_HEALTHY_BUDGET = "IfHealthyBudget"  #: only if enough other pods are healthy
 
 

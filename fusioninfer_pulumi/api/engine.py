@@ -81,7 +81,7 @@ class ParallelismArgs(SpecModel):
     """Data parallel size: copies of the model behind one endpoint, over all pods of a replica."""
 
     data_local: PositiveCount | None = None
-    """Copies per pod. Default: all of them, or `data` divided by `multinode.nodeCount`."""
+    """Copies per pod. Default: `data`, divided by `multinode.nodeCount` if that is set."""
 
     data_rpc_port: Annotated[Port | None, Field(alias="dataRPCPort")] = None
     """Port on which the leader coordinates copies in other pods; the engine's default if not
@@ -96,7 +96,7 @@ class ParallelismArgs(SpecModel):
 
     @property
     def ranks(self) -> int:
-        """Accelerators of one replica."""
+        """Ranks of one replica, one per accelerator."""
         return (self.tensor or 1) * (self.pipeline or 1) * (self.data or 1)
 
     @property
@@ -111,13 +111,13 @@ class ParallelismArgs(SpecModel):
             return max(self.data // self.data_local, 1)
         return self.pipeline
 
-    SWITCH = ("data", "data_local", "data_rpc_port", "port_per_rank")
+    FIRST_ENABLES_REST = ("data", "data_local", "data_rpc_port", "port_per_rank")
 
 
 def parallelism_findings(
     at: Location, sizes: ParallelismArgs, node_count: int | None
 ) -> Iterator[Finding]:
-    """Check that the sizes and the role's `multinode.nodeCount` are consistent."""
+    """Check the sizes against each other and against `multinode.nodeCount` (`node_count`)."""
     data, local, nodes = sizes.data or 1, sizes.data_local, node_count or sizes.pods or 1
     if sizes.data is not None and local is not None and data % local:
         yield error(

@@ -38,13 +38,13 @@ from fusioninfer_pulumi.rules.common import (
 from fusioninfer_pulumi.schemas.kind_schema import RESOURCES, Part
 from fusioninfer_pulumi.schemas.schema_check import MAX_DEPTH, part_findings
 
-#: Largest count of replicas or nodes; beyond it the objects alone exceed what etcd stores.
+#: Largest count of replicas or nodes; the objects of a larger service exceed what etcd stores.
 MAX_COUNT = 10_000
 TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 
 # Counts and ports
 
-#: Number of replicas or nodes; `true`, `"2"` and `1.5` are rejected.
+#: Number of replicas or nodes, from 0; `true`, `"2"` and `1.5` are rejected.
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -265,7 +265,7 @@ class _AcceptsBoolean:
         return {"anyOf": [schema, {"enum": booleans}]}
 
 
-#: `OnOff[SomeEnum]`: a value of the enum; `true` means On and `false` Off, if it has them.
+#: `OnOff[SomeEnum]`: a value of the enum. `true` means On and `false` Off, if the enum has them.
 OnOff = Annotated[_Choice, Field(strict=False), _AcceptsBoolean()]
 
 # Any JSON
@@ -280,8 +280,8 @@ def _use_kubernetes_names(value: Any) -> Any:
     return use_kubernetes_names(plain)
 
 
-#: A part of a pod template, in camelCase as in YAML or as pulumi_kubernetes accepts it: typed args,
-#: or a dictionary with snake_case names.
+#: A part of a pod template: a dictionary with camelCase or snake_case names, or typed args of
+#: pulumi_kubernetes.
 PodPart = Annotated[dict[str, Any], BeforeValidator(_use_kubernetes_names)]
 #: A Kubernetes pod template, in the same forms: `metadata` and `spec`.
 PodTemplate = Annotated[
@@ -300,7 +300,7 @@ PodTemplate = Annotated[
 
 
 def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]:
-    """Check that a value, apart from Outputs in it, can be written as JSON."""
+    """Check that a value, apart from Outputs in it, can be serialized to JSON."""
     if depth > MAX_DEPTH:
         yield error(INPUT_TOO_LARGE, at, TOO_DEEP)
     elif isinstance(value, dict):
@@ -340,7 +340,7 @@ def _leaf_findings(at: Location, value: Any) -> Iterator[Finding]:
 def known_json_findings(
     at: Location, value: Any, outputs: tuple[str, ...] = ()
 ) -> Iterator[Finding]:
-    """Check as `json_findings` does, but reject Outputs except below the keys `outputs`."""
+    """Check as `json_findings` does, and reject Outputs that are not below a key in `outputs`."""
     yield from json_findings(at, value)
     for path in output_paths(value):
         if not set(outputs) & set(path):
@@ -351,9 +351,9 @@ def known_json_findings(
 
 
 def fits(part: Part | None, *, outputs: bool = False) -> AfterValidator:
-    """Return a validator of JSON values that also must be valid in this part of an object's schema.
+    """Return a validator of JSON values that must also be valid as this part of an object.
 
-    `outputs`: whether the value may contain Outputs.
+    With `part` None, any JSON is valid. `outputs`: whether the value may contain Outputs.
     """
 
     def check(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The node pools of a cluster, and services' requirements for pools, as `place` uses them."""
+"""The node pools of a cluster, and what services require of pools, both for `place`."""
 
 import enum
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ class NodePoolArgs(SpecModel):
     """Name of the pool, unique in the inventory."""
 
     nodes: Count
-    """Number of nodes; with an autoscaler, its maximum."""
+    """Number of nodes; of an autoscaled pool, the maximum."""
 
     accelerators: Count
     """Accelerators per node."""
@@ -116,8 +116,8 @@ class InventoryArgs(SpecModel):
     @property
     def selector_label(self) -> str | None:
         """The label that identifies a pool: `poolLabel`, or its default; None without either."""
-        known = (key for key in labels.NODE_POOLS if all(key in p.labels for p in self.pools))
-        return self.pool_label or next(known, None)
+        shared = (key for key in labels.NODE_POOLS if all(key in p.labels for p in self.pools))
+        return self.pool_label or next(shared, None)
 
     def selector_value(self, pool: NodePoolArgs) -> str:
         """Return the value of the selector label on a pool's nodes."""
@@ -149,7 +149,7 @@ class InventoryArgs(SpecModel):
 
 
 class InventoryMetadata(SpecModel):
-    """Metadata of an inventory; informational."""
+    """Metadata of an inventory, which has no effect."""
 
     name: Text | None = None
     """Name, such as that of the cluster."""
@@ -165,7 +165,7 @@ class InventoryManifest(SpecModel):
     """The kind, always `NodePoolInventory`."""
 
     metadata: InventoryMetadata = default(InventoryMetadata)
-    """Informational."""
+    """Metadata; has no effect."""
 
     spec: InventoryArgs
     """The pools."""

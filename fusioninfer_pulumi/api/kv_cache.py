@@ -23,7 +23,7 @@ from fusioninfer_pulumi.schemas.kind_schema import CLAIM, SIZE_LIMIT
 
 
 class KvRole(str, enum.Enum):
-    """vLLM's `kv_role`: the direction of KV cache transfer."""
+    """vLLM's `kv_role`: the direction in which an engine transfers the KV cache."""
 
     BOTH = "kv_both"  #: sends and receives; deprecated for NIXL since vLLM 0.23.0
     PRODUCER = "kv_producer"  #: sends
@@ -43,11 +43,11 @@ class SidecarConnector(str, enum.Enum):
 class SidecarArgs(SpecModel):
     """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port. Requests without a prefill pod go to the engine directly.
+    It listens on the pool's port. Without such a pod, the decode engine computes the prompt.
     """
 
     enabled: bool = True
-    """Whether to add the sidecar; otherwise the template's containers are used unchanged."""
+    """Whether to add the sidecar; if not, the template's containers are used unchanged."""
 
     image: ImageOrOutput | None = None
     """Image; by default the one released with the endpoint picker. May be an Output."""
@@ -65,12 +65,12 @@ class SidecarArgs(SpecModel):
     sidecar then reads the pool and the pods, with its own ServiceAccount and Role."""
 
     resources: Resources | None = None
-    """Resources of its container, replacing the default requests."""
+    """Resources of the sidecar's container, replacing the default requests."""
 
     args: list[str] | None = None
     """Additional command-line flags; flags that the library sets are rejected."""
 
-    SWITCH = ("enabled",)
+    FIRST_ENABLES_REST = ("enabled",)
 
 
 _Resource = Annotated[
@@ -136,7 +136,7 @@ class KvTransferArgs(SpecModel):
     """First port of NIXL's side channel, on which pods negotiate transfers."""
 
     rdma: RdmaArgs | None = None
-    """RDMA devices; by default those that the template requests."""
+    """RDMA devices to request and use; by default those that the template requests."""
 
     shared_memory: Annotated[str, fits(SIZE_LIMIT)] | None = None
     """Size limit of the memory volume at /dev/shm, such as `16Gi`; unlimited by default."""
@@ -156,7 +156,7 @@ class KvEventsArgs(SpecModel):
     """
 
     endpoint: _Endpoint = "tcp://*:5557"
-    """ZMQ endpoint: the pod listens if the host is `*`, otherwise it connects."""
+    """ZMQ endpoint: with the host `*` the engine listens, with others it connects."""
 
     topic: Text | None = None
     """Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers
@@ -173,7 +173,7 @@ _Folder = Annotated[
 
 
 class EvictionPolicy(str, enum.Enum):
-    """Eviction policy of the host memory."""
+    """Policy that chooses the KV cache blocks to evict from host memory."""
 
     LRU = "lru"  #: least recently used
     ARC = "arc"  #: adapts between least recently and least frequently used; vLLM only

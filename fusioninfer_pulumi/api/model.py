@@ -32,7 +32,7 @@ INVALID_MODEL_URI = Rule("invalid-model-uri")
 
 #: Image that fetches models by default; the tag is KServe's release.
 FETCHER_IMAGE = "kserve/storage-initializer:v0.20.0"
-#: Its entrypoint (`python/storage-initializer.Dockerfile`), before pairs of source and folder.
+#: The image's entrypoint (`python/storage-initializer.Dockerfile`), without its arguments.
 FETCHER_COMMAND = ("/storage-initializer/scripts/initializer-entrypoint",)
 FETCHER_USER = 1000
 
@@ -59,7 +59,7 @@ class Fetch(str, enum.Enum):
 
 
 class AccessMode(str, enum.Enum):
-    """Kubernetes' access modes of a volume."""
+    """Access mode of a PersistentVolumeClaim."""
 
     READ_WRITE_ONCE = "ReadWriteOnce"
     READ_ONLY_MANY = "ReadOnlyMany"
@@ -136,7 +136,7 @@ class LoraArgs(SpecModel):
 
 
 class FetcherArgs(SpecModel):
-    """The container that downloads models: in the warm-up Job, or as an init container."""
+    """The container that downloads models, in the warm-up Job or as an init container."""
 
     image: ImageOrOutput = FETCHER_IMAGE
     """Image; KServe's storage-initializer by default. May be an Output."""
@@ -170,8 +170,8 @@ class StorageArgs(SpecModel):
     access_modes: list[Annotated[AccessMode, Field(strict=False)]] = Field(
         default=[AccessMode.READ_WRITE_MANY], min_length=1
     )
-    """Access modes; `ReadWriteMany` by default. They cannot be changed later: with other modes the
-    service cannot grow to more nodes."""
+    """Access modes; `ReadWriteMany` by default. With `ReadWriteOnce` all pods run on one node. A
+    change creates another claim, to which the model is downloaded again."""
 
 
 class WarmUpJobArgs(SpecModel):
@@ -216,9 +216,9 @@ class CacheArgs(SpecModel):
     read-only. Otherwise the engines download into the cache."""
 
     mount_model: bool = False
-    """Mounts the model's directory at `model.mountPath` and each adapter's at
-    `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`. For commands that
-    contain such a path. Requires `warmUp`."""
+    """Whether to mount the model's directory at `model.mountPath` and each adapter's at
+    `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`: for commands that
+    contain these paths. Requires `warmUp`."""
 
     read_only: bool = True
     """Whether pods mount the downloaded files read-only; `false` if the engine writes next to the
@@ -233,7 +233,7 @@ class CacheArgs(SpecModel):
     with `readOnly`. With `kvTransfer`, pods reuse it from vLLM 0.28 on."""
 
     ONE_OF = ("claim_name", "storage")
-    SWITCH = ("warm_up", "job", "mount_model", "read_only")
+    FIRST_ENABLES_REST = ("warm_up", "job", "mount_model", "read_only")
 
 
 class ModelArgs(SpecModel):
@@ -289,9 +289,9 @@ class ModelArgs(SpecModel):
     def _misplaced_fields(self, at: Location, scheme: str) -> Iterator[Finding]:
         adapters = self.lora.adapters if self.lora else ()
         schemes = {scheme, *(adapter.uri.partition("://")[0] for adapter in adapters)}
-        for field, of_field in _SCHEMES.items():
-            if of_field not in (schemes if field in ("token_secret", "s3") else {scheme}):
-                message = f"belongs to {of_field}:// (this model is {scheme}://)"
+        for field, field_scheme in _SCHEME_OF_FIELD.items():
+            if field_scheme not in (schemes if field in ("token_secret", "s3") else {scheme}):
+                message = f"belongs to {field_scheme}:// (this model is {scheme}://)"
                 yield from reject_fields(at, self, [field], message)
 
     def _cache_findings(self, at: Location, scheme: str) -> Iterator[Finding]:
@@ -320,9 +320,9 @@ _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 #: Patterns of the text after `scheme://`; the groups are attributes of `ModelSource`.
 _FORMATS = {
-    # Repositories from before 2022, such as gpt2, have no organization.
+    # Old repositories, such as gpt2, have no organization.
     "hf": rf"(?P<place>{_PART}(?:/{_PART})?)(?:[@:](?P<revision>[\w./-]+))?",
-    # A subPath must not leave its volume.
+    # A path with `..` would leave the claim.
     "pvc": rf"(?P<place>{_LABEL}(?:\.{_LABEL})*)"
     r"(?:/(?!(?:\S*/)?\.\.(?:/|$))/*(?P<path>\S*?)/*)?",
     # Names of buckets have at most 63 characters.
@@ -337,9 +337,9 @@ class ModelSource(NamedTuple):
 
     Attributes:
         scheme: `hf`, `pvc`, `s3` or `oci`.
-        place: The repository, claim, bucket with its key, or image.
-        path: Path inside of the claim, without slashes at its ends; else empty.
-        revision: Revision of the repository, None for its main branch.
+        place: The repository, claim, bucket and key, or image, as in the `uri`.
+        path: Path in the claim, without slashes at its ends; empty for other schemes.
+        revision: Revision of the repository, None for its main branch and for other schemes.
     """
 
     scheme: str
@@ -349,7 +349,7 @@ class ModelSource(NamedTuple):
 
     @property
     def fetch_uri(self) -> str:
-        """The source as an argument of KServe's storage-initializer."""
+        """The `uri` in the form that KServe's storage-initializer accepts."""
         revision = f":{self.revision}" if self.revision else ""
         return f"{self.scheme}://{self.place}{revision}"
 
@@ -372,5 +372,5 @@ def hub_name(uri: str) -> str | None:
     return source.place if source is not None and source.scheme == "hf" else None
 
 
-#: Fields that only one scheme has.
-_SCHEMES = {"path": "oci", "fetch": "hf", "token_secret": "hf", "s3": "s3"}
+#: The scheme that each of these fields applies to.
+_SCHEME_OF_FIELD = {"path": "oci", "fetch": "hf", "token_secret": "hf", "s3": "s3"}

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.api.field_types import (
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.api.validation_errors import string_format
 
-#: The Prometheus operator's type Duration from hours to milliseconds.
+#: The Prometheus operator's type Duration, without days and longer units.
 Interval = Annotated[
     str,
     string_format(
@@ -42,8 +42,8 @@ class AlertsArgs(SpecModel):
     """Labels of every alert, which Alertmanager may use for routing, such as `team: search`."""
 
     runbook: WebAddress | None = None
-    """URL of a page with a section for each alert, for the annotation `runbook_url`;
-    fusioninfer-pulumi's documentation by default."""
+    """URL of a page with a section for each alert, for the annotation `runbook_url`; by default
+    fusioninfer-pulumi's documentation."""
 
 
 class DashboardsArgs(SpecModel):

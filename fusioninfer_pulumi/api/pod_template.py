@@ -53,7 +53,7 @@ def pod_template_findings(
 def partial_template_findings(
     at: Location, template: Mapping[str, Any], serving_container: str | None = None
 ) -> Iterator[Finding]:
-    """Check a template that the library completes: only names are required."""
+    """Check a template that the library completes, in which only names are required."""
     for finding in pod_template_findings(at, template, serving_container):
         if finding.rule != FIELD_REQUIRED.id or finding.location[-1] == "name":
             yield finding
@@ -62,7 +62,7 @@ def partial_template_findings(
 def reserved_key_findings(
     at: Location, keys: Iterable[Any], reserved: Collection[str] = labels.LWS_OWNED_LABELS
 ) -> Iterator[Finding]:
-    """Reject labels or annotations that the library or LeaderWorkerSet sets."""
+    """Reject label or annotation keys that are reserved or have the library's prefix."""
     for key in keys:
         if str(key).startswith(labels.PREFIX) or key in reserved:
             message = "is set by fusioninfer-pulumi or LeaderWorkerSet; remove it"
@@ -83,7 +83,7 @@ def _container_findings(
         yield error(NAME_NOT_FOUND, (*at[:2], "container"), message)
 
 
-# Fields that the library reads or extends, so they cannot be Outputs.
+# Fields that cannot be Outputs, because the library reads or extends them.
 
 _AMOUNTS = ("", ".limits", ".limits.*", ".requests", ".requests.*", ".claims")
 _READ_OF_CONTAINERS = (
@@ -104,7 +104,7 @@ _READ = {
         for suffix in _READ_OF_CONTAINERS
     ),
 }  # fmt: skip
-#: Lists whose items may be Outputs, because the items are only passed through.
+#: Lists whose items may be Outputs, because the library passes the items through.
 _LISTS_OF_LEAVES = ("command", "args", "add", "drop")
 
 

@@ -45,7 +45,7 @@ class ComponentType(str, enum.Enum):
 
 
 class Launcher(str, enum.Enum):
-    """Launcher of multi-node replicas."""
+    """How the pods of a multi-node replica form one engine."""
 
     RAY = "ray"  #: a Ray cluster per replica; the image must contain Ray
     MULTIPROCESSING = "multiprocessing"  #: the engine's own multi-node arguments
@@ -135,9 +135,9 @@ class SubGroupPolicyArgs(SpecModel):
 class ResourceClaimArgs(SpecModel):
     """Devices of each pod of a role.
 
-    Either describe them, by `deviceClassName` with `count` and `selectors` or by the `spec` of a
-    ResourceClaim, which creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34). Or
-    name an existing object, by `templateName` or `claimName`.
+    Either describe the devices, by `deviceClassName` with `count` and `selectors` or by the `spec`
+    of a ResourceClaim; the library then creates a ResourceClaimTemplate (resource.k8s.io/v1,
+    Kubernetes 1.34). Or name an existing object, by `templateName` or `claimName`.
     """
 
     name: DnsLabel
@@ -167,11 +167,11 @@ class ResourceClaimArgs(SpecModel):
 
     @property
     def needs_template(self) -> bool:
-        """Whether the library creates a ResourceClaimTemplate for it."""
+        """Whether the library creates a ResourceClaimTemplate for the claim."""
         return self.device_class_name is not None or self.spec is not None
 
     ONE_OF = ("device_class_name", "spec", "template_name", "claim_name")
-    SWITCH = ("device_class_name", "count", "selectors", "admin_access")
+    FIRST_ENABLES_REST = ("device_class_name", "count", "selectors", "admin_access")
 
 
 class RoleArgs(SpecModel):
@@ -184,7 +184,7 @@ class RoleArgs(SpecModel):
     """Function of the role: `worker`, `prefiller`, `decoder` or `router`."""
 
     replicas: Count = 1
-    """Replicas of the model. 0 scales the role to zero: it has no pods and is not part of the
+    """Number of replicas. 0 scales the role to zero: it has no pods and is not part of the
     gang."""
 
     template: PodTemplate | None = None
@@ -251,7 +251,7 @@ class RoleArgs(SpecModel):
     gang-scheduled pods, because it deadlocks."""
 
     network_config: NetworkConfigArgs | None = None
-    """LeaderWorkerSet's network configuration."""
+    """LeaderWorkerSet's network configuration; LeaderWorkerSet's default if not set."""
 
     sub_group_policy: SubGroupPolicyArgs | None = None
     """LeaderWorkerSet's subgroups, for topology-aware placement within a replica."""
@@ -270,7 +270,7 @@ class RoleArgs(SpecModel):
     """PodDisruptionBudget of the role; by default the service's."""
 
     autoscaling: AutoscalingArgs | None = None
-    """Scales the replicas between bounds, starting with `replicas`; requires `layout: PerRole`. By
+    """Scales the replicas between bounds, starting from `replicas`; requires `layout: PerRole`. By
     default the number of replicas is fixed."""
 
     startup: StartupArgs | None = None
@@ -347,7 +347,7 @@ class RoleArgs(SpecModel):
 
     @property
     def nodes(self) -> int:
-        """Pods in one replica."""
+        """Nodes of one replica, each with one pod."""
         if self.multinode is not None and self.multinode.node_count is not None:
             return self.multinode.node_count
         return (self.parallelism.pods if self.parallelism is not None else None) or 1

@@ -9,12 +9,12 @@ from fusioninfer_pulumi.api.field_types import Count, CountOrPercentage, Duratio
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.kube import labels
 
-#: Enough for a model that takes 30 minutes to load; the Kubernetes provider's default is 10.
+#: Enough for a model that loads in 30 minutes; the Kubernetes provider waits 10 minutes.
 DEFAULT_TIMEOUT = "45m"
 
 
 class Layout(str, enum.Enum):
-    """Which LeaderWorkerSets run the replicas of a role."""
+    """How many LeaderWorkerSets run the replicas of a role."""
 
     PER_REPLICA = "PerReplica"  #: one per replica; the Pulumi program orders updates
     PER_ROLE = "PerRole"  #: one per role; the LeaderWorkerSet controller orders updates
@@ -53,7 +53,7 @@ class WaitLevel(str, enum.Enum):
     NONE = "None"  #: the API server has accepted the objects
     SCHEDULED = "Scheduled"  #: the scheduler has placed the gang
     AVAILABLE = "Available"  #: every required replica is available
-    SERVING = "Serving"  #: also, gateways have accepted the route and the endpoint responds
+    SERVING = "Serving"  #: as `Available`; gateways accept the route, and the endpoint responds
 
     @property
     def awaits_replicas(self) -> bool:

@@ -28,10 +28,10 @@ class SplitArgs(SpecModel):
     """A share of requests for another service in the namespace, such as a canary."""
 
     service: Name
-    """Name of the service; its router must set `routedBy`."""
+    """Name of the other service; its router must set `routedBy` to the name of this service."""
 
     weight: Annotated[int, Field(ge=0, le=100)]
-    """Percentage of requests for its pool; this service's pool gets the rest."""
+    """Percentage of requests for the other service's pool; this service's pool gets the rest."""
 
 
 class HttpRouteRefArgs(SpecModel):
@@ -58,7 +58,7 @@ class HttpRouteArgs(SpecModel):
     pool."""
 
     use_default_gateways: str | None = None
-    """Attaches the route to the cluster's default Gateways (Gateway API 1.4, experimental)."""
+    """`All` attaches the route to all default Gateways (Gateway API 1.4, experimental)."""
 
     split: Annotated[list[SplitArgs], Field(min_length=1)] | None = None
     """Shares of requests for other services, in rules without `backendRefs`; none by default. Not
@@ -133,7 +133,7 @@ class GatewayArgs(SpecModel):
     """Listeners; HTTP on port 80 by default."""
 
     addresses: list[dict[str, Any]] | None = None
-    """Addresses."""
+    """Addresses that the Gateway requests; assigned by the implementation by default."""
 
     infrastructure: dict[str, Any] | None = None
     """Labels, annotations and parameters of the infrastructure that the implementation creates."""
@@ -145,7 +145,7 @@ class GatewayArgs(SpecModel):
     """TLS settings of the whole Gateway."""
 
     default_scope: str | None = None
-    """Scope as a default Gateway (Gateway API 1.4, experimental)."""
+    """`All` makes it a default Gateway (Gateway API 1.4, experimental)."""
 
     annotations: AnnotationMap = Field(default_factory=dict)
     """Annotations of the Gateway object; values may be Outputs."""
@@ -154,7 +154,7 @@ class GatewayArgs(SpecModel):
         """Check the spec of the Gateway, or the references to existing ones."""
         if self.refs is None:
             spec = _spec(self, _GATEWAY_SPEC)
-            # These have defaults.
+            # The schema requires these two fields, which have defaults.
             name = self.gateway_class_name
             spec["gatewayClassName"] = "any" if name is None or is_output(name) else name
             spec["listeners"] = self.listeners or [{"name": "http", "port": 80, "protocol": "HTTP"}]
@@ -171,7 +171,7 @@ class GatewayArgs(SpecModel):
                 yield from _spec_findings((*at, "refs", index), known, GATEWAY)
 
 
-#: Fields that may contain Outputs, because they are only passed through.
+#: Keys below which Outputs are allowed, because the values are only passed through.
 _MAY_BE_OUTPUTS = {HTTP_ROUTE: ("hostnames", "namespace"), GATEWAY: ("annotations", "hostname")}
 #: Fields of a Gateway's spec, which belong to a Gateway that the service creates.
 _GATEWAY_SPEC = (
@@ -204,8 +204,8 @@ class ModelTargetArgs(SpecModel):
     """Name under which the engines serve it (`--served-model-name`, `--lora-modules`)."""
 
     weight: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """Weight relative to the sum of all weights; 0 sends it no requests. Optional if there is one
-    target."""
+    """Weight relative to the sum of all weights; with 0 the target gets no requests. Optional if
+    there is one target."""
 
 
 class ModelRewriteArgs(SpecModel):

@@ -27,8 +27,8 @@ from fusioninfer_pulumi.schemas.kind_schema import NETWORK_PEERS
 
 #: Name of the endpoint picker's container, also in `endpointPicker.template`.
 PICKER_CONTAINER = "epp"
-#: Longer than any prompt, and small enough for every picker's integers.
-MAX_CHARACTERS = 2**31 - 1
+#: More than any prompt has, and small enough for every picker's integers.
+MAX_PROMPT_CHARACTERS = 2**31 - 1
 
 
 class FailureMode(str, enum.Enum):
@@ -64,14 +64,14 @@ class PickerTlsArgs(SpecModel):
     """Secret with `tls.crt` and `tls.key`; may be an Output. By default the endpoint picker uses a
     self-signed certificate, which gateways do not verify."""
 
-    SWITCH = ("enabled",)
+    FIRST_ENABLES_REST = ("enabled",)
 
 
 class ServiceLevelArgs(SpecModel):
     """A priority of requests, as an InferenceObjective named `{service}-{name}`."""
 
     name: PartName
-    """Name; requests have `{service}-{name}` in the header `x-llm-d-inference-objective`."""
+    """Name; requests set the header `x-llm-d-inference-objective` to `{service}-{name}`."""
 
     priority: Annotated[int, Field(ge=-(2**31), lt=2**31)]
     """Priority; requests without a level have 0. The endpoint picker sends waiting requests of the
@@ -104,7 +104,7 @@ class ServiceLevelsArgs(SpecModel):
 
 
 class SessionArgs(SpecModel):
-    """Where requests name their session: in the header `x-session-id` by default."""
+    """Where requests contain their session's name: the header `x-session-id` by default."""
 
     header: Text | None = None
     """Request header with the session's name."""
@@ -128,7 +128,7 @@ class EndpointPickerArgs(SpecModel):
     together with `family`."""
 
     family: str | None = None
-    """Release of the image, if it cannot be read from its name and tag, or of the default image:
+    """Release of the default image, or of `image` if its name and tag do not contain the release:
     `gaie-1.2` to `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
 
     replicas: PositiveCount = 1
@@ -159,7 +159,7 @@ class EndpointPickerArgs(SpecModel):
     """Who may read its metrics; no one by default."""
 
     flow_control: bool | None = None
-    """Whether it queues requests while there is no pod, or while the KV caches of all pods are
+    """Whether to queue requests while there is no pod, or while the KV caches of all pods are
     full; `gaie-1.3` also queues while more than 5 requests wait in each pod. If disabled, requests
     get status 503 while there is no pod. By default enabled if `autoscaling.target` or
     `serviceLevels` requires it."""
@@ -169,9 +169,9 @@ class EndpointPickerArgs(SpecModel):
     (docs/how-to/service-levels.md)."""
 
     session: SessionArgs = default(SessionArgs)
-    """With `session-affinity`: where requests name their session."""
+    """With `session-affinity`: where requests contain their session's name."""
 
-    threshold: Annotated[int, Field(ge=0, le=MAX_CHARACTERS)] | None = None
+    threshold: Annotated[int, Field(ge=0, le=MAX_PROMPT_CHARACTERS)] | None = None
     """With `pd-disaggregation`: prompts with at least this many uncached characters are computed by
     a prefill pod, others by the decode pod. By default 0: a prefill pod computes every prompt."""
 
@@ -183,7 +183,7 @@ class EndpointPickerArgs(SpecModel):
     tls: PickerTlsArgs = default(PickerTlsArgs)
     """TLS between the gateway and the endpoint picker."""
 
-    SWITCH = ("enabled",)
+    FIRST_ENABLES_REST = ("enabled",)
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the template."""
@@ -196,7 +196,7 @@ class PoolArgs(SpecModel):
 
     target_ports: Annotated[list[Port], Field(min_length=1, max_length=8)] | None = None
     """Ports of each pod, from which the endpoint picker chooses, for scripts that start several
-    servers in a pod. By default derived from the engine's arguments and `parallelism`."""
+    engines in a pod. By default derived from the engine's arguments and `parallelism`."""
 
     protect: bool | None = None
     """Pulumi's `protect`: the pool cannot be deleted until this is removed."""
@@ -208,7 +208,7 @@ class PoolArgs(SpecModel):
 class NetworkPolicyArgs(SpecModel):
     """NetworkPolicies that restrict access to the service's pods.
 
-    Without this field they exist if `gateway.implementation` determines where the proxies run.
+    Without this field, they are created if `gateway.implementation` determines where proxies run.
     """
 
     enabled: bool = True
@@ -225,7 +225,7 @@ class NetworkPolicyArgs(SpecModel):
     """NetworkPolicyPeers that may read metrics; none by default. Required by `monitoring`."""
 
     AT_MOST_ONE_OF = ("gateway", "gateway_namespace")
-    SWITCH = ("enabled",)
+    FIRST_ENABLES_REST = ("enabled",)
 
 
 #: Fields of the endpoint picker's container that users cannot set in its template.

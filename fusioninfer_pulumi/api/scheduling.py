@@ -31,8 +31,8 @@ class GangBackend(str, enum.Enum):
 class RequiredReplicas(str, enum.Enum):
     """Replicas of a role that count toward its minimum."""
 
-    ANY = "Any"  #: any replicas: an optional one can replace a required one that is lost
-    LOWEST_ORDINALS = "LowestOrdinals"  #: the first ones; others start only while these do
+    ANY = "Any"  #: any replicas: an optional replica can replace a lost required one
+    LOWEST_ORDINALS = "LowestOrdinals"  #: the first ones; without them no other pod is scheduled
 
 
 class NetworkTopologyMode(str, enum.Enum):
@@ -52,7 +52,7 @@ class NetworkTopologyRuleArgs(SpecModel):
     """Highest tier of a HyperNode that contains all of the pods; required with `hard`."""
 
     def findings(self, at: Location) -> Iterator[Finding]:
-        """Check that a hard limit has a tier."""
+        """Check that mode `hard` has a tier."""
         if self.mode is NetworkTopologyMode.HARD and self.highest_tier_allowed is None:
             message = "is required for mode hard, because Volcano ignores the mode otherwise"
             yield error(FIELD_REQUIRED, (*at, "highestTierAllowed"), message)
@@ -87,8 +87,8 @@ class GangPolicyArgs(SpecModel):
     `subGroupPolicy`)."""
 
     required_replicas: Annotated[RequiredReplicas, Field(strict=False)] = RequiredReplicas.ANY
-    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`: an optional
-    replica then cannot replace a required one during an update. But while a required replica is
+    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`. Then an
+    optional replica cannot replace a required one during an update, but while a required replica is
     unschedulable, no other pod of the gang is scheduled."""
 
     min_resources: bool = False

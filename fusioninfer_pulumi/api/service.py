@@ -24,7 +24,7 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
     `metadata` and `spec` as in a manifest.
 
     Raises:
-        InvalidServiceError: The input is invalid; it has every finding.
+        InvalidServiceError: The input is invalid; the error has every finding.
     """
 
     @model_validator(mode="before")
@@ -62,7 +62,7 @@ class InferenceServiceManifest(SpecModel):
 
 
 def flatten(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the fields of `metadata` and `spec` into one mapping.
+    """Merge the fields of `metadata` and `spec` into one mapping, without apiVersion and kind.
 
     Unknown keys stay, so that validation reports them.
     """

@@ -1,8 +1,8 @@
 """Checks of roles and of whole services, before anything is built.
 
-Pydantic has already rejected invalid values. These checks are in `api`, not in `checks`, because
-the constructor of `InferenceServiceArgs` raises their findings. Checks of a single class are in its
-method `findings`.
+Pydantic has already rejected invalid values. The checks are in `api`, not in `checks`, because the
+constructor of `InferenceServiceArgs` raises their findings. Checks of one class are in its method
+`findings`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fusioninfer_pulumi.rules.common import (
     OUT_OF_RANGE,
 )
 
-#: Fields of routers.
+#: Fields that only routers may have.
 ROUTER_FIELDS = (
     "strategy",
     "scorers",
@@ -46,7 +46,7 @@ ROUTER_FIELDS = (
 )
 #: Fields of routers that have no effect without an endpoint picker.
 _PICKER_FIELDS = ("strategy", "scorers", "endpoint_picker_config", "pool", "model_rewrites")
-#: Fields of roles that serve a model.
+#: Fields that only roles that serve a model may have.
 _SERVING_FIELDS = tuple(
     field
     for field in RoleArgs.model_fields
@@ -55,9 +55,9 @@ _SERVING_FIELDS = tuple(
 
 
 def service_findings(metadata: ServiceMetadata, spec: ServiceSpec) -> Iterator[Finding]:
-    """Check a service whose fields are valid."""
+    """Check a service whose fields are valid by themselves."""
     yield from reserved_key_findings(("metadata", "labels"), metadata.labels)
-    routers = [i for i, role in enumerate(spec.roles) if _is_router(role)]
+    routers = [index for index, role in enumerate(spec.roles) if _is_router(role)]
     yield from _pod_key_findings((), spec)
     for index in routers[1:]:
         message = f"a service has at most one router; remove this one or roles[{routers[0]}]"
@@ -82,7 +82,7 @@ def _is_router(role: RoleArgs) -> bool:
 
 
 def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[Finding]:
-    """Check the fields of a valid role against each other.
+    """Check the fields of a role, which are valid by themselves, against each other.
 
     `has_model`: whether the service has a `model`, so that the library can generate containers.
     """

@@ -27,13 +27,13 @@ class ServiceShape(NamedTuple):
         has_endpoint_picker: Whether an endpoint picker chooses the pod of each request.
         is_disaggregated: Whether prefill and decode are separate roles.
         entry_types: Component types that may receive requests directly, without a picker.
-        layout: Which LeaderWorkerSets run the replicas.
-        needs_gang: Whether a PodGroup gang-schedules the pods, even while there are no replicas.
-        is_native: Whether the PodGroups are Kubernetes' own.
+        layout: How many LeaderWorkerSets run the replicas of a role.
+        needs_gang: Whether a PodGroup gang-schedules the pods, also while there are no replicas.
+        is_native: Whether PodGroups are Kubernetes' own (backend `Native`).
         scheduler: Scheduler of the pods, None if the pod templates decide.
         queue: Volcano queue, None for the default queue and for other backends.
         local_queue: Kueue's LocalQueue for the replicas, None without Kueue.
-        priority_class: PriorityClass of the pods.
+        priority_class: PriorityClass of the pods, None if the pod templates decide.
     """
 
     router: RoleArgs | None
@@ -51,7 +51,7 @@ class ServiceShape(NamedTuple):
 
 
 def derive_service_shape(args: InferenceServiceArgs) -> ServiceShape:
-    """Derive the shape of a service from its expanded `args`."""
+    """Derive the shape of a service from `args` that presets have expanded."""
     roles, strategy = args.roles, args.scheduling_strategy
     policy = strategy.gang_policy
     kueue = policy.backend is GangBackend.KUEUE
@@ -100,7 +100,7 @@ def find_entry_types(roles: Sequence[RoleArgs]) -> tuple[ComponentType, ...]:
     """Return the component types that may receive requests directly, without a picker.
 
     In a disaggregated service these are the decoders, because a prefill pod returns only the first
-    token. If it also has worker roles, they get no requests: a Service selects one type or all.
+    token. Workers of such a service get no requests, because a Service selects one type or all.
     """
     if is_disaggregated(roles):
         return (ComponentType.DECODER,)

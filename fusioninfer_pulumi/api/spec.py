@@ -55,10 +55,10 @@ class ServiceSpec(SpecModel):
     templates define it."""
 
     engine: EngineArgs | None = None
-    """The engine of generated containers; vLLM by default. `plan` prints its release."""
+    """The engine of generated containers; vLLM by default."""
 
     edition: Annotated[Edition, Field(strict=False)] | None = None
-    """Pins the library's defaults, so that they stay when the library is upgraded: release and
+    """Pins the library's defaults, so that they stay when the library is upgraded: releases and
     arguments of generated engines, images of the endpoint picker and the sidecar. Default: the
     newest edition, `2026.11`."""
 

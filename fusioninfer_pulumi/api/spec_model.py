@@ -23,7 +23,7 @@ from fusioninfer_pulumi.rules.common import (
 
 
 class _Signature:
-    """The signature of a constructor with Python's names; pydantic's own has YAML's names."""
+    """A constructor's signature with Python names; pydantic's own signature has YAML names."""
 
     def __get__(self, _instance: object, model: type[SpecModel]) -> inspect.Signature:
         keyword = inspect.Parameter.KEYWORD_ONLY
@@ -56,14 +56,14 @@ class SpecModel(BaseModel):
     """A part of the spec: camelCase in YAML, snake_case in Python, unknown keys rejected.
 
     Raises:
-        InvalidServiceError: An argument is invalid; it has every finding.
+        InvalidServiceError: An argument is invalid; the error has every finding.
     """
 
     def __init__(self, /, **fields: Any) -> None:
         """Accept the fields by name.
 
         Type checkers read the module's stub, because constructors accept more types than fields
-        have.
+        have, such as mappings.
         """
         try:
             super().__init__(**fields)
@@ -71,7 +71,7 @@ class SpecModel(BaseModel):
             model = type(self)
             raise InvalidServiceError(pydantic_findings(problem, model), model.__name__) from None
 
-    # Pydantic then calls it only for the outermost model, so only that model raises.
+    # With this mark pydantic calls `__init__` only for the outermost model, so only that raises.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # as in BaseModel
 
     @classmethod
@@ -103,20 +103,20 @@ class SpecModel(BaseModel):
     ONE_OF: ClassVar[tuple[str, ...]] = ()
     #: Fields of which at most one may be set.
     AT_MOST_ONE_OF: ClassVar[tuple[str, ...]] = ()
-    #: A field that switches the others on: they have no effect while it is false or unset. The
-    #: first name is the switch; the names after it are the fields it affects, by default all.
-    SWITCH: ClassVar[tuple[str, ...]] = ()
+    #: Fields whose first one enables the rest: they have no effect while it is false or unset. If
+    #: only one field is listed, it enables all other fields.
+    FIRST_ENABLES_REST: ClassVar[tuple[str, ...]] = ()
     #: Lists, each with a field that must be unique among its items.
     UNIQUE: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     def findings(self, at: Location) -> Iterator[Finding]:
-        """Check the model's valid fields against each other."""
+        """Check the fields, which are valid by themselves, against each other."""
         del at
         return iter(())
 
 
 def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
-    """Check a valid model and every model in its fields."""
+    """Check a model whose fields are valid, and every model in its fields."""
     yield from _table_findings(at, model)
     yield from model.findings(at)
     for name, field in type(model).model_fields.items():
@@ -130,19 +130,19 @@ def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
 
 
 def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
-    """Check a model against its tables `ONE_OF`, `AT_MOST_ONE_OF`, `SWITCH` and `UNIQUE`."""
+    """Check a model against `ONE_OF`, `AT_MOST_ONE_OF`, `FIRST_ENABLES_REST` and `UNIQUE`."""
     fields = type(model).model_fields
-    chosen = list(set_fields(model, model.ONE_OF))
+    chosen = list(find_set_fields(model, model.ONE_OF))
     if model.ONE_OF and len(chosen) != 1:
         got = f", got {' and '.join(chosen)}" if chosen else ""
         allowed = ", ".join(fields[name].alias or name for name in model.ONE_OF)
         yield error(FIELDS_EXCLUDE_EACH_OTHER, at, f"must have exactly one of {allowed}{got}")
-    present = list(set_fields(model, model.AT_MOST_ONE_OF))
+    present = list(find_set_fields(model, model.AT_MOST_ONE_OF))
     if len(present) > 1:
         message = f"{present[0]} conflicts with {present[1]}; remove one of them"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, at, message)
-    if model.SWITCH and not getattr(model, model.SWITCH[0]):
-        switch, *names = model.SWITCH
+    if model.FIRST_ENABLES_REST and not getattr(model, model.FIRST_ENABLES_REST[0]):
+        switch, *names = model.FIRST_ENABLES_REST
         alias = fields[switch].alias
         off = f"with {alias}: false" if getattr(model, switch) is False else f"without {alias}"
         message = f"has no effect {off}; remove it"
@@ -159,18 +159,18 @@ def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
 
 
 def empty_list() -> list[Any]:
-    """Return the default of a list field; pydantic takes milliseconds to inspect `list` itself."""
+    """Return an empty list: a default factory that, unlike `list`, pydantic inspects fast."""
     return []
 
 
 def default(model: type[SpecModel]) -> Any:
     """Return a field whose default is the model without arguments."""
     # A lambda, because pydantic inspects a factory's signature, which is slow for a class.
-    # `model_construct`, because validation would build the model.
+    # `model_construct`, because the constructor would build the model's validator.
     return Field(default_factory=lambda: model.model_construct())  # noqa: PLW0108  # see above
 
 
-def set_fields(model: SpecModel, names: Iterable[str]) -> Iterator[str]:
+def find_set_fields(model: SpecModel, names: Iterable[str]) -> Iterator[str]:
     """Yield the YAML names of the fields that are set and not null."""
     for name in names:
         if name in model.model_fields_set and getattr(model, name) is not None:
@@ -185,4 +185,4 @@ def reject_fields(
     rule: Rule = FIELD_OUT_OF_PLACE,
 ) -> Iterator[Finding]:
     """Yield an error for each of these fields that is set."""
-    return (error(rule, (*at, name), message) for name in set_fields(model, names))
+    return (error(rule, (*at, name), message) for name in find_set_fields(model, names))

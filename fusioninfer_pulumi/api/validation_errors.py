@@ -1,6 +1,6 @@
 """Converts findings to pydantic's errors and back.
 
-Validators raise `rule_error`, whose type is the rule's id.
+Validators raise a `rule_error`: the type of the pydantic error is the rule's id.
 """
 
 from __future__ import annotations
@@ -72,17 +72,17 @@ def string_format(pattern: str, description: str, **limits: Any) -> StringConstr
 
 
 def rule_error(rule: Rule, message: str) -> PydanticCustomError:
-    """Return an error of a rule for a validator to raise."""
+    """Return an error that a validator raises for a rule."""
     return PydanticCustomError(rule.id, "{message}", {"message": message})
 
 
 def finding_error(finding: Finding) -> PydanticCustomError:
-    """Return a finding as an error for a validator to raise."""
+    """Return an error that a validator raises for a finding."""
     return PydanticCustomError(finding.rule, "{message}", {"message": finding.message})
 
 
 def raise_findings(title: str, findings: Iterable[Finding]) -> None:
-    """Raise findings, if there are any, from a model's validator."""
+    """Raise a ValidationError with all findings, if there are any; `title` names the model."""
     details = [
         InitErrorDetails(type=finding_error(finding), loc=finding.location, input=None)
         for finding in findings
@@ -92,7 +92,7 @@ def raise_findings(title: str, findings: Iterable[Finding]) -> None:
 
 
 def type_mismatch(at: Location, value: Any, kind: str, rule: Rule = WRONG_TYPE) -> Finding:
-    """Return the finding about a value that must be `kind`, such as `a list`."""
+    """Return an error about a missing or wrong value that must be `kind`, such as `a list`."""
     if value is None:
         return error(FIELD_REQUIRED, at, f"is required: {kind}")
     if is_output(value):
@@ -101,7 +101,7 @@ def type_mismatch(at: Location, value: Any, kind: str, rule: Rule = WRONG_TYPE) 
 
 
 def pydantic_findings(problem: ValidationError, root: type[BaseModel]) -> list[Finding]:
-    """Return a finding for each error, in the order of the fields, without a leading `spec`.
+    """Return a finding for each error, in the order of fields; locations lack the leading `spec`.
 
     Suggestions for unknown keys come from the fields of `root`, the validated model.
     """
@@ -110,7 +110,7 @@ def pydantic_findings(problem: ValidationError, root: type[BaseModel]) -> list[F
 
 
 def field_of(location: Sequence[str | int]) -> Location:
-    """Return the field of a pydantic location, in which `[key]` marks an error in a key."""
+    """Return a pydantic location without `[key]`, which marks an error in a mapping's key."""
     return tuple(part for part in location if part != "[key]")
 
 

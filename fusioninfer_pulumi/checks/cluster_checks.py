@@ -24,7 +24,7 @@ from fusioninfer_pulumi.kube import labels, quantity, supported_products
 from fusioninfer_pulumi.kube.client import KubernetesApi, Object
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.resource_requests import is_accelerator, pod_requests
-from fusioninfer_pulumi.kube.supported_products import CLUSTER_WIDE, REFERENCES, iterate_field
+from fusioninfer_pulumi.kube.supported_products import CLUSTER_SCOPED, REFERENCES, iterate_field
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import NAMED_OBJECT_MISSING
@@ -221,7 +221,7 @@ def find_references(
                 value for field in fields for value in iterate_field(field, dry_run.manifest)
             ):
                 if isinstance(name, str) and name and parent.get("optional") is not True:
-                    scope = None if kind in CLUSTER_WIDE else parent.get("namespace") or home
+                    scope = None if kind in CLUSTER_SCOPED else parent.get("namespace") or home
                     rendered_field = (*dry_run.template, *at)
                     user_field, exact = find_user_field(rendered_field, dry_run.rendered, plan)
                     user_field = user_field if exact else _FIELDS.get(kind, user_field)

@@ -140,12 +140,12 @@ def check_memory(
     if not any(_needs_memory_check(role) for role in plan.roles):
         return {}, []
     # Imported only for services that need it.
-    from fusioninfer_pulumi.capacity_package import MEMORY_NOT_CHECKED, MISSING, load_package  # noqa: PLC0415  # see above
+    from fusioninfer_pulumi.capacity_package import MEMORY_NOT_CHECKED, NEEDS_CAPACITY, load_package  # noqa: PLC0415  # see above
 
     package = load_package()
     if package is None:
         at = [("roles", role.position) for role in plan.roles if role.args.accelerator]
-        message = f"memory not checked: it {MISSING}"
+        message = f"memory not checked: it {NEEDS_CAPACITY}"
         return {}, [info(MEMORY_NOT_CHECKED, place, message) for place in at]
     memory, findings = package.check(plan, args)
     return memory, list(findings)

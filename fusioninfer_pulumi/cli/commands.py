@@ -216,11 +216,11 @@ def place(options: argparse.Namespace) -> int:
 
 def size(options: argparse.Namespace) -> int:
     """Print the layouts in which a model fits into memory."""
-    from fusioninfer_pulumi.capacity_package import MISSING, load_package
+    from fusioninfer_pulumi.capacity_package import NEEDS_CAPACITY, load_package
 
     package = load_package()
     if package is None:
-        sys.stderr.write(f"fusioninfer-pulumi size: {MISSING}\n")
+        sys.stderr.write(f"fusioninfer-pulumi size: {NEEDS_CAPACITY}\n")
         return 2
     return package.size(options)
 

@@ -13,7 +13,7 @@ import yaml
 
 from fusioninfer_pulumi.cli.printing import print_json
 from fusioninfer_pulumi.findings import Finding, Location, Origin, Severity, one_line
-from fusioninfer_pulumi.loading.yaml_text import nodes
+from fusioninfer_pulumi.loading.yaml_text import parse_yaml_nodes
 
 #: Workflow commands by severity.
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -105,7 +105,7 @@ class LineFinder:
         if origin.file not in self._texts or origin.line is not None:
             return origin
         if origin.file not in self._parsed:
-            self._parsed[origin.file] = nodes(self._texts[origin.file])
+            self._parsed[origin.file] = parse_yaml_nodes(self._texts[origin.file])
         documents = self._parsed[origin.file]
         line = None
         if 0 < origin.document <= len(documents):

@@ -363,11 +363,11 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 
 def _add_size_arguments(parser: argparse.ArgumentParser) -> None:
-    from fusioninfer_pulumi.capacity_package import MISSING, load_package
+    from fusioninfer_pulumi.capacity_package import NEEDS_CAPACITY, load_package
 
     package = load_package()
     if package is None:
-        parser.description = f"size: {MISSING}."
+        parser.description = f"size: {NEEDS_CAPACITY}."
         parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     else:
         package.size_arguments(parser)

@@ -362,12 +362,12 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placem
 def _place_documents(
     source: Source, inventory: str, previous: str | None
 ) -> PlacementResult | None:
-    from fusioninfer_pulumi.capacity_package import CAPACITY_MISSING, MISSING, load_package
+    from fusioninfer_pulumi.capacity_package import CAPACITY_MISSING, NEEDS_CAPACITY, load_package
     from fusioninfer_pulumi.loading import load_inventory
 
     package = load_package()
     if package is None:
-        source.add(inventory, error(CAPACITY_MISSING, (), f"--inventory {MISSING}"))
+        source.add(inventory, error(CAPACITY_MISSING, (), f"--inventory {NEEDS_CAPACITY}"))
         return None
     pools = before = None
     with _collect_errors(source.remarks, inventory):

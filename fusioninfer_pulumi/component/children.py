@@ -101,7 +101,7 @@ class Children:
     """The children of one component, and the update that registers them.
 
     Attributes:
-        yaml_only: Whether Pulumi only writes the objects to files.
+        is_yaml_only: Whether Pulumi only writes the objects to files.
         observed: Live state at the end of the update, known when the service is up. In a preview,
             that of the last update.
         waited: `observed.objects`: the live objects by Kubernetes name.
@@ -122,14 +122,14 @@ class Children:
         """
         self._registered: dict[str, list[tuple[Manifest, KubernetesObject]]] = {}
         self._name, self._plan, self._child_options = name, plan, child_options
-        self._writes_files = is_yaml_only(component)
-        self.yaml_only: pulumi.Output[bool] = pulumi.Output.from_input(self._writes_files)
+        self._yaml_only_setting = is_yaml_only(component)
+        self.is_yaml_only: pulumi.Output[bool] = pulumi.Output.from_input(self._yaml_only_setting)
         self._steps = {step.name: step for step in order_update(plan)}
         self._existing = existing
         self._update: Update | None = None
         self.observed = pulumi.Output.from_input(Observed())
-        if is_pulumi_update() and self._writes_files is not True:
-            self._update = Update(component, name, plan, manifests, self.yaml_only.future)
+        if is_pulumi_update() and self._yaml_only_setting is not True:
+            self._update = Update(component, name, plan, manifests, self.is_yaml_only.future)
             self.observed = self._update.result
         elif pulumi.runtime.is_dry_run():
             self.observed = pulumi.Output.from_input(read_observed(name))
@@ -173,7 +173,7 @@ class Children:
         def deadline(values: list[Any]) -> float | None:
             return None if values[0] or self._update is None else self._update.deadline
 
-        return combine([self.yaml_only, self.observed, *services], deadline)
+        return combine([self.is_yaml_only, self.observed, *services], deadline)
 
     def _format_logical_name(self, manifest: Mapping[str, Any]) -> str:
         """Return the object's name with the component's name in place of the service's."""
@@ -226,12 +226,12 @@ class Children:
     def _add_annotations(self, manifest: Manifest) -> Manifest:
         """Add annotations for Pulumi's provider, unless objects are written to files."""
         extra = build_await_annotations(manifest, self._plan)
-        if not extra or self._writes_files is True:
+        if not extra or self._yaml_only_setting is True:
             return manifest
         metadata = manifest["metadata"]
         annotated = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **extra}}
-        if isinstance(self._writes_files, pulumi.Output):
-            by_target = self._writes_files.apply(lambda files: metadata if files else annotated)
+        if isinstance(self._yaml_only_setting, pulumi.Output):
+            by_target = self._yaml_only_setting.apply(lambda yes: metadata if yes else annotated)
             return {**manifest, "metadata": by_target}
         return {**manifest, "metadata": annotated}
 

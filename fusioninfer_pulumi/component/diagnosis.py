@@ -289,7 +289,7 @@ async def find_failed_replicas(
     plan: ServicePlan,
     live: Mapping[str, Mapping[str, Any] | None],
     *,
-    yaml_only: bool,
+    is_yaml_only: bool,
 ) -> dict[str, str]:
     """Explain from their pods why LeaderWorkerSets failed, by name; never raises.
 
@@ -301,7 +301,7 @@ async def find_failed_replicas(
         for name, state in live.items()
         if not is_available(state)
     }
-    if yaml_only or not revisions or not is_pulumi_update():
+    if is_yaml_only or not revisions or not is_pulumi_update():
         return {}
     try:
         cluster = Cluster(component, plan.namespace)

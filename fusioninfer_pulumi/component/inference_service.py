@@ -160,7 +160,7 @@ class InferenceService(pulumi.ComponentResource):
         versions = {planned: lws.version for planned, lws in (existing or {}).items()}
         self.status = self._compute_status(observed_objects, versions)
         probe_endpoint(self, self.plan, self.endpoint, self._children.deadline)
-        check_on_server(self, self.plan, self._children.yaml_only, log_warnings)
+        check_on_server(self, self.plan, self._children.is_yaml_only, log_warnings)
         observed = self._children.observed.apply(asdict)
         self.register_outputs(
             {
@@ -223,7 +223,7 @@ class InferenceService(pulumi.ComponentResource):
             for kind in (LeaderWorkerSet, PodGroup, Gateway, InferencePool, HTTPRoute)
             for name, resource in self._children.find_by_kind(kind.__name__).items()
         }
-        yaml_only = self._children.yaml_only
+        yaml_only_output = self._children.is_yaml_only
 
         def compute_if_unchanged(states: list[LiveObjects]) -> Any:
             if pulumi.runtime.is_dry_run() and any(
@@ -236,8 +236,8 @@ class InferenceService(pulumi.ComponentResource):
         async def compute(first: LiveObjects, later: LiveObjects) -> ServiceStatus:
             live = {name: find_latest(state, later.get(name)) for name, state in first.items()}
             lws = {name: live[name] for name in self.leader_worker_sets}
-            is_yaml_only = bool(await yaml_only.future())
-            failures = await find_failed_replicas(self, plan, lws, yaml_only=is_yaml_only)
+            is_yaml_only = bool(await yaml_only_output.future())
+            failures = await find_failed_replicas(self, plan, lws, is_yaml_only=is_yaml_only)
             return service_status(plan, live, failures)
 
         return combine([combine_live_objects(objects), observed_objects], list).apply(

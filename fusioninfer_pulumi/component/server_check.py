@@ -29,7 +29,7 @@ _CHECK_SECONDS = 10.0
 def check_on_server(
     component: pulumi.Resource,
     plan: ServicePlan,
-    yaml_only: pulumi.Output[bool],
+    is_yaml_only: pulumi.Output[bool],
     log: Callable[[list[Finding], pulumi.Resource], None],
 ) -> None:
     """Fail a preview if a check on the cluster finds errors; pass all findings to `log`.
@@ -40,8 +40,8 @@ def check_on_server(
     if not (pulumi.runtime.is_dry_run() and has_pulumi_engine()):
         return
 
-    async def check(files: bool) -> bool:  # noqa: FBT001  # the value of an Output
-        if files or not await has_known_cluster(component):
+    async def check(writes_files: bool) -> bool:  # noqa: FBT001  # the value of an Output
+        if writes_files or not await has_known_cluster(component):
             return False
         cluster = Cluster(component, plan.namespace)
         try:
@@ -57,7 +57,7 @@ def check_on_server(
             raise pulumi.RunError(lines)
         return True
 
-    output: Any = yaml_only
+    output: Any = is_yaml_only
     output.apply(check)
 
 

@@ -80,10 +80,10 @@ class Update:
         name: str,
         plan: ServicePlan,
         manifests: Sequence[Mapping[str, Any]],
-        yaml_only: Callable[[], Awaitable[bool | None]],
+        resolve_yaml_only: Callable[[], Awaitable[bool | None]],
     ) -> None:
         """Prepare the update; `start` runs it. `name` is the component's logical name."""
-        self.plan, self._manifests, self._yaml_only = plan, manifests, yaml_only
+        self.plan, self._manifests, self._resolve_yaml_only = plan, manifests, resolve_yaml_only
         self._observed = read_observed(name)
         self._state = build_initial_state(name, plan, manifests, self._observed)
         # `served` is also None if an older version of this library wrote the component's state.
@@ -118,7 +118,7 @@ class Update:
 
     async def _run(self) -> None:
         try:
-            if await self._yaml_only():
+            if await self._resolve_yaml_only():
                 self._open_gates(self._gates)
                 self.replicas_available.set_result(None)
                 self._done.set_result(self._observed)
@@ -196,7 +196,7 @@ class Update:
 
     async def wait_for_services(self, services: Sequence[str]) -> None:
         """Wait until services of the namespace are available."""
-        if await self._yaml_only():
+        if await self._resolve_yaml_only():
             return
         for service in services:
             await self._wait_for_service(service)

@@ -141,8 +141,8 @@ class AlertsArgsDict(TypedDict, total=False):
     """Labels of every alert, which Alertmanager may use for routing, such as `team: search`."""
 
     runbook: str | None
-    """URL of a page with a section for each alert, for the annotation `runbook_url`;
-    fusioninfer-pulumi's documentation by default."""
+    """URL of a page with a section for each alert, for the annotation `runbook_url`; by default
+    fusioninfer-pulumi's documentation."""
 
 
 class AutoscalingArgsDict(TypedDict, total=False):
@@ -166,13 +166,13 @@ class AutoscalingArgsDict(TypedDict, total=False):
     (100), waiting requests for the other targets (5)."""
 
     time_to_first_token: str | None
-    """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as
-    `1s`, which replaces the number of requests except to start from zero. Measured by llm-d's
+    """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as `1s`.
+    It replaces the target number of requests, except for a start from zero. Measured by llm-d's
     endpoint picker if its metrics are readable, else by the engines."""
 
     time_per_token: str | None
     """`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as
-    `50ms`, which replaces the number of requests except to start from zero."""
+    `50ms`. It replaces the target number of requests, except for a start from zero."""
 
     metrics: Sequence[AutoscalingMetricArgs | AutoscalingMetricArgsDict]
     """Metrics in addition to `target`. The metric that requires the most replicas applies."""
@@ -230,9 +230,9 @@ class CacheArgsDict(TypedDict, total=False):
     read-only. Otherwise the engines download into the cache."""
 
     mount_model: bool
-    """Mounts the model's directory at `model.mountPath` and each adapter's at
-    `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`. For commands that
-    contain such a path. Requires `warmUp`."""
+    """Whether to mount the model's directory at `model.mountPath` and each adapter's at
+    `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`: for commands that
+    contain these paths. Requires `warmUp`."""
 
     read_only: bool
     """Whether pods mount the downloaded files read-only; `false` if the engine writes next to the
@@ -334,7 +334,7 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     together with `family`."""
 
     family: str | None
-    """Release of the image, if it cannot be read from its name and tag, or of the default image:
+    """Release of the default image, or of `image` if its name and tag do not contain the release:
     `gaie-1.2` to `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."""
 
     replicas: int
@@ -365,7 +365,7 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     """Who may read its metrics; no one by default."""
 
     flow_control: bool | None
-    """Whether it queues requests while there is no pod, or while the KV caches of all pods are
+    """Whether to queue requests while there is no pod, or while the KV caches of all pods are
     full; `gaie-1.3` also queues while more than 5 requests wait in each pod. If disabled, requests
     get status 503 while there is no pod. By default enabled if `autoscaling.target` or
     `serviceLevels` requires it."""
@@ -375,7 +375,7 @@ class EndpointPickerArgsDict(TypedDict, total=False):
     (docs/how-to/service-levels.md)."""
 
     session: SessionArgs | SessionArgsDict
-    """With `session-affinity`: where requests name their session."""
+    """With `session-affinity`: where requests contain their session's name."""
 
     threshold: int | None
     """With `pd-disaggregation`: prompts with at least this many uncached characters are computed by
@@ -405,7 +405,7 @@ class EngineArgsDict(TypedDict, total=False):
 
 
 class FetcherArgsDict(TypedDict, total=False):
-    """The container that downloads models: in the warm-up Job, or as an init container."""
+    """The container that downloads models, in the warm-up Job or as an init container."""
 
     image: Input[str]
     """Image; KServe's storage-initializer by default. May be an Output."""
@@ -452,8 +452,8 @@ class GangPolicyArgsDict(TypedDict, total=False):
     `subGroupPolicy`)."""
 
     required_replicas: RequiredReplicas | Literal["Any", "LowestOrdinals"]
-    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`: an optional
-    replica then cannot replace a required one during an update. But while a required replica is
+    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`. Then an
+    optional replica cannot replace a required one during an update, but while a required replica is
     unschedulable, no other pod of the gang is scheduled."""
 
     min_resources: bool
@@ -484,7 +484,7 @@ class GatewayArgsDict(TypedDict, total=False):
     """Listeners; HTTP on port 80 by default."""
 
     addresses: Sequence[Mapping[str, Any]] | None
-    """Addresses."""
+    """Addresses that the Gateway requests; assigned by the implementation by default."""
 
     infrastructure: Mapping[str, Any] | None
     """Labels, annotations and parameters of the infrastructure that the implementation creates."""
@@ -496,7 +496,7 @@ class GatewayArgsDict(TypedDict, total=False):
     """TLS settings of the whole Gateway."""
 
     default_scope: str | None
-    """Scope as a default Gateway (Gateway API 1.4, experimental)."""
+    """`All` makes it a default Gateway (Gateway API 1.4, experimental)."""
 
     annotations: Mapping[str, Input[str]]
     """Annotations of the Gateway object; values may be Outputs."""
@@ -536,7 +536,7 @@ class HttpRouteArgsDict(TypedDict, total=False):
     pool."""
 
     use_default_gateways: str | None
-    """Attaches the route to the cluster's default Gateways (Gateway API 1.4, experimental)."""
+    """`All` attaches the route to all default Gateways (Gateway API 1.4, experimental)."""
 
     split: Sequence[SplitArgs | SplitArgsDict] | None
     """Shares of requests for other services, in rules without `backendRefs`; none by default. Not
@@ -590,10 +590,10 @@ class InferenceServiceArgsDict(TypedDict, total=False):
     templates define it."""
 
     engine: EngineArgs | EngineArgsDict | None
-    """The engine of generated containers; vLLM by default. `plan` prints its release."""
+    """The engine of generated containers; vLLM by default."""
 
     edition: Edition | Literal["2026.11"] | None
-    """Pins the library's defaults, so that they stay when the library is upgraded: release and
+    """Pins the library's defaults, so that they stay when the library is upgraded: releases and
     arguments of generated engines, images of the endpoint picker and the sidecar. Default: the
     newest edition, `2026.11`."""
 
@@ -654,7 +654,7 @@ class InventoryArgsDict(TypedDict, total=False):
 
 
 class KedaArgsDict(TypedDict, total=False):
-    """Additional fields of the ScaledObject."""
+    """Additional fields of the ScaledObject; KEDA's defaults for fields that are not set."""
 
     polling_interval: int | None
     """Seconds between two queries of the metrics."""
@@ -682,7 +682,7 @@ class KedaFallbackArgsDict(TypedDict, total=False):
     """Consecutive failures after which the fallback applies."""
 
     replicas: Required[int]
-    """Number of replicas."""
+    """Number of replicas during the fallback."""
 
     behavior: str | None
     """KEDA's fallback behavior, such as `static` (default) or `currentReplicasIfHigher`."""
@@ -712,7 +712,7 @@ class KvEventsArgsDict(TypedDict, total=False):
     With `{}` each pod publishes on its own address; pickers that discover pods subscribe there."""
 
     endpoint: str
-    """ZMQ endpoint: the pod listens if the host is `*`, otherwise it connects."""
+    """ZMQ endpoint: with the host `*` the engine listens, with others it connects."""
 
     topic: str | None
     """Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers
@@ -742,7 +742,7 @@ class KvTransferArgsDict(TypedDict, total=False):
     """First port of NIXL's side channel, on which pods negotiate transfers."""
 
     rdma: RdmaArgs | RdmaArgsDict | None
-    """RDMA devices; by default those that the template requests."""
+    """RDMA devices to request and use; by default those that the template requests."""
 
     shared_memory: str | None
     """Size limit of the memory volume at /dev/shm, such as `16Gi`; unlimited by default."""
@@ -843,8 +843,8 @@ class ModelTargetArgsDict(TypedDict, total=False):
     """Name under which the engines serve it (`--served-model-name`, `--lora-modules`)."""
 
     weight: int | None
-    """Weight relative to the sum of all weights; 0 sends it no requests. Optional if there is one
-    target."""
+    """Weight relative to the sum of all weights; with 0 the target gets no requests. Optional if
+    there is one target."""
 
 
 class MonitoringArgsDict(TypedDict, total=False):
@@ -905,7 +905,7 @@ class NetworkConfigArgsDict(TypedDict, total=False):
 class NetworkPolicyArgsDict(TypedDict, total=False):
     """NetworkPolicies that restrict access to the service's pods.
 
-    Without this field they exist if `gateway.implementation` determines where the proxies run."""
+    Without this field, they are created if `gateway.implementation` determines where proxies run."""
 
     enabled: bool
     """Whether to create NetworkPolicies; without them everyone can reach the pods."""
@@ -948,7 +948,7 @@ class NodePoolArgsDict(TypedDict, total=False):
     """Name of the pool, unique in the inventory."""
 
     nodes: Required[int]
-    """Number of nodes; with an autoscaler, its maximum."""
+    """Number of nodes; of an autoscaled pool, the maximum."""
 
     accelerators: Required[int]
     """Accelerators per node."""
@@ -994,7 +994,7 @@ class ParallelismArgsDict(TypedDict, total=False):
     """Data parallel size: copies of the model behind one endpoint, over all pods of a replica."""
 
     data_local: int | None
-    """Copies per pod. Default: all of them, or `data` divided by `multinode.nodeCount`."""
+    """Copies per pod. Default: `data`, divided by `multinode.nodeCount` if that is set."""
 
     data_rpc_port: int | None
     """Port on which the leader coordinates copies in other pods; the engine's default if not
@@ -1025,7 +1025,7 @@ class PoolArgsDict(TypedDict, total=False):
 
     target_ports: Sequence[int] | None
     """Ports of each pod, from which the endpoint picker chooses, for scripts that start several
-    servers in a pod. By default derived from the engine's arguments and `parallelism`."""
+    engines in a pod. By default derived from the engine's arguments and `parallelism`."""
 
     protect: bool | None
     """Pulumi's `protect`: the pool cannot be deleted until this is removed."""
@@ -1071,9 +1071,9 @@ class RdmaArgsDict(TypedDict, total=False):
 class ResourceClaimArgsDict(TypedDict, total=False):
     """Devices of each pod of a role.
 
-    Either describe them, by `deviceClassName` with `count` and `selectors` or by the `spec` of a
-    ResourceClaim, which creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34). Or
-    name an existing object, by `templateName` or `claimName`."""
+    Either describe the devices, by `deviceClassName` with `count` and `selectors` or by the `spec`
+    of a ResourceClaim; the library then creates a ResourceClaimTemplate (resource.k8s.io/v1,
+    Kubernetes 1.34). Or name an existing object, by `templateName` or `claimName`."""
 
     name: Required[str]
     """Name of the claim in the pod."""
@@ -1111,7 +1111,7 @@ class RoleArgsDict(TypedDict, total=False):
     """Function of the role: `worker`, `prefiller`, `decoder` or `router`."""
 
     replicas: int
-    """Replicas of the model. 0 scales the role to zero: it has no pods and is not part of the
+    """Number of replicas. 0 scales the role to zero: it has no pods and is not part of the
     gang."""
 
     template: PodTemplateSpecArgs | PodTemplateSpecArgsDict | Mapping[str, Any] | None
@@ -1182,7 +1182,7 @@ class RoleArgsDict(TypedDict, total=False):
     gang-scheduled pods, because it deadlocks."""
 
     network_config: NetworkConfigArgs | NetworkConfigArgsDict | None
-    """LeaderWorkerSet's network configuration."""
+    """LeaderWorkerSet's network configuration; LeaderWorkerSet's default if not set."""
 
     sub_group_policy: SubGroupPolicyArgs | SubGroupPolicyArgsDict | None
     """LeaderWorkerSet's subgroups, for topology-aware placement within a replica."""
@@ -1201,7 +1201,7 @@ class RoleArgsDict(TypedDict, total=False):
     """PodDisruptionBudget of the role; by default the service's."""
 
     autoscaling: AutoscalingArgs | AutoscalingArgsDict | None
-    """Scales the replicas between bounds, starting with `replicas`; requires `layout: PerRole`. By
+    """Scales the replicas between bounds, starting from `replicas`; requires `layout: PerRole`. By
     default the number of replicas is fixed."""
 
     startup: StartupArgs | StartupArgsDict | None
@@ -1395,7 +1395,7 @@ class ServiceLevelArgsDict(TypedDict, total=False):
     """A priority of requests, as an InferenceObjective named `{service}-{name}`."""
 
     name: Required[str]
-    """Name; requests have `{service}-{name}` in the header `x-llm-d-inference-objective`."""
+    """Name; requests set the header `x-llm-d-inference-objective` to `{service}-{name}`."""
 
     priority: Required[int]
     """Priority; requests without a level have 0. The endpoint picker sends waiting requests of the
@@ -1434,7 +1434,7 @@ class ServicePlacementArgsDict(TypedDict, total=False):
 
 
 class SessionArgsDict(TypedDict, total=False):
-    """Where requests name their session: in the header `x-session-id` by default."""
+    """Where requests contain their session's name: the header `x-session-id` by default."""
 
     header: str | None
     """Request header with the session's name."""
@@ -1446,10 +1446,10 @@ class SessionArgsDict(TypedDict, total=False):
 class SidecarArgsDict(TypedDict, total=False):
     """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port. Requests without a prefill pod go to the engine directly."""
+    It listens on the pool's port. Without such a pod, the decode engine computes the prompt."""
 
     enabled: bool
-    """Whether to add the sidecar; otherwise the template's containers are used unchanged."""
+    """Whether to add the sidecar; if not, the template's containers are used unchanged."""
 
     image: Input[str] | None
     """Image; by default the one released with the endpoint picker. May be an Output."""
@@ -1471,7 +1471,7 @@ class SidecarArgsDict(TypedDict, total=False):
     sidecar then reads the pool and the pods, with its own ServiceAccount and Role."""
 
     resources: Mapping[str, Any] | None
-    """Resources of its container, replacing the default requests."""
+    """Resources of the sidecar's container, replacing the default requests."""
 
     args: Sequence[str] | None
     """Additional command-line flags; flags that the library sets are rejected."""
@@ -1481,10 +1481,10 @@ class SplitArgsDict(TypedDict, total=False):
     """A share of requests for another service in the namespace, such as a canary."""
 
     service: Required[str]
-    """Name of the service; its router must set `routedBy`."""
+    """Name of the other service; its router must set `routedBy` to the name of this service."""
 
     weight: Required[int]
-    """Percentage of requests for its pool; this service's pool gets the rest."""
+    """Percentage of requests for the other service's pool; this service's pool gets the rest."""
 
 
 class StartupArgsDict(TypedDict, total=False):
@@ -1498,8 +1498,8 @@ class StartupArgsDict(TypedDict, total=False):
     `timeout`, the time is computed from it and `readRate`, plus 5 minutes."""
 
     read_rate: str | int
-    """Bytes that a pod reads per second, such as `1Gi`; `200Mi` by default, the rate of a network
-    disk."""
+    """Bytes of weights that a pod reads per second, such as `1Gi`; by default `200Mi`, the rate of
+    a network disk."""
 
 
 class StorageArgsDict(TypedDict, total=False):
@@ -1514,8 +1514,8 @@ class StorageArgsDict(TypedDict, total=False):
     access_modes: Sequence[
         AccessMode | Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
     ]
-    """Access modes; `ReadWriteMany` by default. They cannot be changed later: with other modes the
-    service cannot grow to more nodes."""
+    """Access modes; `ReadWriteMany` by default. With `ReadWriteOnce` all pods run on one node. A
+    change creates another claim, to which the model is downloaded again."""
 
 
 class SubGroupPolicyArgsDict(TypedDict, total=False):
@@ -1683,7 +1683,7 @@ class ModelServiceDict(TypedDict, total=False):
     """Further fields of `model_service`, of the service and its roles."""
 
     autoscaling: AutoscalingArgs | AutoscalingArgsDict | None
-    """Scales the replicas between bounds, starting with `replicas`; requires `layout: PerRole`. By
+    """Scales the replicas between bounds, starting from `replicas`; requires `layout: PerRole`. By
     default the number of replicas is fixed."""
 
     gpus: int | None
@@ -1747,7 +1747,7 @@ class ModelServiceDict(TypedDict, total=False):
     group's index, even for one group. 0 scales the service to zero. No groups by default."""
 
     edition: Edition | Literal["2026.11"] | None
-    """Pins the library's defaults, so that they stay when the library is upgraded: release and
+    """Pins the library's defaults, so that they stay when the library is upgraded: releases and
     arguments of generated engines, images of the endpoint picker and the sidecar. Default: the
     newest edition, `2026.11`."""
 

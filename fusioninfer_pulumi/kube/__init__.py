@@ -1,1 +1,1 @@
-"""Facts about Kubernetes and helpers for its objects that every feature shares."""
+"""Facts about Kubernetes, and helpers for Kubernetes objects that several packages use."""

@@ -25,11 +25,11 @@ import yaml
 
 Object = dict[str, Any]
 
-# To connect and to respond. Without timeouts a preview would hang if the cluster is down.
+# Seconds to connect and to respond. Without them a preview would hang if the cluster is down.
 _CONNECT_TIMEOUT, _READ_TIMEOUT = 5, 15
-_PAGE = 500
-#: Path of objects; the regex groups are the namespace and the rest of the path.
-_OBJECTS = re.compile(r"/apis?/(?:[^/]+/)?v[^/]+/(?:namespaces/([^/]+)/)?(.+)")
+_PAGE_SIZE = 500
+#: Path of objects; the capturing groups are the namespace and the rest of the path.
+_OBJECT_PATH = re.compile(r"/apis?/(?:[^/]+/)?v[^/]+/(?:namespaces/([^/]+)/)?(.+)")
 _METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
@@ -38,17 +38,17 @@ class UnreadableError(Exception):
 
 
 class KubernetesApi:
-    """One connection to a cluster, which remembers the kinds that the cluster serves.
+    """A connection to a cluster. It caches the kinds that the cluster serves.
 
-    Methods take a kind with its API: `v1`, a group with a version (`apps/v1`), or a group alone,
-    which means the first served version that has the kind, the preferred version first.
+    The argument `api` is `v1`, a group with a version (`apps/v1`), or only a group. Of a group, the
+    preferred version is used, or the first other version that has the kind.
 
     Attributes:
-        unread: Failed requests with the server's response; a missing object is not a failure.
+        unread: Count of failed reads, except 404, by text: `pods in default: 403 Forbidden`.
     """
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
-        """Load a kubeconfig (path or content, None for kubectl's own) and one of its contexts.
+        """Load a context of a kubeconfig (path or content); None stands for kubectl's choice.
 
         Raises:
             UnreadableError: The kubeconfig is not usable.
@@ -59,7 +59,7 @@ class KubernetesApi:
 
     @cached_property
     def versions(self) -> Mapping[str, tuple[str, ...]]:
-        """The served versions of each API group, the preferred one first; empty if denied."""
+        """The served versions of each API group, the preferred one first; empty if unreadable."""
         groups = (self._read("/apis") or {}).get("groups") or ()
         return {
             group["name"]: tuple(
@@ -73,13 +73,13 @@ class KubernetesApi:
 
     @cached_property
     def release(self) -> str:
-        """Release of the API server, such as `v1.35.4`; empty if denied."""
+        """Release of the API server, such as `v1.35.4`; empty if unreadable."""
         return str((self._read("/version") or {}).get("gitVersion") or "")
 
-    def kinds(self, api_version: str) -> Mapping[str, str]:
+    def kind_paths(self, api_version: str) -> Mapping[str, str]:
         """Return the path of each kind of an API version, with `{}` for the namespace.
 
-        Empty if the cluster does not serve the version.
+        Empty if the cluster does not serve the version or denies access to its list of kinds.
         """
         if api_version not in self._paths:
             group = f"/{'apis' if '/' in api_version else 'api'}/{api_version}"
@@ -93,15 +93,15 @@ class KubernetesApi:
         return self._paths[api_version]
 
     def path(self, api: str, kind: str, namespace: str | None = None) -> str | None:
-        """Return the path of a kind's objects in one namespace, or in all if it is None.
+        """Return the path of a kind's objects in a namespace; None stands for all namespaces.
 
-        None if the cluster does not serve the kind.
+        Returns None if the cluster does not serve the kind.
         """
         is_version = "/" in api or api == "v1"
         for api_version in (
             (api,) if is_version else [f"{api}/{name}" for name in self.versions.get(api, ())]
         ):
-            path = self.kinds(api_version).get(kind)
+            path = self.kind_paths(api_version).get(kind)
             if path is not None and namespace is None:
                 return path.replace("/namespaces/{}", "")
             if path is not None:
@@ -131,13 +131,13 @@ class KubernetesApi:
     ) -> list[Object] | None:
         """Return all objects of a kind, None if the kind is not served or cannot be read.
 
-        `selectors` are parameters of the request, such as `labelSelector`.
+        `selectors` are query parameters, such as `labelSelector`.
         """
         path = self.path(api, kind, namespace)
         if path is None:
             return None
         objects: list[Object] = []
-        query = {**selectors, "limit": str(_PAGE)}
+        query = {**selectors, "limit": str(_PAGE_SIZE)}
         while True:
             page = self._read(path, query)
             if page is None:
@@ -151,10 +151,10 @@ class KubernetesApi:
     def watch(
         self, api: str, kind: str, namespace: str, *, seconds: float, **selectors: str
     ) -> Generator[tuple[str, Object], None, None]:
-        """Watch a kind for some seconds, and yield each event's type and object.
+        """Watch a kind for `seconds`, and yield each event's type and object.
 
-        The types are `ADDED`, `MODIFIED` and `DELETED`. The watch ends early if the server denies
-        access or closes the connection.
+        The types are `ADDED`, `MODIFIED` and `DELETED`. The watch ends early, without an error, if
+        the server does not serve the kind, denies access or closes the connection.
         """
         http: Any = importlib.import_module("urllib3.exceptions")
         path = self.path(api, kind, namespace)
@@ -197,18 +197,18 @@ class KubernetesApi:
         try:
             content = json.loads(response.data)
         except ValueError:
-            content = {"message": one_line(response.data.decode(errors="replace"))[:500]}
+            content = {"message": _join_lines(response.data.decode(errors="replace"))[:500]}
         return response.status, content if isinstance(content, dict) else {}
 
     def _read(
         self, path: str, query: Mapping[str, str] | None = None, accept: str = "application/json"
     ) -> Object | None:
-        """Return the response to a GET, None if it fails; failures except 404 are in `unread`."""
+        """Return the response to a GET, None if it fails; count failures except 404 in `unread`."""
         code, content = self.request("GET", path, query, accept=accept)
         if 200 <= code < 300:
             return content
         if code != 404:
-            match = _OBJECTS.fullmatch(path)
+            match = _OBJECT_PATH.fullmatch(path)
             name = path if match is None else match[2]
             namespace = f" in {match[1]}" if match is not None and match[1] else ""
             self.unread[f"{name}{namespace}: {code} {content.get('reason') or ''}".rstrip()] += 1
@@ -237,19 +237,19 @@ class KubernetesApi:
             return self._connection.rest_client.pool_manager.request(
                 method,
                 f"{self._connection.configuration.host}{path}?{urlencode(query)}",
-                body=None if body is None else _yaml(body),
+                body=None if body is None else _serialize(body),
                 headers=headers,
                 timeout=http.Timeout(connect=_CONNECT_TIMEOUT, read=seconds),
                 retries=False,
                 preload_content=not stream,
             )
         except http.exceptions.HTTPError as problem:
-            reason = one_line(str(problem))
+            reason = _join_lines(str(problem))
             raise UnreadableError(f"the cluster does not respond: {reason}") from None
 
 
 def _connect(kubeconfig: str | None, context: str | None) -> Any:
-    # Start-up time: importing this client takes as long as importing Pulumi.
+    # Start-up time: importing the official client takes as long as importing Pulumi.
     client: Any = importlib.import_module("kubernetes.client")
     config: Any = importlib.import_module("kubernetes.config")
     configuration = client.Configuration()
@@ -257,7 +257,7 @@ def _connect(kubeconfig: str | None, context: str | None) -> Any:
     options = {"client_configuration": configuration}
     try:
         if kubeconfig is None and context is None:
-            # The kubeconfig that kubectl would use, else this pod's ServiceAccount.
+            # The kubeconfig that kubectl would use, or without one the pod's ServiceAccount.
             config.load_config(**options)
         elif kubeconfig is None or "\n" not in kubeconfig.strip():
             path = None if kubeconfig is None else str(Path(kubeconfig).expanduser())
@@ -268,9 +268,9 @@ def _connect(kubeconfig: str | None, context: str | None) -> Any:
     except Exception as problem:  # noqa: BLE001  # parsers and credential plugins raise any type
         # Messages of YAML errors quote the line, which may hold a credential.
         reason = type(problem).__name__ if isinstance(problem, yaml.YAMLError) else str(problem)
-        raise UnreadableError(f"no usable kubeconfig: {one_line(reason)}") from None
+        raise UnreadableError(f"no usable kubeconfig: {_join_lines(reason)}") from None
     if not configuration.verify_ssl:
-        # An update sends many requests: warn once, unless the user configured this warning.
+        # An update sends many requests. Warn only once, unless a filter for the warning exists.
         category: Any = importlib.import_module("urllib3.exceptions").InsecureRequestWarning
         if not any(entry[2] is category for entry in warnings.filters):
             warnings.simplefilter("once", category)
@@ -281,19 +281,19 @@ def _connect(kubeconfig: str | None, context: str | None) -> Any:
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
-def _yaml(body: Any) -> bytes:
-    """Serialize to JSON that is also valid YAML, which has no surrogate pairs as two escapes."""
+def _serialize(body: Any) -> bytes:
+    """Serialize to JSON that is also YAML, so without escaped surrogate pairs."""
     text = json.dumps(body, ensure_ascii=False)
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode(errors="replace")
 
 
-def one_line(text: str) -> str:
-    """Replace line breaks and other whitespace by single spaces."""
+def _join_lines(text: str) -> str:
+    """Replace line breaks and runs of other whitespace with single spaces."""
     return " ".join(text.split())
 
 
-#: Field manager for objects that nobody has applied yet.
-MANAGER = "fusioninfer-pulumi"
+#: Field manager of dry runs of objects that have never been applied.
+_DEFAULT_MANAGER = "fusioninfer-pulumi"
 _WORKERS = 8
 
 
@@ -302,22 +302,22 @@ class Answer:
     """The API server's answer to a dry run.
 
     Attributes:
-        code: HTTP status; 0 if the server does not serve the kind.
-        reply: The server's message, empty if it accepts the object.
+        code: HTTP status; 0 if the object was not sent, because its kind is not served.
+        message: The server's message, empty if the server accepts the object.
         causes: Field and message of each cause in the response.
-        kind: Resource that the reply is about: the object's, or another such as `namespaces`.
+        resource: Resource that the message is about: the object's, or another such as `namespaces`.
     """
 
     code: int
-    reply: str = ""
+    message: str = ""
     causes: tuple[tuple[str, str], ...] = ()
-    kind: str = ""
+    resource: str = ""
 
     @property
-    def accepted(self) -> bool:
-        """Whether the server would store the object if its name is free."""
+    def is_accepted(self) -> bool:
+        """Whether the server would store the object if its name were free."""
         # The server rejects an existing name only after all other checks.
-        return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.reply)
+        return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.message)
 
 
 def send_dry_runs(
@@ -326,12 +326,12 @@ def send_dry_runs(
     next_request: Callable[[Mapping[str, Any], Answer], Mapping[str, Any] | None],
     seconds: float,
 ) -> list[list[Answer] | None]:
-    """Return the answers for each object, None if they did not arrive in time.
+    """Send dry runs of objects; return the answers to each, None if they were late.
 
     The API server stores nothing. Pods are sent as new objects. Other objects are sent as
     server-side applies by the manager that last applied them, so fields that the new object lacks
-    are removed. `next_request` returns the object to send after an answer, or None. Reading the
-    served kinds and sending all objects may take `seconds` each.
+    are removed. `next_request` returns another object to send after an answer, or None. First
+    the served kinds are read, then the objects are sent; each step may take `seconds`.
 
     Raises:
         UnreadableError: The cluster does not respond, or does not accept the credentials.
@@ -339,16 +339,16 @@ def send_dry_runs(
     threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="fusioninfer-dry-run")
     try:
         versions = {manifest["apiVersion"] for manifest in manifests}
-        reads = [threads.submit(api.kinds, version) for version in versions]
+        reads = [threads.submit(api.kind_paths, version) for version in versions]
         wait(reads, seconds, return_when=FIRST_EXCEPTION)
-        running = [threads.submit(_send, api, manifest, next_request) for manifest in manifests]
+        running = [threads.submit(_dry_run, api, manifest, next_request) for manifest in manifests]
         wait(running, seconds, return_when=FIRST_EXCEPTION)
         return [future.result() if future.done() else None for future in running]
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _send(
+def _dry_run(
     api: KubernetesApi,
     manifest: Mapping[str, Any] | None,
     next_request: Callable[[Mapping[str, Any], Answer], Mapping[str, Any] | None],
@@ -364,7 +364,7 @@ def _send(
         else:
             path += f"/{quote(str(manifest['metadata']['name']), safe='')}"
             code, live = api.request("GET", path)
-            manager = _last_manager(live) if code == 200 else MANAGER
+            manager = _last_manager(live) if code == 200 else _DEFAULT_MANAGER
             query = {**_QUERY, "fieldManager": manager, "force": "true"}
             code, content = api.request("PATCH", path, query, manifest)
         answers.append(_parse_answer(code, content))
@@ -382,7 +382,7 @@ def _last_manager(live: Mapping[str, Any]) -> str:
         for manager in managers
         if manager.get("operation") == "Apply" and not manager.get("subresource")
     ]
-    return max(applied)[1] if applied else MANAGER
+    return max(applied)[1] if applied else _DEFAULT_MANAGER
 
 
 def _parse_answer(code: int, content: Mapping[str, Any]) -> Answer:
@@ -390,8 +390,8 @@ def _parse_answer(code: int, content: Mapping[str, Any]) -> Answer:
         return Answer(code)
     details = content.get("details") or {}
     causes = tuple(
-        (str(cause.get("field") or ""), one_line(str(cause.get("message") or "")))
+        (str(cause.get("field") or ""), _join_lines(str(cause.get("message") or "")))
         for cause in details.get("causes") or ()
     )
-    message = one_line(str(content.get("message") or f"HTTP status {code}"))
+    message = _join_lines(str(content.get("message") or f"HTTP status {code}"))
     return Answer(code, message, causes, str(details.get("kind") or ""))

@@ -1,4 +1,4 @@
-"""Edits of containers and pod templates that return copies.
+"""Completes containers and pod templates; functions return copies.
 
 The user's entries take precedence over generated ones.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-#: Shared memory of a container's processes: 64 MiB unless a volume is mounted at this path.
+#: Path of a container's shared memory, which has 64 MiB unless a volume is mounted there.
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a mount path
 
 Mapped = Mapping[str, Any]
@@ -17,7 +17,7 @@ Manifest = dict[str, Any]
 
 
 def add_env(container: Mapped, variables: Sequence[Mapped]) -> Manifest:
-    """Return a container with more variables; those whose names it already has are skipped."""
+    """Return a container with more variables, except those whose names it already has."""
     existing = list(container.get("env") or ())
     names = {variable.get("name") for variable in existing}
     added = [dict(variable) for variable in variables if variable["name"] not in names]
@@ -27,7 +27,7 @@ def add_env(container: Mapped, variables: Sequence[Mapped]) -> Manifest:
 def restricted_security_context(user: int | None = None, **fields: Any) -> Manifest:
     """Return a `securityContext` that the `restricted` Pod Security Standard accepts.
 
-    Set `user` for containers in pods that may run as root.
+    Without `user`, the pod's security context must set `runAsNonRoot` and `seccompProfile`.
     """
     if user is not None:
         fields |= {"runAsNonRoot": True, "runAsUser": user, "runAsGroup": user}
@@ -57,7 +57,7 @@ def find_mount(container: Mapped, path: str) -> Mapped | None:
 
 
 def choose_free_name(wanted: str, existing: Iterable[Mapped] | None) -> str:
-    """Return the name, with a number appended if an existing volume or container has it."""
+    """Return a wanted name, with a number appended if an existing item has the name."""
     taken = {item.get("name") for item in existing or ()}
     numbered = (f"{wanted}-{number}" for number in count(2))
     return wanted if wanted not in taken else next(name for name in numbered if name not in taken)
@@ -68,8 +68,8 @@ def shared_memory(
 ) -> tuple[Manifest, Manifest] | None:
     """Return a volume at `/dev/shm` and its mount, for one container of a pod spec.
 
-    None if the container mounts something there already, or if the pod shares the host's IPC
-    namespace and with it the host's memory.
+    None if the container mounts something there already, or if the pod uses the host's IPC
+    namespace, and with it the host's shared memory. `limit` is the volume's size limit.
     """
     source = {"medium": "Memory", **({} if limit is None else {"sizeLimit": limit})}
     return None if spec.get("hostIPC") else empty_dir(spec, container, "shm", SHARED_MEMORY, source)
@@ -88,8 +88,8 @@ def empty_dir(
 def overlay(generated: Any, override: Any) -> Any:
     """Return a copy of the generated value with the user's value merged over it.
 
-    Mappings merge by key, lists of named items (containers, volumes, env, mounts) by name. The
-    user's value replaces any other value. A null removes a key.
+    Mappings merge by key, lists of named items (containers, volumes, env, mounts) by name. Any
+    other value is replaced with the user's. A null in the user's mapping removes the key.
     """
     if isinstance(generated, Mapping) and isinstance(override, Mapping):
         merged = {
@@ -118,7 +118,7 @@ def overlay(generated: Any, override: Any) -> Any:
 
 
 def use_mirror(image: str, registry: str | None) -> str:
-    """Replace the registry in an image's name; the repository's path and the tag stay."""
+    """Replace the registry in an image's name, not its path and tag; None replaces nothing."""
     if registry is None:
         return image
     host, _, path = image.partition("/")

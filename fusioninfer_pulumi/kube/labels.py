@@ -8,9 +8,10 @@ from __future__ import annotations
 
 PREFIX = "fusioninfer.io/"
 
-# On every object and every serving pod. The Service, the InferencePool, the PodGroup's
-# subGroupPolicy and people select by them (`kubectl get pods -l fusioninfer.io/service=...`).
+# On every object and serving pod. The Service, the InferencePool, the PodGroup's subGroupPolicy and
+# people select by it (`kubectl get pods -l fusioninfer.io/service=...`).
 SERVICE = f"{PREFIX}service"
+# On serving pods, and on objects that belong to one role.
 COMPONENT_TYPE = f"{PREFIX}component-type"
 ROLE_NAME = f"{PREFIX}role-name"
 # An integer, because Volcano orders the subgroups of a PodGroup by it.
@@ -45,7 +46,7 @@ LLM_D_ROLE = "llm-d.ai/role"
 
 # The only key by which the Volcano scheduler finds a pod's PodGroup (job_info.go, getJobID).
 GROUP_NAME = "scheduling.k8s.io/group-name"
-# Names the pod's task; minTaskMember matches no pod without it.
+# The pod's Volcano task. `minTaskMember` does not count pods without it.
 TASK_SPEC = "volcano.sh/task-spec"
 # Read by Volcano's PodGroup controller, which creates a PodGroup per workload for pods without one.
 QUEUE_NAME = "scheduling.volcano.sh/queue-name"
@@ -73,8 +74,8 @@ LWS_WORKER_INDEX = f"{LWS_PREFIX}worker-index"
 # replicas of a role.
 LWS_GROUP_INDEX = f"{LWS_PREFIX}group-index"
 LWS_EXCLUSIVE_TOPOLOGY = f"{LWS_PREFIX}exclusive-topology"
-# LeaderWorkerSet sets these on pods. It overwrites a user's values, except those of group-index and
-# group-key: with them it never becomes Available, or confuses its groups.
+# Set by LeaderWorkerSet on pods. It overwrites a user's values, except those of group-index and
+# group-key, which keep it from becoming Available or make it mix up its groups.
 LWS_OWNED_LABELS = frozenset(
     {
         LWS_NAME,
@@ -88,16 +89,16 @@ LWS_OWNED_LABELS = frozenset(
 )
 
 # On the objects of an imported service whose source manifest selects clusters: the label selector,
-# and the tolerated taints of clusters (JSON). Only people read them: Pulumi's provider or kubectl's
-# context decides the cluster.
+# and the tolerated taints of clusters (JSON). Only people read them, because Pulumi's provider or
+# kubectl's context determines the cluster.
 CLUSTER_SELECTOR = f"{PREFIX}cluster-selector"
 CLUSTER_TOLERATIONS = f"{PREFIX}cluster-tolerations"
 
 # Pulumi's Kubernetes provider does not wait for objects with this annotation.
 PULUMI_SKIP_AWAIT = "pulumi.com/skipAwait"
 
-# Labels of cloud providers and Karpenter with the name of the node pool. Placement writes them into
-# node selectors.
+# Node labels of cloud providers and Karpenter that contain the node pool's name. Placement writes
+# them into node selectors.
 NODE_POOLS = (
     "cloud.google.com/gke-nodepool",
     "eks.amazonaws.com/nodegroup",

@@ -1,4 +1,4 @@
-"""The objects of a service: their metadata, ServiceAccounts and Roles."""
+"""Builds metadata for a service's objects, and its ServiceAccounts and Roles."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class ServiceMeta:
     Attributes:
         service: Kubernetes name of the service.
         namespace: Namespace of every object; may be an Output.
-        labels: The user's labels of every object.
-        annotations: The user's annotations of every object.
+        labels: Labels of every object.
+        annotations: Annotations of every object.
     """
 
     service: str
@@ -50,9 +50,9 @@ def metadata(
     return built
 
 
-def build_object(api_version: str, kind: str, metadata: Manifest, **fields: Any) -> Manifest:
+def build_object(api_version: str, kind: str, object_meta: Manifest, **fields: Any) -> Manifest:
     """Return an object with this metadata, and with `spec` or other fields."""
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
+    return {"apiVersion": api_version, "kind": kind, "metadata": object_meta, **fields}
 
 
 #: Verbs of read access.
@@ -89,9 +89,9 @@ def role_and_binding(
 
 
 def role_binding(
-    meta: ServiceMeta, metadata: Manifest, role: tuple[str, str], accounts: Iterable[Any]
+    meta: ServiceMeta, object_meta: Manifest, role: tuple[str, str], accounts: Iterable[Any]
 ) -> Manifest:
-    """Return the binding of a Role or ClusterRole, by kind and name, to ServiceAccounts."""
+    """Return the binding of ServiceAccounts to a Role or ClusterRole (its kind and name)."""
     kind, name = role
     reference = {"apiGroup": _RBAC, "kind": kind, "name": name}
     subjects = [
@@ -99,5 +99,5 @@ def role_binding(
         for account in accounts
     ]
     return build_object(
-        f"{_RBAC}/v1", f"{kind}Binding", metadata, roleRef=reference, subjects=subjects
+        f"{_RBAC}/v1", f"{kind}Binding", object_meta, roleRef=reference, subjects=subjects
     )

@@ -32,7 +32,7 @@ http_route = "{}-httproute".format
 gateway = "{}-gateway".format
 # ServiceAccount, Role and RoleBinding of the decode pods' sidecars.
 sidecar = "{}-sidecar".format
-# The ClusterIP Service in front of a service that has no router.
+# The ClusterIP Service of a service without an endpoint picker, or whose route leads to it.
 serving_service = "{}".format
 alerts = "{}-alerts".format
 dashboards = "{}-dashboards".format
@@ -55,13 +55,13 @@ claim_template = "{}-{}-{}-{}".format
 # ClusterRoleBinding that lets the endpoint picker check who reads its metrics; from namespace and
 # service. No namespace or service has a colon, so two pairs never get the same name.
 metrics_reviewer = "fusioninfer:{}:{}-epp".format
-# ReferenceGrant: the namespace of the route or Gateway that refers to another namespace, and its
-# name, or the pool's if the route is external. Neither part can contain a dot.
+# ReferenceGrant: namespace and name of the route or Gateway that refers to another namespace. If
+# the route is external, the name is the pool's. No part has a dot.
 reference_grant = "{}.{}".format
 
 
 def serving_group(service: str, index: int | None = None) -> str:
-    """Return the name prefix of a serving group's objects, which is also its PodGroup's name.
+    """Return the name of a serving group's PodGroup, the prefix of its LeaderWorkerSets' names.
 
     It is the service's name if the service has no groups.
     """
@@ -89,10 +89,10 @@ def leader_pod(lws_name: str, group: int = 0) -> str:
 
 
 def leader_worker_set_limit(size: int, groups: int = 1) -> int:
-    """Return the maximum length of a LeaderWorkerSet's name.
+    """Return the maximum length of a LeaderWorkerSet's name, for `groups` of `size` pods.
 
-    It is 52 for groups of one pod. With workers, whose StatefulSet is named `<name>-<group>`, the
-    hyphen and the digits of the group index are subtracted.
+    It is 52 for groups of one pod. Groups with workers have StatefulSets named `<name>-<index>`, so
+    the hyphen and the digits of the largest group index are subtracted.
     """
     if size <= 1:
         return STATEFUL_SET_LIMIT

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-#: Stands for an Output, whose value is unknown at planning, in the hash of a revision.
+#: Replaces Outputs in hashes, because a plan does not know their values.
 PLACEHOLDER = "<output>"
 #: Printed in place of a value that is known only after deployment.
 UNKNOWN = "<unknown>"

@@ -59,8 +59,8 @@ def is_oversized(value: str | float) -> bool:
 def write(amount: Decimal) -> str:
     """Write an amount as a quantity.
 
-    An integer gets the largest binary suffix from Mi on that divides it; any other amount is
-    written in thousandths, rounded up.
+    An integer gets the largest binary suffix, Mi or larger, that divides it, or no suffix. A
+    fraction is rounded up to thousandths (`m`).
     """
     if amount != amount.to_integral_value():
         return f"{int((amount * 1000).to_integral_value(rounding='ROUND_CEILING'))}m"

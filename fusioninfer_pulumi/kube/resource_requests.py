@@ -28,20 +28,20 @@ _ACCELERATORS = dict.fromkeys(
         "rebellions.ai/ATOM",
     )
 )
-_FAMILIES = ("nvidia.com/mig-",)
+_ACCELERATOR_PREFIXES = ("nvidia.com/mig-",)
 # Real names, not misspelled accelerators: KubeVirt's devices, Huawei's other chips.
 _OTHER_SUFFIXES = ("/vgpu", "/pgpu")
-_OTHER_FAMILIES = ("huawei.com/Ascend",)
-#: For difflib. `arm.com/gpu` is just below it, because it is not a misspelled `amd.com/gpu`.
+_OTHER_PREFIXES = ("huawei.com/Ascend",)
+#: Cutoff for difflib, just above the similarity of `arm.com/gpu`, a real name, to `amd.com/gpu`.
 _MIN_SIMILARITY = 0.92
-_MULTI_RANK = ("aws.amazon.com/neuron", "nvidia.com/mig-")
+_NOT_ONE_RANK_EACH = ("aws.amazon.com/neuron", "nvidia.com/mig-")
 
 Amounts = dict[str, Decimal]
 
 
 def is_accelerator(resource: str) -> bool:
     """Return whether a resource is an accelerator."""
-    return resource in _ACCELERATORS or resource.startswith(_FAMILIES)
+    return resource in _ACCELERATORS or resource.startswith(_ACCELERATOR_PREFIXES)
 
 
 def is_extended(name: str) -> bool:
@@ -50,14 +50,14 @@ def is_extended(name: str) -> bool:
 
 
 def suggest_accelerator(resource: str) -> str | None:
-    """Return `nvidia.com/gpu` for `nvidia.com/gpus` or `nvda.com/gpu`, None for other names."""
+    """Return the accelerator that a misspelled name such as `nvidia.com/gpus` means, or None."""
     if is_accelerator(resource):
         return None
     lowered = resource.lower()
     names = {name.lower(): name for name in _ACCELERATORS}
     if lowered in names:
         return names[lowered]
-    if resource.startswith(_OTHER_FAMILIES) or resource.endswith(_OTHER_SUFFIXES):
+    if resource.startswith(_OTHER_PREFIXES) or resource.endswith(_OTHER_SUFFIXES):
         return None
     import difflib  # noqa: PLC0415  # start-up time: few names get here
 
@@ -70,8 +70,8 @@ def pod_requests(template: Mapping[str, Any]) -> Amounts:
 
     For each resource, the larger of two amounts plus the pod's overhead: all containers with the
     sidecars, or the largest init container with the sidecars before it. A missing request equals
-    its limit (Kubernetes, "Init containers: resource sharing within containers"). The pod's own
-    `resources` replace that amount.
+    its limit (Kubernetes, "Init containers: resource sharing within containers"). A resource in
+    the pod's own `resources` replaces the amount of the containers.
     """
     spec = template.get("spec") or {}
     sidecars: Amounts = {}
@@ -100,16 +100,16 @@ def accelerators(template: Mapping[str, Any]) -> int:
 
 def has_one_rank_per_accelerator(template: Mapping[str, Any]) -> bool:
     """Return whether an engine runs one rank on each accelerator that the pod requests."""
-    return not any(name.startswith(_MULTI_RANK) for name in pod_requests(template))
+    return not any(name.startswith(_NOT_ONE_RANK_EACH) for name in pod_requests(template))
 
 
 def read_limit(container: Mapping[str, Any], resource: str) -> Any:
-    """Return a container's unparsed limit of a resource, None if it has none."""
+    """Return a container's limit of a resource as in the manifest, None if it has none."""
     return ((container.get("resources") or {}).get("limits") or {}).get(resource)
 
 
 def sum_requests(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
-    """Return the sum of requests, each multiplied by a number of pods, as quantities."""
+    """Return the sum of `requests`, pairs of one pod's requests and a number of pods."""
     amounts = _sum(
         {name: amount * pods for name, amount in per_pod.items()} for per_pod, pods in requests
     )

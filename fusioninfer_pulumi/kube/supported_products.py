@@ -1,6 +1,6 @@
 """Products that must be installed in a cluster, with their supported releases.
 
-Also the fields that name other objects. Fields are written `Kind path`; `[*]` is any item of a list
+Also lists the fields that name other objects. A field is `Kind path`; `[*]` is any item of a list
 or value of a mapping. `Pod` stands for the pods that controllers create from rendered objects.
 """
 
@@ -24,13 +24,13 @@ class Product:
         name: Its name in messages.
         group: The API group.
         install: URL of a manifest to apply, or a command, or what to install.
-        kind: The one kind that the row is about, empty for all kinds of the group.
-        field: Field that needs the product; by default every object of the group does.
-        min_release: First supported release, None if any release that serves the version works.
+        kind: The only kind that needs the product, empty for all kinds of the group.
+        field: Field that needs the product, empty if every object of the group does.
+        min_release: First supported release, None if any that serves the API version works.
         broken: Later releases that do not work.
-        last_release: Last release that has the kind, None if no release removed it.
-        program: Image whose tag is the release; by default an annotation of the CRDs has it.
-        namespace: Namespace in which the program runs by default.
+        last_release: Last release that has the group, None if no release removed it.
+        program: Name of the image whose tag is the release, empty if the CRDs' annotations have it.
+        namespace: Namespace in which the program usually runs.
     """
 
     name: str
@@ -126,14 +126,14 @@ _PROMETHEUS = Product(
 )
 _DRA = Product("Dynamic resource allocation", "resource.k8s.io", _KUBERNETES)
 _METRICS = Product(
-    name="Metrics of pods",
+    name="Pod metrics",
     group="custom.metrics.k8s.io",
     install="an adapter such as prometheus-adapter",
     field="HorizontalPodAutoscaler spec.metrics[*].pods",
 )
 # The API server serves this API only if the feature gate is on (storage_scheduling.go, v1.37.1).
 NATIVE_GANGS = Product(
-    name="Gangs of Kubernetes",
+    name="Kubernetes gangs",
     group="scheduling.k8s.io",
     install=(
         "Kubernetes v1.37 with --runtime-config=scheduling.k8s.io/v1beta1=true and the feature "
@@ -143,7 +143,7 @@ NATIVE_GANGS = Product(
     kind="PodGroup",
 )
 
-#: If several rows apply to an object, the last one counts.
+#: If several rows apply to an API and kind, the last one counts.
 PRODUCTS = (
     LEADER_WORKER_SET,
     VOLCANO,
@@ -255,18 +255,18 @@ REFERENCES: Mapping[tuple[str, str], Sequence[str]] = {
         "LeaderWorkerSet metadata.labels[kueue.x-k8s.io/queue-name]",
     ),
 }
-#: Kinds in `REFERENCES` that have no namespace.
-CLUSTER_WIDE = {
+#: Kinds in `REFERENCES` that are not namespaced.
+CLUSTER_SCOPED = {
     "StorageClass", "PriorityClass", "RuntimeClass", "DeviceClass", "Queue",
 }  # fmt: skip
 
 
-#: API and kind of a needed object; an empty kind stands for the whole API.
+#: API and kind that a cluster must serve; an empty kind stands for the whole API.
 Kind = tuple[str, str]
 
 
 def find_products(manifest: Mapping[str, Any]) -> Iterator[tuple[Product, Kind]]:
-    """Yield the rows of `PRODUCTS` that apply to an object, with the kinds that it needs."""
+    """Yield the rows of `PRODUCTS` that apply to an object, each with the needed API and kind."""
     api, kind = manifest["apiVersion"], manifest["kind"]
     for product in PRODUCTS:
         same_group = product.group == api.rpartition("/")[0]
@@ -302,7 +302,7 @@ def _values(
 
 
 def parse_release(text: str) -> Release | None:
-    """Parse the release in a tag or an annotation, None for others such as `latest`."""
+    """Parse a release such as `v1.2.3-rc.1`, None for other texts such as `latest`."""
     match = _RELEASE.fullmatch(text)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 

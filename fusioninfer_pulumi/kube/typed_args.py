@@ -1,8 +1,8 @@
 """Converts inputs of pulumi_kubernetes to plain Kubernetes structures, without importing it.
 
-Args such as `PodTemplateSpecArgs` store values under Python names; each of their properties has the
-field's Kubernetes name as an attribute. Dictionaries may have Python names as keys. The keys of
-maps such as labels are not field names.
+Args such as `PodTemplateSpecArgs` store values under Python names. The getter of each property has
+the field's Kubernetes name as an attribute. Dictionaries may have Python names as keys. Keys of
+maps such as labels are not field names and stay.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _IRREGULAR = {
     "volume_id": "volumeID",
 }
 
-#: Fields that are maps with the user's keys.
-MAPS = frozenset(
+#: Fields that are maps whose keys users choose.
+USER_KEY_MAPS = frozenset(
     (
         "annotations",
         "labels",
@@ -62,7 +62,7 @@ def is_typed_args(value: object) -> bool:
 
 
 def to_plain(value: Any) -> Any:
-    """Replace typed args at any depth by mappings with Kubernetes names as keys.
+    """Replace typed args at any depth with mappings that have Kubernetes names as keys.
 
     Properties that are not set are omitted; Outputs and other values stay as they are.
     """
@@ -81,11 +81,11 @@ def to_plain(value: Any) -> Any:
 
 
 def use_kubernetes_names(value: Any) -> Any:
-    """Replace Python names by Kubernetes names in a pod template or a part of it."""
+    """Replace Python names with Kubernetes names in a pod template or a part of it."""
     if isinstance(value, dict):
         return {
             (name := kubernetes_name(key) if isinstance(key, str) else key): item
-            if name in MAPS and isinstance(item, dict)
+            if name in USER_KEY_MAPS and isinstance(item, dict)
             else use_kubernetes_names(item)
             for key, item in value.items()
         }
@@ -95,13 +95,13 @@ def use_kubernetes_names(value: Any) -> Any:
 
 
 def find_duplicate_fields(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield both names of each field that has its Kubernetes name and its Python name as keys."""
+    """Yield the Kubernetes name and the Python name of each field that is set under both."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             name = kubernetes_name(key) if isinstance(key, str) else key
             if name != key and name in value:
                 yield name, key
-            if name not in MAPS:
+            if name not in USER_KEY_MAPS:
                 yield from find_duplicate_fields(item)
     elif isinstance(value, list):
         for item in value:

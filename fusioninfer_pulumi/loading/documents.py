@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.service import API_VERSION, KIND, InferenceServiceArgs
-from fusioninfer_pulumi.extras import IMPORTED_GROUPS, install_command
+from fusioninfer_pulumi.extras import IMPORTED_API_GROUPS, install_command
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, errors, show, warning
 from fusioninfer_pulumi.loading.importer import (
     Importer,
@@ -34,11 +34,11 @@ class Document(NamedTuple):
 
     Attributes:
         origin: Its file and position.
-        remarks: Findings of loading, each with the origin of its document.
+        remarks: Findings from before planning, each with the origin of its document.
         args: The service, None if it is invalid or the document is not a service.
         manifest: The InferenceService manifest, None if the document is not a service.
-        translate: Moves a finding about the InferenceService to the source document.
-        plan: The plan of the service, once it is planned. A service of a program has only a plan.
+        translate: Moves a finding about a converted service to its source document.
+        plan: The plan of the service, None before planning. A service of a program has only a plan.
     """
 
     origin: Origin
@@ -84,7 +84,7 @@ class Document(NamedTuple):
 
 
 def split_list(file: str, number: int, raw: Any) -> tuple[list[tuple[Origin, Any]], list[Document]]:
-    """Return a document, or the items of a `List`, with their origins; and errors of the `List`."""
+    """Return the items of a `List`, else the document, with origins; and errors of the `List`."""
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != "List":
         return [(origin, raw)], []
@@ -123,9 +123,9 @@ def load_documents(
 
     Args:
         documents: The documents with their origins.
-        allow_lossy: Whether a field that cannot be converted is a warning instead of an error.
-        in_folders: Origins of documents that come from folders. Unrelated objects in folders are
-            ignored with a warning.
+        allow_lossy: Whether to ignore, with a warning, fields that cannot be converted, and
+            unrelated objects in an input that has a service.
+        in_folders: Origins of documents from folders, whose unrelated objects are always ignored.
     """
     owners = _add_referenced(documents, [_find_owner(raw) for _, raw in documents])
     order = {origin: position for position, (origin, _) in enumerate(documents)}
@@ -143,7 +143,7 @@ def load_documents(
 
 
 def _find_owner(raw: Any, *, platform: bool = False) -> Importer | None:
-    # Importers are loaded only for other documents, because that takes time.
+    # A document of our own API does not load importers, because that takes time.
     if not isinstance(raw, Mapping) or raw.get("apiVersion") == API_VERSION:
         return None
     return None if _is_inference_service(raw) else find_importer(raw, platform=platform)
@@ -165,9 +165,9 @@ def _group_by_importer(
 def _add_referenced(
     documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
 ) -> list[Importer | None]:
-    """Assign the objects that an importer's documents name or select to this importer.
+    """Assign unrelated objects to the importer whose documents name or select them.
 
-    These objects may name more objects, as a ServiceAccount names Secrets.
+    Repeats until nothing changes, because such an object may name others, as a ServiceAccount does.
     """
     importers_by_key: dict[Any, Importer] = {}
     groups = list(_group_by_importer(documents, owners))
@@ -209,7 +209,7 @@ def _convert(
             service.main.origin,
             tuple(located for located in findings if located[0] in origins),
             manifest=service.manifest,
-            translate=partial(_locate, importer, service.origins),
+            translate=partial(_translate, importer, service.origins),
         )
         loaded.append(document.with_result(validate_document(service.manifest)))
         findings = [located for located in findings if located[0] not in origins]
@@ -220,8 +220,8 @@ def _convert(
     return loaded
 
 
-def _locate(importer: Importer, origins: Origins, finding: Finding) -> tuple[Origin, Finding]:
-    """Move a finding to the source document, with the importer's own message if it has one."""
+def _translate(importer: Importer, origins: Origins, finding: Finding) -> tuple[Origin, Finding]:
+    """Move a finding to the source document; the importer may replace its message."""
     origin, moved = origins.locate(finding)
     message = importer.words.get(finding.rule)
     return origin, moved if message is None else replace(moved, message=message, converted=())
@@ -229,8 +229,8 @@ def _locate(importer: Importer, origins: Origins, finding: Finding) -> tuple[Ori
 
 def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) -> Document:
     if _needs_importer(raw):
-        text = "needs an importer that is not installed; run"
-        message = f"{show(raw['apiVersion'])} {text} {install_command('importers')}"
+        needs = "needs an importer that is not installed; run"
+        message = f"{show(raw['apiVersion'])} {needs} {install_command('importers')}"
         return Document(origin, ((origin, error(IMPORTER_MISSING, ("apiVersion",), message)),))
     finding = _find_wrong_version(raw)
     platform = _find_owner(raw, platform=True)
@@ -262,7 +262,7 @@ def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) ->
 
 def _needs_importer(raw: Any) -> bool:
     group = _get_group(raw.get("apiVersion")) if isinstance(raw, Mapping) else ""
-    return group in IMPORTED_GROUPS and all(
+    return group in IMPORTED_API_GROUPS and all(
         group not in importer.groups for importer in importers()
     )
 
@@ -271,7 +271,7 @@ def _is_inference_service(raw: Any) -> bool:
     if not isinstance(raw, Mapping) or raw.get("kind") != KIND:
         return False
     # KServe has an older kind of the same name.
-    return _get_group(raw.get("apiVersion")) not in IMPORTED_GROUPS
+    return _get_group(raw.get("apiVersion")) not in IMPORTED_API_GROUPS
 
 
 def _get_group(version: Any) -> str:

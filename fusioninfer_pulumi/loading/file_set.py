@@ -10,20 +10,20 @@ from fusioninfer_pulumi.api.inventory import INVENTORY_KIND
 from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, info
 from fusioninfer_pulumi.loading.documents import Document, load_documents, split_list
 from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, NO_SERVICE
-from fusioninfer_pulumi.loading.yaml_text import UnreadableError, documents
+from fusioninfer_pulumi.loading.yaml_text import YamlTextError, parse_yaml
 
 NO_SERVICE_IN_FOLDER = Rule("no-service-in-folder")
 
-#: File names that are read in a folder; like `kubectl apply -f FOLDER`, without subfolders.
+#: Suffixes of the files that are read in a folder; like `kubectl apply -f`, not in subfolders.
 SUFFIXES = (".yaml", ".yml", ".json")
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
 
 
 class Text(NamedTuple):
-    """The text of a file.
+    """A text with manifests.
 
     Attributes:
-        file: Its name in messages.
+        file: Path of the file for messages, empty for a text that is not a file.
         content: YAML or JSON with one or several documents.
         folder: The folder that the user passed, None if the user passed the file itself.
     """
@@ -38,8 +38,8 @@ class ParsedText(NamedTuple):
 
     Attributes:
         manifests: Origin and content of each document that may be a manifest.
-        notes: Findings about the whole text, about Lists, and about documents that are ignored.
-        documents: All documents, None if there are errors.
+        notes: Findings about the text, its Lists and ignored documents, each as a `Document`.
+        documents: Content of all documents (items of a List), None if the text has errors.
     """
 
     text: Text
@@ -49,7 +49,7 @@ class ParsedText(NamedTuple):
 
     @property
     def identities(self) -> list[tuple[str, ...]]:
-        """Kind, namespace and name of each manifest."""
+        """Kind, namespace and name of each manifest with metadata; `None` as text if unset."""
         identities = []
         for _, raw in self.manifests:
             metadata = raw.get("metadata") if isinstance(raw, Mapping) else None
@@ -70,31 +70,31 @@ def list_manifest_files(folder: Path) -> list[Path]:
 
 
 def parse(text: Text) -> ParsedText:
-    """Return the documents of a text; errors become findings."""
+    """Parse a text; errors become findings in `notes`."""
     manifests: list[tuple[Origin, Any]] = []
     notes: list[Document] = []
     try:
-        for number, raw in enumerate(documents(text.content), start=1):
+        for number, raw in enumerate(parse_yaml(text.content), start=1):
             items, invalid = split_list(text.file, number, raw)
             manifests += items
             notes += invalid
-    except UnreadableError as problem:
+    except YamlTextError as problem:
         line = problem.line if text.file else None
-        note = error(problem.rule, (), str(problem))
-        notes.append(_make_note(Origin(text.file, line=line), note))
+        finding = error(problem.rule, (), str(problem))
+        notes.append(_make_note(Origin(text.file, line=line), finding))
     all_documents = None if notes else tuple(raw for _, raw in manifests)
     if not manifests and not notes and text.folder is None:
-        note = error(EMPTY_INPUT, (), "is empty; expected an InferenceService")
-        notes.append(_make_note(Origin(text.file), note))
+        finding = error(EMPTY_INPUT, (), "is empty; expected an InferenceService")
+        notes.append(_make_note(Origin(text.file), finding))
     if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
         # A folder may contain other files, such as the values of a chart.
-        note = info(NO_SERVICE, (), "ignored: contains no manifest")
-        notes += [_make_note(origin, note) for origin, _ in manifests[:1]]
+        finding = info(NO_SERVICE, (), "ignored: contains no manifest")
+        notes += [_make_note(origin, finding) for origin, _ in manifests[:1]]
         manifests = []
     remaining = []
     for origin, raw in manifests:
-        is_mapping = text.folder is not None and isinstance(raw, Mapping)
-        if is_mapping and raw.get("kind") == INVENTORY_KIND:
+        may_be_inventory = text.folder is not None and isinstance(raw, Mapping)
+        if may_be_inventory and raw.get("kind") == INVENTORY_KIND:
             message = "ignored: is an inventory; pass it with --inventory"
             notes.append(_make_note(origin, info(NO_SERVICE, ("kind",), message)))
         else:
@@ -105,8 +105,8 @@ def parse(text: Text) -> ParsedText:
 def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[Document]:
     """Load the documents of several texts as one input, so that they may refer to each other.
 
-    Returns all documents in order, then the notes. `allow_lossy` is that of `load`. A file that is
-    passed several times is loaded once.
+    Returns all documents in order, then the notes of all texts. `allow_lossy` is as for `load`. A
+    file that is passed several times is loaded once.
     """
     texts = list({text.text.file: text for text in parsed}.values())
     notes = [note for text in texts for note in text.notes]
@@ -123,8 +123,8 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
                 document.origin.file in files and (document.args is not None or document.has_errors)
                 for document in (*loaded, *notes)
             ):
-                note = error(NO_SERVICE_IN_FOLDER, (), "contains no service manifest")
-                notes.append(_make_note(Origin(folder), note))
+                finding = error(NO_SERVICE_IN_FOLDER, (), "contains no service manifest")
+                notes.append(_make_note(Origin(folder), finding))
     return [*loaded, *notes]
 
 

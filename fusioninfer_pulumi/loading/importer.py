@@ -1,4 +1,4 @@
-"""Documents of other systems, and the interface of importers, which companion packages contain."""
+"""Interface of importers, which are in companion packages, and the documents they convert."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SourceDocument:
 
     @property
     def name(self) -> Any:
-        """Its name, None if it is missing or not a string."""
+        """Its name, None if it is missing or not a string; may be an Output."""
         return _read_name(self.metadata.get("name"))
 
     @property
@@ -58,7 +58,7 @@ class SourceDocument:
         return SourceField(self, path)
 
     def leaves(self) -> Iterator[SourceField]:
-        """Yield every leaf: scalars, and empty mappings and lists, but no nulls."""
+        """Yield every scalar, empty mapping and empty list, but no nulls."""
         yield from _walk_leaves(self.at(), self.raw)
 
 
@@ -80,7 +80,7 @@ class SourceField(NamedTuple):
     def location(self) -> Location:
         """Its location in findings, which is relative to `spec`."""
         path = self.path[1:] or self.path if self.path[:1] == ("spec",) else self.path
-        # Keys of YAML mappings may be null, dates or fractions.
+        # Keys may also be null or fractions.
         return tuple(part if isinstance(part, (str, int)) else str(part) for part in path)
 
     @property
@@ -116,7 +116,7 @@ class FieldOrigin(NamedTuple):
 
     Attributes:
         field: The user's field.
-        copied: Whether the service has a copy of the user's field and of everything below it.
+        copied: Whether the service's field is a copy of the user's field, with all its subfields.
     """
 
     field: SourceField
@@ -128,7 +128,7 @@ class Origins(NamedTuple):
 
     Attributes:
         main: The document that became the service.
-        fields: Origins of fields by their locations in findings.
+        fields: User's fields by the location of the service's field in findings.
         sources: Other documents that the service depends on.
     """
 
@@ -199,10 +199,10 @@ class Importer(NamedTuple):
         module: Module with `convert(documents, allow_lossy=...) -> Conversion`; imported only if an
             input has documents of these kinds.
         services: Kinds that become a service, each with its supported API versions.
-        companions: Kinds that configure a service of the same input.
-        platform: Kinds that configure the cluster, not a service.
-        words: By rule, a message in the system's terms that replaces the message of a finding about
-            a converted service.
+        companions: Kinds that configure a service of the same input, with their API versions.
+        platform: Kinds that configure the cluster, not a service, with their API versions.
+        words: Messages in the system's terms, by rule id. They replace the messages of findings
+            about converted services.
     """
 
     name: str
@@ -229,17 +229,17 @@ class Importer(NamedTuple):
         return conversion
 
     def named(self, documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
-        """Return further objects that it converts because the documents name them: ConfigMaps, ...
+        """Return the keys of objects, such as ConfigMaps, that are converted with `documents`.
 
-        Calls the module's optional function `named(documents)`.
+        These are objects that the documents name. Calls the module's `named`, if it has one.
         """
         named = getattr(self._converter, "named", None)
         return frozenset() if named is None else named(documents)
 
     def selects(self, documents: Sequence[SourceDocument], raw: Mapping[str, Any]) -> bool:
-        """Return whether it converts another object because the documents select it by labels.
+        """Return whether another object is converted because labels in `documents` select it.
 
-        Calls the module's optional function `selects(documents, raw)`.
+        Calls the module's `selects`, if it has one.
         """
         selects = getattr(self._converter, "selects", None)
         return selects is not None and bool(selects(documents, raw))
@@ -256,7 +256,7 @@ def importers() -> tuple[Importer, ...]:
 
 
 def find_importer(raw: Any, *, platform: bool = False) -> Importer | None:
-    """Return the importer of a document's kind, or with `platform` of a platform kind."""
+    """Return the importer with a document's kind in `kinds`, or with `platform` in `platform`."""
     kind = raw.get("kind") if isinstance(raw, Mapping) else None
     if not isinstance(kind, str):
         return None

@@ -26,7 +26,7 @@ from fusioninfer_pulumi.loading.validate import (
     WRONG_KIND,
     validate_inventory,
 )
-from fusioninfer_pulumi.loading.yaml_text import MAX_BYTES, TOO_LARGE, UnreadableError, documents
+from fusioninfer_pulumi.loading.yaml_text import MAX_BYTES, TOO_LARGE, YamlTextError, parse_yaml
 from fusioninfer_pulumi.rules.common import INPUT_TOO_LARGE
 
 
@@ -39,7 +39,7 @@ def load(
 
     With the package `fusioninfer-importers` it also converts Kthena's ModelServings, Modelplane's
     ModelDeployments and KServe's LLMInferenceServices, together with related objects in the same
-    input: docs/systems.md.
+    input (docs/systems.md).
 
     Args:
         source: Path of a YAML or JSON file with one or several documents; path of a folder, whose
@@ -47,8 +47,8 @@ def load(
             paths, which are read together; or one parsed document. A string is always a path; for
             YAML text use `loads`. Other objects in a folder, such as a Namespace, are ignored with
             a `UserWarning`.
-        allow_lossy: Whether fields of another system's manifest that cannot be converted are
-            ignored, each with a `UserWarning`, instead of rejected.
+        allow_lossy: Whether fields of another system's manifest that cannot be converted, and other
+            objects in an input with a service, are ignored with a `UserWarning`, not rejected.
 
     Returns:
         The services, in the order of the documents.
@@ -105,7 +105,7 @@ def file_text(file: str | os.PathLike[str]) -> str:
 
 
 def read_text(stream: IO[bytes], title: str = "") -> str:
-    """Return the text of a stream; raises the errors of `file_text`."""
+    """Return the text of a stream; raises the errors of `file_text`, for the file `title`."""
     # The size is limited, because the path may be an endless device.
     content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
@@ -118,7 +118,7 @@ def read_text(stream: IO[bytes], title: str = "") -> str:
 
 
 def _get_services(documents: list[Document]) -> list[InferenceServiceArgs]:
-    """Return the services, warn of other findings, and raise errors."""
+    """Return the services; raise if there are errors, else issue the warnings."""
     all_findings = [located for document in documents for located in document.findings]
     invalid = {origin for origin, finding in all_findings if finding.severity is Severity.ERROR}
     if invalid:
@@ -167,12 +167,12 @@ def load_inventory(source: Inventory) -> InventoryArgs:
 
 def _parse_one_document(text: str, title: str) -> Any:
     try:
-        contents = list(documents(text))
-    except UnreadableError as problem:
+        contents = list(parse_yaml(text))
+    except YamlTextError as problem:
         raise InvalidServiceError([error(problem.rule, (), str(problem))], title) from None
     if len(contents) != 1:
-        found = f"contains {len(contents)} documents" if contents else "is empty"
+        actual = f"contains {len(contents)} documents" if contents else "is empty"
         raise InvalidServiceError(
-            [error(WRONG_KIND, (), f"{found}, expected one {INVENTORY_KIND}")], title
+            [error(WRONG_KIND, (), f"{actual}, expected one {INVENTORY_KIND}")], title
         )
     return contents[0]

@@ -1,4 +1,4 @@
-"""Reads the file that a manifest names in `model.config`."""
+"""Reads the `config.json` of a model that `model.config` names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_model_config(name: str, folder: Path | None = None) -> dict[str, Any]:
     Args:
         name: Path of the file, relative to `folder`.
         folder: The manifest's folder. The file must be in or below it, because the manifest may be
-            untrusted. None allows any file, relative to the working directory.
+            untrusted. None allows any path; relative ones start at the working directory.
 
     Raises:
         ModelConfigError: The file is not a readable regular file, is too large, or is not a JSON
@@ -58,7 +58,7 @@ def _read_content(name: str, folder: Path | None) -> bytes:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise ModelConfigError(f"{name} is not a regular file")
             content = file.read(_MAX_BYTES + 1)
-    except (OSError, RuntimeError) as problem:  # RuntimeError: a link to itself
+    except (OSError, RuntimeError) as problem:  # RuntimeError: a symbolic link loop
         reason = getattr(problem, "strerror", None) or problem
         raise ModelConfigError(f"{name} cannot be read: {reason}") from None
     except ValueError:
@@ -69,12 +69,12 @@ def _read_content(name: str, folder: Path | None) -> bytes:
 
 
 def load_model_config(args: InferenceServiceArgs, file: str) -> InferenceServiceArgs:
-    """Return a service with the content of the file that `model.config` names.
+    """Return a service with the content of `model.config` in place of its path.
 
-    `file` is the path of the manifest, or any name if it does not come from a file.
+    The path in `model.config` is relative to the folder of `file`, the path of the manifest.
 
     Raises:
-        ModelConfigError: As `read_model_config`.
+        ModelConfigError: As for `read_model_config`.
     """
     model = args.model
     if model is None or not isinstance(model.config, str):

@@ -1,7 +1,7 @@
 """Validation of a document, and conversion of a service to a manifest.
 
-Pydantic reports all invalid fields. So that one run reports most errors, the remaining valid parts
-(pod templates, roles, the model) are then checked as well. An invalid document has no plan.
+Pydantic reports all invalid fields of a document. Its pod templates, roles and model that have none
+are checked, too, so that one run reports most errors.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ EMPTY_INPUT = Rule("empty-input")
 UNREADABLE_FILE = Rule("unreadable-file")
 
 
-_TEMPLATES = ("template", "leaderTemplate", "workerTemplate")
+_TEMPLATE_FIELDS = ("template", "leaderTemplate", "workerTemplate")
 #: The service, None if the document is invalid, and the document's findings.
 Validated = tuple[InferenceServiceArgs | None, list[Finding]]
 
 
 def validate_document(raw: Any) -> Validated:
-    """Validate one document."""
+    """Validate the manifest of an InferenceService."""
     if not isinstance(raw, Mapping):
         return None, [error(WRONG_TYPE, (), f"must be a mapping, got {show(raw)}")]
     findings = _check_kind(raw, KIND)
@@ -59,7 +59,7 @@ def validate_document(raw: Any) -> Validated:
 
 
 def _find_further_errors(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:
-    """Yield findings about pod templates, and about roles and models whose fields are all valid."""
+    """Check the pod templates, roles and model in which pydantic found no error."""
     invalid = {
         tuple(to_camel(part) if isinstance(part, str) else part for part in field_of(item["loc"]))
         for item in problem.errors(include_url=False, include_input=False)
@@ -81,7 +81,7 @@ def _find_further_errors(raw: Mapping[str, Any], problem: ValidationError) -> It
         for key, template in role.items():
             field = to_camel(str(key))
             is_valid = isinstance(template, Mapping) and (*at, field) not in invalid
-            if field in _TEMPLATES and is_valid:
+            if field in _TEMPLATE_FIELDS and is_valid:
                 is_partial = has_model and field == "template"
                 check = partial_template_findings if is_partial else pod_template_findings
                 yield from check((*at, key), template, None)
@@ -103,7 +103,7 @@ def _check_kind(raw: Mapping[Any, Any], kind: str) -> list[Finding]:
 def _build_args(manifest: InferenceServiceManifest) -> InferenceServiceArgs:
     blocks = (manifest.metadata, manifest.spec)
     values = {name: getattr(block, name) for block in blocks for name in block.model_fields_set}
-    # The manifest's fields are already validated. The caller checks the rules between fields.
+    # Without validation: the fields are valid, and the caller checks the rules between them.
     return InferenceServiceArgs.model_construct(**values)
 
 

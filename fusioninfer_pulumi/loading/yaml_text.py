@@ -1,4 +1,4 @@
-"""Parsing of YAML texts, with limits that protect against huge or malicious input."""
+"""Parses YAML texts, with limits that protect against huge or malicious input."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ TOO_MANY = f"more than {MAX_VALUES} values with all aliases expanded"
 _BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class UnreadableError(ValueError):
-    """The text is not usable YAML; the message has the position and the reason.
+class YamlTextError(ValueError):
+    """A text that is not YAML, or not accepted; the message has the position and the reason.
 
     Attributes:
         rule: The rule that the text violates.
-        line: Number of the line, None if unknown.
+        line: Number of the line, from 1; None if unknown.
     """
 
     def __init__(self, rule: Rule, message: str, line: int | None = None) -> None:
@@ -43,7 +43,7 @@ class _Loader(_BaseLoader):  # type: ignore[misc]  # the base class is chosen at
     """Safe loader for JSON's types only, without YAML 1.1's dates and base-60 numbers."""
 
 
-# Kubernetes accepts JSON only, so sets, bytes and dates could not be serialized.
+# Sets, bytes and dates are rejected, because Kubernetes accepts only JSON.
 _JSON_KINDS = ("null", "bool", "int", "float", "str", "seq", "map")
 _JSON_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _JSON_KINDS}
 _Loader.yaml_constructors = {
@@ -84,15 +84,15 @@ def _reject_tag(loader: Any, node: yaml.Node) -> Any:
 _Loader.add_constructor(None, _reject_tag)
 
 
-def documents(text: str) -> Iterator[Any]:
+def parse_yaml(text: str) -> Iterator[Any]:
     """Yield the documents of a YAML text as plain Python values, except empty ones.
 
     Raises:
-        UnreadableError: The text is not YAML, has tags of types that JSON does not have, repeats a
+        YamlTextError: The text is not YAML, has tags of types that JSON does not have, repeats a
             key, or is too large or too deep.
     """
     if len(text) > MAX_BYTES:
-        raise UnreadableError(INPUT_TOO_LARGE, TOO_LARGE)
+        raise YamlTextError(INPUT_TOO_LARGE, TOO_LARGE)
     loader = None
     try:
         text = _join_surrogates(text)
@@ -107,33 +107,33 @@ def documents(text: str) -> Iterator[Any]:
     except yaml.YAMLError as problem:
         raise _convert_error(problem) from None
     except RecursionError:
-        raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP) from None
+        raise YamlTextError(INPUT_TOO_LARGE, TOO_DEEP) from None
     except LookupError:
         # PyYAML raises it for values such as `!!bool maybe` and `!!int ""`.
-        raise UnreadableError(INVALID_YAML, "not YAML: a value does not match its tag") from None
-    except UnreadableError:
+        raise YamlTextError(INVALID_YAML, "not YAML: a value does not match its tag") from None
+    except YamlTextError:
         raise
     except ValueError as problem:
-        raise UnreadableError(INVALID_YAML, f"not YAML: {problem}") from None
+        raise YamlTextError(INVALID_YAML, f"not YAML: {problem}") from None
     finally:
         if loader is not None:
             loader.dispose()
 
 
-def nodes(text: str) -> list[yaml.Node]:
-    """Return the documents of a text as nodes with line numbers; empty if it is not YAML."""
+def parse_yaml_nodes(text: str) -> list[yaml.Node]:
+    """Return the documents of a text as nodes with line numbers; empty if it cannot be parsed."""
     try:
         _check_size(text)
         return list(yaml.compose_all(text, Loader=_BaseLoader))
-    except (yaml.YAMLError, RecursionError, UnreadableError):
+    except (yaml.YAMLError, RecursionError, YamlTextError):
         return []
 
 
 def _check_size(text: str) -> None:
     """Reject a text that is too large or too deep, before nodes are built from it.
 
-    A node takes hundreds of bytes for a character of text, and libyaml's composer, which is
-    recursive C code, crashes if a text is too deep.
+    One character of text may need hundreds of bytes as a node, and libyaml's composer, which is
+    recursive C code, crashes if a text is nested too deep.
     """
     values = depth = 0
     try:
@@ -144,19 +144,19 @@ def _check_size(text: str) -> None:
                 values += 1
                 depth += isinstance(event, yaml.CollectionStartEvent)
                 if values > MAX_VALUES:
-                    raise UnreadableError(INPUT_TOO_LARGE, TOO_MANY)
+                    raise YamlTextError(INPUT_TOO_LARGE, TOO_MANY)
                 if depth > MAX_DEPTH:
-                    raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP)
+                    raise YamlTextError(INPUT_TOO_LARGE, TOO_DEEP)
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
-        # The loader raises the same error after it has read the preceding documents.
+        # The loader raises the error again, once it has read the documents before it.
         return
 
 
 def _check_document(root: yaml.Node) -> None:
-    """Reject a document that is too large or too deep with aliases expanded, or repeats a key."""
-    # Number of values and levels of each node, with all aliases expanded.
+    """Reject a document that repeats a key, or is too large or deep once aliases are expanded."""
+    # Number of values and levels of each node by its id, with all aliases expanded.
     sizes: dict[int, tuple[int, int]] = {}
     open_nodes: set[int] = set()
 
@@ -178,9 +178,9 @@ def _check_document(root: yaml.Node) -> None:
             values, levels = values + item_values, max(levels, item_levels + 1)
         open_nodes.discard(id(node))
         if values > MAX_VALUES:
-            raise UnreadableError(INPUT_TOO_LARGE, TOO_MANY)
+            raise YamlTextError(INPUT_TOO_LARGE, TOO_MANY)
         if levels > MAX_DEPTH:
-            raise UnreadableError(INPUT_TOO_LARGE, TOO_DEEP)
+            raise YamlTextError(INPUT_TOO_LARGE, TOO_DEEP)
         sizes[id(node)] = values, levels
         return values, levels
 
@@ -197,16 +197,16 @@ def _check_keys(node: yaml.MappingNode) -> None:
         seen.add(key.value)
 
 
-def _make_error(node: yaml.Node, rule: Rule, message: str) -> UnreadableError:
+def _make_error(node: yaml.Node, rule: Rule, message: str) -> YamlTextError:
     mark = node.start_mark
     place = f"line {mark.line + 1}, column {mark.column + 1}"
-    return UnreadableError(rule, f"{place}: {message}", mark.line + 1)
+    return YamlTextError(rule, f"{place}: {message}", mark.line + 1)
 
 
-def _convert_error(problem: yaml.YAMLError) -> UnreadableError:
+def _convert_error(problem: yaml.YAMLError) -> YamlTextError:
     if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
         mark = problem.problem_mark
         reason = " ".join(str(problem.problem or problem.context).split())
         place = f"line {mark.line + 1}, column {mark.column + 1}"
-        return UnreadableError(INVALID_YAML, f"not YAML: {place}: {reason}", mark.line + 1)
-    return UnreadableError(INVALID_YAML, f"not YAML: {' '.join(str(problem).split())}")
+        return YamlTextError(INVALID_YAML, f"not YAML: {place}: {reason}", mark.line + 1)
+    return YamlTextError(INVALID_YAML, f"not YAML: {' '.join(str(problem).split())}")

@@ -1,4 +1,4 @@
-"""Names for the package fusioninfer-capacity, or for one of yours: see docs/capacity.md."""
+"""Names of the core for capacity packages. docs/capacity.md explains how to write one."""
 
 from __future__ import annotations
 
@@ -162,10 +162,10 @@ def print_service(manifest: Mapping[str, Any], output: str) -> None:
         sys.stdout.write(python_program(load(manifest)))
 
 
-def print_text(parts: Iterable[Any]) -> None:
-    """Print lines and tables of rich to standard output."""
+def print_text(renderables: Iterable[Any]) -> None:
+    """Print lines, and tables of `rich`, to standard output."""
     from fusioninfer_pulumi.cli.terminal import open_console  # noqa: PLC0415  # see above
 
     with open_console(sys.stdout) as screen:
-        for part in parts:
-            screen.print(part)
+        for renderable in renderables:
+            screen.print(renderable)

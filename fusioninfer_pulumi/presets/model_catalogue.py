@@ -124,11 +124,11 @@ def compute_layout(
         uses_ranks: Whether data parallel ranks that share experts span the nodes of a replica, as
             KV connectors require, instead of pipeline stages.
     """
-    from fusioninfer_pulumi.capacity_package import MISSING  # noqa: PLC0415  # as in `_get_capacity_method`
+    from fusioninfer_pulumi.capacity_package import NEEDS_CAPACITY  # noqa: PLC0415  # as in `_get_capacity_method`
 
     find_layout = _get_capacity_method("layout")
     if find_layout is None:
-        return f"estimating it {MISSING}"
+        return f"estimating it {NEEDS_CAPACITY}"
     result = find_layout(model, accelerator, engine, length)
     if isinstance(result, str):
         return result

@@ -1,4 +1,4 @@
-"""`python -m fusioninfer_pulumi.provider`: the plugin."""
+"""`python -m fusioninfer_pulumi.provider` runs the Pulumi plugin."""
 
 from fusioninfer_pulumi.provider.server import main
 

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 
 #: File in `generated` with the schema of the Pulumi package; `tools/package_schema.py` writes it.
-PACKAGED = "pulumi-package.json"
+PACKAGE_SCHEMA = "pulumi-package.json"
 #: The version as Semantic Versioning, which Pulumi requires: 0.3.0.dev0 is 0.3.0-dev.0.
 VERSION = __version__.replace(".dev", "-dev.")
-#: Outputs of the components that are attributes of the Python components.
+#: Outputs that have the name of an attribute of the Python component.
 OUTPUTS: Mapping[type, tuple[str, ...]] = {
     InferenceService: ("name", "namespace", "endpoint", "status"),
     ServingPrerequisites: ("checked", "releases"),
@@ -50,7 +50,7 @@ OUTPUTS: Mapping[type, tuple[str, ...]] = {
 
 
 class ServiceOutputs(TypedDict):
-    """Outputs of `InferenceService` in other languages, instead of Python's attributes."""
+    """Outputs of `InferenceService` that replace objects and the plan of the Python component."""
 
     plan: dict[str, Any]
     """The plan as `fusioninfer-pulumi plan --output json` prints it, except capacity, objects and
@@ -60,7 +60,7 @@ class ServiceOutputs(TypedDict):
     """Names of the LeaderWorkerSets: one for each replica, or for each role."""
 
     podGroups: list[str]
-    """Names of the PodGroups: the gang's, or one for each serving group."""
+    """Names of the PodGroups: one, or one for each serving group; empty without a gang."""
 
     inferencePool: str
     """Name of the InferencePool, empty without an endpoint picker."""
@@ -73,8 +73,8 @@ class ServiceOutputs(TypedDict):
 
 
 def read_package_schema() -> str:
-    """Return the text of the schema in the installed package."""
-    return (FOLDER / PACKAGED).read_text(encoding="utf-8")
+    """Return the text of the Pulumi package's schema."""
+    return (FOLDER / PACKAGE_SCHEMA).read_text(encoding="utf-8")
 
 
 class Provider(pulumi.provider.Provider):
@@ -93,7 +93,7 @@ class Provider(pulumi.provider.Provider):
         """Register a component and its objects.
 
         Raises:
-            InputPropertiesError: The input is invalid; it has an error for each finding.
+            InputPropertiesError: The input is invalid; the exception has each finding.
         """
         if resource_type not in (TOKEN, PREREQUISITES_TOKEN):
             raise ValueError(f"the package fusioninfer has no resource {resource_type}")
@@ -125,7 +125,7 @@ def normalize_inputs(value: Any) -> Any:
 
 
 def build_property_errors(name: str, findings: Sequence[Finding]) -> InputPropertiesError:
-    """Convert findings to Pulumi's errors about input properties."""
+    """Convert findings to Pulumi's exception, which lists errors by input property."""
     details: list[InputPropertyErrorDetails] = [
         {"property_path": finding.path, "reason": finding.text} for finding in findings
     ]
@@ -135,7 +135,7 @@ def build_property_errors(name: str, findings: Sequence[Finding]) -> InputProper
 def construct_component(
     name: str, token: str, inputs: dict[str, Any], options: pulumi.ResourceOptions | None
 ) -> pulumi.ComponentResource:
-    """Construct a component from the inputs of a program in another language."""
+    """Construct the component of a type token from normalized inputs."""
     if token == TOKEN:
         # The constructor validates the inputs.
         return InferenceService(name, cast("InferenceServiceArgsDict", inputs), options)
@@ -152,7 +152,7 @@ def construct_component(
 
 
 def build_service_outputs(service: InferenceService) -> ServiceOutputs:
-    """Return the plan of a service and the names of its objects."""
+    """Return the outputs that replace objects and the plan of the component."""
 
     def find_name(kind: str) -> str:
         return next(iter(service.object_names(kind)), "")
@@ -168,7 +168,7 @@ def build_service_outputs(service: InferenceService) -> ServiceOutputs:
 
 
 def _parse_services(services: Sequence[Any]) -> list[InferenceServiceArgs]:
-    """Parse the services of `ServingPrerequisites`; raise errors located below `services`."""
+    """Parse the `services` of `ServingPrerequisites`, or raise errors at their fields."""
     parsed: list[InferenceServiceArgs] = []
     for index, mapping in enumerate(services):
         args, findings = validate_mapping(mapping, f"services[{index}]")
@@ -179,7 +179,7 @@ def _parse_services(services: Sequence[Any]) -> list[InferenceServiceArgs]:
 
 
 def _set_root_resource() -> None:
-    """Set the root resource as in a program, because components read the stack's state."""
+    """Set the stack as the root resource, because components read the stack's state."""
     stack, project = pulumi.get_stack(), pulumi.get_project()
     urn = f"urn:pulumi:{stack}::{project}::pulumi:pulumi:Stack::{project}-{stack}"
     settings.set_root_resource(pulumi.resource.DependencyResource(urn))

@@ -1,9 +1,9 @@
-"""Texts of all rules, each with an example input that violates it.
+"""Texts of all rules, each with an example input that violates the rule.
 
-They are in `rule_examples` of each package, one YAML file for each area. The command `rules`, the
-check of ignored ids, the documentation and tests read them. An example is a mapping with one key:
-the name of a manifest in `_bases.yaml` with the fields to set (null removes a field), `documents`,
-or `text`. If a manifest alone cannot violate the rule, the example is a word such as
+The texts are in `rule_examples` of each package, one YAML file for each area. The command `rules`,
+the check of ignored ids, the documentation and tests read them. An example is a mapping with one
+key: the name of a manifest in `_bases.yaml` with the fields to set (null removes a field),
+`documents`, or `text`. If a manifest alone cannot violate the rule, the example is a word such as
 `needs-cluster`.
 """
 
@@ -35,12 +35,12 @@ class RuleEntry:
     """The texts of a rule.
 
     Attributes:
-        area: Name of the file that has it.
-        severities: Severities of its findings; the usual one is first.
+        area: Name of the rule's YAML file, without suffix.
+        severities: Severities of its findings, the usual one first.
         title: The problem.
         remedy: How to fix the problem.
-        source: Evidence for the rule, empty if messages or docs contain it.
-        example: An input that violates it, or a word if a manifest alone cannot violate it.
+        source: Evidence for the rule, empty if its messages or the documentation contain it.
+        example: An input that violates the rule, or a word if no manifest alone can.
     """
 
     id: str
@@ -54,14 +54,14 @@ class RuleEntry:
 
 @cache
 def all_rules() -> Mapping[str, RuleEntry]:
-    """Return the rules of the core and of installed plugins, sorted by id."""
+    """Return the rules of the core and of installed companion packages by id, sorted."""
     specs = [find_spec(package) for package in (_CORE, *list_plugin_packages())]
     rules = [
         _build_entry(rule, path.stem, fields)
         for spec in specs
         for folder in (spec and spec.submodule_search_locations) or ()
         for path in Path(folder).glob("rule_examples/[a-z]*.yaml")
-        for rule, fields in _parse(path).items()
+        for rule, fields in _load_yaml(path).items()
     ]
     return {rule.id: rule for rule in sorted(rules, key=lambda rule: rule.id)}
 
@@ -97,7 +97,7 @@ def _build_entry(rule: str, area: str, fields: Mapping[str, Any]) -> RuleEntry:
 
 
 def list_documents(example: Mapping[str, Any]) -> list[Any]:
-    """Return the documents of an example, none if it is a `text`."""
+    """Return the documents of an example; empty for a `text`, which may not be YAML."""
     ((base, value),) = example.items()
     if base == "text":
         return []
@@ -107,13 +107,13 @@ def list_documents(example: Mapping[str, Any]) -> list[Any]:
 @cache
 def load_bases() -> Mapping[str, Any]:
     """Return the base manifests of examples."""
-    manifests: dict[str, Any] = _parse(Path(__file__).parents[1] / "rule_examples/_bases.yaml")
+    manifests: dict[str, Any] = _load_yaml(Path(__file__).parents[1] / "rule_examples/_bases.yaml")
     return manifests
 
 
 def change_base(base: str, fields: Mapping[str, Any]) -> Any:
-    """Set fields of a base; null removes a field, and the index after the last adds an item."""
-    # YAML aliases are one object in several places; each place gets a copy.
+    """Return a base with fields set; null removes one, the index after the last adds an item."""
+    # YAML aliases are one object in several places. With copies a change affects one place.
     manifest = {key: _copy_unshared(value) for key, value in load_bases()[base].items()}
     for path, value in fields.items():
         *parents, last = _parse_path(path)
@@ -129,7 +129,7 @@ def change_base(base: str, fields: Mapping[str, Any]) -> Any:
     return manifest
 
 
-def _parse(path: Path) -> Any:
+def _load_yaml(path: Path) -> Any:
     return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  # a safe one
 
 

@@ -1,4 +1,4 @@
 """JSON Schemas of the rendered Kubernetes kinds, and validation against them.
 
-`tools/schemas.py` writes them to `generated/kubernetes`. They are loaded on first use.
+`tools/schemas.py` writes the schemas to `generated/kubernetes`. Each is loaded on first use.
 """

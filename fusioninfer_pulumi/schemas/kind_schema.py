@@ -1,4 +1,4 @@
-"""The schema of a kind, and of parts of its objects."""
+"""Loads the schema of a kind, and finds the schemas of parts of its objects."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from fusioninfer_pulumi.generated import FOLDER
 
 Schema = Mapping[str, Any]
 
-_GZIP = 31
+_GZIP = 31  # zlib's `wbits` for a gzip header
 
 
 class Part(NamedTuple):
-    """A part of the objects of a kind, such as the pod template of a Deployment."""
+    """A part of the objects of a kind, such as the worker template of LeaderWorkerSets."""
 
     api_version: str
     kind: str
     path: Location = ()
 
     def below(self, *path: str | int) -> Part:
-        """Return a part of this part; 0 stands for any item of a list."""
+        """Return the part at a path below this one; 0 stands for any item of a list."""
         return self._replace(path=(*self.path, *path))
 
 
@@ -65,14 +65,14 @@ class KindSchema:
         return jsonschema_rs.Draft4Validator(self._text)
 
     def at(self, location: Location) -> Schema:
-        """Return the schema of a part, empty if there is none."""
+        """Return the schema at a location in the object, empty if there is none."""
         schema = self.tree
         for key in location:
             schema = self.below(schema, key)
         return schema
 
     def below(self, schema: Schema, key: str | int) -> Schema:
-        """Return the schema of a field or an item, empty if there is none."""
+        """Return the schema of a field, or for an index of an item; empty if there is none."""
         if isinstance(key, int):
             subschema = schema.get("items")
         else:
@@ -109,7 +109,7 @@ class KindSchema:
 
 @functools.cache
 def pod_template_rules() -> KindSchema:
-    """Return the constraints of API validation on single fields of pod templates."""
+    """Return the schema of API validation's rules for single fields of pod templates."""
     file = Path(__file__).with_name("pod_template.json")
     return KindSchema(file.read_text(encoding="utf-8"))
 

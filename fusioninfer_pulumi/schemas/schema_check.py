@@ -1,8 +1,8 @@
 """Validates an object, or a part of one, against the schema of its kind.
 
 A `pulumi.Output` matches every schema, and so do values that are not JSON or nested too deep, which
-other checks report. Items with equal keys (`x-keys`) are errors, because the API server merges
-lists by them.
+other checks report. List items with equal keys (`x-keys`) are errors, because the API server uses
+the keys to merge lists.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TYPES = {
     "object": "a mapping",
     "string": "a string",
 }
-#: Descriptions of the patterns in schemas.
+#: Descriptions of values that match a pattern, for messages.
 _FORMATS = {
     "^[A-Za-z0-9!#$%&'*+\\-.^_\\x60|~]+$": "the name of an HTTP header",
     "^([0-9]{1,5}(h|m|s|ms)){1,4}$": "a duration such as 0s, 90s or 1h30m",
@@ -69,9 +69,9 @@ _QUANTITY_PATTERN = "^(\\+|-)?"
 _LIMITS = {
     "minimum": "be at least {}",
     "maximum": "be at most {}",
-    "minLength": "have at least {}",
-    "minItems": "have at least {}",
-    "minProperties": "have at least {}",
+    "minLength": "have at least {} characters",
+    "minItems": "have at least {} items",
+    "minProperties": "have at least {} items",
     "maxLength": "have at most {} characters",
     "maxItems": "have at most {} items",
     "maxProperties": "have at most {} items",
@@ -83,7 +83,7 @@ MAX_DEPTH = 100
 
 
 def normalize_part(value: Any, part: Part) -> Any:
-    """Return a copy without fields that are null, and with fractional quantities as strings.
+    """Return a copy without null fields, and with integers or strings for float quantities.
 
     In pods, null means that a field is not set, and `cpu: 0.5` is valid. LeaderWorkerSets reject
     both.
@@ -106,14 +106,14 @@ def _normalize(kind: KindSchema, schema: Schema, value: Any, depth: int = 0) -> 
         items = kind.below(schema, 0)
         return [_normalize(kind, items, item, depth + 1) for item in value]
     is_quantity = isinstance(value, float) and schema.get("type") == ["integer", "string"]
-    # Infinity is not JSON, which another check reports.
+    # Another check reports infinity, which is not JSON.
     if is_quantity and math.isfinite(value):
         return int(value) if value.is_integer() else str(value)
     return value
 
 
 def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
-    """Return violations of the schema of an object's kind, none if the kind has no schema.
+    """Check an object against the schema of its kind; no findings if there is no schema.
 
     Locations are relative to the object.
     """
@@ -121,8 +121,8 @@ def object_findings(manifest: Mapping[str, Any]) -> list[Finding]:
     return [] if schema is None else _check_value(schema, (), manifest)
 
 
-def pod_template_findings(template: Mapping[str, Any]) -> list[Finding]:
-    """Return findings about single fields of a pod template that API validation would reject."""
+def pod_field_findings(template: Mapping[str, Any]) -> list[Finding]:
+    """Return findings about fields of a pod template whose values API validation rejects."""
     return _check_value(pod_template_rules(), (), _drop_unset(template))
 
 
@@ -134,13 +134,13 @@ def _drop_unset(value: Any) -> Any:
 
 
 def part_findings(at: Location, value: Any, part: Part) -> list[Finding]:
-    """Return violations of the schema of a part of an object, after normalization."""
+    """Normalize a part of an object, and check it against the part's schema."""
     findings = _check_value(part_schema(part), part.path, normalize_part(value, part))
     return [finding.at(*at, *finding.location[len(part.path) :]) for finding in findings]
 
 
 def _check_value(schema: KindSchema, path: Location, value: Any) -> list[Finding]:
-    """Return violations by a value at a path of an object."""
+    """Check a value that is at `path` in an object."""
     unknown: set[str] = set()
     known_value = _replace_unknown(value, unknown)
     whole_object = known_value
@@ -166,7 +166,7 @@ def _check_value(schema: KindSchema, path: Location, value: Any) -> list[Finding
 def _check_quantities(
     schema: KindSchema, at: Location, part: Schema, mapping: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """Reject quantities that match the pattern but are too long or too large."""
+    """Reject quantities that match the schema's pattern but are too long or too large."""
     for key, value in mapping.items():
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
             pattern = schema.below(part, key).get("pattern", "")
@@ -175,7 +175,7 @@ def _check_quantities(
 
 
 def _replace_unknown(value: Any, unknown: set[str], depth: int = 0) -> Any:
-    """Return a copy with placeholders, added to `unknown`, for Outputs and invalid values."""
+    """Return a copy with placeholders, added to `unknown`, for Outputs and non-JSON values."""
     if isinstance(value, Mapping) and depth < MAX_DEPTH:
         items = ((key, item) for key, item in value.items() if isinstance(key, str))
         return {key: _replace_unknown(item, unknown, depth + 1) for key, item in items}
@@ -194,7 +194,7 @@ def _replace_unknown(value: Any, unknown: set[str], depth: int = 0) -> Any:
 
 
 def _convert_path(value: Any, path: Sequence[str | int]) -> Location:
-    """Convert a path of jsonschema-rs, in which a key such as "1" is a number."""
+    """Convert a path of jsonschema-rs, which turns a key such as "1" into a number."""
     at: list[str | int] = []
     for part in path:
         key = str(part) if isinstance(value, Mapping) else part
@@ -288,7 +288,7 @@ def _explain_limit(at: Location, name: str, limit: Any, value: Any) -> Finding:
 def _check_keys(
     schema: KindSchema, at: Location, part: Schema, items: list[Any], unknown: set[str]
 ) -> Iterator[Finding]:
-    """Yield an error for each item with the same keys as an earlier one."""
+    """Yield an error for each item whose keys have the values of an earlier item."""
     fields = schema.below(part, 0)
     first: dict[str, int] = {}
     for index, item in enumerate(items):

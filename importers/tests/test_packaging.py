@@ -10,7 +10,7 @@ from package_code import PLUGIN_FILES, imported
 import fusioninfer_importers
 from fusioninfer_importers import table
 from fusioninfer_pulumi import InvalidServiceError, load
-from fusioninfer_pulumi.extras import IMPORTED_GROUPS
+from fusioninfer_pulumi.extras import IMPORTED_API_GROUPS
 from fusioninfer_pulumi.loading import importer
 from fusioninfer_pulumi.loading.importer import importers
 from fusioninfer_pulumi.rules.catalog import all_rules
@@ -62,4 +62,4 @@ def test_manifest_without_importers_package_names_install_command(
 
 def test_the_core_knows_the_groups_of_a_missing_package() -> None:
     groups = {group for system in importers() for group in system.groups}
-    assert sorted(groups) == list(IMPORTED_GROUPS)
+    assert sorted(groups) == list(IMPORTED_API_GROUPS)

@@ -20,7 +20,7 @@ from samples import role, service, template
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.loading import load, loads
 from fusioninfer_pulumi.loading.file_set import Text, load_texts, parse
-from fusioninfer_pulumi.loading.yaml_text import documents
+from fusioninfer_pulumi.loading.yaml_text import parse_yaml
 
 TEXT = """\
 apiVersion: fusioninfer.io/v1alpha1
@@ -228,7 +228,7 @@ def test_equivalent_yaml_and_json_give_equal_services(text: str) -> None:
     ],
 )
 def test_scalars_are_parsed_as_in_kubernetes(text: str, value: Any) -> None:
-    (read,) = documents(f"a: {text}")
+    (read,) = parse_yaml(f"a: {text}")
     assert read == {"a": value}
     assert type(read["a"]) is type(value)
 
@@ -268,7 +268,7 @@ def test_escaped_surrogate_pairs_in_json_are_joined() -> None:
     written = json.dumps({"a": CHARACTERS})
     assert "\\ud83d" in written
 
-    assert list(documents(written)) == [{"a": CHARACTERS}]
+    assert list(parse_yaml(written)) == [{"a": CHARACTERS}]
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from samples import container, nodes, plan_of, pod, role, service, template
 
 from fusioninfer_pulumi.checks.cluster_checks import check_named_objects, find_references
 from fusioninfer_pulumi.findings import Severity
-from fusioninfer_pulumi.kube.supported_products import CLUSTER_WIDE, REFERENCES
+from fusioninfer_pulumi.kube.supported_products import CLUSTER_SCOPED, REFERENCES
 
 NAMESPACE = stored("v1", "Namespace", "default")
 AT = "roles[0].template.spec"
@@ -72,15 +72,15 @@ KUEUE = {"queue": "x", "gangPolicy": {"backend": "Kueue"}}
 def test_missing_object_is_one_warning_at_its_field(manifest: Any, field: str, kind: str) -> None:
     (finding,) = findings(manifest)
     assert (finding.severity, finding.path) == (Severity.WARNING, field)
-    where = "the cluster" if kind in CLUSTER_WIDE else "namespace default"
+    where = "the cluster" if kind in CLUSTER_SCOPED else "namespace default"
     assert finding.message == f"{where} has no {kind} x: create it, or correct the name"
     assert finding.rule == "named-object-missing"
     api = next(api for api, named in REFERENCES if named == kind)
     version = next(known for known in KINDS if known == api or known.startswith(f"{api}/"))
-    there = stored(version, kind, "x", "" if kind in CLUSTER_WIDE else "default")
+    there = stored(version, kind, "x", "" if kind in CLUSTER_SCOPED else "default")
     assert findings(manifest, there) == []
     # Another namespace has it.
-    if kind not in CLUSTER_WIDE:
+    if kind not in CLUSTER_SCOPED:
         assert findings(manifest, stored(version, kind, "x", "other")) != []
 
 

@@ -206,13 +206,13 @@ NATIVE_SERVED = {"more": [("scheduling.k8s.io/v1beta1", "PodGroup")]}
           "resource allocation: resource.k8s.io is not served; qwen needs it"]),
         (NAMED_CLAIM, OLD_CLAIMS, []),
         (SCALED, {"without": ["custom.metrics.k8s.io"]},
-         ["Metrics of pods: custom.metrics.k8s.io is not served; qwen needs it: an adapter"]),
+         ["Pod metrics: custom.metrics.k8s.io is not served; qwen needs it: an adapter"]),
         (SCALED_EXTERNALLY, {"without": ["external.metrics.k8s.io"]},
          ["External metrics: external.metrics.k8s.io is not served; qwen needs it"]),
         (plan(nodes=2, scheduling=NATIVE), {},
          [NATIVE_TEXT, "install it, or use backend Volcano or Kueue"]),
         (plan(nodes=2, scheduling=NATIVE), NATIVE_SERVED,
-         ["warning: Gangs of Kubernetes: qwen needs the feature gate GenericWorkload in the"]),
+         ["warning: Kubernetes gangs: qwen needs the feature gate GenericWorkload in the"]),
     ],
 )  # fmt: skip
 def test_missing_product_names_its_installation(

@@ -302,7 +302,7 @@ def test_final_answers_have_no_next_request() -> None:
     for answer in (
         Answer(201),
         Answer(422, "no"),
-        Answer(404, "no", kind="namespaces"),
+        Answer(404, "no", resource="namespaces"),
         Answer(403, "error looking up service account"),
     ):
         assert build_next_request(manifest, answer) is None

@@ -172,8 +172,8 @@ def test_object_is_created(server: Server) -> None:
 def test_existing_name_is_not_a_rejection(server: Server) -> None:
     server.replies = lambda *_: (409, {"message": 'pods "a" already exists'})
     ((answer,),) = filter(None, tried(server, pod()))
-    assert answer.accepted
-    assert not Answer(409, "object is being deleted").accepted
+    assert answer.is_accepted
+    assert not Answer(409, "object is being deleted").is_accepted
 
 
 def test_objects_without_a_namespace(server: Server) -> None:
@@ -205,7 +205,7 @@ def test_answer_may_lead_to_another_request(server: Server) -> None:
     server.replies = lambda _, path: (404, missing) if "/ns/" in path else (201, {})
 
     def elsewhere(manifest: Any, answer: Answer) -> Any:
-        return None if answer.accepted else {**manifest, "metadata": {"namespace": "b"}}
+        return None if answer.is_accepted else {**manifest, "metadata": {"namespace": "b"}}
 
     answers = tried(server, pod(), next_request=elsewhere)
     assert answers == [[Answer(404, "no", (), "namespaces"), Answer(201)]]

@@ -11,7 +11,7 @@ import pytest
 from rows import each_row
 
 from fusioninfer_pulumi import InvalidServiceError, RoleArgs
-from fusioninfer_pulumi.kube.typed_args import MAPS, kubernetes_name, use_kubernetes_names
+from fusioninfer_pulumi.kube.typed_args import USER_KEY_MAPS, kubernetes_name, use_kubernetes_names
 
 
 def properties() -> dict[str, tuple[str, str]]:
@@ -40,7 +40,7 @@ def test_names_equal_those_of_pulumi_kubernetes() -> None:
         python: name for python, (name, _) in kept.items()
     }
     assert {kubernetes_name(name) for name in names} == names
-    assert {name for name, returned in kept.values() if "Mapping" in returned} == MAPS
+    assert {name for name, returned in kept.values() if "Mapping" in returned} == USER_KEY_MAPS
 
 
 def test_fields_are_renamed_at_every_depth() -> None:
@@ -64,7 +64,7 @@ def test_fields_are_renamed_at_every_depth() -> None:
     }
 
 
-@each_row("field", sorted(MAPS))
+@each_row("field", sorted(USER_KEY_MAPS))
 def test_user_keys_of_maps_are_kept(field: str) -> None:
     assert use_kubernetes_names({field: {"host_pid": "x"}}) == {field: {"host_pid": "x"}}
 

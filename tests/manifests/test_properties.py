@@ -17,7 +17,7 @@ from strategies import PLAIN, has_layout_per_role, services, shuffled, types
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.kube.object_names import leader_worker_set_limit
 from fusioninfer_pulumi.loading import load
-from fusioninfer_pulumi.loading.yaml_text import documents
+from fusioninfer_pulumi.loading.yaml_text import parse_yaml
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.topology.gang import get_gang_form
@@ -290,4 +290,4 @@ def test_objects_survive_json_and_yaml(manifest: Manifest) -> None:
     assert json.loads(json.dumps(objects, allow_nan=False)) == objects
     text = yaml.safe_dump_all(objects, allow_unicode=True)
     assert list(yaml.safe_load_all(text)) == objects
-    assert list(documents(text)) == objects
+    assert list(parse_yaml(text)) == objects

@@ -29,12 +29,12 @@ from fusioninfer_pulumi.rules.common import (
     OUT_OF_RANGE,
     WRONG_TYPE,
 )
-from fusioninfer_pulumi.schemas.schema_check import pod_template_findings
+from fusioninfer_pulumi.schemas.schema_check import pod_field_findings
 
 
 def check_template(template: Mapping[str, Any]) -> Iterator[Finding]:
     """Check a finished pod template of a StatefulSet; locations are relative to it."""
-    yield from pod_template_findings(template)
+    yield from pod_field_findings(template)
     spec = known_mapping(template.get("spec"))
     volumes, claims = _list_names(spec, "volumes"), _list_names(spec, "resourceClaims")
     names = _list_names(spec, "containers") or ()

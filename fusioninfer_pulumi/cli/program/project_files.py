@@ -21,7 +21,7 @@ from fusioninfer_pulumi.cli.program.recording import (
     ProgramError,
 )
 from fusioninfer_pulumi.findings import Finding, error, warning
-from fusioninfer_pulumi.loading.yaml_text import UnreadableError, documents
+from fusioninfer_pulumi.loading.yaml_text import YamlTextError, parse_yaml
 
 _FILES = ("Pulumi.yaml", "Pulumi.yml")
 #: Name of the stack if the project has none.
@@ -150,10 +150,10 @@ def _read_mapping(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        contents = list(documents(text))
+        contents = list(parse_yaml(text))
     except UnicodeDecodeError:
         raise _make_error(f"{path.name}: not UTF-8 text") from None
-    except (OSError, UnreadableError) as problem:
+    except (OSError, YamlTextError) as problem:
         raise _make_error(f"{path.name}: {problem}") from None
     if not contents:
         return {}, {}

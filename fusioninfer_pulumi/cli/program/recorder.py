@@ -44,7 +44,7 @@ from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
 from fusioninfer_pulumi.component.pulumi_sdk import SIGNATURE
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN
-from fusioninfer_pulumi.loading.yaml_text import documents, nodes
+from fusioninfer_pulumi.loading.yaml_text import parse_yaml, parse_yaml_nodes
 
 _STACK = "pulumi:pulumi:Stack"
 _PROVIDER = "pulumi:providers:kubernetes"
@@ -157,7 +157,7 @@ class Recorder(MockMonitor, Mocks):
         on None, while an empty result lets the program continue.
         """
         if args.token == "kubernetes:yaml:decode":  # noqa: S105  # a function, not a password
-            return {"result": list(documents(args.args["text"]))}
+            return {"result": list(parse_yaml(args.args["text"]))}
         self._warn_not_called(f"function {args.token}")
         return {}
 
@@ -228,7 +228,7 @@ class Recorder(MockMonitor, Mocks):
         root = self._project.root
         if self._project.runtime == "yaml":
             file = self._project.program
-            (program,) = nodes(file.read_text(encoding="utf-8"))
+            (program,) = parse_yaml_nodes(file.read_text(encoding="utf-8"))
             return str(file.relative_to(root)), find_line(program, ("resources", request.name))
         position = request.sourcePosition
         file = Path(unquote(urlsplit(position.uri).path))

@@ -23,7 +23,7 @@ class StartupArgs(SpecModel):
     model_size: Bytes | None
     "Size of the weights that a pod reads, such as `140Gi`; `model.size` by default. Without\n    `timeout`, the time is computed from it and `readRate`, plus 5 minutes."
     read_rate: Bytes
-    "Bytes that a pod reads per second, such as `1Gi`; `200Mi` by default, the rate of a network\n    disk."
+    "Bytes of weights that a pod reads per second, such as `1Gi`; by default `200Mi`, the rate of\n    a network disk."
 
 class WhenUnsatisfiable(str, enum.Enum):
     """What the scheduler does with a pod that would violate the spread."""

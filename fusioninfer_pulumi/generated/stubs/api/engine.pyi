@@ -50,7 +50,7 @@ class ParallelismArgs(SpecModel):
     data: PositiveCount | None
     "Data parallel size: copies of the model behind one endpoint, over all pods of a replica."
     data_local: PositiveCount | None
-    "Copies per pod. Default: all of them, or `data` divided by `multinode.nodeCount`."
+    "Copies per pod. Default: `data`, divided by `multinode.nodeCount` if that is set."
     data_rpc_port: Port | None
     "Port on which the leader coordinates copies in other pods; the engine's default if not\n    set."
     expert: bool | None

@@ -1,4 +1,4 @@
-"""The node pools of a cluster, and services' requirements for pools, as `place` uses them."""
+"""The node pools of a cluster, and what services require of pools, both for `place`."""
 
 import enum
 from typing import Literal
@@ -45,7 +45,7 @@ class NodePoolArgs(SpecModel):
     name: Text
     "Name of the pool, unique in the inventory."
     nodes: Count
-    "Number of nodes; with an autoscaler, its maximum."
+    "Number of nodes; of an autoscaled pool, the maximum."
     accelerators: Count
     "Accelerators per node."
     resource: Text | None
@@ -81,7 +81,7 @@ class InventoryArgs(SpecModel):
     def selector_value(self, pool: NodePoolArgs) -> str: ...
 
 class InventoryMetadata(SpecModel):
-    """Metadata of an inventory; informational."""
+    """Metadata of an inventory, which has no effect."""
 
     name: Text | None
     "Name, such as that of the cluster."
@@ -94,7 +94,7 @@ class InventoryManifest(SpecModel):
     kind: Literal["NodePoolInventory"]
     "The kind, always `NodePoolInventory`."
     metadata: InventoryMetadata
-    "Informational."
+    "Metadata; has no effect."
     spec: InventoryArgs
     "The pools."
 

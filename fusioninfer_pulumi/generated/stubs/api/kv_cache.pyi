@@ -19,7 +19,7 @@ from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.generated import dicts
 
 class KvRole(str, enum.Enum):
-    """vLLM's `kv_role`: the direction of KV cache transfer."""
+    """vLLM's `kv_role`: the direction in which an engine transfers the KV cache."""
 
     BOTH = "kv_both"
     PRODUCER = "kv_producer"
@@ -37,12 +37,12 @@ class SidecarConnector(str, enum.Enum):
 class SidecarArgs(SpecModel):
     """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port. Requests without a prefill pod go to the engine directly.
+    It listens on the pool's port. Without such a pod, the decode engine computes the prompt.
     """
 
     def __init__(self, **fields: Unpack[dicts.SidecarArgsDict]) -> None: ...
     enabled: bool
-    "Whether to add the sidecar; otherwise the template's containers are used unchanged."
+    "Whether to add the sidecar; if not, the template's containers are used unchanged."
     image: ImageOrOutput | None
     "Image; by default the one released with the endpoint picker. May be an Output."
     family: str | None
@@ -52,7 +52,7 @@ class SidecarArgs(SpecModel):
     ssrf_protection: bool | None
     "Whether prompts are sent only to pods of the service's pool, even if a client's header names\n    another address. By default enabled if the release supports it (llm-d v0.10.0 or later). The\n    sidecar then reads the pool and the pods, with its own ServiceAccount and Role."
     resources: Resources | None
-    "Resources of its container, replacing the default requests."
+    "Resources of the sidecar's container, replacing the default requests."
     args: list[str] | None
     "Additional command-line flags; flags that the library sets are rejected."
 
@@ -97,7 +97,7 @@ class KvTransferArgs(SpecModel):
     side_channel_port: Port
     "First port of NIXL's side channel, on which pods negotiate transfers."
     rdma: RdmaArgs | None
-    "RDMA devices; by default those that the template requests."
+    "RDMA devices to request and use; by default those that the template requests."
     shared_memory: str | None
     "Size limit of the memory volume at /dev/shm, such as `16Gi`; unlimited by default."
     engine_port: Port | None
@@ -113,14 +113,14 @@ class KvEventsArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.KvEventsArgsDict]) -> None: ...
     endpoint: _Endpoint
-    "ZMQ endpoint: the pod listens if the host is `*`, otherwise it connects."
+    "ZMQ endpoint: with the host `*` the engine listens, with others it connects."
     topic: Text | None
     "Topic of the events. Default: `kv@$(POD_IP):PORT@MODEL`, the name that llm-d's pickers\n    subscribe to."
 
 _Folder = str
 
 class EvictionPolicy(str, enum.Enum):
-    """Eviction policy of the host memory."""
+    """Policy that chooses the KV cache blocks to evict from host memory."""
 
     LRU = "lru"
     ARC = "arc"

@@ -34,7 +34,7 @@ class Fetch(str, enum.Enum):
     INIT_CONTAINER = "InitContainer"
 
 class AccessMode(str, enum.Enum):
-    """Kubernetes' access modes of a volume."""
+    """Access mode of a PersistentVolumeClaim."""
 
     READ_WRITE_ONCE = "ReadWriteOnce"
     READ_ONLY_MANY = "ReadOnlyMany"
@@ -90,7 +90,7 @@ class LoraArgs(SpecModel):
     "Maximum number of adapters in host memory; the engine's default if not set."
 
 class FetcherArgs(SpecModel):
-    """The container that downloads models: in the warm-up Job, or as an init container."""
+    """The container that downloads models, in the warm-up Job or as an init container."""
 
     def __init__(self, **fields: Unpack[dicts.FetcherArgsDict]) -> None: ...
     image: ImageOrOutput
@@ -113,7 +113,7 @@ class StorageArgs(SpecModel):
     storage_class_name: NameOrOutput | None
     "StorageClass; the cluster's default if not set. May be an Output."
     access_modes: list[AccessMode]
-    "Access modes; `ReadWriteMany` by default. They cannot be changed later: with other modes the\n    service cannot grow to more nodes."
+    "Access modes; `ReadWriteMany` by default. With `ReadWriteOnce` all pods run on one node. A\n    change creates another claim, to which the model is downloaded again."
 
 class WarmUpJobArgs(SpecModel):
     """The Job that fills the cache."""
@@ -145,7 +145,7 @@ class CacheArgs(SpecModel):
     warm_up: bool
     "Whether a Job downloads the model before the pods are created; they then mount the cache\n    read-only. Otherwise the engines download into the cache."
     mount_model: bool
-    "Mounts the model's directory at `model.mountPath` and each adapter's at\n    `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`. For commands that\n    contain such a path. Requires `warmUp`."
+    "Whether to mount the model's directory at `model.mountPath` and each adapter's at\n    `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`: for commands that\n    contain these paths. Requires `warmUp`."
     read_only: bool
     "Whether pods mount the downloaded files read-only; `false` if the engine writes next to the\n    model files. Requires `warmUp`."
     job: WarmUpJobArgs
@@ -191,9 +191,9 @@ class ModelSource(NamedTuple):
 
     Attributes:
         scheme: `hf`, `pvc`, `s3` or `oci`.
-        place: The repository, claim, bucket with its key, or image.
-        path: Path inside of the claim, without slashes at its ends; else empty.
-        revision: Revision of the repository, None for its main branch.
+        place: The repository, claim, bucket and key, or image, as in the `uri`.
+        path: Path in the claim, without slashes at its ends; empty for other schemes.
+        revision: Revision of the repository, None for its main branch and for other schemes.
     """
 
     scheme: str

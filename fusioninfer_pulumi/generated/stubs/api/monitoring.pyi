@@ -30,7 +30,7 @@ class AlertsArgs(SpecModel):
     labels: AlertLabelMap
     "Labels of every alert, which Alertmanager may use for routing, such as `team: search`."
     runbook: WebAddress | None
-    "URL of a page with a section for each alert, for the annotation `runbook_url`;\n    fusioninfer-pulumi's documentation by default."
+    "URL of a page with a section for each alert, for the annotation `runbook_url`; by default\n    fusioninfer-pulumi's documentation."
 
 class DashboardsArgs(SpecModel):
     """Grafana dashboards as a ConfigMap; `{}` works with the sidecar of Grafana's Helm chart."""

@@ -42,7 +42,7 @@ class ComponentType(str, enum.Enum):
     WORKER = "worker"
 
 class Launcher(str, enum.Enum):
-    """Launcher of multi-node replicas."""
+    """How the pods of a multi-node replica form one engine."""
 
     RAY = "ray"
     MULTIPROCESSING = "multiprocessing"
@@ -117,9 +117,9 @@ class SubGroupPolicyArgs(SpecModel):
 class ResourceClaimArgs(SpecModel):
     """Devices of each pod of a role.
 
-    Either describe them, by `deviceClassName` with `count` and `selectors` or by the `spec` of a
-    ResourceClaim, which creates a ResourceClaimTemplate (resource.k8s.io/v1, Kubernetes 1.34). Or
-    name an existing object, by `templateName` or `claimName`.
+    Either describe the devices, by `deviceClassName` with `count` and `selectors` or by the `spec`
+    of a ResourceClaim; the library then creates a ResourceClaimTemplate (resource.k8s.io/v1,
+    Kubernetes 1.34). Or name an existing object, by `templateName` or `claimName`.
     """
 
     def __init__(self, **fields: Unpack[dicts.ResourceClaimArgsDict]) -> None: ...
@@ -152,7 +152,7 @@ class RoleArgs(SpecModel):
     component_type: ComponentType
     "Function of the role: `worker`, `prefiller`, `decoder` or `router`."
     replicas: Count
-    "Replicas of the model. 0 scales the role to zero: it has no pods and is not part of the\n    gang."
+    "Number of replicas. 0 scales the role to zero: it has no pods and is not part of the\n    gang."
     template: PodTemplate | None
     "Pod template for all pods of the role. If the service has a `model`, the template is optional\n    and may be partial: the library generates the rest; the template's fields take precedence."
     leader_template: PodTemplate | None
@@ -186,7 +186,7 @@ class RoleArgs(SpecModel):
     startup_policy: StartupPolicy | None
     "LeaderWorkerSet's startup policy; `LeaderCreated` by default. `LeaderReady` is rejected for\n    gang-scheduled pods, because it deadlocks."
     network_config: NetworkConfigArgs | None
-    "LeaderWorkerSet's network configuration."
+    "LeaderWorkerSet's network configuration; LeaderWorkerSet's default if not set."
     sub_group_policy: SubGroupPolicyArgs | None
     "LeaderWorkerSet's subgroups, for topology-aware placement within a replica."
     kv_transfer: KvTransferArgs | None
@@ -198,7 +198,7 @@ class RoleArgs(SpecModel):
     disruption_budget: DisruptionBudgetArgs | None
     "PodDisruptionBudget of the role; by default the service's."
     autoscaling: AutoscalingArgs | None
-    "Scales the replicas between bounds, starting with `replicas`; requires `layout: PerRole`. By\n    default the number of replicas is fixed."
+    "Scales the replicas between bounds, starting from `replicas`; requires `layout: PerRole`. By\n    default the number of replicas is fixed."
     startup: StartupArgs | None
     "Startup probe: how long the engine may take to load its model. By default a template's\n    container has no startup probe."
     topology_spread: list[TopologySpreadArgs] | None

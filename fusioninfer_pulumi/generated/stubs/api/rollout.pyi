@@ -11,7 +11,7 @@ from fusioninfer_pulumi.generated import dicts
 DEFAULT_TIMEOUT: str
 
 class Layout(str, enum.Enum):
-    """Which LeaderWorkerSets run the replicas of a role."""
+    """How many LeaderWorkerSets run the replicas of a role."""
 
     PER_REPLICA = "PerReplica"
     PER_ROLE = "PerRole"

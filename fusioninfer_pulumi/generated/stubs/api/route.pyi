@@ -21,9 +21,9 @@ class SplitArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.SplitArgsDict]) -> None: ...
     service: Name
-    "Name of the service; its router must set `routedBy`."
+    "Name of the other service; its router must set `routedBy` to the name of this service."
     weight: int
-    "Percentage of requests for its pool; this service's pool gets the rest."
+    "Percentage of requests for the other service's pool; this service's pool gets the rest."
 
 class HttpRouteRefArgs(SpecModel):
     """An HTTPRoute that is created elsewhere."""
@@ -45,7 +45,7 @@ class HttpRouteArgs(SpecModel):
     rules: list[dict[str, Any]] | None
     "Rules; one for all paths by default. Rules without `backendRefs` lead to the service's\n    pool."
     use_default_gateways: str | None
-    "Attaches the route to the cluster's default Gateways (Gateway API 1.4, experimental)."
+    "`All` attaches the route to all default Gateways (Gateway API 1.4, experimental)."
     split: list[SplitArgs] | None
     "Shares of requests for other services, in rules without `backendRefs`; none by default. Not\n    every gateway supports several pools in one rule (docs/routing.md)."
     routed_by: Name | None
@@ -84,7 +84,7 @@ class GatewayArgs(SpecModel):
     listeners: list[dict[str, Any]] | None
     "Listeners; HTTP on port 80 by default."
     addresses: list[dict[str, Any]] | None
-    "Addresses."
+    "Addresses that the Gateway requests; assigned by the implementation by default."
     infrastructure: dict[str, Any] | None
     "Labels, annotations and parameters of the infrastructure that the implementation creates."
     allowed_listeners: dict[str, Any] | None
@@ -92,7 +92,7 @@ class GatewayArgs(SpecModel):
     tls: dict[str, Any] | None
     "TLS settings of the whole Gateway."
     default_scope: str | None
-    "Scope as a default Gateway (Gateway API 1.4, experimental)."
+    "`All` makes it a default Gateway (Gateway API 1.4, experimental)."
     annotations: AnnotationMap
     "Annotations of the Gateway object; values may be Outputs."
 
@@ -103,7 +103,7 @@ class ModelTargetArgs(SpecModel):
     model: Text
     "Name under which the engines serve it (`--served-model-name`, `--lora-modules`)."
     weight: int | None
-    "Weight relative to the sum of all weights; 0 sends it no requests. Optional if there is one\n    target."
+    "Weight relative to the sum of all weights; with 0 the target gets no requests. Optional if\n    there is one target."
 
 class ModelRewriteArgs(SpecModel):
     """Maps model names in requests to models or adapters."""

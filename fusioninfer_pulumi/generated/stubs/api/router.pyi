@@ -54,7 +54,7 @@ class ServiceLevelArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.ServiceLevelArgsDict]) -> None: ...
     name: PartName
-    "Name; requests have `{service}-{name}` in the header `x-llm-d-inference-objective`."
+    "Name; requests set the header `x-llm-d-inference-objective` to `{service}-{name}`."
     priority: int
     "Priority; requests without a level have 0. The endpoint picker sends waiting requests of the\n    highest priority first."
     max_queued: PositiveCount | None
@@ -75,7 +75,7 @@ class ServiceLevelsArgs(SpecModel):
     "Whether running requests of a negative priority are aborted with status 429 while requests\n    of a higher priority wait."
 
 class SessionArgs(SpecModel):
-    """Where requests name their session: in the header `x-session-id` by default."""
+    """Where requests contain their session's name: the header `x-session-id` by default."""
 
     def __init__(self, **fields: Unpack[dicts.SessionArgsDict]) -> None: ...
     header: Text | None
@@ -92,7 +92,7 @@ class EndpointPickerArgs(SpecModel):
     image: ImageOrOutput | None
     "Image. Default: the inference extension's endpoint picker, or llm-d's for\n    `pd-disaggregation`, `session-affinity`, `serviceLevels` and `modelRewrites`. May be an Output,\n    together with `family`."
     family: str | None
-    "Release of the image, if it cannot be read from its name and tag, or of the default image:\n    `gaie-1.2` to `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."
+    "Release of the default image, or of `image` if its name and tag do not contain the release:\n    `gaie-1.2` to `gaie-1.5` (inference extension), `llm-d-0.9`, `llm-d-0.10` or `llm-d-1.0`."
     replicas: PositiveCount
     "Number of pods."
     leader_election: bool | None
@@ -110,11 +110,11 @@ class EndpointPickerArgs(SpecModel):
     metrics: OnOff[MetricsMode]
     "Who may read its metrics; no one by default."
     flow_control: bool | None
-    "Whether it queues requests while there is no pod, or while the KV caches of all pods are\n    full; `gaie-1.3` also queues while more than 5 requests wait in each pod. If disabled, requests\n    get status 503 while there is no pod. By default enabled if `autoscaling.target` or\n    `serviceLevels` requires it."
+    "Whether to queue requests while there is no pod, or while the KV caches of all pods are\n    full; `gaie-1.3` also queues while more than 5 requests wait in each pod. If disabled, requests\n    get status 503 while there is no pod. By default enabled if `autoscaling.target` or\n    `serviceLevels` requires it."
     service_levels: ServiceLevelsArgs | None
     "Priorities of requests, and fairness between tenants; enables `flowControl`\n    (docs/how-to/service-levels.md)."
     session: SessionArgs
-    "With `session-affinity`: where requests name their session."
+    "With `session-affinity`: where requests contain their session's name."
     threshold: int | None
     "With `pd-disaggregation`: prompts with at least this many uncached characters are computed by\n    a prefill pod, others by the decode pod. By default 0: a prefill pod computes every prompt."
     group_pairing: GroupPairing | None
@@ -127,7 +127,7 @@ class PoolArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.PoolArgsDict]) -> None: ...
     target_ports: list[Port] | None
-    "Ports of each pod, from which the endpoint picker chooses, for scripts that start several\n    servers in a pod. By default derived from the engine's arguments and `parallelism`."
+    "Ports of each pod, from which the endpoint picker chooses, for scripts that start several\n    engines in a pod. By default derived from the engine's arguments and `parallelism`."
     protect: bool | None
     "Pulumi's `protect`: the pool cannot be deleted until this is removed."
     retain_on_delete: bool | None
@@ -136,7 +136,7 @@ class PoolArgs(SpecModel):
 class NetworkPolicyArgs(SpecModel):
     """NetworkPolicies that restrict access to the service's pods.
 
-    Without this field they exist if `gateway.implementation` determines where the proxies run.
+    Without this field, they are created if `gateway.implementation` determines where proxies run.
     """
 
     def __init__(self, **fields: Unpack[dicts.NetworkPolicyArgsDict]) -> None: ...

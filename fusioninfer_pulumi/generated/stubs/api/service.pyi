@@ -20,7 +20,7 @@ class InferenceServiceArgs(ServiceSpec, ServiceMetadata):
     `metadata` and `spec` as in a manifest.
 
     Raises:
-        InvalidServiceError: The input is invalid; it has every finding.
+        InvalidServiceError: The input is invalid; the error has every finding.
     """
 
     def __init__(self, **fields: Unpack[dicts.InferenceServiceArgsDict]) -> None: ...
