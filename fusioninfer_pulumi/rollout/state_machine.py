@@ -421,12 +421,13 @@ def _apply_version(state: UpdateState, lws: LwsState, version: Version, at: floa
         return lws
     is_new = lws.version_before is None or (not changed and lws.served_revision is None)
     timeout = state.wait_timeout if is_new else lws.step.timeout
+    text = f"{timeout} (wait.timeout)" if is_new else lws.step.describe_timeout()
     return replace(
         lws,
         phase=Phase.CHANGING if blocks_others else Phase.STARTING,
         deadline=at + _parse_seconds(timeout),
         uses_rollout_timeout=not is_new,
-        timeout_text=f"after {timeout} ({'wait' if is_new else 'rollout'}.timeout)",
+        timeout_text=f"after {text}",
     )
 
 
@@ -522,11 +523,11 @@ def _fail_blocked(state: UpdateState, at: float) -> tuple[Fail, ...]:
     names = tuple(name for name in state.lws if name in state.unavailable)
     verb = "is" if len(names) == 1 else "are"
     limit = f"rollout.maxUnavailable allows {first.limit}"
-    if first.is_per_role and first.queue:
+    if first.is_per_role and first.limited_role:
         limit = "layout PerRole updates one LeaderWorkerSet of a role at a time"
     message = (
-        f"for {first.timeout} (rollout.timeout) no replica of role {first.role} was allowed to "
-        f"change, because {list_names(names)} {verb} not available and {limit}"
+        f"for {first.describe_timeout()} no replica of role {first.role} was allowed to change, "
+        f"because {list_names(names)} {verb} not available and {limit}"
     )
     return (Fail(message, names),)
 

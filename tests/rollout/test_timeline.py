@@ -182,7 +182,7 @@ def units(names: Sequence[str], steps: dict[str, LwsStep]) -> dict[tuple[str, in
     for name in names:
         lws = steps[name]
         if lws.blocks_others and lws.limit is not None:
-            down.setdefault((lws.queue, lws.limit), set()).add(lws.unit)
+            down.setdefault((lws.limited_role, lws.limit), set()).add(lws.unit)
     return down
 
 
