@@ -14,7 +14,7 @@ revision therefore keeps prefill replicas of both revisions while decode changes
 With `rollout.level: Group`, at most `rollout.maxUnavailable` serving groups change at a time. All
 required LeaderWorkerSets of a group change together (role by role with `roleOrder: Sequential`),
 then its optional ones. The next group follows when the required ones are available again. So
-prefill and decode of a group serve in the same revision.
+prefill and decode of a group always serve the same revision.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ class LwsStep(NamedTuple):
     """The update of one LeaderWorkerSet.
 
     Attributes:
-        limited_role: Role whose units share one `limit`; empty with `level: Group`, where the
-            groups of the service share it.
+        limited_role: Role whose units share one `limit`; empty if all units of the service do.
         unit: Name of what counts for `limit`: the LeaderWorkerSet or its serving group.
         limit: How many of these units may be unavailable at a time, None for all.
         stage: It changes after all lower stages with the same `stage_scope`. 0 unless `roleOrder`
@@ -56,7 +55,7 @@ class LwsStep(NamedTuple):
         timeout: `rollout.timeout`, multiplied by the replicas that restart one after the other.
         has_optional_replicas: Whether some of its replicas are optional and may stay pending.
         is_autoscaled: Whether an autoscaler sets its replicas.
-        is_per_role: Whether it runs all replicas of its role (`layout: PerRole`).
+        is_per_role: Whether it runs all replicas of its role, in its group (`layout: PerRole`).
     """
 
     name: str
@@ -82,8 +81,8 @@ class LwsStep(NamedTuple):
     def describe_timeout(self) -> str:
         """Return `timeout` with the setting it is computed from, for messages."""
         setting = self.rollout.timeout
-        factor = "" if self.timeout == setting else f" {setting} for each replica"
-        return f"{self.timeout} (rollout.timeout{factor})"
+        each = "" if self.timeout == setting else f" {setting} per replica"
+        return f"{self.timeout} (rollout.timeout{each})"
 
 
 def is_group_rollout(plan: ServicePlan) -> bool:

@@ -568,7 +568,7 @@ def test_blocked_layout_per_role_names_its_own_limit() -> None:
     _, actions = played(state, ListReturned(0, up), ListReturned(100, up))
     (message,) = (action.message for action in actions if isinstance(action, Fail))
     assert message == (
-        "for 2s (rollout.timeout 1s for each replica) no replica of role inference was allowed to "
+        "for 2s (rollout.timeout 1s per replica) no replica of role inference was allowed to "
         f"change, because {last} is not available and layout PerRole updates one LeaderWorkerSet "
         "of a role at a time"
     )
