@@ -46,7 +46,7 @@ def test_queued_service_is_created_updated_and_scaled(queues: Cluster, tmp_path:
     result = up("2", replicas=3, **SHORT).diagnostics()
     (waits,) = [line for line in result if "LocalQueue" in line]
     assert waits.startswith(
-        "LeaderWorkerSet svc-serve-2: waits for admission by Kueue: couldn't assign flavors"
+        "Kueue has not admitted LeaderWorkerSet svc-serve-2: couldn't assign flavors"
     )
     assert "insufficient unused quota for nvidia.com/gpu" in waits
     assert stack.ready()["serve"] == 2

@@ -158,7 +158,7 @@ def test_envoy_serves_certificate_of_secret(featured: Featured) -> None:
     assert plan is not None
     endpoint = find_endpoint(plan)
     assert endpoint is not None
-    assert endpoint.url(str(endpoint.host)) == f"https://{HOST}"
+    assert endpoint.format_url(str(endpoint.host)) == f"https://{HOST}"
     assert featured.gateway.url.startswith("https://")
     assert featured.ask("the quick brown fox")["usage"]["completion_tokens"] == 8
     with pytest.raises(urllib3.exceptions.SSLError, match="CERTIFICATE_VERIFY_FAILED"):

@@ -259,8 +259,8 @@ def _describe_url(router: Routing) -> str:
     if address is None:
         return "unknown: no host name and no Gateway of a route is known here"
     if address.host is None:
-        return f"{address.url('<address>')} (the address of the Gateway, once assigned)"
-    return address.url(str(plain(address.host)))
+        return f"{address.format_url('<address>')} (the address of the Gateway, once assigned)"
+    return address.format_url(str(plain(address.host)))
 
 
 def _describe_requests(plan: ServicePlan, router: Routing) -> str:

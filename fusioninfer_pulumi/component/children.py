@@ -73,8 +73,8 @@ _TYPES: Mapping[str, type[KubernetesObject]] = {
     "PodGroup": PodGroup,
 }
 
-#: Kinds for which the provider must not wait. It waits for most of them only if the live object has
-#: an annotation of an earlier version of this library.
+#: Kinds that Pulumi's Kubernetes provider must not await. It awaits most of them only if the live
+#: object has an annotation of an earlier version of this library.
 _NEVER_AWAITED = (
     "LeaderWorkerSet",
     "PodGroup",
@@ -91,7 +91,7 @@ _NEVER_AWAITED = (
 _TEMPLATE = ("spec.leaderWorkerTemplate",)
 # Fields whose change makes a new revision of a LeaderWorkerSet.
 _REVISION_FIELDS = (*_TEMPLATE, "spec.networkConfig")
-#: The provider's default timeout of a (foreground) deletion.
+#: The provider's default timeout for a deletion, which ends when the object's pods are deleted.
 _DEFAULT_DELETION_SECONDS = 600
 #: Time for kubelets, finalizers and garbage collection after the pods' grace period.
 _DELETION_MARGIN_SECONDS = 300
@@ -104,7 +104,7 @@ class Children:
         is_yaml_only: Whether Pulumi only writes the objects to files.
         observed: Live state at the end of the update, known when the service is up. In a preview,
             that of the last update.
-        waited: `observed.objects`: the live objects by Kubernetes name.
+        observed_objects: `observed.objects`: the live objects by Kubernetes name.
     """
 
     def __init__(
@@ -122,13 +122,13 @@ class Children:
         """
         self._registered: dict[str, list[tuple[Manifest, KubernetesObject]]] = {}
         self._name, self._plan, self._child_options = name, plan, child_options
-        self._yaml_only_setting = is_yaml_only(component)
-        self.is_yaml_only: pulumi.Output[bool] = pulumi.Output.from_input(self._yaml_only_setting)
+        self._writes_files = is_yaml_only(component)
+        self.is_yaml_only: pulumi.Output[bool] = pulumi.Output.from_input(self._writes_files)
         self._steps = {step.name: step for step in order_update(plan)}
         self._existing = existing
         self._update: Update | None = None
         self.observed = pulumi.Output.from_input(Observed())
-        if is_pulumi_update() and self._yaml_only_setting is not True:
+        if is_pulumi_update() and self._writes_files is not True:
             self._update = Update(component, name, plan, manifests, self.is_yaml_only.future)
             self.observed = self._update.result
         elif pulumi.runtime.is_dry_run():
@@ -163,17 +163,17 @@ class Children:
         children = self._registered.get(kind, ())
         return {manifest["metadata"]["name"]: resource for manifest, resource in children}
 
-    def deadline(self) -> pulumi.Output[float | None]:
+    def get_deadline(self) -> pulumi.Output[float | None]:
         """Return the update's deadline (`time.monotonic`), known when the update has ended.
 
         None if the update waits for nothing, for example if it writes files.
         """
         services = [resource.id for resource in self.find_by_kind("Service").values()]
 
-        def deadline(values: list[Any]) -> float | None:
+        def read_deadline(values: list[Any]) -> float | None:
             return None if values[0] or self._update is None else self._update.deadline
 
-        return combine([self.is_yaml_only, self.observed, *services], deadline)
+        return combine([self.is_yaml_only, self.observed, *services], read_deadline)
 
     def _format_logical_name(self, manifest: Mapping[str, Any]) -> str:
         """Return the object's name with the component's name in place of the service's."""
@@ -226,13 +226,13 @@ class Children:
     def _add_annotations(self, manifest: Manifest) -> Manifest:
         """Add annotations for Pulumi's provider, unless objects are written to files."""
         extra = build_await_annotations(manifest, self._plan)
-        if not extra or self._yaml_only_setting is True:
+        if not extra or self._writes_files is True:
             return manifest
         metadata = manifest["metadata"]
         annotated = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **extra}}
-        if isinstance(self._yaml_only_setting, pulumi.Output):
-            by_target = self._yaml_only_setting.apply(lambda yes: metadata if yes else annotated)
-            return {**manifest, "metadata": by_target}
+        if isinstance(self._writes_files, pulumi.Output):
+            chosen = self._writes_files.apply(lambda files: metadata if files else annotated)
+            return {**manifest, "metadata": chosen}
         return {**manifest, "metadata": annotated}
 
 
@@ -276,7 +276,7 @@ def build_lws_options(
     recreate = step.rollout.strategy is RolloutStrategy.RECREATE
     ignored: list[str] = []
     if step.is_frozen:
-        # The template in the stack's state stays. `replicas` may change in the layout PerRole.
+        # The template in the stack's state stays. With layout PerRole `replicas` may still change.
         ignored += list(_REVISION_FIELDS) if step.is_per_role else ["spec"]
         ignored.append(f'metadata.labels["{labels.REVISION}"]')
     elif is_same_policy:

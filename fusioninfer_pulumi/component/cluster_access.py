@@ -15,21 +15,21 @@ from fusioninfer_pulumi.component.pulumi_sdk import (
     get_kubernetes_provider,
     has_pulumi_engine,
     is_program_running,
-    provider_state,
+    read_provider_state,
 )
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi, UnreadableError
 
 Read = TypeVar("Read")
-Live = dict[str, dict[str, Any]]
+Objects = dict[str, dict[str, Any]]  # live objects by name
 
 _READ_SECONDS = 15.0
 
-# A pool of its own, because the SDK's registrations use the event loop's threads.
+# A separate thread pool, because the SDK's registrations use the event loop's threads.
 THREADS = ThreadPoolExecutor(4, thread_name_prefix="fusioninfer-cluster")
 
-# Keyed by the stack, so that entries are dropped with it, and by the provider, because the same
-# name may exist in each cluster.
+# Keyed by the stack, so that entries are dropped with it, and by the provider, because clusters may
+# have services of the same name.
 _services: WeakKeyDictionary[pulumi.Resource, dict[int, ClusterServices]] = WeakKeyDictionary()
 
 
@@ -39,12 +39,12 @@ def is_pulumi_update() -> bool:
 
 
 async def read_kubeconfig(component: pulumi.Resource) -> tuple[str | None, str | None]:
-    """Return kubeconfig and context of a component's provider; None for kubectl's defaults."""
+    """Return kubeconfig and context of a component's provider; None for kubectl's default."""
     provider = get_kubernetes_provider(component)
     if provider is None:
         config = pulumi.Config("kubernetes")
         return config.get("kubeconfig"), config.get("context")
-    state = await provider_state(provider)
+    state = await read_provider_state(provider)
     kubeconfig, context = state.get("kubeconfig"), state.get("context")
     return (
         kubeconfig if isinstance(kubeconfig, str) else None,
@@ -89,7 +89,7 @@ class Cluster:
             # A TimeoutError has no message.
             raise UnreadableError(f"the cluster did not answer within {seconds:g} s") from None
 
-    async def read_objects(self, service: str, *kinds: tuple[str, str]) -> Live:
+    async def read_objects(self, service: str, *kinds: tuple[str, str]) -> Objects:
         """Return a service's objects of some kinds (API version and kind), by name.
 
         Raises UnreadableError if they cannot be read.
@@ -103,12 +103,12 @@ class Cluster:
         namespace: str,
         service: str,
         kinds: Iterable[tuple[str, str]],
-    ) -> Live:
+    ) -> Objects:
         """List objects; runs in a thread."""
         # `_api` stays None after a failure, such as expired credentials, to reconnect next time.
         api, self._api = self._api or KubernetesApi(kubeconfig, context), None
         selector = f"{labels.SERVICE}={service}"
-        objects: Live = {}
+        objects: Objects = {}
         for api_version, kind in kinds:
             for live in api.objects(api_version, kind, namespace, labelSelector=selector) or ():
                 objects[live["metadata"]["name"]] = live

@@ -38,7 +38,7 @@ _POD_INTERVAL_SECONDS, _POD_READ_SECONDS, _REASON_DELAY_SECONDS = 10.0, 5.0, 3.0
 _MINUTE = 60
 #: Maximum lines of an explanation.
 _MAX_LINES = 12
-#: LeaderWorkerSet reports with a normal event that it recreates a group after a restart.
+#: Field selectors; LeaderWorkerSet reports the recreation of a group with a normal event.
 _EVENTS = ("type=Warning", "type=Normal,reason=RecreateGroup")
 #: Waiting reasons of containers that are about to start.
 _STARTING = ("ContainerCreating", "PodInitializing")
@@ -66,11 +66,11 @@ def is_bound(pod: Object) -> bool:
 
 @dataclass(frozen=True)
 class PodSnapshot:
-    """Pods, events and PodGroups of one service.
+    """Pods and PodGroups of one service, and events of its namespace.
 
     Attributes:
         unread: Failed reads and their reasons.
-        workloads: Kueue's Workloads of the namespace, if pods wait for Kueue.
+        workloads: All Kueue Workloads of the namespace; empty if no pod waits for Kueue.
     """
 
     pods: Sequence[Object] = ()
@@ -87,7 +87,7 @@ class PodSnapshot:
 def read_service(
     kubeconfig: str | None, context: str | None, namespace: str, service: str
 ) -> PodSnapshot:
-    """Read a service's pods, events and PodGroups.
+    """Read a service's pods and PodGroups, and the warnings of its namespace.
 
     `kubeconfig` is a path or content; None stands for kubectl's defaults. Reads that are not
     allowed are in `unread`. Raises UnreadableError if the cluster does not respond.
@@ -103,8 +103,8 @@ def read_service(
     version = NATIVE_API_VERSION if native else API_VERSION
     groups = api.objects(version, "PodGroup", namespace, labelSelector=_selector(service)) or []
     gates = [gate for pod in pods for gate in pod["spec"].get("schedulingGates") or ()]
-    waits = any(gate["name"] == labels.KUEUE_GATE for gate in gates)
-    workloads = api.objects("kueue.x-k8s.io", "Workload", namespace) if waits else None
+    has_kueue = any(gate["name"] == labels.KUEUE_GATE for gate in gates)
+    workloads = api.objects("kueue.x-k8s.io", "Workload", namespace) if has_kueue else None
     return PodSnapshot(pods, events, groups, tuple(api.unread), workloads or ())
 
 
@@ -164,10 +164,10 @@ async def explain_failure(cluster: Cluster, service: str, names: Sequence[str]) 
         snapshot = await cluster.read(read_service, service, seconds=_READ_SERVICE_SECONDS)
         # Credentials that cannot list pods usually cannot watch them, either.
         if not is_explained(snapshot) and (snapshot.pods or not snapshot.unread):
-            more = service, snapshot, is_explained, _WATCH_SECONDS
+            arguments = service, snapshot, is_explained, _WATCH_SECONDS
             seconds = _WATCH_SECONDS + _WATCH_EXTRA_SECONDS
             with contextlib.suppress(UnreadableError):
-                snapshot = await cluster.read(watch_service, *more, seconds=seconds)
+                snapshot = await cluster.read(watch_service, *arguments, seconds=seconds)
         lines = [
             *explain_lws(names, snapshot),
             *explain_gang(snapshot),
@@ -208,7 +208,7 @@ def explain_queue(names: Sequence[str], snapshot: PodSnapshot) -> list[str]:
                 waiting = reasons.setdefault(str(condition.get("message") or ""), [])
                 waiting += sorted(owners & set(names))
     return [
-        f"LeaderWorkerSet {list_names(waiting, limit=1)}: waits for admission by Kueue: {reason}"
+        f"Kueue has not admitted LeaderWorkerSet {list_names(waiting, limit=1)}: {reason}"
         for reason, waiting in reasons.items()
         if waiting
     ]
@@ -235,7 +235,7 @@ class Progress:
         self._waiting, self._since = "", 0.0
         self._pods, self._next_read = PodSnapshot(), 0.0
         self._logged_lines: set[str] = set()
-        self._last = ""
+        self._last_line = ""
 
     async def show(self, live: Mapping[str, Any], waiting: str | None) -> None:
         """Show how many replicas are available, and what a LeaderWorkerSet waits for."""
@@ -254,7 +254,7 @@ class Progress:
                 self._pods = PodSnapshot()
         pods = sorted(self._pods.find_pods(waiting), key=get_name)
         reason = next(filter(None, map(describe_pod_progress, pods)), "")
-        self.say(format_progress(self._plan, live, waiting, reason, now - self._since))
+        self.show_line(format_progress(self._plan, live, waiting, reason, now - self._since))
 
     def log_once(self, line: str) -> None:
         """Log a permanent line, once per update."""
@@ -262,17 +262,17 @@ class Progress:
             self._logged_lines.add(line)
             pulumi.log.info(line, self._component)
 
-    def say(self, line: str) -> None:
+    def show_line(self, line: str) -> None:
         """Show an ephemeral line if it differs from the previous one."""
-        if line != self._last:
-            self._last = line
+        if line != self._last_line:
+            self._last_line = line
             pulumi.log.info(line, self._component, ephemeral=True)
 
 
 def format_progress(
     plan: ServicePlan, live: Mapping[str, Any], waiting: str, reason: str, seconds: float
 ) -> str:
-    """Return `decode 1/2, prefill 1/1 available; decode-1: ImagePullBackOff, 3 m` or similar."""
+    """Return `decode 1/2, prefill 1/1 available; decode-1: ImagePullBackOff, for 3m` or similar."""
     counts = ", ".join(
         f"{role.name} {sum(count_ready_replicas(lws, live.get(lws.name)) for lws in role.lws)}"
         f"/{len(role.replicas)}"
@@ -280,7 +280,7 @@ def format_progress(
     )
     short = waiting.removeprefix(f"{plan.service}-")
     minutes = int(seconds // _MINUTE)
-    parts = [part for part in (reason, f"{minutes} m" if minutes else "") if part]
+    parts = [part for part in (reason, f"for {minutes}m" if minutes else "") if part]
     return f"{counts} available" + (f"; {short}: {', '.join(parts)}" if parts else "")
 
 
@@ -309,7 +309,7 @@ async def find_failed_replicas(
         return find_failed_lws(revisions, pods)
     # The status is then less specific, but must not fail.
     except Exception as problem:  # noqa: BLE001
-        message = f"cannot read why replicas failed: {describe_read_error(problem)}"
+        message = f"cannot read why replicas are not available: {describe_read_error(problem)}"
         pulumi.log.info(message, component)
         return {}
 
@@ -321,8 +321,8 @@ def find_failed_lws(revisions: Mapping[str, str | None], snapshot: PodSnapshot) 
     """
     failures = {}
     for name, revision in revisions.items():
-        # Among pods that are being deleted, only those of the current revision count: they crashed,
-        # and others are deleted by the update.
+        # Pods of the current revision count even while they are being deleted, because only a crash
+        # deletes them. The update deletes pods of other revisions.
         pods = [
             pod
             for pod in snapshot.find_pods(name)
@@ -445,7 +445,7 @@ def _find_reasons(pod: Object, *, running: bool = True) -> Iterator[str]:
             restarts = f"restarted {times} time{'' if times == 1 else 's'}"
             yield f"{name}: {_format_exit(before)}, {restarts}"
         elif is_running and not container.get("ready"):
-            yield f"{name}: is running but not ready"
+            yield f"{name}: running but not ready"
 
 
 def _list_containers(pod: Object) -> list[Mapping[str, Any]]:

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PATH = "/v1/models"
 
-#: How long a name may stay unresolved, or an address silent, before the endpoint is unreachable.
+#: Time after which an unresolved name or a silent address counts as unreachable.
 GRACE_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0
 _RESPONSE_SECONDS = 5.0
@@ -41,7 +41,7 @@ class NotReadyError(Exception):
 
 
 class UnreachableError(Exception):
-    """The endpoint cannot be reached from here; the text says why."""
+    """The program cannot reach the endpoint; the text says why."""
 
 
 def probe(url: str) -> None:
@@ -124,8 +124,8 @@ def probe_endpoint(
     """Probe the endpoint at the end of an update, and fail the program if it does not serve.
 
     It does nothing in previews, if files are written, or if Pulumi does not run the program. No
-    resource or output depends on it. `deadline` returns the update's deadline, known at its end;
-    None if files are written.
+    resource or output depends on the result. `deadline` returns the update's deadline, known at its
+    end; None if files are written.
     """
     if (
         plan.wait.level is not WaitLevel.SERVING
@@ -138,7 +138,7 @@ def probe_endpoint(
         url, end = state
         if end is None:
             return False
-        reason = "its address is unknown here"
+        reason = "its address is not known to the program"
         try:
             if url:
                 await wait_until_ready(url, max(0.0, end - time.monotonic()))

@@ -104,7 +104,7 @@ class InferenceService(pulumi.ComponentResource):
     """The route to the pool or Service, None if the service creates none."""
 
     gateway: Gateway | None
-    """The Gateway that the service creates, None if the route attaches to existing Gateways."""
+    """The Gateway that the service creates, None if it creates none."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class InferenceService(pulumi.ComponentResource):
         self.endpoint = self._compute_endpoint(observed_objects)
         versions = {planned: lws.version for planned, lws in (existing or {}).items()}
         self.status = self._compute_status(observed_objects, versions)
-        probe_endpoint(self, self.plan, self.endpoint, self._children.deadline)
+        probe_endpoint(self, self.plan, self.endpoint, self._children.get_deadline)
         check_on_server(self, self.plan, self._children.is_yaml_only, log_warnings)
         observed = self._children.observed.apply(asdict)
         self.register_outputs(
@@ -190,15 +190,15 @@ class InferenceService(pulumi.ComponentResource):
         self.service = next(iter(services)) if self.plan.picker is None else None
 
     def _compute_endpoint(self, observed_objects: pulumi.Output[LiveObjects]) -> pulumi.Output[str]:
-        plan, router = self.plan, self.plan.routing
-        if router is None or plan.has_service_endpoint:
+        plan, routing = self.plan, self.plan.routing
+        if routing is None or plan.has_service_endpoint:
             target = build_service_reference(plan.service, plan.roles, plan.shape)
             host, port = target["name"], target["port"]
             url = pulumi.Output.format("http://{0}.{1}.svc:{2}", host, plan.namespace, port)
             return observed_objects.apply(lambda _: url)
-        endpoint_plan = find_endpoint(router)
+        endpoint_plan = find_endpoint(routing)
         if endpoint_plan is not None and endpoint_plan.host is not None:
-            host_url = pulumi.Output.from_input(endpoint_plan.host).apply(endpoint_plan.url)
+            host_url = pulumi.Output.from_input(endpoint_plan.host).apply(endpoint_plan.format_url)
             return observed_objects.apply(lambda _: host_url)
         if endpoint_plan is None or self.gateway is None:
             return pulumi.Output.from_input("")
@@ -206,7 +206,7 @@ class InferenceService(pulumi.ComponentResource):
         def format_gateway_url(states: list[LiveObjects]) -> str:
             ((name, first),) = states[0].items()
             live_gateway = find_latest(first, states[1].get(name)) or {}
-            return endpoint_plan.url_of_gateway(live_gateway.get("status"))
+            return endpoint_plan.format_gateway_url(live_gateway.get("status"))
 
         # The Gateway may have got its address while the update waited.
         gateways = combine_live_objects(self._children.find_by_kind("Gateway"))

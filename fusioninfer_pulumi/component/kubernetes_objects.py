@@ -86,13 +86,13 @@ def combine_live_objects(objects: Mapping[str, KubernetesObject]) -> pulumi.Outp
         output for resource in objects.values() for output in (resource.metadata, resource.status)
     ]
 
-    def states(values: list[Any]) -> LiveObjects:
+    def build_states(values: list[Any]) -> LiveObjects:
         return {
             name: {"metadata": values[2 * at], "status": values[2 * at + 1]}
             for at, name in enumerate(objects)
         }
 
-    return combine(outputs, states)
+    return combine(outputs, build_states)
 
 
 def combine(
@@ -121,7 +121,7 @@ def combine(
 
 
 class _Lazy(Awaitable[T]):
-    """Creates a coroutine only when it is awaited, because a failing program awaits none."""
+    """Creates a coroutine when it is awaited; one that is never awaited would print a warning."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._make = make

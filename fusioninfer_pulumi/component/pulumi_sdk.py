@@ -1,7 +1,7 @@
 """All uses of Pulumi's SDK internals by the components.
 
 `tests/component/test_sdk.py` fails if those internals change. The module also determines what runs
-a program: Pulumi, a unit test with mocks, or the command line, and whether it only writes files.
+a program (Pulumi, a unit test with mocks, or the command line), and whether it only writes files.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def get_kubernetes_provider(resource: pulumi.Resource) -> pulumi.ProviderResourc
 def is_yaml_only(component: pulumi.Resource) -> bool | pulumi.Output[bool]:
     """Return whether objects are only written to files or standard output, not sent to a cluster.
 
-    The reason is the provider's `renderYamlToDirectory`, or a command of the command line.
+    The provider's option `renderYamlToDirectory` and the command line have this effect.
 
-    It is an Output (which is always known) for an explicit provider, because Pulumi must be asked
-    for the provider's arguments.
+    The result is an Output (which is always known) for an explicit provider, because Pulumi must be
+    asked for the provider's arguments.
     """
     if collect_services.get() is not None:
         return True
@@ -76,10 +76,10 @@ def make_unknown_output() -> pulumi.Output[Any]:
 
 
 async def _has_render_option(provider: pulumi.ProviderResource) -> bool:
-    return bool((await provider_state(provider)).get(_RENDER_OPTION))
+    return bool((await read_provider_state(provider)).get(_RENDER_OPTION))
 
 
-async def provider_state(provider: pulumi.ProviderResource) -> Mapping[str, Any]:
+async def read_provider_state(provider: pulumi.ProviderResource) -> Mapping[str, Any]:
     """Ask Pulumi for the arguments of a provider, which are not attributes in Python."""
     query = {"urn": await provider.urn.future()}
     answer = await pulumi.runtime.invoke_async("pulumi:pulumi:getResource", query)

@@ -32,7 +32,6 @@ OBSERVED = "observed"
 #: Makes the provider adopt existing objects that are not in the state.
 _UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
 _UPSERT_OPTION = "upsertExistingObjects"
-_PODS = ("leader", "worker")
 
 
 @dataclass(frozen=True)
@@ -111,8 +110,7 @@ def get_stack_shares(route: str) -> Mapping[str, float] | None:
 def read_observed(name: str) -> Observed:
     """Return a component's output in the last update, by the component's logical name.
 
-    It is empty, with `served` None, if the state has no component of that name, for example after
-    a rename.
+    It is empty, with `served` None, if the state has no component of that name (new or renamed).
     """
     stack = _get_state()
     return (stack.components.get(name) if stack else None) or Observed(served=None)
@@ -130,27 +128,27 @@ def find_stack_lws(name: str, plan: ServicePlan) -> dict[str, StackLws] | None:
     if stack is None:
         return None
     stack.created.add(name)
-    logical: dict[str, list[StackLws]] = {}
-    known: dict[str, list[StackLws]] = {}
+    by_logical_name: dict[str, list[StackLws]] = {}
+    by_name: dict[str, list[StackLws]] = {}
     for state_lws in stack.lws:
         component = state_lws.component
         # Components that the program creates later are unknown, unless the state has them.
         has_other_component = component not in ("", name) and (
             component in stack.created or {component, name} <= stack.components.keys()
         )
-        logical.setdefault(state_lws.logical_name, []).append(state_lws)
+        by_logical_name.setdefault(state_lws.logical_name, []).append(state_lws)
         if state_lws.service in ("", plan.service) and not has_other_component:
-            known.setdefault(state_lws.name, []).append(state_lws)
+            by_name.setdefault(state_lws.name, []).append(state_lws)
     existing = {}
     for planned in (planned_lws.name for role in plan.roles for planned_lws in role.lws):
-        same_logical = logical.get(name + planned[len(plan.service) :], [])
-        moved = known.get(planned, [])
-        # The same logical name may stand below several parents.
-        same_place, moved = (
-            [lws for lws in several if lws.has_name(planned, plan.namespace)]
-            for several in (same_logical, moved)
+        same_logical = by_logical_name.get(name + planned[len(plan.service) :], [])
+        moved = by_name.get(planned, [])
+        # Resources with different parents may have the same logical name.
+        same_both, moved = (
+            [lws for lws in candidates if lws.has_name(planned, plan.namespace)]
+            for candidates in (same_logical, moved)
         )
-        lws = next(iter([*same_place, *same_logical, *moved]), None)
+        lws = next(iter([*same_both, *same_logical, *moved]), None)
         if lws is not None:
             existing[planned] = lws
     return existing
@@ -198,8 +196,8 @@ def _read_observed_output(component: Any) -> Observed:
     if isinstance(observed, Mapping):
         return Observed(observed.get("objects") or {}, observed.get("served") or {})
     # Outputs are registered at the end of a successful update.
-    finished = find_value(component, "outputs", "name") is not None
-    return Observed(served=None if finished else {})
+    has_finished = find_value(component, "outputs", "name") is not None
+    return Observed(served=None if has_finished else {})
 
 
 def _build_template(resource: Any) -> StackTemplate | None:

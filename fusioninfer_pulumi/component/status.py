@@ -16,7 +16,7 @@ from fusioninfer_pulumi.topology.role_plan import LwsPlan, RolePlan
 Live = Mapping[str, Any]
 Phase = Literal["Pending", "Deploying", "Running", "Failed", "Unknown"]
 
-#: Maximum number of failures that a message lists; it contains only the number of further ones.
+#: Maximum number of failures that a message lists; further ones are only counted.
 _MAX_FAILURES = 5
 
 
@@ -52,12 +52,12 @@ class GroupStatus(TypedDict):
     components: dict[str, ComponentStatus]
 
 
-class _Service(TypedDict):
+class _RequiredFields(TypedDict):
     conditions: list[Condition]
     components: dict[str, ComponentStatus]
 
 
-class ServiceStatus(_Service, total=False):
+class ServiceStatus(_RequiredFields, total=False):
     """The state of a service, as of the last update or refresh."""
 
     groups: dict[str, GroupStatus]
@@ -174,8 +174,8 @@ def explain_unplaced_gang(pod_group: Live) -> str | None:
 
     Once a gang has been scheduled, single pods may still be pending.
     """
-    running = (pod_group.get("status") or {}).get("phase") == "Running"
-    if running or _find_native_condition(pod_group).get("status") == "True":
+    is_running = (pod_group.get("status") or {}).get("phase") == "Running"
+    if is_running or _find_native_condition(pod_group).get("status") == "True":
         return None
     return explain_blocked_gang(pod_group) or "the gang is not scheduled"
 
@@ -303,10 +303,9 @@ def _compute_group_statuses(
         blocked = explain_blocked_gang(live.get(gangs[index])) if index in gangs else None
         components = {}
         for role in plan.roles:
-            part = replace(
-                role, lws=tuple(planned for planned in role.lws if planned.group == index)
-            )
-            components[role.name] = _compute_role_status(part, live, failures, blocked)
+            lws = tuple(planned for planned in role.lws if planned.group == index)
+            group_role = replace(role, lws=lws)
+            components[role.name] = _compute_role_status(group_role, live, failures, blocked)
         active = _can_serve(plan, components)
         message = f"ready: {_format_counts(components)}" if active or blocked is None else blocked
         groups[str(index)] = {"active": active, "message": message, "components": components}
@@ -367,10 +366,10 @@ def _decide_active(
     serves: bool,
 ) -> tuple[str, str, str]:
     counts = f"ready: {_format_counts(components)}"
-    full = all(item["readyReplicas"] == item["desiredReplicas"] for item in components.values())
-    if rejection is not None and (full or serves):
+    all_ready = all(c["readyReplicas"] == c["desiredReplicas"] for c in components.values())
+    if rejection is not None and (all_ready or serves):
         return "False", *rejection
-    if full:
+    if all_ready:
         return "True", "InferenceServiceAvailable", counts
     if serves:
         return "True", "Partial", counts

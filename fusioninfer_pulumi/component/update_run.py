@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import pulumi
 
 from fusioninfer_pulumi.api.rollout import WaitLevel
-from fusioninfer_pulumi.component.cluster_access import Cluster, Live
+from fusioninfer_pulumi.component.cluster_access import Cluster, Objects
 from fusioninfer_pulumi.component.diagnosis import Progress, explain_failure
 from fusioninfer_pulumi.component.kubernetes_objects import KubernetesObject
 from fusioninfer_pulumi.component.pulumi_sdk import get_kubernetes_provider, get_running_stack
@@ -92,7 +92,7 @@ class Update:
         self._gates: dict[str, asyncio.Future[list[pulumi.Resource]]] = {}
         self._answers: dict[str, asyncio.Task[Any]] = {}
         self._cluster = Cluster(component, plan.namespace)
-        self._live_lws: Live | None = None
+        self._live_lws: Objects | None = None
         self._progress = Progress(component, plan, self._cluster)
         self.component = component
         self.deadline = self._available_at = math.inf
@@ -113,7 +113,7 @@ class Update:
         return pulumi.Output.from_input(gate)
 
     def add_resource(self, kind: str, name: str, resource: KubernetesObject) -> None:
-        """Add the resource of an object."""
+        """Add the resource that registers an object."""
         self._resources[kind, name] = resource
 
     async def _run(self) -> None:
@@ -127,10 +127,10 @@ class Update:
             self._available_at = time.monotonic()
             self.deadline = self._state.find_wait_deadline(self._available_at)
             self.replicas_available.set_result(None)
-            accepted, placed = await self._wait_for_objects()
-            self._done.set_result(await self._build_observed(accepted, placed))
+            accepted, scheduled = await self._wait_for_objects()
+            self._done.set_result(await self._build_observed(accepted, scheduled))
         except Exception as problem:  # noqa: BLE001  # awaiting the result raises it
-            # Everything that waits must fail too, because it would wait forever.
+            # Everything that waits for the update must fail too, or it would wait forever.
             gates: list[asyncio.Future[Any]] = [*self._gates.values(), self.replicas_available]
             for gate in gates:
                 if not gate.done():
@@ -220,7 +220,7 @@ class Update:
             try:
                 missing = await explain_unavailable_service(self._cluster, service)
             except UnreadableError as problem:
-                self._progress.log_once(f"service {service} not checked: {problem}")
+                self._progress.log_once(f"service {service} was not checked: {problem}")
                 return
             if missing is None:
                 return
@@ -233,21 +233,21 @@ class Update:
                     f"after {timeout} (wait.timeout)"
                 )
                 await self._fail(message, None)
-            self._progress.say(f"the route waits for service {service}: {missing}")
+            self._progress.show_line(f"the route waits for service {service}: {missing}")
             await asyncio.sleep(compute_pause(waited))
 
-    async def _wait_for_objects(self) -> tuple[Live, dict[str, str]]:
+    async def _wait_for_objects(self) -> tuple[Objects, dict[str, str]]:
         """Wait until the gang is scheduled, or until gateways have accepted the route.
 
-        Return the live objects, and the minimum of each scheduled PodGroup.
+        Return the live objects, and the minimum number of pods of each scheduled PodGroup.
         """
-        level, live = self.plan.wait.level, Live()
-        last_good = {} if self._is_new else self._observed.served
+        level, live = self.plan.wait.level, Objects()
+        served = {} if self._is_new else self._observed.served
         manifests = [
             manifest
             for manifest in list_awaited_manifests(self.plan, self._manifests)
             if level is WaitLevel.SERVING
-            or (last_good is not None and {_read_name_and_minimum(manifest)} - last_good.items())
+            or (served is not None and {_read_name_and_minimum(manifest)} - served.items())
         ]
         for manifest in manifests:
             name = manifest["metadata"]["name"]
@@ -260,7 +260,7 @@ class Update:
             except UnreadableError as problem:
                 if not live:
                     names = ", ".join(f"{m['kind']} {m['metadata']['name']}" for m in manifests)
-                    self._progress.log_once(f"{names} not checked: {problem}")
+                    self._progress.log_once(f"not checked: {names}: {problem}")
                     return live, {}
             missing = find_unaccepted(self.plan, manifests, live)
             if missing is None:
@@ -268,23 +268,22 @@ class Update:
             now = time.monotonic()
             if now > self.deadline:
                 await self._fail(f"{missing} after {self.plan.wait.timeout} (wait.timeout)", ())
-            self._progress.say(missing)
+            self._progress.show_line(missing)
             await asyncio.sleep(compute_pause(now - begin))
         is_scheduled = level is WaitLevel.SCHEDULED
         return live, dict(map(_read_name_and_minimum, manifests)) if is_scheduled else {}
 
-    async def _build_observed(self, accepted: Live, placed: Mapping[str, str]) -> Observed:
-        """Return the component's output."""
+    async def _build_observed(self, accepted: Objects, scheduled: Mapping[str, str]) -> Observed:
         live: Mapping[str, Any] = {**self._observed.objects, **accepted}
         # If nothing was listed and a LeaderWorkerSet may be unavailable, list now.
         if self._live_lws is None and not all(is_available(live.get(n)) for n in self._state.lws):
             self._state, _ = advance(self._state, await self._list())
         live = {**live, **(self._live_lws or {})}
-        last_good = {**(self._observed.served or {}), **self._state.served_revisions, **placed}
+        served = {**(self._observed.served or {}), **self._state.served_revisions, **scheduled}
         names = {manifest["metadata"]["name"] for manifest in self._manifests}
         return Observed(
             {name: _keep_observed_fields(state) for name, state in live.items() if name in names},
-            {name: value for name, value in last_good.items() if name in names},
+            {name: value for name, value in served.items() if name in names},
         )
 
     async def _fail(self, message: str, names: Sequence[str] | None) -> None:
@@ -308,8 +307,8 @@ def build_initial_state(
     lws = {}
     gang = "" if plan.gang is None else plan.gang.reference
     pairs = {
-        name: (lws.pair_revision, lws.template.gang if lws.template is not None else gang)
-        for name, lws in (known or {}).items()
+        planned: (old.pair_revision, old.template.gang if old.template is not None else gang)
+        for planned, old in (known or {}).items()
     }
     for lws_step in order_update(plan, find_pair_changes(plan, pairs)):
         before = (known or {}).get(lws_step.name)
@@ -326,13 +325,13 @@ def build_initial_state(
             served_revision=served,
             existed_before=before is not None,
         )
-    must_ask_cluster = known is None or is_adopting_objects()
+    needs_discovery = known is None or is_adopting_objects()
     return UpdateState(
         lws,
         plan.wait.timeout,
         plan.wait.level.awaits_replicas,
-        Stage.DISCOVERING if must_ask_cluster else Stage.RUNNING,
-        needs_list=must_ask_cluster,
+        Stage.DISCOVERING if needs_discovery else Stage.RUNNING,
+        needs_list=needs_discovery,
     )
 
 

@@ -64,17 +64,17 @@ class Alert:
 def build_alerts(meta: ServiceMeta, monitoring: MonitoringPlan) -> Iterator[Alert]:
     """Yield the alerts about the roles, engines and endpoint picker that are monitored."""
     for role in monitoring.engines:
-        yield from _role_alerts(meta, role, needs_gang=monitoring.shape.needs_gang)
+        yield from _build_role_alerts(meta, role, needs_gang=monitoring.shape.needs_gang)
     if monitoring.engines:
-        yield from _engine_alerts(build_service_selector(meta))
-    if monitoring.picker:
+        yield from _build_engine_alerts(build_service_selector(meta))
+    if monitoring.scrapes_picker:
         yield Alert(
             "FusionInferPickerDown",
             f"absent(up{{{build_picker_selector(meta)}}} == 1)",
             "5m",
             "critical",
             "No endpoint picker is up, so the gateway cannot choose replicas.",
-            f"Look at the Deployment {object_names.endpoint_picker(meta.service)}, its events and "
+            f"Check the Deployment {object_names.endpoint_picker(meta.service)}, its events and "
             "logs.",
         )
 
@@ -89,7 +89,7 @@ def get_min_replicas(role: RolePlan) -> int:
     return per_lws * len(role.lws)
 
 
-def _role_alerts(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -> Iterator[Alert]:
+def _build_role_alerts(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -> Iterator[Alert]:
     selector, minimum = build_role_selector(meta, role), get_min_replicas(role)
     replicas, targets = build_replicas_query(selector), f"up{{{selector}}}"
     mixed = f"count(count by ({REVISION}) ({targets})) > 1"
@@ -102,7 +102,7 @@ def _role_alerts(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -> Iter
             "5m",
             "critical",
             f"Role {role.name} has no ready replica.",
-            "Look at its pods, their events and the logs of their engines.",
+            "Check its pods, their events and the logs of their engines.",
             role_label,
         )
         yield Alert(
@@ -112,12 +112,12 @@ def _role_alerts(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -> Iter
             f"{replicas} < {minimum}" + ("" if partition else f" unless on() {mixed}"),
             _whole_seconds(timeout),
             "warning",
-            f"Role {role.name} has had fewer than {minimum} ready replicas for longer than a start "
-            f"may take ({timeout}).",
-            "Look for pending pods. If a gang does not fit, none of its pods starts; see the "
+            f"Role {role.name} has had fewer than {minimum} ready replicas for longer than "
+            f"rollout.timeout ({timeout}).",
+            "Check for pending pods. If a gang does not fit, none of its pods starts; see the "
             "status of its PodGroup."
             if needs_gang
-            else "Look for pending pods and for engines that do not start.",
+            else "Check for pending pods and for engines that do not start.",
             role_label,
         )
     if not partition:
@@ -128,12 +128,12 @@ def _role_alerts(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -> Iter
             "5m",
             "warning",
             f"Role {role.name} runs pods of two revisions, and no pod has started for {timeout}.",
-            "Run `pulumi up` again: it prints what it waits for.",
+            "Run `pulumi up` again, which prints what it waits for.",
             role_label,
         )
 
 
-def _engine_alerts(selector: str) -> Iterator[Alert]:
+def _build_engine_alerts(selector: str) -> Iterator[Alert]:
     yield Alert(
         "FusionInferQueueGrows",
         f"avg by ({ROLE}) (vllm:num_requests_waiting{{{selector}}}) > {SATURATED_QUEUE}",

@@ -1,8 +1,8 @@
 """Autoscalers of roles, with the metrics and target values of `autoscaling.target`.
 
-Every metric is summed over the service and divided by the replicas. So it measures demand, and pods
-that are still loading their model do not affect it. Prefill and decode roles use the same metrics,
-with target values in proportion to their replicas, so that the ratio of the roles stays.
+Every metric is summed over the service, and the autoscaler divides it by the replicas. So pods that
+are still loading their model do not affect it. Prefill and decode roles use the same metrics, with
+target values in inverse proportion to their replicas, so that the ratio of the roles stays.
 
 Target values per replica:
     Requests in flight: 100, an engine's default capacity in the endpoint pickers' concurrency
@@ -97,8 +97,8 @@ def build_autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
             "triggers": [
                 # A generated query without a result is an error, which leaves the replicas
                 # unchanged; KEDA would otherwise count it as zero.
-                *(_trigger(args, m, ignoreNullValues="false") for m in planned.target_metrics),
-                *(_trigger(args, metric) for metric in args.metrics),
+                *(_make_trigger(args, m, ignoreNullValues="false") for m in planned.target_metrics),
+                *(_make_trigger(args, metric) for metric in args.metrics),
                 *triggers,
             ],
         }
@@ -108,26 +108,26 @@ def build_autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
         "minReplicas": args.min_replicas,
         "maxReplicas": args.max_replicas,
         **behavior,
-        "metrics": [_metric(metric) for metric in (*planned.target_metrics, *args.metrics)],
+        "metrics": [_make_metric(metric) for metric in (*planned.target_metrics, *args.metrics)],
     }
     return build_object("autoscaling/v2", planned.kind, named, spec=spec)
 
 
-def _metric(metric: AutoscalingMetricArgs) -> Manifest:
-    external = metric.source is MetricSource.EXTERNAL
+def _make_metric(metric: AutoscalingMetricArgs) -> Manifest:
+    is_external = metric.source is MetricSource.EXTERNAL
     named: Manifest = {"name": metric.name}
     if metric.selector:
         named["selector"] = {"matchLabels": dict(metric.selector)}
     return {
-        "type": "External" if external else "Pods",
-        "external" if external else "pods": {
+        "type": "External" if is_external else "Pods",
+        "external" if is_external else "pods": {
             "metric": named,
             "target": {"type": "AverageValue", "averageValue": metric.target},
         },
     }
 
 
-def _trigger(args: AutoscalingArgs, metric: AutoscalingMetricArgs, **more: str) -> Manifest:
+def _make_trigger(args: AutoscalingArgs, metric: AutoscalingMetricArgs, **more: str) -> Manifest:
     unsafe = {"unsafeSsl": "true"} if metric.unsafe_ssl else {}
     values = {
         "serverAddress": args.prometheus or "",
@@ -142,6 +142,7 @@ def _trigger(args: AutoscalingArgs, metric: AutoscalingMetricArgs, **more: str) 
     }
 
 
+#: Target values per decode replica; see the module's docstring.
 IN_FLIGHT, WAITING, KV_CACHE = 100.0, 5.0, 0.8
 #: Component types whose pods decode.
 _DECODES = (ComponentType.WORKER, ComponentType.DECODER)
@@ -162,18 +163,17 @@ def build_target_metrics(
     if args is None or args.target is None or load is None or not isinstance(namespace, str):
         return ()
     decoding = [other for other in roles if other.component_type in _DECODES]
-    # Decode replicas per replica of this role: scales the target value from decode replicas, for
-    # which it is defined, to this role.
-    share = sum(other.group_replicas for other in decoding) / (role.group_replicas or 1)
+    # Target values are for each decode replica. This factor converts them to replicas of this role.
+    factor = sum(other.group_replicas for other in decoding) / (role.group_replicas or 1)
     if args.engine is AutoscalingEngine.HPA:
         return tuple(
             AutoscalingMetricArgs(
                 name=EXTERNAL[name],
                 source=MetricSource.EXTERNAL,
                 selector={get_series_label(labels.SERVICE): service},
-                target=f"{value * share:.4g}",
+                target=f"{value * factor:.4g}",
             )
-            for name, value in _values(args).items()
+            for name, value in _compute_target_values(args).items()
             if name in EXTERNAL
         )
     engine = f'namespace="{namespace}",{get_series_label(labels.SERVICE)}="{service}"'
@@ -196,7 +196,7 @@ def build_target_metrics(
         if epp.family.flow_control.ttft:
             sources["first-token"] = (epp.family.flow_control.ttft, streamed)
     for name, goal in args.latency_goals.items():
-        queries[name] = _needed_replicas(replicas, *sources[name], float(goal))
+        queries[name] = _build_latency_query(replicas, *sources[name], float(goal))
     if scales_to_zero(args):
         # Without pods these series do not exist, and a query without a result is an error.
         queries = {name: f"({query}) or vector(0)" for name, query in queries.items()}
@@ -204,26 +204,27 @@ def build_target_metrics(
         if epp is None or epp.family.flow_control is None:
             return ()
         flow = epp.family.flow_control
-        queued, running = (f"({_sum(name, picker)} or vector(0))" for name in flow[:2])
+        gauges = (flow.queued, flow.running)
+        queued, running = (f"({_sum(gauge, picker)} or vector(0))" for gauge in gauges)
         # If the picker is not scraped, the query has no result, so that replicas stay unchanged.
         if_scraped = f"and on() (max(up{{{picker}}}) == 1)"
         waiting = f"({_sum(load.waiting, engine)} or vector(0))"
         queries["waiting"] = f"({queued} + {waiting}) {if_scraped}"
         queries["in-flight"] = f"({queued} + {running}) {if_scraped}"
     return tuple(
-        AutoscalingMetricArgs(name=name, query=queries[name], target=f"{value * share:.4g}")
-        for name, value in _values(args).items()
+        AutoscalingMetricArgs(name=name, query=queries[name], target=f"{value * factor:.4g}")
+        for name, value in _compute_target_values(args).items()
     )
 
 
-def _values(args: AutoscalingArgs) -> dict[str, float]:
+def _compute_target_values(args: AutoscalingArgs) -> dict[str, float]:
     """Return the target value per decode replica of each metric."""
     value = args.target_requests
     if args.target is AutoscalingTarget.LATENCY:
         goals = dict.fromkeys(args.latency_goals, 1.0)
         in_flight = {} if goals and not scales_to_zero(args) else {"in-flight": value or IN_FLIGHT}
         return {**in_flight, **goals}
-    # With the queue alone, replicas would be removed once it is empty, and it would grow again.
+    # With the queue alone, replicas would be removed whenever it is empty, and then it would grow.
     values = {"waiting": value or WAITING, "kv-cache": KV_CACHE}
     return {**values, "in-flight": IN_FLIGHT} if scales_to_zero(args) else values
 
@@ -236,12 +237,12 @@ EXTERNAL = {
 }
 
 
-def _needed_replicas(replicas: str, metric: str, matchers: str, goal: float) -> str:
-    """Return the query for the number of replicas that meet a latency goal.
+def _build_latency_query(replicas: str, metric: str, matchers: str, goal: float) -> str:
+    """Return the query for the number of replicas that meet a latency goal in seconds.
 
     It removes at most a fifth of the replicas, rounded up, also if there are no requests. It at
-    most doubles them, because latency grows faster than load. Pods that still load the model do not
-    count.
+    most doubles them, because latency grows faster than load. `replicas` is the query for their
+    number without pods that still load the model.
     """
     buckets = f"sum by (le) (rate({metric}_bucket{{{matchers}}}[2m]))"
     latency = f"(histogram_quantile(0.9, {buckets}) > 0 or vector(0))"

@@ -27,16 +27,16 @@ class MonitoringPlan(NamedTuple):
 
     Attributes:
         engines: Roles whose engines are scraped.
-        picker: Whether the endpoint picker is scraped.
-        gateway: Whether the gateway may be Envoy Gateway, whose metrics the gateway dashboard
-            shows.
+        scrapes_picker: Whether the endpoint picker is scraped.
+        may_be_envoy_gateway: Whether the gateway may be Envoy Gateway, whose metrics the gateway
+            dashboard shows.
     """
 
     args: MonitoringArgs
     shape: ServiceShape
     engines: tuple[RolePlan, ...]
-    picker: bool
-    gateway: bool = False
+    scrapes_picker: bool
+    may_be_envoy_gateway: bool = False
 
     @property
     def extra_pod_labels(self) -> list[str]:
@@ -54,13 +54,13 @@ def plan_monitoring(
     """Return the monitors of a service."""
     picker = routing.picker if routing is not None else None
     metrics = picker.epp.args.metrics if picker is not None else MetricsMode.OFF
-    routed = routing is not None and routing.route is not None
+    is_envoy = routing is not None and routing.implementation.may_be_envoy_gateway
     return MonitoringPlan(
         args=args,
         shape=shape,
         engines=tuple(role for role in roles if args.engines and role.replicas),
-        picker=metrics is not MetricsMode.OFF and args.picker is not False,
-        gateway=routed and routing is not None and routing.implementation.is_envoy_gateway,
+        scrapes_picker=metrics is not MetricsMode.OFF and args.picker is not False,
+        may_be_envoy_gateway=is_envoy and routing is not None and routing.route is not None,
     )
 
 
@@ -80,8 +80,8 @@ def build_monitors(
 ) -> Iterator[Manifest]:
     """Yield a PodMonitor for each role's engines, and the endpoint picker's ServiceMonitor."""
     for role in monitoring.engines:
-        yield _pod_monitor(meta, role, monitoring)
-    if not monitoring.picker or routing is None or routing.picker is None:
+        yield _build_pod_monitor(meta, role, monitoring)
+    if not monitoring.scrapes_picker or routing is None or routing.picker is None:
         return
     meta, token = build_router_meta(meta, routing.name), monitoring.args.picker_token
     endpoint: Manifest = {"port": object_names.EPP_METRICS_PORT, "path": "/metrics"}
@@ -99,8 +99,8 @@ def build_monitors(
     yield build_monitoring_object("ServiceMonitor", built, monitoring.args, spec)
 
 
-def _pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: MonitoringPlan) -> Manifest:
-    pods, labels_of_role = role.pods, get_role_labels(meta, role.args)
+def _build_pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: MonitoringPlan) -> Manifest:
+    pods, role_labels = role.pods, get_role_labels(meta, role.args)
     name = (find_declared_port(role, pods.port) or {}).get("name")
     ranks = (rank for rank in pods.ports[1:] if find_declared_port(role, rank))
     ports: list[Manifest] = [
@@ -109,11 +109,11 @@ def _pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: MonitoringPlan) 
     ]
     sidecar = pods.kv.sidecar if pods.kv is not None else None
     is_sidecar = sidecar is not None and sidecar.port == pods.port
-    https = sidecar.https if sidecar is not None and is_sidecar else pods.command.serves_https
+    https = sidecar.serves_https if sidecar and is_sidecar else pods.command.serves_https
     tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if https else {}
     common = {"path": monitoring.args.path, **tls}
     spec = {
-        "selector": {"matchLabels": {**labels_of_role, labels.LWS_WORKER_INDEX: "0"}},
+        "selector": {"matchLabels": {**role_labels, labels.LWS_WORKER_INDEX: "0"}},
         "podTargetLabels": [
             *(labels.SERVICE, labels.COMPONENT_TYPE, labels.ROLE_NAME),
             monitoring.shape.layout.replica_label,
@@ -122,7 +122,7 @@ def _pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: MonitoringPlan) 
         ],
         "podMetricsEndpoints": [_set_interval(monitoring, {**port, **common}) for port in ports],
     }
-    built = metadata(meta, object_names.engine_monitor(meta.service, role.name), labels_of_role)
+    built = metadata(meta, object_names.engine_monitor(meta.service, role.name), role_labels)
     return build_monitoring_object("PodMonitor", built, monitoring.args, spec)
 
 
@@ -152,17 +152,17 @@ REVISION = get_series_label(labels.REVISION)
 
 
 def build_service_selector(meta: ServiceMeta) -> str:
-    """Return the matchers of all engines of a service."""
+    """Return PromQL label matchers for all engines of a service."""
     return f'namespace="{meta.namespace}", {get_series_label(labels.SERVICE)}="{meta.service}"'
 
 
 def build_role_selector(meta: ServiceMeta, role: RolePlan) -> str:
-    """Return the matchers of the engines of one role."""
+    """Return PromQL label matchers for the engines of one role."""
     return f'{build_service_selector(meta)}, {ROLE}="{role.name}"'
 
 
 def build_picker_selector(meta: ServiceMeta) -> str:
-    """Return the matchers of the endpoint picker, whose job is named after its Service."""
+    """Return PromQL label matchers for the endpoint picker, whose job has its Service's name."""
     return f'namespace="{meta.namespace}", job="{object_names.endpoint_picker(meta.service)}"'
 
 
@@ -176,15 +176,15 @@ GRAFANA_LABELS = {"grafana_dashboard": "1"}
 #: Placeholder in the panels for PromQL that counts the GPUs of all ready replicas.
 _GPUS = "$gpus"
 #: Maximum length of a uid in Grafana.
-_UID = 40
+_UID_LENGTH = 40
 
 
 def list_dashboards(monitoring: MonitoringPlan) -> list[str]:
     """Return the names of the dashboards of a service; empty if nothing is monitored."""
     chosen = ["service", "replicas"] if monitoring.engines else []
-    if monitoring.picker:
+    if monitoring.scrapes_picker:
         chosen.append("picker")
-    return [*chosen, "gateway"] if chosen and monitoring.gateway else chosen
+    return [*chosen, "gateway"] if chosen and monitoring.may_be_envoy_gateway else chosen
 
 
 def render_dashboards(meta: ServiceMeta, monitoring: MonitoringPlan) -> dict[str, str]:
@@ -231,5 +231,5 @@ def _fill_dashboard(meta: ServiceMeta, monitoring: MonitoringPlan, name: str) ->
     board["title"] = f"{meta.namespace}/{meta.service}: {name}"
     # Stable across updates, and unique to the service.
     digest = hashlib.sha256("/".join([*values.values(), name]).encode()).hexdigest()
-    board["uid"] = f"fusioninfer-{digest}"[:_UID]
+    board["uid"] = f"fusioninfer-{digest}"[:_UID_LENGTH]
     return json.dumps(board, indent=1, sort_keys=True) + "\n"

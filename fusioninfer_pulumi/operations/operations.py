@@ -50,15 +50,16 @@ def plan_disruption_budgets(
     """
     role_args = [(role, role.args.disruption_budget or common) for role in roles if role.replicas]
     return tuple(
-        BudgetPlan(role, _max_unavailable(args, role), args.unhealthy_pods)
+        BudgetPlan(role, _resolve_limit(args, role), args.unhealthy_pods)
         for role, args in role_args
         if args is not None
     )
 
 
-def _max_unavailable(args: DisruptionBudgetArgs, role: RolePlan) -> int:
+def _resolve_limit(args: DisruptionBudgetArgs, role: RolePlan) -> int:
     count = len(role.replicas)
     if role.is_autoscaled:
+        # 0 for a percentage or minAvailable, which would depend on the replicas; checks reject 0.
         maximum = 1 if args.max_unavailable is None else args.max_unavailable
         return maximum if args.min_available is None and isinstance(maximum, int) else 0
     if args.min_available is not None:
@@ -67,8 +68,8 @@ def _max_unavailable(args: DisruptionBudgetArgs, role: RolePlan) -> int:
         return min(1, count)
     share = resolve_share(args.max_unavailable, count, math.floor)
     # A percentage allows at least 1, as in `rollout.maxUnavailable`, unless it is 0%.
-    percent = isinstance(args.max_unavailable, str) and args.max_unavailable != "0%"
-    return min(max(share, 1) if percent else share, count)
+    is_percentage = isinstance(args.max_unavailable, str) and args.max_unavailable != "0%"
+    return min(max(share, 1) if is_percentage else share, count)
 
 
 def build_disruption_budget(meta: ServiceMeta, budget: BudgetPlan) -> dict[str, Any]:
@@ -123,13 +124,13 @@ def build_operations(
     """Yield the disruption budgets, role by role, then the autoscalers and monitors."""
     for budget in planned.budgets:
         yield build_disruption_budget(meta, budget)
-    for scaled in planned.autoscalers:
-        yield build_autoscaler(meta, scaled)
+    for autoscaler in planned.autoscalers:
+        yield build_autoscaler(meta, autoscaler)
     monitoring = planned.monitoring
     if monitoring is None:
         return
     yield from build_monitors(meta, routing, monitoring)
-    if monitoring.args.alerts is not None and (monitoring.engines or monitoring.picker):
+    if monitoring.args.alerts is not None and (monitoring.engines or monitoring.scrapes_picker):
         yield build_prometheus_rule(meta, monitoring, monitoring.args.alerts)
     if monitoring.args.dashboards is not None and list_dashboards(monitoring):
         yield build_dashboards_config_map(meta, monitoring)

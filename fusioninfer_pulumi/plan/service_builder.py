@@ -48,8 +48,8 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
     )
     args = add_pod_metadata(add_model_size(args))
     shape = derive_service_shape(args)
-    defaults = args.image_registry, args.edition
-    intent = choose_epp_intent(args.roles, shape, *defaults) if shape.router else None
+    registry, edition = args.image_registry, args.edition
+    intent = choose_epp_intent(args.roles, shape, registry, edition) if shape.router else None
     built, findings = build_pods(build_contexts(meta, args, shape, intent))
     roles = tuple(plan_role(ctx, pods, args.rollout) for ctx, pods in built)
     gangs = plan_gangs(service, roles, args.scheduling_strategy, shape)

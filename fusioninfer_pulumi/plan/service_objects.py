@@ -49,7 +49,7 @@ def _drop_nulls(manifest: Manifest) -> Manifest:
 
 
 def render_workloads(plan: ServicePlan) -> Iterator[Manifest]:
-    """Yield PodGroups, RBAC objects, DRA claims, the model cache and LeaderWorkerSets."""
+    """Yield the LeaderWorkerSets of a service, after the objects that their pods refer to."""
     for gang in plan.gangs:
         yield build_pod_group(plan.meta, plan.shape, gang)
     running = [role for role in plan.roles if role.replicas]

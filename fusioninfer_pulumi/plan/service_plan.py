@@ -183,7 +183,7 @@ def compute_capacity(plan: ServicePlan, pools: Sequence[NodePool]) -> Capacity:
         RoleDemand(role.name, role.group_replicas, role.pod_accelerators, minima[role.name])
         for role in plan.roles
     ]
-    form = get_gang_form(plan.gang, queued=plan.shape.local_queue is not None)
+    form = get_gang_form(plan.gang, has_kueue=plan.shape.local_queue is not None)
     capacity = compute_group_capacity(demands, form, pools, plan.shape.groups)
     # A network topology constraint also depends on where the nodes are, which is unknown here.
     has_topology = plan.gang is not None and plan.gang.topology is not None

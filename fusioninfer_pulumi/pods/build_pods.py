@@ -20,7 +20,7 @@ from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.kube.pulumi_outputs import content_digest
 from fusioninfer_pulumi.pods.devices import add_device_claims, add_rdma
-from fusioninfer_pulumi.pods.env_variables import add_environment, add_tracing
+from fusioninfer_pulumi.pods.env_variables import add_kthena_variables, add_tracing
 from fusioninfer_pulumi.pods.kv_cache import add_kv_addresses, add_kv_offloading, add_kv_transfer
 from fusioninfer_pulumi.pods.model_files import add_model, plan_model_files
 from fusioninfer_pulumi.pods.multi_node import (
@@ -47,7 +47,7 @@ PASSES: tuple[Pass, ...] = (
     add_parallelism,  # after `add_model`: workers may get the leader's command with the model
     add_kv_offloading,  # after `add_parallelism`: the pod's memory depends on the sizes
     split_worker_template,
-    # Before `apply_launcher`, which may put the command line, recorded just before, in a script.
+    # Before `apply_launcher`, which may put the command line into a script.
     add_kv_transfer,
     add_tracing,
     record_engine_command,
@@ -58,18 +58,18 @@ PASSES: tuple[Pass, ...] = (
     add_health_probes,
     trim_workers,
     add_graceful_shutdown,
-    add_environment,
+    add_kthena_variables,
     set_scheduling,
     set_pod_labels,
-    add_sidecar,  # after `add_environment`, whose variables it must not get
+    add_sidecar,  # after `add_kthena_variables`: the sidecar must not get them
     add_topology_spread,
 )
 
 
-def build_pods(all_ctx: Sequence[Context]) -> tuple[list[tuple[Context, RolePods]], list[Finding]]:
+def build_pods(roles: Sequence[Context]) -> tuple[list[tuple[Context, RolePods]], list[Finding]]:
     """Run all passes on the pods of each role, then add the revisions."""
     built, findings = [], []
-    for ctx in all_ctx:
+    for ctx in roles:
         pods = ctx.user_pods
         for add_feature in PASSES:
             pods, problems = add_feature(pods, ctx)
@@ -146,11 +146,11 @@ def _choose_launcher(role: RoleArgs, pods: RolePods) -> Launcher | None:
     command = pods.leader.command
     sizes = role.parallelism if command.engine is not None else None
     worker = pods.worker
-    # Two templates are used unchanged; with `parallelism`, only if the worker's has a command.
+    # Commands in two templates stay; with `parallelism`, only if the worker's template has one.
     if worker is not None and (sizes is None or worker.has_command):
         return Launcher.NONE
-    copies = sizes.data if sizes is not None else None
-    return choose_launcher(command.engine, role.nodes, copies)
+    data_size = sizes.data if sizes is not None else None
+    return choose_launcher(command.engine, role.nodes, data_size)
 
 
 def _plan_pairing(
@@ -166,7 +166,7 @@ def _plan_pairing(
     _, family, _ = choose_epp_image((), picker, intent)
     defaults = get_edition_defaults(intent.edition)
     if family is None:
-        # `plan_epp` reports the image; the pods are built for the default endpoint picker.
+        # `plan_epp` reports the unknown image; the pods are built for the default endpoint picker.
         family = find_family(defaults.pd_picker)
         assert family is not None, "the default image is in the table"
     if family.sidecar_image is None:
@@ -180,7 +180,7 @@ def _plan_pairing(
     return Pairing(
         family=family,
         port=find_serving_port(leader.container, leader.command, role.port),
-        prefill_https=any(pods.command.serves_https for _, pods in prefillers),
+        prefill_serves_https=any(pods.command.serves_https for _, pods in prefillers),
         registry=intent.registry,
         sidecar_image=defaults.sidecar,
     )

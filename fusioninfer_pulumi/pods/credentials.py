@@ -49,7 +49,7 @@ def _has_credential(text: str) -> bool:
 
 
 def find_credential_arguments(words: Sequence[Any]) -> list[tuple[int, str]]:
-    """Return the index of each credential, or of its flag, and a name for it in messages."""
+    """Return the index of each credential, or of its flag, and how messages refer to it."""
     flags = list(_find_flags(words))
     arguments = [(index, flag) for index, flag, _, _ in flags]
     # A value after a flag is reported at the flag.
@@ -78,7 +78,7 @@ def _is_literal(value: Any) -> bool:
 
 
 def mask_credentials(value: Any, mask: Callable[[str], str]) -> Any:
-    """Return a copy of a manifest, or a part of it, with a mask in place of each credential."""
+    """Return a copy of a manifest, or of a part, with `mask(text)` in place of each credential."""
     if isinstance(value, str):
         return _mask_text(value, mask)
     if isinstance(value, (list, tuple)):

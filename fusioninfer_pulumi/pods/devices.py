@@ -36,7 +36,7 @@ def claim_template(service: str, role: str, claim: ResourceClaimArgs) -> ClaimTe
 
 
 def claim_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the requests in a claim's spec without malformed ones, which API servers reject."""
+    """Return the device requests in a claim's spec, without malformed ones."""
     devices = spec.get("devices")
     requests = devices.get("requests") if isinstance(devices, Mapping) else None
     entries = requests if isinstance(requests, list) else []
@@ -60,8 +60,8 @@ def add_device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
 
     def add_claims(container: Mapping[str, Any]) -> Mapping[str, Any]:
         resources = container.get("resources") or {}
-        claims = [*(resources.get("claims") or ()), *container_claims]
-        return {**container, "resources": {**resources, "claims": claims}}
+        merged = [*(resources.get("claims") or ()), *container_claims]
+        return {**container, "resources": {**resources, "claims": merged}}
 
     for pod in pods.all:
         existing = {reference.get("name") for reference in pod.spec.get("resourceClaims") or ()}
@@ -69,7 +69,7 @@ def add_device_claims(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
             error(
                 TAKEN_BY_TEMPLATE,
                 (*pod.path, "spec", "resourceClaims"),
-                f'"{claim.name}" is also the name of one of resourceClaims; rename one',
+                f'"{claim.name}" is also the name of a claim of the role; rename one of them',
             )
             for claim in claims
             if claim.name in existing

@@ -13,8 +13,8 @@ from fusioninfer_pulumi.kube.containers import add_env
 from fusioninfer_pulumi.pods.pod import Context, RolePods
 
 
-def add_environment(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Add Kthena's variables to every container of the pods.
+def add_kthena_variables(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
+    """Add Kthena's variables to every container of the pods, if the role sets `environment`.
 
     They come before the container's own variables, which may refer to them, and after
     LeaderWorkerSet's, which its webhook puts first.
@@ -44,13 +44,13 @@ def build_tracing_env(args: TracingArgs, name: str) -> tuple[Mapping[str, str], 
     """Return OpenTelemetry's variables for a program; `name` is its `service.name`.
 
     All endpoint pickers print spans unless `OTEL_TRACES_EXPORTER` is `otlp`, and support only this
-    sampler (`tracing/telemetry.go`).
+    sampler (`parentbased_traceidratio` in `tracing/telemetry.go`).
     """
-    is_insecure = "true" if args.endpoint.startswith("http://") else "false"
+    insecure = "true" if args.endpoint.startswith("http://") else "false"
     values = {
         "OTEL_SERVICE_NAME": name,
         "OTEL_EXPORTER_OTLP_ENDPOINT": args.endpoint,
-        "OTEL_EXPORTER_OTLP_TRACES_INSECURE": is_insecure,
+        "OTEL_EXPORTER_OTLP_TRACES_INSECURE": insecure,
         "OTEL_TRACES_EXPORTER": "otlp",
         "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
         "OTEL_TRACES_SAMPLER_ARG": f"{args.sampling:g}",

@@ -31,7 +31,7 @@ from fusioninfer_pulumi.pods.pod import (
     Pod,
     RolePods,
     explain_unknown_engine,
-    unknown_engine_finding,
+    reject_unknown_engine,
 )
 from fusioninfer_pulumi.rules.common import (
     ARGUMENTS_UNREADABLE,
@@ -64,8 +64,8 @@ def read_offloading(role: RoleArgs) -> OffloadRequest | None:
 def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Add volumes, memory and engine arguments for KV cache offloading.
 
-    If offloading is a KV connector, `add_kv_transfer` sets the argument, which it shares with the
-    transfer's connector.
+    If the engine offloads by a KV connector, `add_kv_transfer` sets the argument, which also
+    contains the transfer's connector.
     """
     args, request = ctx.role.kv_cache_offloading, read_offloading(ctx.role)
     if args is None or request is None:
@@ -73,13 +73,13 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     at, command = ctx.at("kvCacheOffloading"), pods.command
     engine = command.engine
     if engine is None:
-        return pods, [unknown_engine_finding(at, command)]
+        return pods, [reject_unknown_engine(at, command)]
     is_decoder = ctx.role.component_type is ComponentType.DECODER
     offload = engine.kv_cache.offload(command, request, ctx.nodes, is_decoder=is_decoder)
     findings = [finding.under(*at) for finding in offload.findings]
     for pod in pods.all:
         for index, folder in enumerate(request.folders):
-            tier = f"the mount of kvCacheOffloading.secondary[{index}]; remove it"
+            tier = f"the mount of kvCacheOffloading.secondary[{index}]; mount yours elsewhere"
             findings += pod.find_conflicts([folder], tier)
     if errors(findings):
         return pods, findings
@@ -150,7 +150,7 @@ ENGINE_NOT_MOVABLE = Rule("engine-not-movable")
 POD_IP_ENV = "POD_IP"
 #: Name of the container port for KV events.
 EVENTS_PORT = "kv-events"
-#: Port of an engine behind a sidecar, as in the templates of llm-d, KServe and Modelplane.
+#: Lowest port chosen for engines behind a sidecar, as in templates of llm-d, KServe and Modelplane.
 ENGINE_PORT = 8001
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS = ("httpGet", "tcpSocket", "grpc")
@@ -248,7 +248,7 @@ def _plan_transfer(
         return Transfer(connector=connector), conflicts
     if args is not None and args.enabled:
         if engine is None:
-            return Transfer(), [unknown_engine_finding(field, command)]
+            return Transfer(), [reject_unknown_engine(field, command)]
         is_prefiller = ctx.role.component_type is ComponentType.PREFILLER
         transfer = engine.kv_cache.transfer(command, args, offloading, is_prefiller=is_prefiller)
         return transfer, [finding.under(*field) for finding in transfer.findings]
@@ -266,7 +266,7 @@ def _plan_events(
     if args is None:
         return [], []
     if command.engine is None:
-        return [], [unknown_engine_finding(field, command)]
+        return [], [reject_unknown_engine(field, command)]
     if command.has(KV_EVENTS_FLAG):
         message = f"conflicts with {KV_EVENTS_FLAG} in the arguments; remove one of them"
         return [], [error(SET_TWICE, field, message)]

@@ -1,4 +1,4 @@
-"""Adds the model to pods (arguments, volumes, downloads), and builds its cache and warm-up Job."""
+"""Adds the model to pods, and builds its PersistentVolumeClaim and warm-up Job."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
 _LORA_LIMITS = {"max_rank", "max_adapters", "max_cpu_adapters"}
 
 #: Variables of huggingface_hub: the download folder and the token.
-HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"  # names of variables
+HF_HOME_ENV, HF_TOKEN_ENV = "HF_HOME", "HF_TOKEN"
 
-_VOLUME, _CACHE, _ADAPTERS = "model", "model-cache", "model-adapters"
+_VOLUME, _CACHE_VOLUME, _ADAPTER_VOLUME = "model", "model-cache", "model-adapters"
 
 
 def plan_model_files(service: str, model: ModelArgs) -> ModelFiles | None:
@@ -58,16 +58,16 @@ def plan_model_files(service: str, model: ModelArgs) -> ModelFiles | None:
     warm = model.cache is not None and model.cache.warm_up
     if model.cache is not None:
         claim = {"claimName": get_cache_claim_name(service, model.cache)}
-        files.volumes[_CACHE] = {"persistentVolumeClaim": claim}
+        files.volumes[_CACHE_VOLUME] = {"persistentVolumeClaim": claim}
         if not model.cache.mount_model:
-            files.mounts.append(_cache_mount(model.cache, model.cache.mount_path))
+            files.mounts.append(_build_cache_mount(model.cache, model.cache.mount_path))
         if model.cache.compile_cache:
             path = f"{model.cache.mount_path}-compiled"
-            files.mounts.append({"name": _CACHE, "mountPath": path, "subPath": "compiled"})
+            files.mounts.append({"name": _CACHE_VOLUME, "mountPath": path, "subPath": "compiled"})
             variables = filter(None, (e.compile_cache_variable for e in ENGINES.values()))
             files.env += [{"name": variable, "value": path} for variable in variables]
-    by_engine = source.scheme == "hf" and not warm and model.fetch is not Fetch.INIT_CONTAINER
-    if by_engine:
+    engine_fetches = source.scheme == "hf" and not warm and model.fetch is not Fetch.INIT_CONTAINER
+    if engine_fetches:
         files.model, files.revision = source.place, source.revision
         if model.cache is not None:
             files.env.append({"name": HF_HOME_ENV, "value": model.cache.mount_path})
@@ -75,8 +75,8 @@ def plan_model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         files.model = _mount_or_download(files, model, source, model.mount_path, _VOLUME)
         if source.scheme in ("pvc", "oci") and model.path is not None:
             files.model += f"/{model.path}"
-    _add_adapters(files, model, by_engine=by_engine)
-    if by_engine and model.token_secret is not None:
+    _add_adapters(files, model, engine_fetches=engine_fetches)
+    if engine_fetches and model.token_secret is not None:
         files.env.append(build_token_variable(model))
     return files
 
@@ -84,13 +84,13 @@ def plan_model_files(service: str, model: ModelArgs) -> ModelFiles | None:
 def build_token_variable(model: ModelArgs) -> Manifest:
     """Return the variable with the Hugging Face token; `token_secret` must be set."""
     secret = model.token_secret
-    assert secret is not None, "callers check it"
+    assert secret is not None, "callers check that it is set"
     reference = {"name": secret.name, "key": secret.key}
     return {"name": HF_TOKEN_ENV, "valueFrom": {"secretKeyRef": reference}}
 
 
 def get_cache_claim_name(service: str, cache: CacheArgs) -> Any:
-    """Return the name of a cache's claim: an existing one, which may be an Output, or a new one."""
+    """Return the name of a cache's claim: the user's, which may be an Output, or a new claim's."""
     if cache.claim_name is not None or cache.storage is None:
         return cache.claim_name or ""
     modes = ",".join(sorted(mode.value for mode in cache.storage.access_modes))
@@ -100,14 +100,14 @@ def get_cache_claim_name(service: str, cache: CacheArgs) -> Any:
     return object_names.model_cache(service, digest[:6])
 
 
-def _add_adapters(files: ModelFiles, model: ModelArgs, *, by_engine: bool) -> None:
+def _add_adapters(files: ModelFiles, model: ModelArgs, *, engine_fetches: bool) -> None:
     places: dict[ModelSource, str] = {}
     for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
         source = parse_model_uri(adapter.uri)
         if source is None:
             continue
-        if by_engine and source.scheme == "hf" and source.revision is None:
-            # The engine downloads it, but cannot choose a revision.
+        if engine_fetches and source.scheme == "hf" and source.revision is None:
+            # Engines download only the default revision of an adapter.
             places[source] = source.place
         if source not in places:  # adapters with the same source share its files
             path = f"{model.mount_path}-adapters/{_slug(adapter.name)}"
@@ -135,8 +135,8 @@ def _mount_or_download(
         _mount(files, volume, source, path)
         return path
     if model.cache is not None and model.cache.warm_up:
-        return _warm_up(files, source, model.cache, path)
-    name = _ADAPTERS if is_adapter else _VOLUME
+        return _add_to_warm_up(files, source, model.cache, path)
+    name = _ADAPTER_VOLUME if is_adapter else _VOLUME
     files.volumes[name] = {"emptyDir": {}}
     folder = {"subPath": path.rpartition("/")[2]} if is_adapter else {}
     writable = {"name": name, "mountPath": path, **folder}
@@ -157,15 +157,15 @@ def _mount(files: ModelFiles, volume: str, source: ModelSource, path: str) -> No
     files.mounts.append(mount)
 
 
-def _cache_mount(cache: CacheArgs, path: str) -> Manifest:
+def _build_cache_mount(cache: CacheArgs, path: str) -> Manifest:
     read_only = {"readOnly": True} if cache.warm_up and cache.read_only else {}
-    return {"name": _CACHE, "mountPath": path, **read_only}
+    return {"name": _CACHE_VOLUME, "mountPath": path, **read_only}
 
 
-def _warm_up(files: ModelFiles, source: ModelSource, cache: CacheArgs, mount_path: str) -> str:
+def _add_to_warm_up(files: ModelFiles, source: ModelSource, cache: CacheArgs, path: str) -> str:
     """Add a source to the warm-up Job, and return its path in the serving pods."""
-    # A new revision is downloaded next to the one in use, so each has its own folder. With
-    # `mountModel` `_SCRIPT_IN_PLACE` fills the folder, so the name differs.
+    # A new revision is downloaded next to the one in use, so each has its own folder. The name
+    # differs with `mountModel`, because `_SCRIPT` takes an existing folder for complete.
     suffix = " mounted" if cache.mount_model else ""
     digest = hashlib.sha256(f"{source.fetch_uri}{suffix}".encode()).hexdigest()[:8]
     name = f"{_slug(source.place)}-{digest}"
@@ -174,8 +174,8 @@ def _warm_up(files: ModelFiles, source: ModelSource, cache: CacheArgs, mount_pat
         files.warm_up_downloads.append((source.fetch_uri, folder))
     if not cache.mount_model:
         return folder
-    files.mounts.append({**_cache_mount(cache, mount_path), "subPath": name})
-    return mount_path
+    files.mounts.append({**_build_cache_mount(cache, path), "subPath": name})
+    return path
 
 
 def _slug(text: str) -> str:
@@ -184,7 +184,7 @@ def _slug(text: str) -> str:
 
 #: Prefix of the names of containers that download files.
 FETCHER_PREFIX = "fetch-model-"
-_REQUESTS = {"requests": {"cpu": "100m", "memory": "512Mi"}}
+_FETCHER_RESOURCES = {"requests": {"cpu": "100m", "memory": "512Mi"}}
 
 
 def build_fetch_container(
@@ -202,7 +202,7 @@ def build_fetch_container(
         "command": list(command),
         "args": [word for pair in sources for word in pair],
         **({"env": env} if env else {}),
-        "resources": dict(model.fetcher.resources or _REQUESTS),
+        "resources": dict(model.fetcher.resources or _FETCHER_RESOURCES),
         "securityContext": dict(
             model.fetcher.security_context or restricted_security_context(FETCHER_USER)
         ),
@@ -211,7 +211,7 @@ def build_fetch_container(
 
 
 def build_fetch_env(model: ModelArgs, schemes: Collection[str]) -> list[Manifest]:
-    """Return the variables with credentials, in the form of KServe's storage-initializer."""
+    """Return the user's variables and those for sources with `schemes`, named as in KServe."""
     env = [dict(variable) for variable in model.fetcher.env]
     if model.token_secret is not None and "hf" in schemes:
         env.append(build_token_variable(model))
@@ -238,7 +238,7 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         conflicts = list(
             pod.find_conflicts(
                 [mount["mountPath"] for mount in ctx.files.mounts],
-                "the mount of the model's files; remove it, or set model.mountPath "
+                "the mount of the model's files; remove yours, or set model.mountPath "
                 "(model.cache.mountPath for the cache)",
                 ctx.files.env,
                 "the service's model",
@@ -248,7 +248,7 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         if conflicts:
             continue
         built, multinode = pod, ctx.role.multinode
-        # Workers may run the engine too, except ray workers, which only join the cluster.
+        # Workers may run the engine too, except ray workers, which only join the Ray cluster.
         starts_engine = pod.command.engine is not None and (
             pod.has_command
             or (
@@ -269,8 +269,8 @@ def _plan_served_model(service: str, model: ModelArgs, files: ModelFiles) -> Ser
         limits = model.lora.model_dump(include=_LORA_LIMITS, by_alias=False, exclude_none=True)
     default = None
     if files.model.startswith("/"):  # the engine's default name would be the path
-        hub = model.uri.startswith("hf://")
-        default = model.uri[len("hf://") :].partition("@")[0].partition(":")[0] if hub else service
+        is_hf, place = model.uri.startswith("hf://"), model.uri[len("hf://") :]
+        default = place.partition("@")[0].partition(":")[0] if is_hf else service
     return ServedModel(
         model=files.model,
         revision=files.revision,
@@ -288,8 +288,8 @@ def _add_model_arguments(pod: Pod, served_model: ServedModel) -> tuple[Pod, list
             warning(
                 ENGINE_UNKNOWN,
                 pod.command_path,
-                f"the model is not passed to it because {explain_unknown_engine(command)}; "
-                f"configure it to serve {served_model.model}",
+                f"the library cannot pass the model, because {explain_unknown_engine(command)}; "
+                f"configure the container to serve {served_model.model}",
             )
         ]
     conflicts = check_model_arguments(command, command.engine, served_model)
@@ -330,7 +330,7 @@ def _add_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
     return built.with_spec(**fields).add_volumes(added)
 
 
-#: Characters of the digest in the warm-up's name.
+#: Characters of the digest in the warm-up Job's name.
 DIGEST_LENGTH = 8
 
 # A folder gets its final name only once its download is complete. So no pod finds an incomplete
@@ -365,11 +365,7 @@ done"""
 
 
 class ModelPlan(NamedTuple):
-    """The claim and the warm-up Job of a model, None if they are not generated.
-
-    Attributes:
-        warm_up: Spec of the Job.
-    """
+    """The claim (name and storage) and the warm-up Job (spec), None if they are not generated."""
 
     claim: str | None = None
     storage: StorageArgs | None = None
@@ -386,7 +382,7 @@ def plan_model_cache(service: str, args: InferenceServiceArgs) -> ModelPlan | No
     if cache is None:
         return ModelPlan()
     claim = get_cache_claim_name(service, cache)
-    warm_up = _job_spec(args, model, claim, files) if cache.warm_up else None
+    warm_up = _build_job_spec(args, model, claim, files) if cache.warm_up else None
     if cache.storage is None:
         return ModelPlan(warm_up=warm_up)
     return ModelPlan(claim, cache.storage, warm_up)
@@ -412,28 +408,28 @@ def build_model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Ma
         yield build_object("batch/v1", "Job", named, spec=model.warm_up)
 
 
-def _job_spec(
+def _build_job_spec(
     args: InferenceServiceArgs, model: ModelArgs, claim: Any, files: ModelFiles
 ) -> Manifest:
     cache = model.cache
-    assert cache is not None, "only a cache is warmed"
+    assert cache is not None, "callers check that it is set"
     script = _SCRIPT_IN_PLACE if cache.mount_model else _SCRIPT
     script = script.replace("{fetch}", shlex.join(model.fetcher.command))
-    volume, job = "model-cache", cache.job
+    job = cache.job
     container = build_fetch_container(
         model,
         "fetch",
         ["/bin/sh", "-c", script, "sh"],
         files.warm_up_downloads,
-        [{"name": volume, "mountPath": cache.mount_path}],
+        [{"name": _CACHE_VOLUME, "mountPath": cache.mount_path}],
     )
     pod: Manifest = {
         "restartPolicy": "Never",  # keeps the logs of failed attempts
         "automountServiceAccountToken": False,
-        # Lets the download's user write to the volume.
+        # Lets the fetch container's user write to the volume.
         "securityContext": {"fsGroup": FETCHER_USER, "fsGroupChangePolicy": "OnRootMismatch"},
         "containers": [container],
-        "volumes": [{"name": volume, "persistentVolumeClaim": {"claimName": claim}}],
+        "volumes": [{"name": _CACHE_VOLUME, "persistentVolumeClaim": {"claimName": claim}}],
     }
     optional = {
         "nodeSelector": job.node_selector,
@@ -445,7 +441,7 @@ def _job_spec(
     spec: Manifest = {
         "backoffLimit": job.backoff_limit,
         "activeDeadlineSeconds": math.ceil(durations.seconds(job.timeout) or 1),
-        # This pod lacks the service's label, because users select serving pods by that.
+        # This pod lacks the service's label, by which users select serving pods.
         "template": {
             "metadata": {
                 "labels": {**args.pod_labels, labels.APP: "model-warm-up"},

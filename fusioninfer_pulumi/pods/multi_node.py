@@ -14,13 +14,13 @@ from fusioninfer_pulumi.engines.model_arguments import check_size_arguments
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Rule, error
 from fusioninfer_pulumi.kube.containers import add_env, field_variable
 from fusioninfer_pulumi.kube.pulumi_outputs import has_output, output_paths
-from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, unknown_engine_finding
+from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods, reject_unknown_engine
 from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE
 
 WORKER_COMMAND_LOST = Rule("worker-command-lost")
 OUTPUT_IN_COMMAND = Rule("output-in-command")
 
-#: Fields removed from a worker's serving container; `add_graceful_shutdown` sets `lifecycle`.
+#: Fields removed from a worker's serving container; `add_graceful_shutdown` may add `lifecycle`.
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
 
 #: Launchers that change command lines.
@@ -38,7 +38,7 @@ def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
         return pods, []
     args, command = ctx.role.parallelism, pods.command
     if command.engine is None:
-        return pods, [unknown_engine_finding(ctx.at("parallelism"), command, ", with multinode")]
+        return pods, [reject_unknown_engine(ctx.at("parallelism"), command, ", with multinode")]
     findings: list[Finding] = []
     explicit = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
     launcher = explicit or ctx.launcher
@@ -58,7 +58,7 @@ def _complete_sizes(
     if nodes > 1 and args.data is not None and launcher is not Launcher.MULTIPROCESSING:
         local = args.data_local or (args.data // nodes if args.data % nodes == 0 else None)
     if args.port_per_rank and local is None:
-        local = args.data_local or args.data  # vLLM requires it
+        local = args.data_local or args.data  # vLLM requires it with a port for each rank
     port = args.data_rpc_port if nodes > 1 else None
     return args.model_copy(update={"data_local": local, "data_rpc_port": port})
 
@@ -67,7 +67,7 @@ def _add_sizes(
     pod: Pod, leader: Pod, sizes: ParallelismArgs, launcher: Launcher | None
 ) -> tuple[Pod, list[Finding]]:
     if not pod.is_leader and not pod.has_command:
-        # It runs the leader's command line, which has the sizes already.
+        # The worker runs the leader's command line, which has the sizes already.
         source = leader.container
         fields = {key: source[key] for key in ("command", "args") if key in source}
         return pod.with_fields(**fields), []
@@ -119,12 +119,12 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
         ]
     if ctx.launcher not in WRAPPING or worker is None or findings:
         return pods, findings
-    # A worker that exits before the ray head is up would restart its group forever.
+    # A worker that exits before the Ray head is up would restart its replica forever.
     waits = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART
     try:
         edited = launchers.build_command(leader.command, ctx.launcher, ctx.nodes, is_leader=True)
         pods = pods.put(leader.with_command(edited))
-        # Only the user's command counts; arguments from other passes are for the leader's engine.
+        # Only the user's command is an error; other passes add arguments for the leader's engine.
         is_explicit = worker.user_container.get("command") or worker.user_container.get("args")
         if ctx.role.worker_template is not None and ctx.launcher is Launcher.RAY and is_explicit:
             message = (
@@ -144,7 +144,7 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
 
 
 def declare_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Declare the ports of ranks, because PodMonitors find only those, and of the ray head."""
+    """Declare the ports of ranks, which PodMonitors need, and of the Ray head."""
     existing = pods.leader.container.get("ports") or ()
     declared, ports = {port.get("containerPort") for port in existing}, list(existing)
     if ctx.launcher is Launcher.RAY and RAY_PORT not in declared:

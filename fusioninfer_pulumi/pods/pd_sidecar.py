@@ -40,12 +40,12 @@ NAMESPACE_ENV = "NAMESPACE"
 #: The sidecar needs little, because it only proxies streams.
 REQUESTS = {"requests": {"cpu": "100m", "memory": "128Mi"}}
 _SECURE = "--secure-proxy"
-# Number of consecutive ports that it listens on, one for each rank.
+# Flag of the sidecar with the number of its consecutive ports, one for each rank.
 _RANKS = "--data-parallel-size"
 
 
 def find_user_sidecar(template: Mapping[str, Any], serving: str, port: int) -> str | None:
-    """Return the name of the user's sidecar, which has a known name, image, or the pool's port."""
+    """Return the name of the user's sidecar: it has a known name or image, or the pool's `port`."""
     spec = template.get("spec") or {}
     candidates = [
         container for container in spec.get("containers") or () if container.get("name") != serving
@@ -88,7 +88,7 @@ def plan_sidecar(
     chosen, problems = _choose_protocol(args, family, command, connector, (*at, "connector"))
     findings += problems
     words = tuple(args.args or ())
-    is_secure = has_flag(words, _SECURE) and get_flag_value(words, _SECURE) != "false"
+    serves_https = has_flag(words, _SECURE) and get_flag_value(words, _SECURE) != "false"
     listen, engine = ports
     arguments = [
         f"--port={listen}",
@@ -102,16 +102,16 @@ def plan_sidecar(
     user_ranks = integer(get_flag_value(words, _RANKS))
     if ranks > 1 and user_ranks is None:
         arguments.append(f"{_RANKS}={ranks}")
-    stages = ["prefiller"] * pairing.prefill_https + ["decoder"] * command.serves_https
+    stages = ["prefiller"] * pairing.prefill_serves_https + ["decoder"] * command.serves_https
     if stages:
         arguments.append(f"--enable-tls={','.join(stages)}")
     if command.serves_https:
-        # The engine is on the pod's loopback, where no other host can be impersonated.
+        # The connection does not leave the pod, so no other host can impersonate the engine.
         arguments.append("--tls-insecure-skip-verify=decoder")
     account = None
-    explicit = spec.get("serviceAccountName")
+    user_account = spec.get("serviceAccountName")
     if family.sidecar_reads_pool and args.ssrf_protection is not False:
-        account = explicit or object_names.sidecar(ctx.meta.service)
+        account = user_account or object_names.sidecar(ctx.meta.service)
         pool = object_names.inference_pool(ctx.meta.service)
         arguments += [
             "--enable-ssrf-protection=true",
@@ -123,11 +123,11 @@ def plan_sidecar(
         image=args.image or use_mirror(image, pairing.registry),
         arguments=(*arguments, *words),
         port=listen,
-        https=is_secure,
+        serves_https=serves_https,
         rank_ports=user_ranks or ranks,
         resources=args.resources if args.resources is not None else REQUESTS,
         account=account,
-        is_user_account=bool(explicit),
+        is_user_account=bool(user_account),
         family=family,
     )
     return plan, findings
@@ -195,7 +195,7 @@ def _build_container(plan: SidecarPlan, mounts: list[Manifest]) -> Manifest:
     env = [field_variable("POD_IP", "status.podIP")]
     if plan.account is not None:
         env.append(field_variable(NAMESPACE_ENV, "metadata.namespace"))
-    scheme = {"scheme": "HTTPS"} if plan.https else {}
+    scheme = {"scheme": "HTTPS"} if plan.serves_https else {}
     return {
         "name": SIDECAR,
         "image": plan.image,
@@ -206,7 +206,7 @@ def _build_container(plan: SidecarPlan, mounts: list[Manifest]) -> Manifest:
             {"name": object_names.SIDECAR_PORT, "containerPort": plan.port},
             *({"containerPort": port} for port in plan.ports[1:]),
         ],
-        # It only checks that the sidecar listens. The engine has its own probe.
+        # The probe only checks that the sidecar listens. The engine has its own.
         "readinessProbe": {
             "httpGet": {"path": SIDECAR_HEALTH_PATH, "port": plan.port, **scheme},
             "periodSeconds": 10,
@@ -222,7 +222,7 @@ def _build_token_volume(spec: Mapping[str, Any], plan: SidecarPlan) -> Manifest 
 
     If the sidecar needs a token, it is a projected volume like the API server's. If not, it is an
     empty volume, because the API server mounts a token into every container that has no volume at
-    this path.
+    this path, unless the pod disables that.
     """
     if plan.account is None:
         if spec.get("automountServiceAccountToken") is False:

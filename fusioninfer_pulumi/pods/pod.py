@@ -27,14 +27,14 @@ from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE, ENGINE_UNKNOWN
 
 Template = Mapping[str, Any]
 
+#: Values of the label by which endpoint pickers distinguish prefill from decode pods.
 PD_ROLES = {ComponentType.PREFILLER: "prefill", ComponentType.DECODER: "decode"}
-
 
 #: Fields of a container that `read_command` uses.
 _COMMAND_FIELDS = ("command", "args", "image", "name", "env")
 
 
-class Commands:
+class CommandCache:
     """A cache of the parsed command lines of a role's containers."""
 
     def __init__(self) -> None:
@@ -57,14 +57,14 @@ class Pairing(NamedTuple):
     Attributes:
         family: Family of the endpoint picker, which determines the sidecar's default family.
         port: Port of the prefill pods, which must be the port of all pods of the pool.
-        prefill_https: Whether a prefill engine serves HTTPS.
+        prefill_serves_https: Whether a prefill engine serves HTTPS.
         registry: Registry that mirrors the sidecar's default image, None for the original one.
         sidecar_image: The edition's sidecar image, the default for sidecars of its family.
     """
 
     family: EppFamily
     port: int
-    prefill_https: bool
+    prefill_serves_https: bool
     registry: str | None = None
     sidecar_image: str = ""
 
@@ -77,13 +77,13 @@ class SidecarPlan(NamedTuple):
         rank_ports: Number of ports that it listens on.
         account: ServiceAccount that it uses, None if it uses none.
         is_user_account: Whether the user's template has that account, so that it is not created.
-        family: Family that has its flags.
+        family: The release family whose flags it has.
     """
 
     image: Any
     arguments: tuple[str, ...]
     port: int
-    https: bool
+    serves_https: bool
     rank_ports: int
     resources: Mapping[str, Any]
     account: str | None
@@ -139,10 +139,10 @@ class ModelFiles:
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod template: the user's and the generated one.
+    """A user's pod template, and the one generated from it.
 
     Attributes:
-        path: The field that has the user's template.
+        path: The field with the user's template.
         user_template: The user's template, with the defaults of presets, `podLabels` and
             `podAnnotations`.
         template: The generated template. A pass returns a new one, and only appends to lists, so
@@ -158,7 +158,7 @@ class Pod:
     template: Template
     name: str
     is_leader: bool
-    commands: Commands = field(default_factory=Commands, repr=False, compare=False)
+    commands: CommandCache = field(default_factory=CommandCache, repr=False, compare=False)
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -211,7 +211,7 @@ class Pod:
         model: str | None = None,
         alternative: str = "",
     ) -> tuple[Pod, list[Finding]]:
-        """Return the pod with these arguments for its engine.
+        """Return the pod with these arguments, and this positional `model`, for its engine.
 
         If the command line cannot be edited, return it unchanged, with an error that starts with
         `problem` and ends with `alternative`.
@@ -225,20 +225,20 @@ class Pod:
     def find_conflicts(
         self,
         mounts: Iterable[str],
-        remedy: str,
+        mount_source: str,
         env: Iterable[Mapping[str, Any]] = (),
-        source: str = "",
+        env_source: str = "",
     ) -> Iterator[Finding]:
         """Yield an error for each mount path and variable that the pod already has."""
         for path in mounts:
             if find_mount(self.container, path) is not None:
                 at = (*self.container_path, "volumeMounts")
-                yield error(TAKEN_BY_TEMPLATE, at, f"{path} conflicts with {remedy}")
+                yield error(TAKEN_BY_TEMPLATE, at, f"{path} conflicts with {mount_source}")
         names = {variable["name"] for variable in env}
         for index, variable in enumerate(self.container.get("env") or ()):
             if variable.get("name") in names:
                 at = (*self.container_path, "env", index)
-                message = f"{variable['name']} conflicts with {source}; remove one of them"
+                message = f"{variable['name']} conflicts with {env_source}; remove one of them"
                 yield error(TAKEN_BY_TEMPLATE, at, message)
 
     def with_command(self, edited: ContainerCommand | None) -> Pod:
@@ -315,7 +315,7 @@ class RolePods:
 
     @property
     def command(self) -> EngineCommand:
-        """The engine's command line, before and after a launcher changes it."""
+        """The engine's command line, without a launcher's changes."""
         return self.engine_command or self.leader.command
 
     @property
@@ -387,8 +387,8 @@ class Context(NamedTuple):
 Pass = Callable[[RolePods, Context], tuple[RolePods, list[Finding]]]
 
 
-def unknown_engine_finding(at: Location, command: EngineCommand, more: str = "") -> Finding:
-    """Return the error for a field that sets engine arguments if the engine is unknown."""
+def reject_unknown_engine(at: Location, command: EngineCommand, more: str = "") -> Finding:
+    """Return the error for a field that sets arguments of an unknown engine; `more` ends it."""
     message = f"sets arguments of vLLM or SGLang, but {explain_unknown_engine(command)}"
     return error(ENGINE_UNKNOWN, at, f"{message}; write the arguments yourself{more}")
 

@@ -34,8 +34,8 @@ def set_scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     if ctx.shape.needs_gang and ctx.shape.is_native:
         fields["schedulingGroup"] = build_scheduling_group(ctx.meta.service)
     elif ctx.shape.needs_gang:
-        # Serving groups share this pod template and its revision. Each LeaderWorkerSet later gets
-        # the PodGroup of its group.
+        # Serving groups share this pod template and its revision. Each LeaderWorkerSet later names
+        # its group's PodGroup (`_customize_template`).
         annotations[labels.GROUP_NAME] = object_names.pod_group(ctx.meta.service)
     elif ctx.shape.queue and ctx.shape.scheduler:
         # If there is no PodGroup, Volcano creates one per workload and reads its queue here.
@@ -43,7 +43,7 @@ def set_scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     for pod in pods.all:
         built = pod.with_spec(**{key: value for key, value in fields.items() if value})
         user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
-        user_annotations = _annotations(pod)
+        user_annotations = _get_annotations(pod)
         added = {key: annotations[key] for key in annotations if key not in user_annotations}
         pods = pods.put(_with_metadata(built, user_labels, {**user_annotations, **added}))
     return pods, []
@@ -55,17 +55,17 @@ def build_scheduling_group(service: str, group: int | None = None) -> dict[str, 
 
 
 def set_pod_labels(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Set the role's labels, and remove all metadata except labels and annotations."""
+    """Set the role's labels; of the user's metadata, only labels and annotations remain."""
     for pod in pods.all:
         user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
-        part = PD_ROLES.get(ctx.role.component_type) if ctx.pairing is not None else None
-        pd_label = {labels.LLM_D_ROLE: part} if pod.is_leader and part is not None else {}
+        pd_role = PD_ROLES.get(ctx.role.component_type) if ctx.pairing is not None else None
+        pd_label = {labels.LLM_D_ROLE: pd_role} if pod.is_leader and pd_role is not None else {}
         pod_labels = {**pd_label, **user_labels, **get_role_labels(ctx.meta, ctx.role)}
-        pods = pods.put(_with_metadata(pod, pod_labels, _annotations(pod)))
+        pods = pods.put(_with_metadata(pod, pod_labels, _get_annotations(pod)))
     return pods, []
 
 
-def _annotations(pod: Pod) -> Mapping[str, str]:
+def _get_annotations(pod: Pod) -> Mapping[str, str]:
     return (pod.template.get("metadata") or {}).get("annotations") or {}
 
 

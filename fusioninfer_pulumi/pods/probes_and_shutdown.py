@@ -12,7 +12,7 @@ from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 
-#: Startup time without reading the weights: image, compilation, CUDA graphs and warm-up.
+#: Startup time without reading the weights: image pull, compilation, CUDA graphs and warm-up.
 BASE_SECONDS = 300
 PERIOD_SECONDS = 10
 
@@ -26,7 +26,7 @@ def compute_startup_seconds(args: StartupArgs) -> int:
 
 
 def add_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
-    """Return the service with its model's size in each `startup` without timeout and size."""
+    """Return the service with `model.size` in each `startup` that sets neither time nor size."""
     size = args.model.size if args.model is not None else None
     if size is None:
         return args
@@ -45,8 +45,8 @@ def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     command = pods.command
     probes: dict[str, Any] = {}
     if command.engine is not None:
-        # The probe uses the engine's port, because those of ray and a sidecar accept requests
-        # before the model is loaded.
+        # The probe uses the engine's port, because Ray's and a sidecar's accept requests before
+        # the model is loaded.
         https = {"scheme": "HTTPS"} if command.serves_https else {}
         port = pods.engine_port
         if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
@@ -64,9 +64,9 @@ def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     return pods.put(pods.leader.with_fields(**probes)), []
 
 
-#: Sleep before SIGTERM, while short requests end and endpoints and pickers remove the pod.
+#: Sleep before SIGTERM, until Services and endpoint pickers no longer choose the pod.
 PAUSE_SECONDS = 20
-#: Time between SIGTERM and SIGKILL in the default grace period of leaders, at least.
+#: Minimum time between SIGTERM and SIGKILL of leaders in the default grace period.
 END_SECONDS = 60
 #: Time for the engine to exit once its running requests have ended.
 _TEARDOWN_SECONDS = 20
@@ -83,8 +83,8 @@ def add_graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Fi
 
     A deleted pod gets SIGTERM before its clients know of the deletion. A preStop hook that sleeps
     keeps it serving until they do. Workers sleep longer, by the leader's drain time, because they
-    cannot see when it has finished. There is no hook if the user's grace period is at most
-    PAUSE_SECONDS, or an Output.
+    do not know when the leader has finished its requests. There is no hook if the user's grace
+    period is at most PAUSE_SECONDS, or an Output.
     """
     command = pods.command
     if command.engine is None:
@@ -96,9 +96,9 @@ def add_graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Fi
 
 def _add_pause(pod: Pod, drain: int) -> Pod:
     user_grace = pod.spec.get(GRACE)
-    # No hook for an Output, whose value is unknown, or for what the API server rejects anyway.
-    is_enough = user_grace is None or (isinstance(user_grace, int) and user_grace > PAUSE_SECONDS)
-    if "lifecycle" in pod.user_container or not is_enough:
+    # An Output's value is unknown, and the API server rejects other types than integers.
+    is_long = user_grace is None or (isinstance(user_grace, int) and user_grace > PAUSE_SECONDS)
+    if "lifecycle" in pod.user_container or not is_long:
         return pod
     seconds = PAUSE_SECONDS if pod.is_leader else PAUSE_SECONDS + drain
     pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {seconds}"]}}}

@@ -178,7 +178,7 @@ def describe_mixed_revisions(update: UpdateComparison) -> list[str]:
 def _find_prefill_decode(update: UpdateComparison) -> Iterator[MixedPair]:
     """Yield pairs of old and new prefill and decode pods.
 
-    There are none if the update order and the endpoint picker avoid them, or if nothing changes
+    There are none if the update order and the endpoint picker avoid them, or if no setting changes
     that prefill and decode engines compare.
     """
     before, after = (
@@ -334,7 +334,7 @@ _TOOLS, _REASONING = "--tool-call-parser", "--reasoning-parser"
 #: Flag, and what clients see if its value changes, if it is removed, and if it is added.
 _PARSERS = (
     (_TOOLS, "responses may contain tool calls in another format",
-     "requests with tools fail, or get tool calls as text", ""),
+     "requests with tools fail, or responses contain tool calls as text", ""),
     (_REASONING, "responses may split off the reasoning differently",
      "responses contain the reasoning in their content",
      "responses return the reasoning separately from their content"),
@@ -432,7 +432,7 @@ def _find_queries(value: Any) -> Iterator[_Query]:
 
 
 def _find_sidecars(update: UpdateComparison) -> Iterator[MixedPair]:
-    """Yield sidecars that may not read the endpoint picker's headers.
+    """Yield new sidecars of unknown releases, which may not read the endpoint picker's headers.
 
     The sidecars of llm-d 0.9 and 0.10 read the header `x-prefiller-host-port`
     (`pkg/common/routing`), which the endpoint pickers of both releases send.
@@ -448,7 +448,7 @@ def _find_sidecars(update: UpdateComparison) -> Iterator[MixedPair]:
 
 
 def _find_pickers(update: UpdateComparison) -> Iterator[MixedPair]:
-    """Yield the endpoint picker if its image is new and of unknown release."""
+    """Yield the endpoint picker if its image is new and its release unknown."""
     image = update.plan.picker.epp.image if update.plan and update.plan.picker else None
     before = [
         item.get("image")

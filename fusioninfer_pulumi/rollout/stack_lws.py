@@ -35,7 +35,7 @@ class StackLws:
         name: Its Kubernetes name, empty if not known yet.
         layout: The layout according to its labels, None if this library did not create it.
         template: Fields of its spec, None if unknown.
-        version: Its uid and generation, which change with its spec.
+        version: Its uid and generation; one of them changes with its spec.
         role: Name of its role, empty if its labels have none.
         pair_revision: Value of its label, or empty.
         engine: Its engine, only in previews and if it contains no secrets.

@@ -18,7 +18,7 @@ from fusioninfer_pulumi.rollout.update_order import LwsStep, choose_next_lws
 
 #: Minimum pause between two lists: while replicas wait for each other, and otherwise.
 ROLLING_PAUSE_SECONDS, PAUSE_SECONDS = 0.25, 1.0
-#: Maximum pause. Below it, the pause is this fraction of the time since the last change.
+#: Between these limits, the pause is `PAUSE_FRACTION` of the time since the last change.
 MAX_PAUSE_SECONDS, PAUSE_FRACTION = 5.0, 0.1
 #: A failure also reports LeaderWorkerSets whose deadline is at most this far away.
 MARGIN_SECONDS = 5.0
@@ -38,8 +38,8 @@ class Phase(Enum):
     WAITING = "existed before, must not change yet"
     OPTIONAL = "new and optional, created after all others"
     REGISTERED = "registered, Pulumi has not answered yet"
-    CHANGING = "changed, other ones wait until it is available"
-    STARTING = "must become available, but no other one waits for it"
+    CHANGING = "changed, others wait until it is available"
+    STARTING = "must become available, but no other waits for it"
     DONE = "finished"
 
 
@@ -180,7 +180,7 @@ class UpdateState:
         """Return the deadline of gateways and the endpoint.
 
         They share one `wait.timeout` with new replicas. If replicas were updated, which have a
-        `rollout.timeout` each, it starts only at `available_at`, when all replicas are available.
+        `rollout.timeout` each, `wait.timeout` starts at `available_at`, when all are available.
         """
         awaited = [lws for lws in self.lws.values() if lws.deadline < math.inf]
         if not awaited or any(lws.uses_rollout_timeout for lws in awaited):
@@ -213,7 +213,7 @@ class UpdateState:
     def _needs_polling(self) -> bool:
         if self.stage is not Stage.RUNNING:
             return True
-        # Until all new required LeaderWorkerSets exist, a list is useless, and answers wait for it.
+        # Until all new required LeaderWorkerSets exist, a list would only delay Pulumi's answers.
         awaits = bool({Phase.CHANGING, Phase.STARTING} & {*self._phases})
         return (awaits or self.is_blocked) and not self.is_creating
 
@@ -255,7 +255,7 @@ class ListReturned:
 class TimerExpired:
     """The timer for `UpdateState.wake_at` expired while Pulumi owed no answer.
 
-    Otherwise the event is `PulumiAnswered` without versions.
+    While Pulumi owes answers, the observation is `PulumiAnswered` without versions instead.
     """
 
     at: float
@@ -367,8 +367,8 @@ def _register_next(state: UpdateState, at: float) -> _Result:
     """Register the LeaderWorkerSets that may change now.
 
     New required ones come first, because restarting pods may need them to complete their gang. New
-    optional ones come last, because they might take the place of a required one in the gang, or
-    the accelerators of a restarting pod.
+    optional ones come last, because they might take accelerators of a restarting pod, or count as a
+    required one in the gang.
     """
     if state.stage is not Stage.RUNNING or state.is_creating:
         return state, ()
@@ -397,7 +397,7 @@ def _apply_answer(state: UpdateState, observation: PulumiAnswered) -> UpdateStat
     )
     if not was_creating or state.is_creating:
         return state
-    # No replica of a gang becomes available before all of them exist, so their deadlines are equal.
+    # No replica of a gang becomes available before all of them exist, so they share a deadline.
     deadline = observation.at + _parse_seconds(state.wait_timeout)
     return state.with_changes(state.find_in_phases(Phase.STARTING), deadline=deadline)
 
@@ -412,21 +412,22 @@ def _apply_version(state: UpdateState, lws: LwsState, version: Version, at: floa
     existed_before = lws.existed_before and not recreated
     lws = replace(lws, version=version, existed_before=existed_before, phase=Phase.DONE)
     is_awaited = lws.step.is_required and state.awaits_replicas
-    # An interrupted update may have changed it and made it unavailable; then others wait for it.
+    # An interrupted update may have changed it and made it unavailable. Then others wait for it.
     resumed = lws.step.is_required and not lws.is_settled and not changed
     has_changes = any(other.revision != other.revision_before for other in state.lws.values())
-    delays = changed or (resumed and has_changes and not (state.has_list and lws.is_up))
-    blocks_others = existed_before and lws.step.blocks_others and delays
+    may_be_down = changed or (resumed and has_changes and not (state.has_list and lws.is_up))
+    blocks_others = existed_before and lws.step.blocks_others and may_be_down
     if not blocks_others and not (is_awaited and (changed or resumed)):
         return lws
     is_new = lws.version_before is None or (not changed and lws.served_revision is None)
     timeout = state.wait_timeout if is_new else lws.step.timeout
+    text = f"{timeout} (wait.timeout)" if is_new else lws.step.describe_timeout()
     return replace(
         lws,
         phase=Phase.CHANGING if blocks_others else Phase.STARTING,
         deadline=at + _parse_seconds(timeout),
         uses_rollout_timeout=not is_new,
-        timeout_text=f"after {timeout} ({'wait' if is_new else 'rollout'}.timeout)",
+        timeout_text=f"after {text}",
     )
 
 
@@ -522,11 +523,11 @@ def _fail_blocked(state: UpdateState, at: float) -> tuple[Fail, ...]:
     names = tuple(name for name in state.lws if name in state.unavailable)
     verb = "is" if len(names) == 1 else "are"
     limit = f"rollout.maxUnavailable allows {first.limit}"
-    if first.is_per_role and first.queue:
+    if first.is_per_role and first.limited_role:
         limit = "layout PerRole updates one LeaderWorkerSet of a role at a time"
     message = (
-        f"for {first.timeout} (rollout.timeout) no replica of role {first.role} was allowed to "
-        f"change, because {list_names(names)} {verb} not available and {limit}"
+        f"for {first.describe_timeout()} no replica of role {first.role} was allowed to change, "
+        f"because {list_names(names)} {verb} not available and {limit}"
     )
     return (Fail(message, names),)
 

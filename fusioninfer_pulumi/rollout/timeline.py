@@ -2,8 +2,8 @@
 
 `simulate_update` runs the real state machine in a cluster where nothing fails and every
 LeaderWorkerSet becomes available just before its timeout. So the times are upper bounds, apart from
-Pulumi's own work and the pauses between two lists. A faster update changes the same batches in each
-role; roles that do not wait for each other then overlap differently.
+Pulumi's own work and the pauses between two lists. A faster update has the same batches in each
+role, but roles that do not wait for each other overlap differently.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ class LwsChange:
     changes_pair_revision: bool = False
 
     @property
-    def disrupts(self) -> bool:
+    def starts_pods(self) -> bool:
         """Whether replicas restart or are added."""
         return self.restarts or self.before is None or self.after.replicas > self.before.replicas
 
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """A service during one step of the update.
+    """A service before, during a batch of, or after the update.
 
     Attributes:
-        seconds: The latest time at which the step begins, from the start of the update.
+        seconds: The latest time at which this begins, from the start of the update.
         restarting: LeaderWorkerSets whose replicas restart.
         starting: LeaderWorkerSets with new replicas that are not available yet.
         serving: Replicas of each role that serve.
@@ -141,7 +141,7 @@ class _SimulatedCluster:
     Attributes:
         registered: LeaderWorkerSets that Pulumi has applied.
         up: LeaderWorkerSets that are available.
-        has_new_changes: Whether any LeaderWorkerSet was disrupted since time last passed.
+        has_new_changes: Whether pods of any LeaderWorkerSet were started since time last passed.
     """
 
     plan: ServicePlan
@@ -178,7 +178,7 @@ class _SimulatedCluster:
                 break
             if names:
                 self.registered.update(names)
-                changed = {name for name in names if self.changes[name].disrupts}
+                changed = {name for name in names if self.changes[name].starts_pods}
                 self.up -= changed
                 self.has_new_changes = self.has_new_changes or bool(changed)
                 observation = PulumiAnswered(
@@ -196,7 +196,7 @@ class _SimulatedCluster:
             lws.name
             for lws in self.steps
             if self._is_under_way(lws.name)
-            or (lws.has_optional_replicas and self.changes[lws.name].disrupts)
+            or (lws.has_optional_replicas and self.changes[lws.name].starts_pods)
         )
         return Timeline(before, tuple(batches), self._build_row(is_over=True), not_awaited)
 
@@ -209,7 +209,7 @@ class _SimulatedCluster:
             revisions[1],
             version_before=self._get_version(lws_step.name) if exists else None,
             revision_before=revisions[0] if exists else "",
-            is_settled=not change.disrupts,
+            is_settled=not change.starts_pods,
             served_revision=revisions[0] if exists else None,
             existed_before=exists,
         )
@@ -244,11 +244,11 @@ class _SimulatedCluster:
         for role, size in () if is_over else self.removed:
             serving[role] += size.replicas
             accelerators += size.total
-        down = [] if is_over else [lws.name for lws in self.steps if self._is_under_way(lws.name)]
+        pending = [] if is_over else [s.name for s in self.steps if self._is_under_way(s.name)]
         return TimelineRow(
             self.now,
-            tuple(name for name in down if self.changes[name].restarts),
-            tuple(name for name in down if not self.changes[name].restarts),
+            tuple(name for name in pending if self.changes[name].restarts),
+            tuple(name for name in pending if not self.changes[name].restarts),
             dict(serving),
             accelerators,
         )
@@ -261,7 +261,7 @@ class _SimulatedCluster:
         before = change.before.replicas if change.before is not None else 0
         if name not in self.registered:
             return before
-        if name in self.up and not (lws_step.has_optional_replicas and change.disrupts):
+        if name in self.up and not (lws_step.has_optional_replicas and change.starts_pods):
             return change.after.replicas
         serving = min(before, change.after.replicas)
         if change.restarts:
@@ -277,7 +277,7 @@ class _SimulatedCluster:
         surges = lws_step.is_per_role and change.restarts and not change.is_recreated
         surge = lws_step.rollout.max_surge * after.accelerators if surges else 0
         if name in self.up:
-            # LeaderWorkerSet keeps the surge replicas while a partition keeps old ones.
+            # LeaderWorkerSet keeps the surge replicas while a partition keeps pods of the old spec.
             return after.total + (surge if lws_step.rollout.partition else 0)
         replicas = max(before.replicas, after.replicas)
         return replicas * max(before.accelerators, after.accelerators) + surge

@@ -3,18 +3,18 @@
 `order_update` lists the LeaderWorkerSets of a service in their order. `choose_next_lws` returns the
 ones that may change now; `rollout/state_machine.py` calls it after every observation.
 
-New LeaderWorkerSets do not disrupt running replicas. Required ones are created before any update,
-because restarting pods may need them to complete their gang. Optional ones are created after all
-updates, because they might take the accelerators of a pod that restarts.
+New LeaderWorkerSets restart no pods. Required ones are created before any update, because
+restarting pods may need them to complete their gang. Optional ones are created after all updates,
+because they might take the accelerators of a restarting pod.
 
 Prefill and decode of two releases may reject each other's KV cache. An update that changes the pair
 revision therefore keeps prefill replicas of both revisions while decode changes
 (`_assign_pair_stages`).
 
-With `rollout.level: Group`, at most `rollout.maxUnavailable` serving groups change at a time: all
-required LeaderWorkerSets of a group together (role by role with `roleOrder: Sequential`), then its
-optional ones, and the next group when the required ones are available again.
-So prefill and decode of a group always have the same revision.
+With `rollout.level: Group`, at most `rollout.maxUnavailable` serving groups change at a time. All
+required LeaderWorkerSets of a group change together (role by role with `roleOrder: Sequential`),
+then its optional ones. The next group follows when the required ones are available again. So
+prefill and decode of a group always serve the same revision.
 """
 
 from __future__ import annotations
@@ -45,27 +45,26 @@ class LwsStep(NamedTuple):
     """The update of one LeaderWorkerSet.
 
     Attributes:
-        queue: LeaderWorkerSets with the same queue share one `limit`.
-        unit: Name of what `limit` counts: the LeaderWorkerSet or its serving group.
-        limit: How many units of the queue may be unavailable at a time, None for all.
-        stage: It changes after all lower stages of its scope. 0 unless `roleOrder` is `Sequential`
-            or prefill and decode change to another pair revision.
-        scope: Stages are compared only among LeaderWorkerSets with the same scope.
+        limited_role: Role whose units share one `limit`; empty if all units of the service do.
+        unit: Name of what counts for `limit`: the LeaderWorkerSet or its serving group.
+        limit: How many of these units may be unavailable at a time, None for all.
+        stage: It changes after all lower stages with the same `stage_scope`. 0 unless `roleOrder`
+            is `Sequential` or prefill and decode change to another pair revision.
         is_required: Whether the service needs it; optional ones run if capacity is left.
         is_frozen: Whether `rollout.partition` keeps its pod template unchanged.
         timeout: `rollout.timeout`, multiplied by the replicas that restart one after the other.
         has_optional_replicas: Whether some of its replicas are optional and may stay pending.
         is_autoscaled: Whether an autoscaler sets its replicas.
-        is_per_role: Whether it runs all replicas of its role (`layout: PerRole`).
+        is_per_role: Whether it runs all replicas of its role, in its group (`layout: PerRole`).
     """
 
     name: str
     role: str
-    queue: str
+    limited_role: str
     unit: str
     limit: int | None
     stage: int
-    scope: str
+    stage_scope: str
     is_required: bool
     is_frozen: bool
     rollout: RoleRollout
@@ -78,6 +77,12 @@ class LwsStep(NamedTuple):
     def blocks_others(self) -> bool:
         """Whether other LeaderWorkerSets wait until it is available again."""
         return self.is_required and self.rollout.strategy is RolloutStrategy.ROLLING
+
+    def describe_timeout(self) -> str:
+        """Return `timeout` with the setting it is computed from, for messages."""
+        setting = self.rollout.timeout
+        each = "" if self.timeout == setting else f" {setting} per replica"
+        return f"{self.timeout} (rollout.timeout{each})"
 
 
 def is_group_rollout(plan: ServicePlan) -> bool:
@@ -112,7 +117,7 @@ def find_pair_changes(plan: ServicePlan, before: Mapping[str, tuple[str, str]]) 
     """Return whether each existing LeaderWorkerSet gets another pair revision, by name.
 
     LeaderWorkerSets whose new pair revision is unknown are omitted. If replicas join or leave a
-    gang, the result is empty, so that no pair stage delays a replica that the gang waits for.
+    gang, the result is empty, so that no stage delays a replica that the gang waits for.
 
     Args:
         plan: The service after the update.
@@ -131,18 +136,18 @@ def order_update(
 ) -> tuple[LwsStep, ...]:
     """Return the LeaderWorkerSets of a service in the order in which an update changes them.
 
-    Role by role; with `level: Group`, group by group from the highest index. In each role or group,
-    required replicas come before optional ones, and high ordinals before low ones. `pair_changes`
-    is the result of `find_pair_changes`.
+    They change role by role; with `level: Group`, group by group from the highest index. In each
+    role or group, required replicas come before optional ones, and high ordinals before low ones.
+    `pair_changes` is the result of `find_pair_changes`.
     """
     steps = [_build_step(plan, role, lws) for role in plan.roles for lws in reversed(role.lws)]
     stages = _assign_pair_stages(plan, steps, pair_changes or {})
     sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
-    first = min((step.stage for step in steps if step.name in stages), default=0)
+    base_stage = min((step.stage for step in steps if step.name in stages), default=0)
     steps = [
         step._replace(
-            stage=first + stages[step.name],
-            scope=step.scope if sequential else "prefill and decode",
+            stage=base_stage + stages[step.name],
+            stage_scope=step.stage_scope if sequential else "prefill and decode",
         )
         if step.name in stages
         else step
@@ -160,7 +165,7 @@ def order_update(
 
 
 def has_pair_stages(plan: ServicePlan, pair_changes: Mapping[str, bool]) -> bool:
-    """Return whether the order of the update keeps a prefill pod of each decode pod's revision."""
+    """Return whether decode pods have a prefill pod of their own revision throughout the update."""
     return bool(_assign_pair_stages(plan, order_update(plan), pair_changes))
 
 
@@ -201,40 +206,40 @@ def _assign_pair_stages(
 
 def _build_step(plan: ServicePlan, role: RolePlan, lws: LwsPlan) -> LwsStep:
     rollout, required = role.rollout, count_required_ordinals(plan, role)
-    whole, count = plan.shape.layout is Layout.PER_ROLE, len(lws.replicas)
-    grouped = is_group_rollout(plan)
+    is_per_role, count = plan.shape.layout is Layout.PER_ROLE, len(lws.replicas)
+    is_grouped = is_group_rollout(plan)
     ordinal = lws.replicas[0].index
     sequential = plan.rollout.role_order is RoleOrder.SEQUENTIAL
-    unit = str(lws.group) if grouped else lws.name
+    unit = str(lws.group) if is_grouped else lws.name
     limit, timeout = rollout.parallel_limit, rollout.timeout
-    frozen = ordinal < rollout.partition and not whole
-    if whole and limit is not None:
+    is_frozen = ordinal < rollout.partition and not is_per_role
+    if is_per_role and limit is not None:
         # The LeaderWorkerSet controller applies maxUnavailable to the replicas.
         limit = 1
-    if whole and rollout.strategy is not RolloutStrategy.RECREATE:
+    if is_per_role and rollout.strategy is not RolloutStrategy.RECREATE:
         # Unless the feature gate MaxUnavailableStatefulSet is on, StatefulSets ignore
         # maxUnavailable: the replicas restart one after the other, once the surge replicas are up.
         timeout = multiply(timeout, count + (rollout.max_surge > 0))
-    if grouped:
+    if is_grouped:
         group_rollout = resolve_group_rollout(plan)
         limit = group_rollout.parallel_limit
-        frozen = (lws.group or 0) < group_rollout.partition
+        is_frozen = (lws.group or 0) < group_rollout.partition
     return LwsStep(
         name=lws.name,
         role=role.name,
-        queue="" if grouped else role.name,
+        limited_role="" if is_grouped else role.name,
         unit=unit,
         limit=limit,
         # `_assign_pair_stages` divides the stage of a role into three.
         stage=3 * role.position if sequential else 0,
-        scope=unit if grouped else "",
-        is_required=required > 0 if whole else ordinal < required,
-        is_frozen=frozen,
+        stage_scope=unit if is_grouped else "",
+        is_required=required > 0 if is_per_role else ordinal < required,
+        is_frozen=is_frozen,
         rollout=rollout,
         timeout=timeout,
-        has_optional_replicas=whole and required < count,
+        has_optional_replicas=is_per_role and required < count,
         is_autoscaled=role.is_autoscaled,
-        is_per_role=whole,
+        is_per_role=is_per_role,
     )
 
 
@@ -247,12 +252,11 @@ def choose_next_lws(
 ) -> list[str]:
     """Return the waiting LeaderWorkerSets that may change now, in their order.
 
-    Required LeaderWorkerSets that are unavailable may always change: that makes no other replica
-    unavailable, and may repair a gang. Other required ones may change once all lower stages are
-    done, as long as at most `limit` units of the queue are unavailable. The same limit applies to
-    recently unavailable ones, which may have missed a few readiness probes and still serve.
-    Optional ones may change once all required ones of their role, or of their serving group, are
-    available again.
+    Required LeaderWorkerSets that are unavailable may always change, because that makes no other
+    replica unavailable, and may repair a gang. Recently unavailable ones are an exception, because
+    they may have missed a few readiness probes and still serve. They and all others may change once
+    all lower stages are done, as long as at most `limit` units are unavailable. Optional ones may
+    change once all required ones of their role, or of their serving group, are available again.
 
     Args:
         steps: The LeaderWorkerSets in the order of the update.
@@ -267,36 +271,37 @@ def choose_next_lws(
     unfinished = [s for s in steps if s.is_required and (s.name in waiting or s.name in changing)]
     first_stage: dict[str, int] = {}
     for step in unfinished:
-        first_stage[step.scope] = min(step.stage, first_stage.get(step.scope, step.stage))
+        scope = step.stage_scope
+        first_stage[scope] = min(step.stage, first_stage.get(scope, step.stage))
     blocking = {_find_group_or_role(step) for step in unfinished}
     units: dict[str, set[str]] = {}
     for step in steps:
         if step.is_required and step.name in down:
-            units.setdefault(step.queue, set()).add(step.unit)
+            units.setdefault(step.limited_role, set()).add(step.unit)
     unblocked = {
-        (s.queue, s.unit) for s in steps if s.is_required and s.name in broken.union(changing)
+        (s.limited_role, s.unit) for s in steps if s.is_required and s.name in {*broken, *changing}
     }
     names = []
     for step in steps:
-        is_later = step.stage > first_stage.get(step.scope, step.stage)
+        is_later = step.stage > first_stage.get(step.stage_scope, step.stage)
         if step.name not in waiting or (is_later and step.name not in broken):
             continue
         if not step.is_required:
             if _find_group_or_role(step) not in blocking:
                 names.append(step.name)
             continue
-        unavailable_units = units.setdefault(step.queue, set())
+        unavailable_units = units.setdefault(step.limited_role, set())
         if (
             step.limit is None
-            or (step.queue, step.unit) in unblocked
+            or (step.limited_role, step.unit) in unblocked
             or len(unavailable_units - {step.unit}) < step.limit
         ):
             unavailable_units.add(step.unit)
-            unblocked.add((step.queue, step.unit))
+            unblocked.add((step.limited_role, step.unit))
             names.append(step.name)
     return names
 
 
 def _find_group_or_role(step: LwsStep) -> tuple[str, str]:
     """Return a key of the serving group or role that an optional LeaderWorkerSet waits for."""
-    return ("", step.unit) if step.queue == "" else (step.queue, "")
+    return ("", step.unit) if step.limited_role == "" else (step.limited_role, "")

@@ -35,31 +35,31 @@ class Endpoint(NamedTuple):
     host: Any | None
     port: int | None
 
-    def url(self, host: str) -> str:
+    def format_url(self, host: str) -> str:
         """Return the URL with this host name or address."""
         literal = f"[{host}]" if ":" in host else host
         return f"{self.scheme}://{literal}" + ("" if self.port is None else f":{self.port}")
 
-    def url_of_gateway(self, status: Mapping[str, Any] | None) -> str:
+    def format_gateway_url(self, status: Mapping[str, Any] | None) -> str:
         """Return the URL with the first address in a Gateway's status, empty while it has none."""
         addresses = (status or {}).get("addresses") or ()
-        return self.url(str(addresses[0]["value"])) if addresses else ""
+        return self.format_url(str(addresses[0]["value"])) if addresses else ""
 
 
-def find_endpoint(router: Routing) -> Endpoint | None:
+def find_endpoint(routing: Routing) -> Endpoint | None:
     """Return the endpoint of a service, with TLS if any listener for its host has it.
 
-    Its host is the route's first host name without a wildcard that a known listener accepts, else
-    the first one, else a listener's host name, else the address of the service's own Gateway. None
-    without any of these, or without a route.
+    Its host is the first host name of the route, without wildcards, that a known listener accepts.
+    If there is none, it is the route's first host name, a listener's, or the address of the
+    service's own Gateway, in this order. None without any of these, or without a route.
     """
-    if router.route is None:
+    if routing.route is None:
         return None
-    hosts = router.route.hostnames or ()
+    hosts = routing.route.hostnames or ()
     hostnames = [host for host in hosts if not _is_wildcard(host)]
     candidates = [
         (listener, parent)
-        for parent in router.parents
+        for parent in routing.parents
         for listener in parent.listeners or ()
         if listener["protocol"] in ("HTTP", "HTTPS")
         and parent.section in (None, listener["name"])
@@ -76,7 +76,7 @@ def find_endpoint(router: Routing) -> Endpoint | None:
                 return _build_endpoint(listener["protocol"], listener["port"], host)
     if hostnames:
         # No known listener accepts these names, but the parent references may have a port.
-        ports = {parent.port for parent in router.parents}
+        ports = {parent.port for parent in routing.parents}
         port = ports.pop() if len(ports) == 1 else None
         return _build_endpoint(
             "HTTPS" if port == _DEFAULT_PORTS["https"] else "HTTP", port, hostnames[0]
@@ -85,9 +85,9 @@ def find_endpoint(router: Routing) -> Endpoint | None:
         hostname = listener.get("hostname")
         if hostname and not _is_wildcard(hostname):
             return _build_endpoint(listener["protocol"], listener["port"], hostname)
-    if router.gateway is not None:
+    if routing.gateway is not None:
         for listener, parent in candidates:
-            if parent.name == router.gateway.name:
+            if parent.name == routing.gateway.name:
                 return _build_endpoint(listener["protocol"], listener["port"], None)
     return None
 

@@ -28,7 +28,7 @@ class SeveralPools(enum.Enum):
     #: Passes the test: agentgateway 1.0.0, NGINX Gateway Fabric 2.3.0 (the extension's reports).
     SPLIT = "split"
     #: Passes the test (Istio 1.30.1), but sends all requests of the rule to the endpoint picker of
-    #: one pool. Pods of the other pools get requests in turn, and a pool without ready pods fails
+    #: one pool. The pods of other pools are chosen round-robin, and a pool without ready pods fails
     #: the whole rule (istio#61594; fixed by istio#61601 of September 2026).
     ONE_EPP = "one picker"
     #: Accepts one pool per rule (Envoy AI Gateway 1.1; envoyproxy/ai-gateway#2657 proposes more).
@@ -39,8 +39,8 @@ class SeveralPools(enum.Enum):
     UNKNOWN = "unknown"
 
 
-#: Builds the objects that a gateway needs in addition to the route, from the service's metadata,
-#: endpoint picker if any, the reference to its pool or Service, the port, and the served roles.
+#: Builds the objects that a gateway needs in addition to the route, from the service's metadata and
+#: endpoint picker if any, the route's reference to pool or Service, the port and the served roles.
 Extras = Callable[
     [ServiceMeta, EppPlan | None, Mapping[str, Any], int, Sequence[RolePlan]], Iterator[Manifest]
 ]
@@ -111,7 +111,7 @@ def _match_in_gateway_namespace(
 
 
 def _match_envoy_gateway(name: str, namespace: Any, _service_namespace: Any) -> Iterator[Manifest]:
-    """Yield peers for proxies next to Envoy Gateway, or to the Gateway (`GatewayNamespace`)."""
+    """Yield peers for proxies in Envoy Gateway's namespace, or the Gateway's (GatewayNamespace)."""
     owner = "gateway.envoyproxy.io/owning-gateway-name"
     yield build_namespace_peer("envoy-gateway-system")
     yield {**build_namespace_peer(namespace), "podSelector": {"matchLabels": {owner: name}}}
@@ -122,26 +122,26 @@ class Implementation(NamedTuple):
 
     Attributes:
         gateway_class: Its usual GatewayClass.
-        route_timeouts: Whether it accepts an HTTPRoute with timeouts.
+        accepts_timeouts: Whether it accepts an HTTPRoute with timeouts.
         several_pools: How it handles a rule with several pools.
         epp_protocol: `appProtocol` that it requires on the endpoint picker's Service.
         extras: Builds the objects it needs in addition to the route, None for none.
         proxies: Builds the peers that match its proxies, None if it is unknown where they run.
-        is_envoy_gateway: Whether its proxies have, or may have, the metrics of Envoy Gateway.
+        may_be_envoy_gateway: Whether its proxies may export Envoy Gateway's metrics.
     """
 
     name: str
     gateway_class: str
-    route_timeouts: bool = True
+    accepts_timeouts: bool = True
     several_pools: SeveralPools = SeveralPools.SPLIT
     epp_protocol: str = "http2"
     extras: Extras | None = None
     proxies: Proxies | None = None
-    is_envoy_gateway: bool = False
+    may_be_envoy_gateway: bool = False
 
 
 #: Used if the implementation is unknown. The class is the one in KServe's documentation.
-UNKNOWN = Implementation("", "eg", several_pools=SeveralPools.UNKNOWN, is_envoy_gateway=True)
+UNKNOWN = Implementation("", "eg", several_pools=SeveralPools.UNKNOWN, may_be_envoy_gateway=True)
 
 IMPLEMENTATIONS = {
     implementation.name: implementation
@@ -154,7 +154,7 @@ IMPLEMENTATIONS = {
             # FailureModeAllow is always false (:314).
             several_pools=SeveralPools.NO,
             proxies=_match_envoy_gateway,
-            is_envoy_gateway=True,
+            may_be_envoy_gateway=True,
         ),
         # controller/pkg/agentgateway/plugins/inference_plugin.go: TLS is always INSECURE_ALL.
         Implementation("agentgateway", "agentgateway", proxies=_match_in_gateway_namespace),
@@ -170,7 +170,7 @@ IMPLEMENTATIONS = {
             "gke",
             "gke-l7-regional-external-managed",
             # The load balancers reject route timeouts; a GCPBackendPolicy sets one.
-            route_timeouts=False,
+            accepts_timeouts=False,
             several_pools=SeveralPools.UNTESTED,
             epp_protocol="kubernetes.io/h2c",
             extras=_build_gke_extras,
@@ -221,8 +221,8 @@ def plan_gateway(service: str, args: RoleArgs) -> GatewayPlan | None:
     gateway = args.gateway
     if gateway is None or gateway.refs is not None or args.is_routed_externally:
         return None
-    attached = args.httproute is not None and bool(args.httproute.parent_refs)
-    if attached and not gateway.model_fields_set - {"implementation"}:
+    has_parents = args.httproute is not None and bool(args.httproute.parent_refs)
+    if has_parents and not gateway.model_fields_set - {"implementation"}:
         return None
     default = find_implementation(args).gateway_class
     spec: dict[str, Any] = {

@@ -51,8 +51,8 @@ class RulePlan(NamedTuple):
     """One rule of the route.
 
     Attributes:
-        has_default_backends: Whether the library adds the backends: it has none and is not a
-            redirect.
+        has_default_backends: Whether the library adds the backends, because the user's rule has
+            none and is not a redirect.
         corrected: Indexes of backends that are replaced with the service's pool.
         request_timeout: Timeout to add, None to add none.
     """
@@ -194,7 +194,7 @@ def _plan_rule(
     backends: Sequence[Mapping[str, Any]] = rule.get("backendRefs") or ()
     # The Gateway API allows no backend in a rule that redirects.
     redirects = any(item.get("type") == "RequestRedirect" for item in rule.get("filters") or ())
-    defaulted = not backends and not redirects
+    has_default_backends = not backends and not redirects
     # FusionInfer's design documents reference the pool as a Service, or by another group.
     corrected = frozenset(
         index
@@ -204,12 +204,12 @@ def _plan_rule(
         and is_known_equal(ref.get("namespace", namespace), namespace)
         and (ref.get("kind", "Service"), ref.get("group") or "") in _WRONG_POOL_REFERENCES
     )
-    leads_to_pods = defaulted or any(
+    leads_to_pods = has_default_backends or any(
         index in corrected or is_same_backend(ref, backend) for index, ref in enumerate(backends)
     )
     has_timeout = "request" in (rule.get("timeouts") or {})
-    sets_timeout = leads_to_pods and implementation.route_timeouts and not has_timeout
-    return RulePlan(rule, defaulted, corrected, _NO_TIMEOUT if sets_timeout else None)
+    sets_timeout = leads_to_pods and implementation.accepts_timeouts and not has_timeout
+    return RulePlan(rule, has_default_backends, corrected, _NO_TIMEOUT if sets_timeout else None)
 
 
 def is_same_backend(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
@@ -277,13 +277,13 @@ def plan_grants(
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
 ) -> Iterator[GrantPlan]:
-    """Yield the grants for cross-namespace references of the route, Gateway and external routes."""
+    """Yield the grants for references between namespaces by route, Gateway and external routes."""
     for field, owner, kind, origin, ref in _find_references(
         backend, namespace, args, route, gateway
     ):
         target = ref.get("namespace", namespace)
-        other = target if origin is namespace else origin
-        if is_output(other) or is_known_equal(other, namespace):
+        other_namespace = target if origin is namespace else origin
+        if is_output(other_namespace) or is_known_equal(other_namespace, namespace):
             continue
         yield GrantPlan(
             at=(*at, *field),
@@ -304,7 +304,7 @@ def _find_references(
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
 ) -> Iterator[tuple[Location, str, str, Any, Mapping[str, Any]]]:
-    """Yield references: field, name of the grant, kind and namespace of the referrer, value."""
+    """Yield the field, a name for the grant, kind and namespace of the referrer, the reference."""
     for index, rule in enumerate(route.rules if route is not None else ()):
         assert route is not None
         at: Location = ("httproute", "rules", index)

@@ -111,7 +111,7 @@ def build_role_network_policies(
                 # The endpoint picker reads the metrics of every pod of the pool.
                 sources.append(picker)
             ingress.append(_build_ingress_rule(sources, *ports))
-            # It also subscribes to the KV events of every pod.
+            # The picker also subscribes to the KV events of every pod.
             events = get_events_port(role.args)
             if events is not None and picker is not None:
                 ingress.append(_build_ingress_rule([picker], events))

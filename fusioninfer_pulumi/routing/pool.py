@@ -214,7 +214,7 @@ def build_inference_model_rewrite(meta: ServiceMeta, plan: RewritePlan, pool: st
 def build_inference_objectives(
     meta: ServiceMeta, picker: EndpointPickerArgs, family: EppFamily, pool: str
 ) -> Iterator[Manifest]:
-    """Build an InferenceObjective of the pool of that name for each service level."""
+    """Build an InferenceObjective for each service level; `pool` is the name of the pool."""
     if picker.service_levels is None or family.objective_api is None:
         return
     version, ref = family.objective_api, build_pool_reference(pool)

@@ -198,7 +198,7 @@ def build_router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
 def build_routing_objects(
     meta: ServiceMeta, routing: Routing, roles: Sequence[RolePlan]
 ) -> Iterator[Manifest]:
-    """Build the objects of a router role, except for `build_serving_service`.
+    """Build the objects of a router role, except for the Service (`build_serving_service`).
 
     The pool comes before the endpoint picker, which is Ready only once the pool exists. The route
     comes after everything it leads to.

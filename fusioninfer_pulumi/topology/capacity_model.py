@@ -6,14 +6,14 @@ rules, with lines under ``pkg/scheduler`` of that version:
 
 * A replica is a subgroup and is placed as a whole or not at all: if one pod finds no node, the
   statement is discarded (``actions/allocate/allocate.go:628-632,658-670``,
-  ``api/job_info.go:926-930``). The literal form is one such unit of all pods (``job_info.go:923``).
+  ``api/job_info.go:926-930``). With ``GangForm.LITERAL`` all pods are one subgroup (``:923``).
 * The subgroups of the minimum come first: the first ``minSubGroups`` of each role
   (``allocate.go:226-244``). Nothing is bound before all of them have a place (``309``, ``396``,
   ``plugins/gang/gang.go:177-183``); then they are committed together (``384-386``).
 * After that each commit adds one more subgroup, ordered by pod priority (the same for the whole
   service here), then the replica index, then the policy's UID, whose text ends in
   ``{role}-{index}`` (``framework/session_plugins.go:635-658``, ``api/sub_job_info.go:202-214``).
-  So replica 1 of every role precedes replica 2 of any role, and roles take turns by name.
+  So replica 1 of every role precedes replica 2 of any role; roles with the same index go by name.
 * A subgroup that does not fit is skipped in this cycle, and the next one is tried, even if it is a
   smaller one of another role (``allocate.go:370-388``). Every cycle tries the skipped one again
   (``buildAllocateContext``, ``149-192``), which fails unless accelerators are released.
@@ -47,7 +47,7 @@ class GangForm(enum.Enum):
     REPLICA = "replica"
     """No PodGroup: Kueue admits every replica by itself, as a whole."""
     LITERAL = "literal"
-    """``minMember`` is all pods: all or nothing."""
+    """``minMember`` is the number of all pods: all run or none."""
     SUBGROUP = "subgroup"
     """A ``subGroupPolicy`` for each role, with its name; every replica is a subgroup."""
 
@@ -85,8 +85,8 @@ class Capacity:
         running: Replicas of each role whose pods are all bound.
         status: ``Full``, ``Partial`` or ``Blocked`` (nothing runs).
         exact: Whether the scheduler reaches exactly this. If not, ``running`` has an upper bound
-            for each role, if the others only run the gang's minimum. The roles may not reach
-            their bounds together, and ``Full`` means that no bound excludes it.
+            for each role: what it could run if the others ran only the gang's minimum. The roles
+            may not reach their bounds together, so ``Full`` only means that no bound excludes it.
         groups: Serving groups that run at least their minimum, None without groups or gangs.
     """
 
@@ -184,7 +184,7 @@ def _fill_in_order(roles: list[RoleDemand], free: int) -> dict[str, int]:
     running = {role.name: role.replicas for role in roles}
 
     def count_optional_pods(index: int) -> int:
-        """Return the pods of the replicas between the minimum and this index."""
+        """Return the pods of replicas beyond the minimum whose index is below this one."""
         optional = ((max(0, min(index, running[r.name]) - r.minimum), r.pod_sizes) for r in roles)
         return sum(replicas * len(pods) for replicas, pods in optional)
 
@@ -240,8 +240,8 @@ def _is_outcome_certain(
 ) -> bool:
     """Return whether roles reach their bounds wherever the scheduler puts pods.
 
-    A pod finds no node only if each node that is large enough has less than its size available.
-    That cannot happen if the other pods are too few to fill these nodes.
+    A pod finds no node only if every node that could hold it has too few free accelerators. That
+    cannot happen if the other pods are too few to fill these nodes.
     """
     incomplete = any(
         len(role.pod_sizes) > 1 and running[role.name] < role.replicas for role in roles

@@ -57,7 +57,7 @@ class GangPlan:
         min_resources: Resource requests of the minimum, None to omit them.
         group: Index of the serving group, None if the service has no serving groups.
         topology: Limits on the network distance between its pods, None for no limits.
-        is_native: Whether it is a Kubernetes PodGroup (`scheduling.k8s.io`). That only counts pods.
+        is_native: Whether it is a PodGroup of `scheduling.k8s.io`, which only counts pods.
     """
 
     pod_group: str
@@ -173,10 +173,10 @@ def read_gang_minimum(pod_group: Mapping[str, Any]) -> int:
     return int(spec["minMember"] if policy is None else policy["gang"]["minCount"])
 
 
-def get_gang_form(gang: GangPlan | None, *, queued: bool = False) -> GangForm:
-    """Return the form of a gang in the capacity model; `queued` if Kueue admits the replicas."""
+def get_gang_form(gang: GangPlan | None, *, has_kueue: bool = False) -> GangForm:
+    """Return the form of a gang in the capacity model; `has_kueue` if Kueue admits the replicas."""
     if gang is None:
-        return GangForm.REPLICA if queued else GangForm.NONE
+        return GangForm.REPLICA if has_kueue else GangForm.NONE
     return GangForm.LITERAL if gang.sub_groups is None else GangForm.SUBGROUP
 
 
@@ -238,7 +238,7 @@ def _build_policies(
         # Volcano orders roles by this name; the capacity model relies on it.
         "name": group.role,
         "labelSelector": selector,
-        # Each value of this label is a subgroup, so each replica is one.
+        # The pods with one value of this label are a subgroup, so each replica is one.
         "matchLabelKeys": [replica_label],
         "subGroupSize": group.size,
         "minSubGroups": group.minimum,
@@ -253,5 +253,5 @@ def _build_policies(
     lowest = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
     required = {**selector, "matchExpressions": [lowest]}
     yield {**whole, "name": f"{group.role}.required", "labelSelector": required}
-    # Yielded even if all replicas are required, so that adding a replica keeps the PodGroup.
+    # Yielded even if all replicas are required, so that adding replicas does not change the object.
     yield {**whole, "minSubGroups": 0}

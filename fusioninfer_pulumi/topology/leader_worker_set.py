@@ -119,8 +119,8 @@ def _build_lws_labels(planned: LwsPlan, revision: str) -> dict[str, str]:
 def choose_restart_policy(role: RolePlan) -> RestartPolicy | None:
     """Return the restart policy of a role's replicas, None for LeaderWorkerSet's default.
 
-    A worker may exit before the leader's ray head is up. If that recreated the replica, it would
-    never start, so a multi-node replica is recreated only after it has started once.
+    A worker may exit before the leader's Ray head is up. If that recreated the replica, the replica
+    would never start. So a multi-node replica is recreated only after it has started once.
     """
     if role.args.restart_policy is not None:
         return role.args.restart_policy
@@ -128,7 +128,7 @@ def choose_restart_policy(role: RolePlan) -> RestartPolicy | None:
 
 
 def set_default_type(policy: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a subgroup policy as LeaderWorkerSet's webhook stores it, which adds a type."""
+    """Return a subgroup policy with the type that LeaderWorkerSet's webhook adds by default."""
     explicit = {key: value for key, value in policy.items() if value is not None}
     return {**explicit, SUB_GROUP_TYPE: explicit.get(SUB_GROUP_TYPE) or DEFAULT_SUB_GROUP_TYPE}
 

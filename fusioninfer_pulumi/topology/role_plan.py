@@ -45,7 +45,7 @@ class LwsPlan(NamedTuple):
     """One LeaderWorkerSet of a role.
 
     Attributes:
-        task: Volcano task of its pods. All its replicas share one, because they share a template.
+        task: Volcano task of its pods; its replicas share it, because they share a pod template.
         replicas: Its replicas, in the order of LeaderWorkerSet's group index.
         ordinal: Ordinal of its only replica; None with layout PerRole.
         group: Its serving group, None if the service has none.
@@ -62,7 +62,7 @@ class RoleRollout(NamedTuple):
     """The rolling update settings of one role, with defaults.
 
     Attributes:
-        max_unavailable: Replicas that the update may make unavailable.
+        max_unavailable: Replicas that the update may make unavailable at a time.
         max_surge: Replicas that the update may start in addition to the existing ones.
         partition: First ordinal to update; replicas with lower ordinals keep their pod template.
         timeout: Duration that the update of one replica may take.
@@ -152,7 +152,7 @@ class RolePlan:
 
     @property
     def accelerators_per_pod(self) -> int:
-        """Accelerators of the pod with the most of them."""
+        """Accelerators of the pod that requests the most."""
         return max(self.pod_accelerators)
 
     @property

@@ -139,5 +139,5 @@ def test_progress_line_shows_counts_and_reason() -> None:
     }
     result = {"svc-inference-0": ready}
     line = format_progress(plan, result, "svc-inference-1", "ImagePullBackOff", 185)
-    assert line == "inference 1/2 available; inference-1: ImagePullBackOff, 3 m"
+    assert line == "inference 1/2 available; inference-1: ImagePullBackOff, for 3m"
     assert format_progress(plan, result, "svc-inference-1", "", 5) == "inference 1/2 available"

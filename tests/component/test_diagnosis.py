@@ -50,7 +50,7 @@ KILLED = {"exitCode": 137, "reason": "OOMKilled"}
         (pod(phase="Pending"), "phase Pending, not ready"),
         (pod(), "phase unknown, not ready"),
         (pod(phase="Running", **container(state={"running": {}})),
-         "container vllm: is running but not ready"),
+         "container vllm: running but not ready"),
         (pod(phase="Pending", **container(state={"waiting": {"reason": "ContainerCreating"}})),
          "phase Pending, not ready"),
         (pod(**container(state={"waiting": {"reason": "ErrImagePull", "message": "no\n  such"}})),
@@ -166,5 +166,5 @@ def test_kueue_condition_explains_waiting_replicas() -> None:
     )
     names = [SET, "svc-inference-1", "svc-inference-2"]
     assert explain_queue(names, seen) == [
-        f"LeaderWorkerSet {SET} and 1 more: waits for admission by Kueue: {message}"
+        f"Kueue has not admitted LeaderWorkerSet {SET} and 1 more: {message}"
     ]

@@ -40,7 +40,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def deadline(_: Any) -> pulumi.Output[float]:
         return pulumi.Output.from_input(time.monotonic() + 600)
 
-    monkeypatch.setattr(Children, "deadline", deadline)
+    monkeypatch.setattr(Children, "get_deadline", deadline)
     monkeypatch.setattr(endpoint_check, "has_pulumi_engine", lambda: True)
     monkeypatch.setattr(endpoint_check, "wait_until_ready", answer)
     return urls
@@ -70,7 +70,7 @@ def test_mocks_do_not_probe(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_unknown_address_is_logged(engine: Any, requests: list[str]) -> None:
     without = deployed(engine, httproute={**ROUTE, "hostnames": []}, gateway=None)
-    assert "the endpoint was not checked: its address is unknown here" in (without.logged)
+    assert "the endpoint was not checked: its address is not known to the program" in without.logged
     assert requests == []
 
 

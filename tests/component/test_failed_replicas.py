@@ -164,7 +164,7 @@ def test_unreadable_cluster_leaves_status_unchanged(
     monkeypatch.setattr(diagnosis, "_READ_SECONDS", 0.01 if problem == 0.05 else 5.0)
     expected, logged, _ = status(problem)
     assert expected["components"]["inference"]["phase"] == "Deploying"
-    assert logged == [f"cannot read why replicas failed: {why}"]
+    assert logged == [f"cannot read why replicas are not available: {why}"]
 
 
 def test_available_service_reads_no_pods(engine: Any, status: Any) -> None:

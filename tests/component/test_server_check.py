@@ -133,8 +133,8 @@ def test_provider_without_known_kubeconfig_is_skipped(
     async def state(provider: Any) -> Any:
         return known
 
-    monkeypatch.setattr("fusioninfer_pulumi.component.cluster_access.provider_state", state)
-    monkeypatch.setattr("fusioninfer_pulumi.component.pulumi_sdk.provider_state", state)
+    monkeypatch.setattr("fusioninfer_pulumi.component.cluster_access.read_provider_state", state)
+    monkeypatch.setattr("fusioninfer_pulumi.component.pulumi_sdk.read_provider_state", state)
 
     def program() -> None:
         import pulumi_kubernetes  # noqa: PLC0415  # takes seconds

@@ -85,7 +85,7 @@ def test_unreadable_cluster_does_not_block_the_route(stack: Stack) -> None:
     run(stack, "chat", split={})
     stack.problem = UnreadableError("no rights")
     logged = run(stack, "chat", split={"next": 10}).logged
-    assert "service next not checked: no rights" in logged
+    assert "service next was not checked: no rights" in logged
     assert "chat-httproute" in stack.order
 
 

@@ -10,7 +10,7 @@ from tests.samples import warnings
 def test_unknown_program_keeps_its_command() -> None:
     manifest = serving({"uri": "pvc://m"}, image="x", command=["/serve"])
     (one,) = warnings(manifest)
-    assert one.startswith("warning: roles[0].template.spec.containers[0].command: the model is")
+    assert one.startswith("warning: roles[0].template.spec.containers[0].command: the library")
     assert main(manifest)["command"] == ["/serve"]
     assert main(manifest)["volumeMounts"]
 

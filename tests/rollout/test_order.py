@@ -59,9 +59,9 @@ def test_batch_is_at_most_max_unavailable(plan: ServicePlan, data: Any) -> None:
         units: dict[str, set[str]] = {}
         for step in (by_name[name] for name in started):
             if step.is_required and step.limit is not None:
-                units.setdefault(step.queue, set()).add(step.unit)
-        for queue, findings in units.items():
-            limits = {step.limit for step in steps if step.queue == queue}
+                units.setdefault(step.limited_role, set()).add(step.unit)
+        for name, findings in units.items():
+            limits = {step.limit for step in steps if step.limited_role == name}
             assert limits == {max(len(findings), *limits)}
 
 
@@ -74,8 +74,9 @@ def test_unavailable_lws_change_first_and_count(plan: ServicePlan, data: Any) ->
     started = set(choose_next_lws(steps, every(steps), (), down))
     assert down <= started
     for step in required:
-        gone = {s.unit for s in required if s.queue == step.queue and s.name in down}
-        more = {s.unit for s in required if s.queue == step.queue and s.name in started} - gone
+        same = [s for s in required if s.limited_role == step.limited_role]
+        gone = {s.unit for s in same if s.name in down}
+        more = {s.unit for s in same if s.name in started} - gone
         if step.limit is not None and more:
             assert len(gone | more) <= step.limit
 
@@ -85,11 +86,11 @@ def test_unavailable_lws_counts_against_limit(plan: ServicePlan, data: Any) -> N
     steps = order_update(plan)
     required = [step.name for step in steps if step.is_required and step.limit is not None]
     lasting = set(data.draw(st.lists(st.sampled_from(required)) if required else st.just([])))
-    by_name = {step.name: step for step in steps}
+    down, by_name = [s for s in steps if s.name in lasting], {step.name: step for step in steps}
     for name in choose_next_lws(steps, every(steps) - lasting, (), lasting):
         step = by_name[name]
         if step.is_required and step.limit is not None:
-            units = {by_name[n].unit for n in lasting if by_name[n].queue == step.queue}
+            units = {other.unit for other in down if other.limited_role == step.limited_role}
             assert step.unit in units or len(units) < step.limit
 
 
@@ -120,7 +121,7 @@ def test_sequential_roles_change_one_after_the_other(plan: ServicePlan) -> None:
         for name in started:
             step = by_name[name]
             if step.is_required:
-                stages.setdefault(step.scope, set()).add(positions[step.role])
+                stages.setdefault(step.stage_scope, set()).add(positions[step.role])
         assert all(len(stage) == 1 for stage in stages.values())
 
 

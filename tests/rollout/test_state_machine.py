@@ -225,7 +225,7 @@ class Run:
                 other.name
                 for other in steps.values()
                 if other.blocks_others and other.stage < steps[name].stage
-                and other.scope == steps[name].scope and other.name in self.exists
+                and other.stage_scope == steps[name].stage_scope and other.name in self.exists
             ]  # fmt: skip
             # What has its spec already may be registered at any time: nothing restarts.
             if name not in self.state.unavailable and self.world.live[name].spec != self.spec:
@@ -241,16 +241,15 @@ class Run:
         return self.world.disrupted & {*self.registered}
 
     def check_limits(self) -> None:
-        """Check that updates take down no more units of a queue than its limit allows."""
+        """Check that updates take down no more units than their common limit allows."""
         units: dict[str, set[str]] = {}
         limits: dict[str, int] = {}
         for name in self.world.disrupted:
             lws_step = self.world.steps[name]
             if lws_step.blocks_others and lws_step.limit is not None:
-                units.setdefault(lws_step.queue, set()).add(lws_step.unit)
-                limits[lws_step.queue] = lws_step.limit
-        for queue, down in units.items():
-            assert len(down) <= limits[queue], (queue, down, limits[queue])
+                units.setdefault(lws_step.limited_role, set()).add(lws_step.unit)
+                limits[lws_step.limited_role] = lws_step.limit
+        assert all(len(down) <= limits[role] for role, down in units.items()), (units, limits)
 
     def check_failure(self, action: Fail) -> None:
         if action.names is None:
@@ -330,7 +329,7 @@ class Run:
 
 def world_unit(lws_step: LwsStep) -> tuple[str, str] | None:
     """Return the unit that the limit counts; optional replicas do not count."""
-    return (lws_step.queue, lws_step.unit) if lws_step.is_required else None
+    return (lws_step.limited_role, lws_step.unit) if lws_step.is_required else None
 
 
 def check_end(run: Run, outcome: str) -> None:
@@ -569,7 +568,7 @@ def test_blocked_layout_per_role_names_its_own_limit() -> None:
     _, actions = played(state, ListReturned(0, up), ListReturned(100, up))
     (message,) = (action.message for action in actions if isinstance(action, Fail))
     assert message == (
-        "for 2s (rollout.timeout) no replica of role inference was allowed to change, because "
-        f"{last} is not available and layout PerRole updates one LeaderWorkerSet of a role at a "
-        "time"
+        "for 2s (rollout.timeout 1s per replica) no replica of role inference was allowed to "
+        f"change, because {last} is not available and layout PerRole updates one LeaderWorkerSet "
+        "of a role at a time"
     )

@@ -182,7 +182,7 @@ def units(names: Sequence[str], steps: dict[str, LwsStep]) -> dict[tuple[str, in
     for name in names:
         lws = steps[name]
         if lws.blocks_others and lws.limit is not None:
-            down.setdefault((lws.queue, lws.limit), set()).add(lws.unit)
+            down.setdefault((lws.limited_role, lws.limit), set()).add(lws.unit)
     return down
 
 
@@ -193,7 +193,7 @@ def test_rows_follow_update_order(plan: ServicePlan, random: Random) -> None:
     played = simulate_update(plan, changes)
     steps = {lws.name: lws for lws in order_update(plan)}
     shown = [name for row in played.batches for name in (*row.restarting, *row.starting)]
-    assert set(shown) == {name for name, change in changes.items() if change.disrupts}
+    assert set(shown) == {name for name, change in changes.items() if change.starts_pods}
     for row in played.batches:
         for (_, limit), names in units(row.restarting, steps).items():
             assert len(names) <= limit

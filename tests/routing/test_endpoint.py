@@ -14,9 +14,9 @@ def endpoint(manifest: Manifest) -> str | None:
     plan = plan_of(manifest)
     assert plan.routing is not None
     result = find_endpoint(plan.routing)
-    return (
-        None if result is None else result.url("<address>" if result.host is None else result.host)
-    )
+    if result is None:
+        return None
+    return result.format_url("<address>" if result.host is None else result.host)
 
 
 ENDPOINTS: dict[str, tuple[Manifest, str | None]] = {
@@ -69,9 +69,8 @@ def test_address_of_a_gateway_is_read_from_its_status() -> None:
     assert plan.routing is not None
     result = find_endpoint(plan.routing)
     assert result is not None
-    assert result.url_of_gateway(None) == ""
-    assert result.url_of_gateway({"addresses": []}) == ""
-    assert result.url_of_gateway({"addresses": [{"value": "192.0.2.1"}]}) == "http://192.0.2.1"
-    assert (
-        result.url_of_gateway({"addresses": [{"value": "2001:db8::1"}]}) == "http://[2001:db8::1]"
-    )
+    assert result.format_gateway_url(None) == ""
+    assert result.format_gateway_url({"addresses": []}) == ""
+    assert result.format_gateway_url({"addresses": [{"value": "192.0.2.1"}]}) == "http://192.0.2.1"
+    ipv6 = {"addresses": [{"value": "2001:db8::1"}]}
+    assert result.format_gateway_url(ipv6) == "http://[2001:db8::1]"
