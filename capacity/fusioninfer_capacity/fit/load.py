@@ -27,7 +27,7 @@ class StepTimes(Protocol):
 
 @dataclass(frozen=True)
 class Load:
-    """Requests and their maximum latencies.
+    """Requests of `input` and `output` tokens, `rate` per second, and their maximum latencies.
 
     Attributes:
         ttft: Maximum seconds until the first token, None without a limit.
@@ -43,7 +43,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Served:
-    """The load of one replica.
+    """The load of one replica: `rate` requests per second.
 
     Attributes:
         sequences: Sequences that it decodes concurrently.
@@ -68,7 +68,7 @@ _SEQUENCES: Sequence[int] = (
 
 
 def estimate_combined(times: StepTimes, load: Load, max_requests: float) -> Served | None:
-    """Return the maximum load of one replica within the times; None if not even one request.
+    """Return the maximum load of one replica within the latencies; None if one request is too many.
 
     The lower bounds are the steps' times alone. In the upper bounds each token also waits for
     prompts of other requests, and each prompt for earlier ones. `max_requests` is the maximum
@@ -102,7 +102,7 @@ _MAX_BUSY = 0.9
 
 
 def estimate_prefill(times: StepTimes, load: Load) -> Served | None:
-    """Return the maximum load of one prefiller within the time to the first token."""
+    """Return the maximum load of one prefiller within `ttft`; None if one prompt takes longer."""
     prefill = times.prefill(load.input)
     stage = prefill / times.stages
     busy = _MAX_BUSY
@@ -119,7 +119,7 @@ def estimate_prefill(times: StepTimes, load: Load) -> Served | None:
 
 
 def estimate_decode(times: StepTimes, load: Load, max_requests: float) -> Served | None:
-    """Return the maximum load of one decoder within the time for each token."""
+    """Return the maximum load of one decoder within `tpot`; None if one request is too many."""
     best = None
     for sequences in _SEQUENCES:
         if sequences > max_requests:
