@@ -42,7 +42,7 @@ def main() -> None:
     for model in (*DENSE, *MIXTURES):
         for accelerator, system in SYSTEMS.items():
             for ways in WAYS:
-                row = estimated(model, accelerator, system, ways)
+                row = estimate_row(model, accelerator, system, ways)
                 if row is not None:
                     rows.append(row)
     lines = ",\n".join(json.dumps(row) for row in rows)
@@ -52,8 +52,8 @@ def main() -> None:
     print(f"{len(rows)} combinations")
 
 
-def estimated(model: str, accelerator: str, system: str, ways: int) -> dict[str, Any] | None:
-    """Return one combination; None if it cannot be estimated or no memory is left."""
+def estimate_row(model: str, accelerator: str, system: str, ways: int) -> dict[str, Any] | None:
+    """Return one combination; None if it cannot be estimate_row or no memory is left."""
     split = {"moe_tp_size": ways, "moe_ep_size": 1} if model in MIXTURES else {}
     try:
         estimate = estimate_kv_cache(

@@ -35,6 +35,7 @@ _COMMANDS = """\
 | 0 | success; `diff`: no difference |
 | 1 | `diff` found a difference |
 | 2 | invalid input or usage |
+| 130 | interrupted by Ctrl+C |
 | 141 | the output was closed early, for example by `head` |
 
 """
@@ -191,10 +192,10 @@ def _render_model(name: str, schema: Mapping[str, Any]) -> str:
     lines = [f"## {name}", "", _render_cell(schema.get("description", ""), breaks="\n\n"), ""]
     lines += ["| Field | Type | Default | Meaning |", "|---|---|---|---|"]
     required = set(schema.get("required", ()))
-    for field, its in schema.get("properties", {}).items():
-        default = "required" if field in required else _render_default(its.get("default"))
-        description = _render_cell(its.get("description", ""))
-        lines.append(f"| `{field}` | {_render_type(its)} | {default} | {description} |")
+    for key, field in schema.get("properties", {}).items():
+        default = "required" if key in required else _render_default(field.get("default"))
+        description = _render_cell(field.get("description", ""))
+        lines.append(f"| `{key}` | {_render_type(field)} | {default} | {description} |")
     return "\n".join(lines) + "\n"
 
 
@@ -237,7 +238,7 @@ def build_outputs_page() -> str:
         f"| [{name}](fields.md#{_ANCHORS.get(name, name.lower())}) "
         f"| {', '.join(f'`{field}`' for field in fields)} |"
         for name, schema in fields_schema(InferenceServiceArgs).items()
-        if (fields := [key for key, its in schema.get("properties", {}).items() if _is_marked(its)])
+        if (fields := [key for key, sub in schema.get("properties", {}).items() if _is_marked(sub)])
     ]
     pods = [f"| {output} | {known} |" for output, known in _PODS]
     return _OUTPUTS.replace("FIELDS", "\n".join(rows)).replace("PODS", "\n".join(pods))

@@ -90,8 +90,8 @@ _DOCUMENTED = {
     "panicPolicy",
 }  # fmt: skip
 _BOOSTER = "ModelBooster"
-#: Reasons of fewer inputs are printed by `--verbose` only.
-SEVERAL = 2
+#: Minimum number of inputs with the same reason; rarer reasons are printed only by `--verbose`.
+MIN_INPUTS = 2
 DOCUMENTED = "rejected, expected"
 INVALID = "rejected by both"
 RESULTS = ("as is", "with warnings", "with --allow-lossy", "rejected", DOCUMENTED, INVALID)
@@ -165,7 +165,7 @@ def collect(checkout: Path) -> Iterator[Sample]:
 
 def _list_files(checkout: Path) -> Iterator[tuple[str, list[Manifest]]]:
     """Yield the objects of each YAML file, and of the YAML blocks of each page."""
-    # Of several objects with one name, that of the shorter file name is meant.
+    # If files contain objects of the same name, the file with the shortest name takes precedence.
     for path in sorted(checkout.rglob("*"), key=lambda path: (len(path.name), path)):
         name = path.relative_to(checkout)
         if set(name.parts) & _SKIPPED or path.suffix not in (".yaml", ".yml", ".md", ".mdx"):
@@ -182,7 +182,7 @@ def _list_files(checkout: Path) -> Iterator[tuple[str, list[Manifest]]]:
 
 
 def _parse_objects(text: str) -> list[Manifest]:
-    """Return the complete Kubernetes objects of a text; none of a chart's template."""
+    """Return the complete Kubernetes objects of a text; none if it is a chart's template."""
     try:
         documents = list(yaml.load_all(text, Loader=_LOADER))
     except yaml.YAMLError:
@@ -299,8 +299,8 @@ def _read_recording(path: Path) -> Iterator[Sample]:
     tests: dict[str, list[Manifest]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
-        written = {key: value for key, value in entry["object"].items() if key != "status"}
-        tests.setdefault(entry["test"], []).append(_drop_nulls(written))
+        manifest = {key: value for key, value in entry["object"].items() if key != "status"}
+        tests.setdefault(entry["test"], []).append(_drop_nulls(manifest))
     tests.pop("", None)  # the suite's own objects: KServe's presets
     seen: set[str] = set()
     for test, objects in tests.items():
@@ -376,13 +376,13 @@ def tables(classified: Iterable[tuple[str, Sample, str, Sequence[Finding]]]) -> 
         accepted = f"{100 * share // judged_here} %" if judged_here else ""
         yield f"| {system} | {group} | {numbers} | {accepted} |"
     yield ""
-    yield f"Reasons of at least {SEVERAL} inputs that are not accepted without `--allow-lossy`:"
+    yield f"Reasons of at least {MIN_INPUTS} inputs that are not accepted without `--allow-lossy`:"
     yield ""
     yield "| Repository | Inputs | Result | Reason |"
     yield "|---|---|---|---|"
     by_number = sorted(reasons.items(), key=lambda item: (item[0][0], -item[1], item[0]))
     for (system, result, message), number in by_number:
-        if number >= SEVERAL:
+        if number >= MIN_INPUTS:
             yield f"| {system} | {number} | {result} | {message} |"
 
 
