@@ -88,12 +88,8 @@ def compare_log(log: Log) -> Comparison:
         except UnknownMemoryError:
             tokens = None
     if "needed" in log:
-        tokens = (
-            _make_layout(log, versioned).measure_sequence(_get_length(log, versioned))
-            / GIB
-            / log["needed"]
-            - 1
-        )
+        layout, length = _make_layout(log, versioned), _get_length(log, versioned)
+        tokens = layout.measure_sequence(length) / GIB / log["needed"] - 1
     if "gpu" in log and "version" in log:
         try:
             fitted = fit(command, model, accelerator_of(log))

@@ -106,13 +106,12 @@ def main() -> int:
             for line, text in enumerate(program_texts[MISTAKES].splitlines(), start=1)
             if "# mistake: " in text
         }
-        for check in (run_mypy, run_pyright):
-            checker = check.__name__.removeprefix("run_")
-            errors = check(folder)
+        for checker, run in (("mypy", run_mypy), ("pyright", run_pyright)):
+            errors = run(folder)
             problems = sorted(problem for problem in errors if problem[0] != MISTAKES)
             reported = {line for name, line, _ in errors if name == MISTAKES}
             problems += [
-                (MISTAKES, line, "no error" if line in wanted else "an error, but no mistake")
+                (MISTAKES, line, "no error" if line in wanted else "an unexpected error")
                 for line in sorted(reported ^ wanted)
             ]
             for name, line, message in problems:

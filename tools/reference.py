@@ -48,8 +48,8 @@ GPUs and the arguments in the table. Arguments in your template replace them.
 - The GPU columns show the smallest number of GPUs in one node that hold the weights and a request
   of the model's maximum length, as estimated by [fusioninfer-capacity](../capacity.md). If a cell
   is empty, the model needs more than one node of 8 GPUs. *spread* means expert parallelism.
-- With a star the number follows from the memory that vLLM's recipe names, and the engine shortens
-  the maximum length to what fits (`--max-model-len auto`).
+- A number with a star is computed from the memory in vLLM's recipe; the engine then shortens the
+  maximum length to what fits (`--max-model-len auto`).
 - The arguments are those of vLLM's recipe (SOURCE, read on CHECKED). The parser of vLLM RELEASE
   accepts all of them, but no model was tested on a GPU.
 - Quantized variants of a model get the same arguments; their GPUs come from fusioninfer-capacity.

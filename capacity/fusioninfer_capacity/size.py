@@ -232,7 +232,7 @@ def build_manifest(
                  ("decode", "decoder", proposal.replicas)]  # fmt: skip
     roles += [_build_role(request, proposal, inventory, *kind) for kind in kinds]
     uri = f"hf://{request.name}"
-    # The name of a folder may not be a repository.
+    # A name taken from a folder is not always one of a repository.
     model: dict[str, Any] = {"uri": uri if parse_model_uri(uri) else f"hf://organization/{name}"}
     if is_gated(request.name):
         model["tokenSecret"] = {"name": "hugging-face", "key": "token"}

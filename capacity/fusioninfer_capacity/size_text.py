@@ -172,7 +172,10 @@ def _explain_rejected(
     for layout in candidates:
         is_relevant = layout.copies == 1 and (load is not None or not proposed)
         if layout.reason is None and layout not in proposed and is_relevant:
-            yield f"not {name_layout(layout)}: no pool has enough free GPUs, or the load is high"
+            yield (
+                f"not {name_layout(layout)}: no pool has enough free GPUs, one request exceeds the "
+                "latencies, or its step times are unknown"
+            )
 
 
 def _explain_heavy(heavy: Sequence[Layout]) -> str:

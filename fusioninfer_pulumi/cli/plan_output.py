@@ -1,4 +1,4 @@
-"""`plan --output json` and `draw_mermaid`, and texts that all outputs of `plan` share."""
+"""`plan --output json` and `--output mermaid`, and texts that all outputs of `plan` share."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def _make_role_table(plan: ServicePlan) -> Table:
 
 
 def _make_memory_table(plan: ServicePlan) -> Table:
-    """Return a table with a row per role: GiB of one accelerator, KV cache of a replica."""
+    """Return a table of the memory of one accelerator, and KV cache of one replica, by role."""
     titles = ("ROLE", *next(iter(plan.memory.values())).columns)
     rows = [(name, *memory.row()) for name, memory in plan.memory.items()]
     numbers = [

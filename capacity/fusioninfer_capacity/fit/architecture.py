@@ -109,7 +109,7 @@ class Compressed:
         ratio: Tokens that one latent represents; 0 if only the window is kept.
         window: Tokens whose separate latents are kept.
         width: Elements of a latent.
-        rope: Those elements of a latent that have positions, stored in 16 bits.
+        rope: How many of these encode positions; they are stored in 16 bits.
         index: Elements of the index of a latent, 0 without one.
     """
 
@@ -136,7 +136,7 @@ class Architecture(ModelShape):
         embedding: Parameters of the token embedding, which is also the head if `tied`.
         tied: Whether embedding and head are one.
         longest: Tokens of the longest sequence; None if the config has none.
-        limit: The same, as engines accept it by default.
+        limit: Maximum length that engines accept by default; None if the config has none.
         heads: Attention heads, and key-value heads; 0 if the config has none.
         bits: Bits of a parameter that is not quantized.
         quantization: Format of the quantized parameters, None without one.

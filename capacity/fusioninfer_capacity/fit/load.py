@@ -68,7 +68,7 @@ _SEQUENCES: Sequence[int] = (
 
 
 def estimate_combined(times: StepTimes, load: Load, max_requests: float) -> Served | None:
-    """Return the maximum load of one replica within the latencies; None if one request is too many.
+    """Return the maximum load of one replica; None if one request exceeds the latencies.
 
     The lower bounds are the steps' times alone. In the upper bounds each token also waits for
     prompts of other requests, and each prompt for earlier ones. `max_requests` is the maximum
@@ -93,7 +93,7 @@ def estimate_combined(times: StepTimes, load: Load, max_requests: float) -> Serv
 
 
 def _estimate_step(times: StepTimes, load: Load, sequences: int) -> float:
-    """Return the time of a token per sequence, with the sequences divided among stages."""
+    """Return the time of one token for all sequences, which are divided among the stages."""
     return times.decode(-(-sequences // times.stages), load.input + load.output // 2)
 
 
@@ -109,7 +109,7 @@ def estimate_prefill(times: StepTimes, load: Load) -> Served | None:
     if load.ttft is not None:
         if prefill > load.ttft:
             return None
-        # ttft = prefill + stage busy / (2 (1 - busy)), the wait in a queue with even work.
+        # ttft = prefill + stage busy / (2 (1 - busy)), which is the wait in an M/D/1 queue.
         slack = 2 * (load.ttft - prefill) / stage
         busy = min(_MAX_BUSY, slack / (1 + slack))
     if busy <= 0:
@@ -119,7 +119,7 @@ def estimate_prefill(times: StepTimes, load: Load) -> Served | None:
 
 
 def estimate_decode(times: StepTimes, load: Load, max_requests: float) -> Served | None:
-    """Return the maximum load of one decoder within `tpot`; None if one request is too many."""
+    """Return the maximum load of one decoder within `tpot`; None if one request exceeds it."""
     best = None
     for sequences in _SEQUENCES:
         if sequences > max_requests:

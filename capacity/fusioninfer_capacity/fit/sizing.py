@@ -150,7 +150,7 @@ def filter_sensible(fitting: Sequence[Layout]) -> list[Layout]:
     Of layouts with copies that share experts, return the one with the most tokens for each number
     of accelerators.
     """
-    chosen = _filter_uncopied([layout for layout in fitting if layout.copies == 1])
+    chosen = _filter_single_copies([layout for layout in fitting if layout.copies == 1])
     for layout in (layout for layout in fitting if layout.copies > 1):
         smaller_layouts = [other for other in chosen if other.accelerators <= layout.accelerators]
         nodes = min((other.nodes for other in chosen), default=layout.nodes)
@@ -161,7 +161,7 @@ def filter_sensible(fitting: Sequence[Layout]) -> list[Layout]:
     return sorted(chosen, key=_get_order)
 
 
-def _filter_uncopied(fitting: Sequence[Layout]) -> list[Layout]:
+def _filter_single_copies(fitting: Sequence[Layout]) -> list[Layout]:
     uncompressed = [layout for layout in fitting if not layout.small_cache] or fitting
     nodes = min((layout.nodes for layout in uncompressed), default=1)
     chosen: list[Layout] = []

@@ -69,7 +69,7 @@ class Change:
     Attributes:
         plans: The services after the change, as far as they are known.
         objects: The objects of both sides.
-        lws: The LeaderWorkerSets of both sides.
+        lws, steps: The LeaderWorkerSets of both sides, and their update steps.
         services: The objects of both sides, by service.
         edits: The objects that differ.
         autoscaling_notes: Notes about roles whose replicas an autoscaler has set.

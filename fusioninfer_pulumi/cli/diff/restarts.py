@@ -1,6 +1,6 @@
 """Effects of a change on replicas: which restart and why, and changes that `pulumi up` rejects.
 
-Rejections are found by the checks that `pulumi up` runs too, and by a check for Kueue's webhook.
+To find rejections, it runs the checks of `pulumi up`, and one for what Kueue's webhook rejects.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def _merge_container(container: Node, preset: Preset) -> Node:
 
 
 def _merge_lifecycle(container: Node, preset: Preset) -> Node | None:
-    """Return the lifecycle, with the preset's `preStop` for programs that do not get ours."""
+    """Return the lifecycle, with the preset's `preStop` where the library adds none."""
     lifecycle = container.get("lifecycle")
     if not preset.is_leader or not is_other_program(container):
         return lifecycle

@@ -259,7 +259,7 @@ def convert_service(
 
 
 def _convert_gang(builder: ServiceBuilder, spec: Node) -> None:
-    """Disable gang scheduling, which is our default, unless the pods use Volcano."""
+    """Disable our default, gang scheduling, unless the pods use Volcano."""
     workloads = [node for node in (spec, spec.get("prefill")) if node is not None]
     pods = [pod for node in workloads for pod in map(node.get, ("template", "worker")) if pod]
     needs_gang = len(workloads) > 1 or spec.get("worker") is not None

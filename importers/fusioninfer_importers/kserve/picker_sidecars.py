@@ -93,7 +93,7 @@ def _merge_pods(pod: Node | None, preset: Node) -> Node:
 def _build_tokenizer(
     builder: ServiceBuilder, spec: Node, at: SourceField, *, is_replaced: bool
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return the parameters of `token-producer`, None for other models, and the tokenizer's pod."""
+    """Return parameters of `token-producer`, None unless hf:// or pvc://, and its pod."""
     preset = copy.deepcopy(_PRESETS[TOKENIZER])
     if is_replaced:
         ports = preset["containers"][0]["ports"]

@@ -360,8 +360,8 @@ def _make_path_rules(
 ) -> list[dict[str, Any]]:
     """Return the rules below a path.
 
-    Without `backends` the rules of the endpoints later get the service's pool. Other paths lead to
-    Services, because endpoint pickers reject requests they cannot parse.
+    Without `backends` the rules of the endpoints name no backend; the library adds the service's
+    pool. Other paths lead to Services, because pickers reject requests they cannot parse.
     """
     rules = []
     for endpoint in (*_ENDPOINTS, ""):

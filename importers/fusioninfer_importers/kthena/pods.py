@@ -140,14 +140,14 @@ def needs_environment(role: Role) -> bool:
     templates = [
         template for template in (role.entry_template, role.worker_template) if template is not None
     ]
-    return bool(role.worker_replicas) or any(_mentions(template.spec) for template in templates)
+    return bool(role.worker_replicas) or any(_uses_environment(pod.spec) for pod in templates)
 
 
-def _mentions(value: Any) -> bool:
+def _uses_environment(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return any(map(_mentions, value.values()))
+        return any(map(_uses_environment, value.values()))
     if isinstance(value, list):
-        return any(map(_mentions, value))
+        return any(map(_uses_environment, value))
     return isinstance(value, str) and any(name in value for name in labels.KTHENA_ENVIRONMENT)
 
 
