@@ -35,13 +35,13 @@ STUBS = FOLDER / "stubs"
 
 _IMPORT_DICTS = "from fusioninfer_pulumi.generated import dicts"
 #: Fields of the service that are parameters of `model_service`.
-_OWN = ("model", "roles", "engine")
+_PARAMETERS = ("model", "roles", "engine")
 ROOTS = (InferenceServiceArgs, InventoryArgs)
 MODELS = {name: model for name, model in api.public_types().items() if name.endswith("Args")}
 
-_HEAD = '''"""What the models' constructors take, as typed mappings: written by `make regenerate`.
+_HEAD = '''"""Typed mappings that the models' constructors accept; written by `make regenerate`.
 
-Read only by type checkers and editors, but for the names, which programs may import.
+Only type checkers and editors read them. Programs may import the names.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def write() -> None:
 
 
 def _format(text: str, path: Path) -> str:
-    """Return the text with sorted imports; in stubs of modules without unused imports."""
+    """Return the text, formatted and with sorted imports; stubs lose their unused imports."""
     rules = "I" if path.name in ("dicts.py", "__init__.pyi") else "I,F401"
     for command in (["check", f"--select={rules}", "--fix", "--quiet"], ["format", "--quiet"]):
         done = subprocess.run(
@@ -193,7 +193,7 @@ def _build_dicts() -> str:
 
 def _build_model_service(schemas: dict[str, Any]) -> str:
     """Return the fields that `model_service` accepts in addition to its parameters."""
-    service = [name for name in InferenceServiceArgs.model_fields if name not in _OWN]
+    service = [name for name in InferenceServiceArgs.model_fields if name not in _PARAMETERS]
     fields = ((MODELS["RoleArgs"], ROLE_FIELDS), (InferenceServiceArgs, service))
     words = "Further fields of `model_service`, of the service and its roles."
     return _select_names("ModelServiceDict", words, fields, schemas)
@@ -212,7 +212,7 @@ def _select_names(
     fields: Iterable[tuple[type[BaseModel], Sequence[str]]],
     schemas: dict[str, Any],
 ) -> str:
-    """Return the class of some fields of models."""
+    """Return a TypedDict with the named fields of models."""
     lines = [f"class {title}(TypedDict, total=False):", f'    """{words}"""']
     for model, names in fields:
         properties = schemas[model.__name__]["properties"]

@@ -1,7 +1,7 @@
-"""Write `docs/reference/accuracy.md`: estimates next to recorded start-ups and throughputs.
+"""Writes `docs/reference/accuracy.md`: estimates next to recorded start-ups and throughputs.
 
-From `capacity/tests/fit/startup_logs.yaml`, and `throughput.json` next to it, which
-`tools/compare_throughput.py` writes: `python tools/capacity_accuracy.py`.
+`python tools/capacity_accuracy.py` reads `capacity/tests/fit/startup_logs.yaml` and, next to it,
+`throughput.json`, which `tools/compare_throughput.py` writes.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ def classify_log(log: Log) -> str:
 
 
 def compare_log(log: Log) -> Comparison:
-    """Return the log with its estimate."""
+    """Return the log with the errors of its estimate."""
     model = find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
-    named = {"version": "0.26.0" if log["engine"] == "vllm" else "0.5.9", **log}
-    command = command_of(named)
+    versioned = {"version": "0.26.0" if log["engine"] == "vllm" else "0.5.9", **log}
+    command = command_of(versioned)
     sizes = command.parallelism
     assert sizes is not None, "logs have plain arguments"
     weights = tokens = cache = verdict = None
@@ -84,14 +84,12 @@ def compare_log(log: Log) -> Comparison:
         )
     if "tokens" in log and log.get("cache", 0) > 0:
         try:
-            tokens = _estimate_tokens(log, named) / log["tokens"] - 1
+            tokens = _estimate_tokens(log, versioned) / log["tokens"] - 1
         except UnknownMemoryError:
             tokens = None
     if "needed" in log:
-        tokens = (
-            _make_layout(log, named).measure_sequence(_get_length(log, named)) / GIB / log["needed"]
-            - 1
-        )
+        layout, length = _make_layout(log, versioned), _get_length(log, versioned)
+        tokens = layout.measure_sequence(length) / GIB / log["needed"] - 1
     if "gpu" in log and "version" in log:
         try:
             fitted = fit(command, model, accelerator_of(log))
@@ -108,31 +106,31 @@ def compare_log(log: Log) -> Comparison:
     return Comparison(log, weights, tokens, cache, verdict)
 
 
-def _estimate_tokens(log: Log, named: Log) -> float:
-    """Return the tokens in a cache of the logged size."""
-    length = _get_length(log, named)
-    return _make_layout(log, named).count_requests(int(log["cache"] * GIB), length) * length
+def _estimate_tokens(log: Log, versioned: Log) -> float:
+    """Return the estimated tokens in a cache of the logged size."""
+    length = _get_length(log, versioned)
+    return _make_layout(log, versioned).count_requests(int(log["cache"] * GIB), length) * length
 
 
-def _get_length(log: Log, named: Log) -> int:
+def _get_length(log: Log, versioned: Log) -> int:
     model = find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
-    return _divide_memory(log, named).length or model.longest or 0
+    return _divide_memory(log, versioned).length or model.longest or 0
 
 
-def _make_layout(log: Log, named: Log) -> CacheLayout | CompressedLayout:
-    """Return the cache of a log's model."""
-    model, sizes = find_architecture(log["model"]), command_of(named).parallelism
+def _make_layout(log: Log, versioned: Log) -> CacheLayout | CompressedLayout:
+    """Return the cache layout of a log's model."""
+    model, sizes = find_architecture(log["model"]), command_of(versioned).parallelism
     assert model is not None, "logs are of models of the table"
     assert sizes is not None, "logs have plain arguments"
-    memory = _divide_memory(log, named)
+    memory = _divide_memory(log, versioned)
     return make_layout(
         model.layers, memory.cache_bits or model.bits, model.bits, sizes.tensor, memory
     )
 
 
-def _divide_memory(log: Log, named: Log) -> Memory:
-    command, model = command_of(named), find_architecture(log["model"])
+def _divide_memory(log: Log, versioned: Log) -> Memory:
+    command, model = command_of(versioned), find_architecture(log["model"])
     assert model is not None, "logs are of models of the table"
     sizes = command.parallelism
     assert sizes is not None, "logs have plain arguments"

@@ -21,14 +21,14 @@ from test_pythons import PACKAGES, find_candidates, is_interpreter
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
-#: Whether the sdist holds what tests read: examples, templates, docs, tools and generated files.
+#: Tests that read files of the sdist: examples, templates, docs, tools and generated files.
 TESTS = ("tests/test_public_api.py", "tests/test_json_schema.py", "tests/test_args_dicts.py",
          "tests/test_examples.py", "tests/test_readme.py", "tests/test_templates.py",
          "tests/test_architecture.py", "tests/provider")  # fmt: skip
 
 
 #: A manifest that an importer reads.
-FOREIGN = ROOT / "importers" / "tests" / "foreign.yaml"
+SOURCE_MANIFEST = ROOT / "importers" / "tests" / "foreign.yaml"
 
 
 def run(*command: str | Path, cwd: Path) -> str:
@@ -73,7 +73,7 @@ def check_description(wheel: Path) -> None:
 
 
 def test_sdist(sdist: Path, folder: Path) -> None:
-    """Run tests of the core's unpacked sdist, on its own packages."""
+    """Install the core's sdist with the companion packages in it, and run `TESTS` of the sdist."""
     with tarfile.open(sdist) as files:
         files.extractall(folder, filter="data")
     (source,) = (path for path in folder.iterdir() if path.is_dir())
@@ -86,7 +86,7 @@ def test_sdist(sdist: Path, folder: Path) -> None:
 
 
 def run_wheels(wheel: Path, companions: list[Path], python: str, folder: Path) -> None:
-    """Install the core's wheel alone and run both of its programs, then its companions'."""
+    """Run both programs of the core's wheel, installed alone; then `check` with the companions."""
     run(python, "-m", "venv", folder, cwd=ROOT)
     programs = folder / "bin"
     pip = (programs / "python", "-m", "pip", "install", "-q", "--no-compile")
@@ -94,13 +94,13 @@ def run_wheels(wheel: Path, companions: list[Path], python: str, folder: Path) -
     manifest = ROOT / "examples" / "qwen-monolithic" / "inference-service.yaml"
     run(programs / "fusioninfer-pulumi", "check", manifest, cwd=folder)
     rejected = subprocess.run(
-        [programs / "fusioninfer-pulumi", "check", FOREIGN],
+        [programs / "fusioninfer-pulumi", "check", SOURCE_MANIFEST],
         capture_output=True,
         text=True,
         check=False,
     )
     if "pip install" not in rejected.stderr or rejected.returncode != 2:
-        raise SystemExit(f"{python}: a foreign manifest without its importer: {rejected.stderr}")
+        raise SystemExit(f"{python}: a manifest without its importer: {rejected.stderr}")
     program = ROOT / "tests" / "typed_programs" / "accepted.py"
     loop = "import asyncio; asyncio.set_event_loop(asyncio.new_event_loop())"
     run(programs / "python", "-c", f"{loop}\nexec(open({str(program)!r}).read())", cwd=folder)
@@ -117,7 +117,7 @@ def run_wheels(wheel: Path, companions: list[Path], python: str, folder: Path) -
     if not port.strip().isdecimal():
         raise SystemExit(f"{python}: the plugin serves no port")
     run(*pip, "-c", ROOT / "constraints.txt", wheel, *companions, cwd=folder)
-    run(programs / "fusioninfer-pulumi", "check", FOREIGN, cwd=folder)
+    run(programs / "fusioninfer-pulumi", "check", SOURCE_MANIFEST, cwd=folder)
 
 
 def run_new_projects(python: str, folder: Path) -> None:

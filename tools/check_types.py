@@ -25,8 +25,8 @@ PACKAGES = "packages"
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def programs() -> Iterator[tuple[str, str]]:
-    """Return every program, each with a unique name."""
+def list_programs() -> Iterator[tuple[str, str]]:
+    """Yield a unique name and the text of every program."""
     for folder in ("examples", "templates", "importers/example", "capacity/example"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             if {".venv", "venv"} & set(path.parts):
@@ -42,8 +42,8 @@ def programs() -> Iterator[tuple[str, str]]:
         yield path.name, path.read_text(encoding="utf-8")
 
 
-def mypy(folder: Path) -> set[tuple[str, int, str]]:
-    """File, line and message of each error."""
+def run_mypy(folder: Path) -> set[tuple[str, int, str]]:
+    """Return file, line and message of each error."""
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--config-file="]
     command += ["--follow-imports=silent"]  # as for packages in site-packages
     command += [f"--cache-dir={ROOT / '.mypy_cache' / 'programs'}", "--show-absolute-path"]
@@ -61,8 +61,8 @@ def mypy(folder: Path) -> set[tuple[str, int, str]]:
     return {(Path(path).name, int(line), message) for path, line, message in lines}
 
 
-def pyright(folder: Path) -> set[tuple[str, int, str]]:
-    """File, line and message of each error."""
+def run_pyright(folder: Path) -> set[tuple[str, int, str]]:
+    """Return file, line and message of each error."""
     settings = {"typeCheckingMode": "strict", "pythonVersion": "3.10", "include": ["*.py"]}
     settings["extraPaths"] = [PACKAGES]
     # Kubernetes objects and config are Any, because users need not write types for them.
@@ -98,7 +98,7 @@ def main() -> int:
         shutil.copytree(package, folder / PACKAGES / package.name)
         stubs = package / "generated" / "stubs"
         shutil.copytree(stubs, folder / PACKAGES / package.name, dirs_exist_ok=True)
-        program_texts = dict(programs())
+        program_texts = dict(list_programs())
         for name, text in program_texts.items():
             (folder / name).write_text(text, encoding="utf-8")
         wanted = {
@@ -106,17 +106,17 @@ def main() -> int:
             for line, text in enumerate(program_texts[MISTAKES].splitlines(), start=1)
             if "# mistake: " in text
         }
-        for check in (mypy, pyright):
-            errors = check(folder)
+        for checker, run in (("mypy", run_mypy), ("pyright", run_pyright)):
+            errors = run(folder)
             problems = sorted(problem for problem in errors if problem[0] != MISTAKES)
             reported = {line for name, line, _ in errors if name == MISTAKES}
             problems += [
-                (MISTAKES, line, "no error" if line in wanted else "an error, but no mistake")
+                (MISTAKES, line, "no error" if line in wanted else "an unexpected error")
                 for line in sorted(reported ^ wanted)
             ]
             for name, line, message in problems:
-                print(f"{check.__name__}: {name}:{line}: {message}")
-            print(f"{check.__name__}: {len(program_texts)} programs, {len(problems)} problems")
+                print(f"{checker}: {name}:{line}: {message}")
+            print(f"{checker}: {len(program_texts)} programs, {len(problems)} problems")
             failed = failed or bool(problems)
     return int(failed)
 

@@ -1,9 +1,9 @@
 """Writes `capacity/tests/fit/aiconfigurator.json`: estimates by aiconfigurator-core for tests.
 
 They are results of `estimate_kv_cache` of aiconfigurator-core 0.12 (Apache-2.0; Python 3.11 to
-3.13, Linux) for models that both know, on three kinds of GPU. Inputs are the usable memory of our
-estimate, the defaults of the newest vLLM release, and a 16-bit cache. The package is too large for
-the fast tests, which read the file. In a separate environment:
+3.13, Linux) for models in its table and ours, on three GPUs. Inputs are the usable memory of
+our estimate, the defaults of the newest vLLM release, and a 16-bit cache. The package is too large
+for the fast tests, which read the file. In a separate environment:
 
     pip install aiconfigurator-core==0.12.0 && python tools/compare_estimates.py
 """
@@ -42,7 +42,7 @@ def main() -> None:
     for model in (*DENSE, *MIXTURES):
         for accelerator, system in SYSTEMS.items():
             for ways in WAYS:
-                row = estimated(model, accelerator, system, ways)
+                row = estimate_row(model, accelerator, system, ways)
                 if row is not None:
                     rows.append(row)
     lines = ",\n".join(json.dumps(row) for row in rows)
@@ -52,7 +52,7 @@ def main() -> None:
     print(f"{len(rows)} combinations")
 
 
-def estimated(model: str, accelerator: str, system: str, ways: int) -> dict[str, Any] | None:
+def estimate_row(model: str, accelerator: str, system: str, ways: int) -> dict[str, Any] | None:
     """Return one combination; None if it cannot be estimated or no memory is left."""
     split = {"moe_tp_size": ways, "moe_ep_size": 1} if model in MIXTURES else {}
     try:

@@ -1,4 +1,4 @@
-"""Write `capacity/tests/fit/throughput.json`: published throughputs next to estimated ones.
+"""Writes `capacity/tests/fit/throughput.json`: published throughputs next to estimated ones.
 
 The cases are in `capacity/tests/fit/throughput.yaml`. In a separate environment:
 
@@ -30,13 +30,13 @@ FOLDER = ROOT / "capacity" / "tests" / "fit"
 def main() -> None:
     """Write the results that can be estimated."""
     cases = yaml.safe_load((FOLDER / "throughput.yaml").read_text(encoding="utf-8"))
-    rows = [row for case in cases for row in estimated(case)]
+    rows = [row for case in cases for row in estimate_rows(case)]
     lines = ",\n".join(json.dumps(row) for row in rows)
     (FOLDER / "throughput.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     print(f"{len(rows)} results")
 
 
-def estimated(case: dict[str, Any]) -> list[dict[str, Any]]:
+def estimate_rows(case: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the results of a page, without those whose cache fits no request."""
     model, gpu, tensor = case["model"], case["gpu"], case["tensor"]
     words = [*case["arguments"], "--tensor-parallel-size", str(tensor)]
@@ -49,8 +49,8 @@ def estimated(case: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for length, output, measured in case["results"]:
         # All pages sent 500 requests at once.
-        most = min(500, fitted.count_max_requests(length + output))
-        best = estimate_combined(times, Load(1, length, output), most)
+        max_requests = min(500, fitted.count_max_requests(length + output))
+        best = estimate_combined(times, Load(1, length, output), max_requests)
         if best is not None:
             rows.append({
                 "page": case["page"], "model": model, "gpu": gpu, "tensor": tensor,

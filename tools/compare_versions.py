@@ -38,7 +38,7 @@ class Comparison:
         drawn: Number of services.
         rendered: Number of services that both versions render.
         differing: Differences of objects, statuses and plans, by seed.
-        rewritten: Seeds of equal objects in another order of keys, or other YAML.
+        rewritten: Seeds whose objects are equal, but with another order of keys or other YAML.
         findings: Differences of findings, by seed.
         features: Rendered services that use each feature.
     """
@@ -51,17 +51,17 @@ class Comparison:
     features: Counter[str] = field(default_factory=Counter)
 
     def add(self, seed: int, old: dict[str, Any], new: dict[str, Any]) -> None:
-        """Compare the outcomes of one seed."""
+        """Compare the results of one seed."""
         self.drawn += 1
-        unequal_parts = list(differences("status", old["status"], new["status"]))
+        unequal_parts = list(find_differences("status", old["status"], new["status"]))
         if old["objects"] != new["objects"]:
             both = [
                 list(yaml.load_all(outcome["objects"], Loader=_LOADER)) for outcome in (old, new)
             ]
-            unequal = list(differences("objects", *both))
+            unequal = list(find_differences("objects", *both))
             unequal_parts += unequal
             self.rewritten += [] if unequal else [seed]
-        unequal_parts += differences("plan", old["plans"], new["plans"])
+        unequal_parts += find_differences("plan", old["plans"], new["plans"])
         if unequal_parts:
             self.differing[seed] = unequal_parts
         before, now = set(old["findings"]), set(new["findings"])
@@ -70,25 +70,25 @@ class Comparison:
             self.findings[seed] = lines + [f"+ {line}" for line in sorted(now - before)]
         if old["status"] == new["status"] == 0:
             self.rendered += 1
-            self.features.update(self._used(seed, new["objects"]))
+            self.features.update(self._list_features(seed, new["objects"]))
 
-    def _used(self, seed: int, objects: str) -> set[str]:
+    def _list_features(self, seed: int, objects: str) -> set[str]:
         drawn = draw_service(seed)
         kinds = {line for line in objects.splitlines() if line.startswith("kind: ")}
-        ellipsis = (used_features(SCHEMA, document) for document in drawn.documents)
-        return set().union(kinds, drawn.features, *ellipsis)
+        by_document = (used_features(SCHEMA, document) for document in drawn.documents)
+        return set().union(kinds, drawn.features, *by_document)
 
 
-def differences(at: str, old: Any, new: Any) -> Iterator[str]:
+def find_differences(at: str, old: Any, new: Any) -> Iterator[str]:
     """Yield a line for each place where two values differ."""
     if type(old) is not type(new):
         yield f"{at}: {_shorten(old)} -> {_shorten(new)}"
     elif isinstance(old, dict):
         for key in [*old, *(key for key in new if key not in old)]:
-            yield from differences(f"{at}.{key}", old.get(key), new.get(key))
+            yield from find_differences(f"{at}.{key}", old.get(key), new.get(key))
     elif isinstance(old, list):
         for index, (one, other) in enumerate(zip_longest(old, new)):
-            yield from differences(f"{at}[{index}]", one, other)
+            yield from find_differences(f"{at}[{index}]", one, other)
     elif old != new:
         yield f"{at}: {_shorten(old)} -> {_shorten(new)}"
 
@@ -98,7 +98,7 @@ def _shorten(value: Any) -> str:
     return text if len(text) <= 120 else f"{text[:119]}…"
 
 
-def outcomes(checkout: Path, first: int, count: int) -> Iterator[dict[str, Any]]:
+def run_seeds(checkout: Path, first: int, count: int) -> Iterator[dict[str, Any]]:
     """Yield the outcome of each seed with the package of a checkout."""
     packages = (checkout, checkout / "importers", checkout / "capacity", ROOT / "tests")
     child = subprocess.Popen(
@@ -151,8 +151,8 @@ def _print_examples(differing: dict[int, list[str]], show: int) -> None:
 
 
 def _format_list(seeds: Iterable[int]) -> str:
-    every = list(map(str, seeds))
-    return " ".join(every[:40]) + (" ..." if len(every) > 40 else "")
+    texts = list(map(str, seeds))
+    return " ".join(texts[:40]) + (" ..." if len(texts) > 40 else "")
 
 
 def _print_counts(features: Counter[str], names: Iterable[str]) -> None:
@@ -169,7 +169,7 @@ def main() -> int:
     parser.add_argument("--show", type=int, default=5, help="differing seeds shown; default: 5")
     options = parser.parse_args()
     comparison = Comparison()
-    both = [outcomes(path, options.seed, options.count) for path in (options.old.resolve(), ROOT)]
+    both = [run_seeds(path, options.seed, options.count) for path in (options.old.resolve(), ROOT)]
     for seed, (old, new) in enumerate(zip(*both, strict=True), start=options.seed):
         comparison.add(seed, old, new)
     report(comparison, options.show)

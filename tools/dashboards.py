@@ -38,16 +38,16 @@ from grafana_foundation_sdk.models.dashboard import (
 FOLDER = Path(__file__).parent.parent / "fusioninfer_pulumi" / "generated" / "dashboards"
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-#: Series of engines: Prometheus has these labels from the PodMonitor.
+#: Labels that select engines; Prometheus has them from the PodMonitor.
 ROLE = "fusioninfer_io_role_name"
 SERVICE = 'namespace="$namespace", fusioninfer_io_service="$service"'
 ENGINES = f'{SERVICE}, {ROLE}=~"$role"'
-#: Series of the endpoint picker: the job is named after its Service.
+#: Labels that select the endpoint picker; the job has the name of its Service.
 PICKER = 'namespace="$namespace", job="${service}-epp"'
 
-#: Series of Envoy about the service's HTTPRoute: Envoy Gateway names a cluster after each rule.
+#: Selects Envoy's series about the HTTPRoute: Envoy Gateway names an Envoy cluster after each rule.
 ROUTE = 'envoy_cluster_name=~"httproute/$namespace/${service}-httproute/.+"'
-#: Series of Envoy about the listeners of its Gateways.
+#: Selects Envoy's series about the listeners of its Gateways.
 LISTENERS = 'envoy_http_conn_manager_prefix=~"https?-.+"'
 
 #: An expression of PromQL and the legend of its series.
@@ -61,7 +61,7 @@ def rate(metric: str, by: str = "") -> str:
 
 
 def serving(by: str) -> str:
-    """Replicas that serve: those whose leader answers Prometheus on every port."""
+    """Return a query for ready replicas: their leaders answer Prometheus on every port."""
     return f"sum by ({by}) (min by ({by}, pod) (up{{{ENGINES}}}))"
 
 
@@ -92,7 +92,7 @@ def either(new: str, old: str) -> str:
 
 
 def picker_quantiles(new: str, old: str) -> list[Query]:
-    """Quantiles of a histogram that llm-d's endpoint pickers have under a new name."""
+    """Return quantiles of a histogram that llm-d's endpoint pickers have under a new name."""
     rates = [picker_rate(f"{name}_bucket", "le") for name in (new, old)]
     return [
         (either(*(f"histogram_quantile({share}, {item})" for item in rates)), f"p{share * 100:.0f}")
@@ -110,7 +110,7 @@ def target(query: Query, number: int) -> prometheus.Dataquery:
 def series(
     title: str, description: str, unit: str, *queries: Query, limit: float | None = None
 ) -> Series:
-    """Curves over time, with a line at a limit."""
+    """Return a panel with curves over time, and a line at the limit if there is one."""
     panel = Series().title(title).description(description).datasource(SOURCE).unit(unit)
     panel = panel.min(0).span(12).height(8).fill_opacity(8)
     panel = panel.tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI))
@@ -126,14 +126,14 @@ def series(
 
 
 def figure(title: str, unit: str, query: Query) -> Stat:
-    """Return the latest value, in large type."""
+    """Return a panel with the latest value of a query in large type."""
     panel = Stat().title(title).datasource(SOURCE).unit(unit).span(6).height(4)
     panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
     return panel.with_target(target(query, 0))
 
 
 def dashboard(title: str, description: str, *, role: bool) -> Dashboard:
-    """Return an empty dashboard with the variables of a service."""
+    """Return an empty dashboard with a service's variables; `role` adds a choice of roles."""
     result = Dashboard(title).description(description).tags(["fusioninfer"]).readonly()
     result = result.time("now-3h", "now").refresh("30s").tooltip(DashboardCursorSync.CROSSHAIR)
     result = result.with_variable(
@@ -162,7 +162,7 @@ def with_panels(made: Dashboard, rows: Sequence[tuple[str, Sequence[Stat | Serie
 
 
 def service() -> Dashboard:
-    """Return a service at a glance."""
+    """Return the dashboard with an overview of a service."""
     result = dashboard(
         "service", "What the requests of a service see, and what its engines have left.", role=True
     )
@@ -213,7 +213,7 @@ def service() -> Dashboard:
 
 
 def replicas() -> Dashboard:
-    """Roles and replicas."""
+    """Return the dashboard of roles and replicas."""
     result = dashboard("replicas", "Each replica by its leader's pod, and what an update does.",
                      role=True)  # fmt: skip
     pod = "{{pod}}"
@@ -253,7 +253,7 @@ def replicas() -> Dashboard:
 
 
 def picker() -> Dashboard:
-    """Return the endpoint picker."""
+    """Return the dashboard of the endpoint picker."""
     text = "What the endpoint picker is asked, chooses, and how long it takes."
     result = dashboard("picker", text,
                      role=False)  # fmt: skip
@@ -297,7 +297,7 @@ def picker() -> Dashboard:
 
 
 def gateway() -> Dashboard:
-    """Return the gateway, by the metrics of Envoy as Envoy Gateway exposes them."""
+    """Return the dashboard of the gateway, from Envoy's metrics as Envoy Gateway exposes them."""
     result = dashboard("gateway", "What Envoy Gateway sees of the service's HTTPRoute.", role=False)
     status = "envoy_response_code_class"
 

@@ -8,7 +8,7 @@ Each line of a table is one release with its source: the arguments that differ f
 before it (`set`), and those that are gone (`removed`). An argument has:
 
 - `names`: further spellings
-- `type`: `switch`, `str`, `int`, `float`, `size` (`8k`), `json`, or `any` for a function of its own
+- `type`: `switch`, `str`, `int`, `float`, `size` (`8k`), `json`, or `any` for another function
 - `nargs`: as in argparse, unless the argument has exactly one value
 - `negated`: it has a `--no-` form (`BooleanOptionalAction`)
 - `choices`, `default`, `limits` (pydantic's `gt`, `ge`, `lt`, `le`): if they are known
@@ -32,7 +32,7 @@ TABLES = Path(__file__).resolve().parent.parent / "fusioninfer_pulumi" / "genera
 Specs = dict[str, dict[str, Any]]
 
 #: Arguments of vLLM whose choices are the plugins and devices of one machine.
-OF_THE_MACHINE = ("--mm-processor-device", "--reasoning-parser")
+MACHINE_DEPENDENT = ("--mm-processor-device", "--reasoning-parser")
 _LIMITS = ("gt", "ge", "lt", "le")
 
 
@@ -65,16 +65,16 @@ def read_vllm_arguments() -> Specs:
             options["help"] = add_limits(options.get("help", ""), read_limits(fields.get(name)))
         return kwargs
 
-    # Modules below import the function by its name.
+    # The modules that are imported below import the function by its name.
     utils.get_kwargs = get_kwargs_with_limits
     serve = importlib.import_module("vllm.entrypoints.cli.serve")
-    # Arguments without a default are marked so.
+    # The default SUPPRESS marks arguments that have no default of their own.
     parser_class = functools.partial(
         serve.FlexibleArgumentParser, argument_default=argparse.SUPPRESS
     )
     programs = parser_class().add_subparsers(parser_class=parser_class)
     arguments = read_specs(serve.ServeSubcommand().subparser_init(programs))
-    for name in OF_THE_MACHINE:
+    for name in MACHINE_DEPENDENT:
         arguments.get(name, {}).pop("choices", None)
     return arguments
 
@@ -116,11 +116,11 @@ def read_specs(parser: argparse.ArgumentParser) -> Specs:
     return dict(sorted(specs.items()))
 
 
-def read_spec(action: argparse.Action, others: list[str]) -> dict[str, Any]:
-    """Return an argument as the tables have it."""
+def read_spec(action: argparse.Action, spellings: list[str]) -> dict[str, Any]:
+    """Return an argument as the tables have it; `spellings` are those after the first."""
     negated = isinstance(action, argparse.BooleanOptionalAction)
-    others = [other for other in others if not (negated and other.startswith("--no-"))]
-    spec: dict[str, Any] = {"names": others} if others else {}
+    spellings = [name for name in spellings if not (negated and name.startswith("--no-"))]
+    spec: dict[str, Any] = {"names": spellings} if spellings else {}
     if action.nargs == 0:
         spec["type"] = "switch"
     else:

@@ -59,14 +59,14 @@ def main(engine: str, folder: str) -> None:
     known = [read_names(Path(folder, release), engine) for release in releases]
     spans: dict[str, list[str | None]] = {}
     for name in sorted(set[str]().union(*(names | hidden for names, hidden in known))):
-        having = [index for index, (names, _) in enumerate(known) if name in names]
-        if not having:
+        indexes = [index for index, (names, _) in enumerate(known) if name in names]
+        if not indexes:
             spans[name] = [releases[0], releases[0]]
             continue
-        last = having[-1] + 1
-        if len(having) != last - having[0]:
+        last = indexes[-1] + 1
+        if len(indexes) != last - indexes[0]:
             print(f"{name} is not in all releases between its first and its last")
-        spans[name] = [releases[having[0]], releases[last] if last < len(releases) else None]
+        spans[name] = [releases[indexes[0]], releases[last] if last < len(releases) else None]
     table = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     table[engine] = {"releases": [releases[0], releases[-1]], "metrics": spans}
     FILE.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")

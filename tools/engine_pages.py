@@ -40,7 +40,7 @@ TARGET = ROOT / "capacity" / "tests" / "fit" / "engine_pages.json"
 GIB = 2**30
 BATCHED, STEPS = 8192, 2
 
-#: Model, ways of tensor parallelism, longest sequence, GiB of cache, bits of an element.
+#: Model, tensor parallel size, longest sequence, GiB of cache, bits of an element.
 CASES = (
     ("openai/gpt-oss-20b", 1, 131072, 10, 16),
     ("openai/gpt-oss-120b", 1, 131072, 10, 16),
@@ -67,7 +67,7 @@ CASES = (
 )
 
 
-def engine_config(longest: int, layout: KVCacheLayout) -> Any:
+def make_engine_config(longest: int, layout: KVCacheLayout) -> Any:
     """Return an object with the fields of `VllmConfig` that the computation reads."""
     cache = SimpleNamespace(
         block_size=16,
@@ -93,23 +93,23 @@ def specs(name: str, text: Mapping[str, Any], ways: int, config: Any, bits: int)
     """Yield the specs of all layers; a layer of DeepSeek-V4 has several."""
     kind = text["model_type"]
     if kind == "deepseek_v4":
-        yield from _list_deepseek_v4(text, config)
+        yield from _build_deepseek_v4(text, config)
         return
     block = config.cache_config.block_size
     dtype = torch.bfloat16 if bits == 16 else torch.float8_e4m3fn
-    states = _list_states(text, ways)
+    states = _compute_state(text, ways)
     widest = _build_attention(text, 0, ways, 1, dtype)
     if states is not None:
-        # `_align_hybrid_block_size`: the page of the attention has room for a state.
+        # `_align_hybrid_block_size`: an attention page is large enough for a state.
         aligned = 128 if text.get("kv_lora_rank") else 16
         state = MambaSpec(shapes=states[0], dtypes=states[1], block_size=-1).page_size_bytes
         block = aligned * math.ceil(state / (aligned * widest.page_size_bytes))
         config.cache_config.block_size = block
-    for index in range(_list_layers(text)):
-        what = _find_kind(text, index)
-        if what == "nothing":
+    for index in range(_count_layers(text)):
+        kind_of_layer = _find_kind(text, index)
+        if kind_of_layer == "nothing":
             continue
-        if what == "state":
+        if kind_of_layer == "state":
             assert states is not None, name
             yield MambaSpec(
                 shapes=states[0],
@@ -123,7 +123,7 @@ def specs(name: str, text: Mapping[str, Any], ways: int, config: Any, bits: int)
         yield from _build_index(text, index, block)
 
 
-def _list_layers(text: Mapping[str, Any]) -> int:
+def _count_layers(text: Mapping[str, Any]) -> int:
     return len(text.get("layers_block_type") or ()) or int(text["num_hidden_layers"])
 
 
@@ -143,8 +143,8 @@ def _find_kind(text: Mapping[str, Any], index: int) -> str:
     return "attention"
 
 
-def _list_states(text: Mapping[str, Any], ways: int) -> tuple[Any, Any] | None:
-    """Shapes and types of a state (`MambaStateShapeCalculator`, `MambaStateDtypeCalculator`)."""
+def _compute_state(text: Mapping[str, Any], ways: int) -> tuple[Any, Any] | None:
+    """Return shapes and types of a state; None for models without (`MambaStateShapeCalculator`)."""
     if linear := text.get("linear_attn_config"):
         heads, head = linear["num_heads"], linear["head_dim"]
         convolution = (3 * heads * head // ways, linear["short_conv_kernel_size"] - 1)
@@ -228,9 +228,9 @@ def _build_index(text: Mapping[str, Any], index: int, block: int) -> Iterator[KV
     )
 
 
-def _list_deepseek_v4(text: Mapping[str, Any], config: Any) -> Iterator[KVCacheSpec]:
+def _build_deepseek_v4(text: Mapping[str, Any], config: Any) -> Iterator[KVCacheSpec]:
     """Yield the results of the engine's classes for instances without tensors."""
-    config.cache_config.block_size = 256  # the only one that its backend takes
+    config.cache_config.block_size = 256  # the only one that its backend accepts
     head, rope = text["head_dim"], text["qk_rope_head_dim"]
     assert (head, rope) == (512, 64), "the engine's format of 584 bytes"
     for ratio in text["compress_ratios"][: text["num_hidden_layers"]]:
@@ -273,9 +273,9 @@ def compute_layout(name: str, ways: int, longest: int, gib: float, bits: int) ->
     """Return the layout that the engine's code computes for a model's layers."""
     model = json.loads(TABLE.read_text(encoding="utf-8"))[name]["config"]
     text = next((model[key] for key in ("text_config", "llm_config") if key in model), model)
-    # Backends of DeepSeek-V4 take layouts with blocks outermost alone; layers are by default.
+    # DeepSeek-V4 needs a layout with blocks outermost; by default layers are outermost.
     packed = text["model_type"] == "deepseek_v4"
-    config = engine_config(longest, KVCacheLayout.BLNHC if packed else KVCacheLayout.LBNHC)
+    config = make_engine_config(longest, KVCacheLayout.BLNHC if packed else KVCacheLayout.LBNHC)
     layers = {str(at): spec for at, spec in enumerate(specs(name, text, ways, config, bits))}
     groups = kv_cache_utils.get_kv_cache_groups(config, layers)
     plan = kv_cache_utils.get_kv_cache_config_from_groups(config, groups, int(gib * GIB))

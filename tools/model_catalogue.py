@@ -66,18 +66,18 @@ _TUNED = {"nvidia": "NVIDIA", "hopper": "Hopper", "blackwell": "Blackwell"}
 _QUANTIZED = ("fp8", "fp4", "awq", "gptq", "int4", "int8", "w8a8", "w4a16")
 
 
-#: Models that the table learnt after a release had them by their recipe's memory. Their row stays:
-#: other arguments, or more GPUs for the whole length, would restart services that run.
+#: Models whose GPUs a release took from the recipe's memory, before the capacity package knew them.
+#: Their rows stay, because other arguments or more GPUs would restart running services.
 _BY_RECIPE = {"Qwen/Qwen2.5-VL-7B-Instruct"}
 
 
 def main() -> int:
     """Write the catalogue."""
-    write(read(Path(sys.argv[1])) if len(sys.argv) > 1 else read_written())
+    write(read(Path(sys.argv[1])) if len(sys.argv) > 1 else read_committed())
     return 0
 
 
-def read_written() -> dict[str, Any]:
+def read_committed() -> dict[str, Any]:
     """Return the committed catalogue."""
     document: dict[str, Any] = json.loads(TARGET.read_text(encoding="utf-8"))
     return document
@@ -89,7 +89,7 @@ def write(document: dict[str, Any]) -> None:
         model["accelerators"] = sizes(model)
         known = model["name"] not in _BY_RECIPE
         weights = count_model_bytes(ModelArgs(uri=f"hf://{model['name']}")) if known else None
-        # What a recipe's memory leaves for the cache makes a start-up time longer, never shorter.
+        # A recipe's memory includes the cache, so the startup timeout is never too short.
         model["bytes"] = weights if weights is not None else model["memory"] * 10**9
     TARGET.write_text(text(document), encoding="utf-8")
 

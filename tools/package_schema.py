@@ -128,7 +128,7 @@ def _build_token(name: str) -> str:
 
 
 def _build_type_token(model: str) -> str:
-    """Return the token of a model or enum: SDKs put `Args` behind it by themselves."""
+    """Return the token of a model or enum; SDKs append `Args` themselves."""
     if model == InferenceServiceArgs.__name__:
         return _build_token(_SERVICE)
     return _build_token(model.removesuffix("Args"))
@@ -162,7 +162,7 @@ def _build_property(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build_value(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a field's type: plain if the field is read; fields that are copied accept Outputs."""
+    """Return a field's type: plain if the library reads the field, not if it only copies it."""
     if schema.get(OUTPUT_MARK):
         return _remove_plain(
             _build_value({key: item for key, item in schema.items() if key != OUTPUT_MARK})

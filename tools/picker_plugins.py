@@ -44,7 +44,7 @@ def notes() -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write tables; with `--check` print the names of those that differ from the committed ones."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 if a table differs")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if tables differ")
     parser.add_argument("family", nargs="*", help="a family, or FAMILY=CHECKOUT; default: gaie-*")
     options = parser.parse_args(arguments)
     families = options.family or [name for name in notes()["releases"] if name.startswith("gaie-")]
@@ -92,7 +92,7 @@ def table(family: str, release: Mapping[str, Any]) -> dict[str, Any]:
     """Return the table of a release from its sources and the hand-written file."""
     known = notes()["releases"][family]
     lists = {
-        key: sorted({*release[key], *_add_notes(family, key)})
+        key: sorted({*release[key], *_list_common_flags(family, key)})
         for key in ("flags", "sidecarFlags")
         if release.get(key)
     }
@@ -105,8 +105,8 @@ def table(family: str, release: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _add_notes(family: str, key: str) -> Iterator[str]:
-    """Add the flags that other modules define."""
+def _list_common_flags(family: str, key: str) -> Iterator[str]:
+    """Yield the flags that other modules define."""
     yield from notes()["logFlags"]
     if family in notes()["kubeconfig"].get(key, ()):
         yield "kubeconfig"

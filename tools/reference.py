@@ -48,8 +48,8 @@ GPUs and the arguments in the table. Arguments in your template replace them.
 - The GPU columns show the smallest number of GPUs in one node that hold the weights and a request
   of the model's maximum length, as estimated by [fusioninfer-capacity](../capacity.md). If a cell
   is empty, the model needs more than one node of 8 GPUs. *spread* means expert parallelism.
-- With a star the number follows from the memory that vLLM's recipe names, and the engine shortens
-  the maximum length to what fits (`--max-model-len auto`).
+- A number with a star is computed from the memory in vLLM's recipe; the engine then shortens the
+  maximum length to what fits (`--max-model-len auto`).
 - The arguments are those of vLLM's recipe (SOURCE, read on CHECKED). The parser of vLLM RELEASE
   accepts all of them, but no model was tested on a GPU.
 - Quantized variants of a model get the same arguments; their GPUs come from fusioninfer-capacity.
@@ -192,10 +192,10 @@ def _render_model(name: str, schema: Mapping[str, Any]) -> str:
     lines = [f"## {name}", "", _render_cell(schema.get("description", ""), breaks="\n\n"), ""]
     lines += ["| Field | Type | Default | Meaning |", "|---|---|---|---|"]
     required = set(schema.get("required", ()))
-    for field, its in schema.get("properties", {}).items():
-        default = "required" if field in required else _render_default(its.get("default"))
-        description = _render_cell(its.get("description", ""))
-        lines.append(f"| `{field}` | {_render_type(its)} | {default} | {description} |")
+    for key, field in schema.get("properties", {}).items():
+        default = "required" if key in required else _render_default(field.get("default"))
+        description = _render_cell(field.get("description", ""))
+        lines.append(f"| `{key}` | {_render_type(field)} | {default} | {description} |")
     return "\n".join(lines) + "\n"
 
 
@@ -238,7 +238,7 @@ def build_outputs_page() -> str:
         f"| [{name}](fields.md#{_ANCHORS.get(name, name.lower())}) "
         f"| {', '.join(f'`{field}`' for field in fields)} |"
         for name, schema in fields_schema(InferenceServiceArgs).items()
-        if (fields := [key for key, its in schema.get("properties", {}).items() if _is_marked(its)])
+        if (fields := [key for key, sub in schema.get("properties", {}).items() if _is_marked(sub)])
     ]
     pods = [f"| {output} | {known} |" for output, known in _PODS]
     return _OUTPUTS.replace("FIELDS", "\n".join(rows)).replace("PODS", "\n".join(pods))

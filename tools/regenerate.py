@@ -26,7 +26,7 @@ from fusioninfer_pulumi.provider.server import PACKAGE_SCHEMA
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
-#: Every file in these is written by a test that has the fixture `regenerate`.
+#: Folders whose files are all written by tests with the fixture `regenerate`.
 GOLDENS = (
     TESTS / "fixtures" / "golden",
     TESTS / "cli" / "transcripts",
@@ -36,9 +36,9 @@ GOLDENS = (
 def main() -> int:
     """Regenerate everything, except in CI, where tests compare the committed files."""
     if os.environ.get("CI"):
-        print("not in CI: tests compare the committed files")
+        print("skipped in CI, where tests compare the committed files")
         return 1
-    model_catalogue.write(model_catalogue.read_written())
+    model_catalogue.write(model_catalogue.read_committed())
     (ROOT / "docs" / "inference-service.schema.json").write_text(schema_text(), encoding="utf-8")
     (ROOT / "docs" / "rules.md").write_text(rule_page.page(), encoding="utf-8")
     (FOLDER / PACKAGE_SCHEMA).write_text(package_schema.schema_text(), encoding="utf-8")

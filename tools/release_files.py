@@ -21,7 +21,7 @@ DIST = ROOT / "dist"
 SCHEMA = ROOT / "fusioninfer_pulumi" / "generated" / "pulumi-package.json"
 #: Languages of the SDKs that `pulumi package gen-sdk` writes.
 LANGUAGES = ("nodejs", "go", "dotnet", "java")
-#: Systems for which Pulumi downloads an archive of their own; the plugin is the same on each.
+#: Pulumi downloads one archive for each of these systems; all contain the same plugin.
 SYSTEMS = ("linux-amd64", "linux-arm64", "darwin-amd64", "darwin-arm64", "windows-amd64")
 
 
@@ -53,7 +53,7 @@ def check_plugin(archive: Path, home: Path) -> None:
     home.mkdir()
     pulumi = ("env", f"PULUMI_HOME={home}", "pulumi")
     install = (*pulumi, "plugin", "install", "resource", "fusioninfer", VERSION)
-    # Not in the repository, because the CLI rejects a folder that is a project and a plugin.
+    # Run outside the repository, because the CLI rejects a folder that is a project and a plugin.
     run(*install, "--file", archive, cwd=home)
     schema = run(*pulumi, "package", "get-schema", f"fusioninfer@{VERSION}", cwd=home)
     if f'"version": "{VERSION}"' not in schema:

@@ -59,7 +59,7 @@ DEFINITIONS = (
 #: definition of the inference extension v1.5.0, whose module is pinned.
 SAME = {"inference.networking.x-k8s.io/v1alpha2": "llm-d.ai/v1alpha2"}
 
-#: Of the Gateway API both channels: a cluster may have either.
+#: Folders of the Gateway API's two channels; a cluster may have either.
 _CHANNELS = ("/experimental/", "/standard/")
 
 KUBERNETES = ("kubernetes", "k8s.io/kubernetes")
@@ -76,7 +76,7 @@ BUILT_IN = {
 }
 
 _STRINGS = {"type": "object", "additionalProperties": {"type": "string"}}
-#: What a manifest says of an object; the rest of ObjectMeta is the API server's.
+#: Metadata that manifests set; the API server sets the rest of ObjectMeta.
 _METADATA: Schema = {
     "type": "object",
     "properties": {
@@ -92,7 +92,7 @@ _QUANTITY = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
-#: Definitions of Kubernetes' own that say what they are by their format alone.
+#: Definitions of Kubernetes that have only a format; the schema here replaces them.
 _SCALARS: Mapping[str, Schema] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {
         "type": ["string", "number"],
@@ -102,21 +102,21 @@ _SCALARS: Mapping[str, Schema] = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": _METADATA,
 }
 _BOUNDS = {"int32": 2**31, "int64": 2**63}
-#: Keywords that JSON Schema has too. `oneOf` and the like are other ways to write a type, but for
-#: the addresses of a Gateway, which the API server checks.
+#: Keywords that JSON Schema has too. `oneOf` and similar keywords only repeat types, except for the
+#: addresses of a Gateway, which the API server checks.
 _KEPT = (
     "$ref", "additionalProperties", "enum", "items", "maxItems", "maxLength", "maxProperties",
     "maximum", "minItems", "minLength", "minProperties", "minimum", "pattern", "properties",
     "required", "type",
 )  # fmt: skip
-#: A part that is written once where it occurs again, from this length on.
+#: Repeated parts of at least this many characters are written once.
 _LONG = 120
 
 
 def main() -> int:
     """Write the files, or compare them; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="fail where a file is out of date")
+    parser.add_argument("--check", action="store_true", help="fail if a file is out of date")
     check = parser.parse_args().check
     wanted = {name: text.encode() for name, text in files()}
     if check:

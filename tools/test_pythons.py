@@ -1,4 +1,4 @@
-"""Runs the fast tests on every supported Python of this machine, each in its own environment.
+"""Runs the fast tests on Python 3.10 to 3.13, those on this machine, each in an environment.
 
 Interpreters are searched on PATH and among pyenv's versions, whose shims on PATH do not start
 unless a version was selected.
@@ -85,7 +85,7 @@ def main() -> int:
     """Test the versions, concurrently on all processors."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--others", action="store_true", help="leave out the version that runs this program"
+        "--others", action="store_true", help="skip the Python version that runs this program"
     )
     parser.add_argument(
         "--brief",
@@ -102,8 +102,8 @@ def main() -> int:
         )
         for version in wanted
     }
-    there = [version for version in VERSIONS if version == left_out or executables.get(version)]
-    ends = (there[0], there[-1]) if there and arguments.brief else VERSIONS
+    available = [version for version in VERSIONS if version == left_out or executables.get(version)]
+    ends = (available[0], available[-1]) if available and arguments.brief else VERSIONS
     failed = []
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         runs = {

@@ -163,7 +163,7 @@ def collect(checkout: Path) -> Iterator[Sample]:
 
 def _list_files(checkout: Path) -> Iterator[tuple[str, list[Manifest]]]:
     """Yield the objects of each YAML file, and of the YAML blocks of each page."""
-    # Of several objects with one name, that of the shorter file name is meant.
+    # If files contain objects of the same name, the file with the shortest name takes precedence.
     for path in sorted(checkout.rglob("*"), key=lambda path: (len(path.name), path)):
         name = path.relative_to(checkout)
         if set(name.parts) & _SKIPPED or path.suffix not in (".yaml", ".yml", ".md", ".mdx"):
@@ -180,7 +180,7 @@ def _list_files(checkout: Path) -> Iterator[tuple[str, list[Manifest]]]:
 
 
 def _parse_objects(text: str) -> list[Manifest]:
-    """Return the complete Kubernetes objects of a text; none of a chart's template."""
+    """Return the complete Kubernetes objects of a text; none if it is a chart's template."""
     try:
         documents = list(yaml.load_all(text, Loader=_LOADER))
     except yaml.YAMLError:
@@ -297,8 +297,8 @@ def _read_recording(path: Path) -> Iterator[Sample]:
     tests: dict[str, list[Manifest]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
-        written = {key: value for key, value in entry["object"].items() if key != "status"}
-        tests.setdefault(entry["test"], []).append(_drop_nulls(written))
+        manifest = {key: value for key, value in entry["object"].items() if key != "status"}
+        tests.setdefault(entry["test"], []).append(_drop_nulls(manifest))
     tests.pop("", None)  # the suite's own objects: KServe's presets
     seen: set[str] = set()
     for test, objects in tests.items():

@@ -73,9 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layout", metavar="NAME", help="only this layout of the LAYOUT column: 'TP2 x DP4+EP'"
     )
-    parser.add_argument("--requests-per-second", type=_parse_rate, metavar="R")
-    parser.add_argument("--input-tokens", type=_parse_positive, metavar="I")
-    parser.add_argument("--output-tokens", type=_parse_positive, metavar="O")
+    parser.add_argument("--requests-per-second", type=_parse_rate, metavar="R", help="load")
+    parser.add_argument("--input-tokens", type=_parse_positive, metavar="I", help="of each prompt")
+    parser.add_argument("--output-tokens", type=_parse_positive, metavar="O", help="of each answer")
     parser.add_argument("--ttft", metavar="2s", help="maximum time to first token")
     parser.add_argument("--tpot", metavar="40ms", help="maximum time per output token")
     parser.add_argument(
@@ -132,9 +132,6 @@ def _select_layout(name: str | None, candidates: list[Layout]) -> list[Layout]:
         names = "; ".join(name_layout(layout) for layout in candidates)
         raise SizingError(f"--layout: unknown layout {name}; expected one of: {names}")
     return [layout]
-
-
-# Input.
 
 
 def _read_inventory(path: str | None) -> InventoryArgs | None:
@@ -217,8 +214,6 @@ def _parse_seconds(flag: str, text: str | None) -> float | None:
     return float(match[1]) / (1000 if match[2] == "ms" else 1)
 
 
-# Manifests.
-
 _GPU = "nvidia.com/gpu"
 
 
@@ -237,7 +232,7 @@ def build_manifest(
                  ("decode", "decoder", proposal.replicas)]  # fmt: skip
     roles += [_build_role(request, proposal, inventory, *kind) for kind in kinds]
     uri = f"hf://{request.name}"
-    # The name of a folder may not be a repository.
+    # A name taken from a folder is not always one of a repository.
     model: dict[str, Any] = {"uri": uri if parse_model_uri(uri) else f"hf://organization/{name}"}
     if is_gated(request.name):
         model["tokenSecret"] = {"name": "hugging-face", "key": "token"}

@@ -50,8 +50,8 @@ def render_proposals(
         yield "No layout fits."
     yield ""
     if proposals and proposals[0].source is not None:
-        yield f"TTFT and TPOT are estimates by {proposals[0].source}:"
-        yield "without and with other requests. The transfer of KV cache is not included."
+        yield f"TTFT and TPOT are estimates by {proposals[0].source},"
+        yield "without and with other requests. The transfer of the KV cache is not included."
         yield f"Compared with {_ACCURACY}"
         yield ""
     sibling = _describe_quantized(request)
@@ -172,7 +172,10 @@ def _explain_rejected(
     for layout in candidates:
         is_relevant = layout.copies == 1 and (load is not None or not proposed)
         if layout.reason is None and layout not in proposed and is_relevant:
-            yield f"not {name_layout(layout)}: no pool has enough free GPUs, or the load is high"
+            yield (
+                f"not {name_layout(layout)}: no pool has enough free GPUs, one request exceeds the "
+                "latencies, or its step times are unknown"
+            )
 
 
 def _explain_heavy(heavy: Sequence[Layout]) -> str:
@@ -185,7 +188,6 @@ def _explain_heavy(heavy: Sequence[Layout]) -> str:
 
 
 def _build_table(rows: Sequence[dict[str, str]]) -> Table:
-    """Build a table with numbers aligned to the right."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for head in rows[0]:
         justify: JustifyMethod = "left" if head in _TEXT_COLUMNS else "right"

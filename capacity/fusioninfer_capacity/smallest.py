@@ -43,7 +43,7 @@ def find_smallest_layout(
             f"unknown accelerator {show(accelerator)}; use a name such as H100, or a memory, "
             "such as 80Gi"
         )
-    architecture = _find_architecture(model)
+    architecture = _find_supported_architecture(model)
     if architecture is None:
         return f"unknown model {model.uri}: set model.config"
     request = SizingRequest(
@@ -59,7 +59,7 @@ def find_smallest_layout(
     fitting = filter_sensible([layout for layout in candidates if layout.reason is None])
     if not fitting:
         reasons = sorted({layout.reason for layout in candidates if layout.reason})
-        limit = f"{request.most_nodes} nodes of {_PER_NODE} {kind.name}"
+        limit = f"{request.max_nodes} nodes of {_PER_NODE} {kind.name}"
         return f"the model does not fit on up to {limit}: {reasons[0]}"
     first = fitting[0]
     return SmallestLayout(
@@ -85,13 +85,13 @@ def _find_rank_tensor_size(request: SizingRequest, nodes: int) -> int | None:
 
 def count_model_bytes(model: ModelArgs) -> int | None:
     """Return the bytes of a model's weights; None if its architecture is unknown."""
-    architecture = _find_architecture(model)
+    architecture = _find_supported_architecture(model)
     if architecture is None:
         return None
     return sum(stage.weights for stage in split_stages(architecture, Split()))
 
 
-def _find_architecture(model: ModelArgs) -> Architecture | None:
+def _find_supported_architecture(model: ModelArgs) -> Architecture | None:
     """Return the architecture of a model; None if unknown, which `check` reports."""
     try:
         return find_model_architecture(model)

@@ -21,14 +21,14 @@ def pool(name: str, nodes: Any, accelerators: int = 8, **fields: Any) -> dict[st
 
 
 def inventory(*pools: dict[str, Any], **fields: Any) -> InventoryArgs:
-    """Return an inventory of GKE's label."""
+    """Return an inventory with GKE's pool label."""
     return load_inventory({"poolLabel": LABEL, "pools": list(pools), **fields})
 
 
 def role(
     name: str, kind: str, replicas: int = 1, nodes: int = 1, gpus: Any = 8, **fields: Any
 ) -> dict[str, Any]:
-    """Return a role of replicas x nodes x gpus; whatever else is given goes into the role.
+    """Return a role of replicas x nodes x gpus; `fields` are further fields of the role.
 
     `pod` goes into its pod spec.
     """
@@ -69,7 +69,7 @@ def args(manifest: Any) -> InferenceServiceArgs:
 
 
 def where(findings: Placement) -> dict[str, dict[str, str]]:
-    """Pool of each role of each service."""
+    """Return the pool of each role of each service."""
     return {
         item.service: {role.name: role.pool for role in item.roles}
         for item in findings.placed

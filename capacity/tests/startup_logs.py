@@ -25,7 +25,7 @@ _PROGRAMS = {
 
 
 def command_of(log: Log) -> EngineCommand:
-    """Return the command line that a log was written by."""
+    """Return the engine's command line of a log."""
     image = f"{_IMAGES[log['engine']]}:v{log['version']}"
     program = [*_PROGRAMS[log["engine"]], log["model"]]
     container = {"name": "e", "image": image, "command": program, "args": log["arguments"]}
@@ -33,7 +33,7 @@ def command_of(log: Log) -> EngineCommand:
 
 
 def accelerator_of(log: Log) -> Accelerator:
-    """Return the accelerator of a log, with the memory that the log states where it does."""
+    """Return the accelerator of a log, with the logged memory if there is one."""
     result = ACCELERATORS[log["gpu"]]
     if "total" not in log:
         return result

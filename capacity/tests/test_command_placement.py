@@ -80,7 +80,7 @@ def test_placement_json_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
     }  # fmt: skip
     assert lone["placement"]["roles"][0]["pool"] == "a"
     assert lone["placement"]["pools"] == pools
-    # The demand is carried out: nothing warns that it has no effect.
+    # `placement` was applied, so no warning says that it has no effect.
     assert not any("placement" in finding["path"] for finding in lone["findings"])
 
 
@@ -142,7 +142,7 @@ def test_rendered_objects_select_the_chosen_pool(capsys: pytest.CaptureFixture[s
         "chat-decode-1": ("b", 0),
         "lone-serve-0": ("a", 1),
     }
-    # It is what `place` gives to a program.
+    # `place` returns the same to a program.
     services = place(load("all.yaml"), "pools.yaml")
     assert where(services)["chat"] == {"prefill": "a", "decode": "b"}
 

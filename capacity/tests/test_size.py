@@ -28,8 +28,7 @@ from fusioninfer_capacity.fit.sizing import (
     list_layouts,
 )
 from fusioninfer_capacity.placement.result import Status
-from fusioninfer_capacity.proposals import Place, Proposal
-from fusioninfer_capacity.proposals import count_replicas as room_of
+from fusioninfer_capacity.proposals import Place, Proposal, count_replicas
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.findings import InvalidServiceError
@@ -96,7 +95,7 @@ def test_a_program_declares_the_same_service(capsys: pytest.CaptureFixture[str])
     slow_unless((MODELS[3], "H200", 4096).__eq__, product(MODELS, ("H100", "H200"), (4096, 32768))),
 )
 def test_layouts_agree_with_planned_services(model: str, accelerator: str, length: int) -> None:
-    """Each layout is planned as a service of its own; the first one takes the fewest."""
+    """Each layout is planned as a service; the first one needs the fewest accelerators."""
     architecture = find_architecture(model)
     assert architecture is not None
     request = SizingRequest(model, architecture, ACCELERATORS[accelerator], length=length)
@@ -127,7 +126,7 @@ def small_pools() -> Iterator[tuple[int, int, list[int]]]:
 def test_count_replicas_agrees_with_placement(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, nodes: int, item: int, used: list[int]
 ) -> None:
-    """As many replicas as it says have a place, and one more has none."""
+    """Exactly the computed number of replicas fits, and not one more."""
     pools = inventory(tmp_path / "pools.yaml", h100("a", nodes, item, inUse=used))
     status, out, _ = run(
         capsys, "Qwen/Qwen3-32B", "--accelerator", "H100", "--inventory", pools,
@@ -143,13 +142,13 @@ def test_count_replicas_agrees_with_placement(
     for layout in list_layouts(request):
         if layout.reason is not None:
             continue
-        room = room_of(kept.pools[0], layout)
-        for replicas in (room, room + 1):
+        count = count_replicas(kept.pools[0], layout)
+        for replicas in (count, count + 1):
             if not replicas:
                 continue
-            proposal = Proposal(layout, Place(kept.pools[0], room), replicas)
+            proposal = Proposal(layout, Place(kept.pools[0], count), replicas)
             (service,) = load(sizing.build_manifest(request, proposal, kept))
-            if replicas == room:
+            if replicas == count:
                 (record,) = place([service], kept).placed
                 assert record.status is Status.PLACED
             else:
@@ -230,7 +229,7 @@ def test_8_bit_cache_is_in_manifest_only_if_selected(
     architecture = find_architecture("Qwen/Qwen3-32B")
     assert architecture is not None
     request = SizingRequest(
-        "Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], per_node=1, most_nodes=1
+        "Qwen/Qwen3-32B", architecture, ACCELERATORS["H100"], per_node=1, max_nodes=1
     )
     small = add_small_caches(request, list_layouts(request))[0]
     path = tmp_path / "sized.yaml"
@@ -257,7 +256,7 @@ def test_experts_are_spread_where_the_engine_cannot_split_them(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     model = "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8"
-    # vLLM takes padded FP8 experts from 0.29.0 on.
+    # vLLM accepts padded FP8 experts since 0.29.0.
     for engine, spread in (("vllm", False), ("sglang", True)):
         wanted = (model, "--accelerator", "H200", "--engine", engine)
         _, out, _ = run(capsys, *wanted)
@@ -273,7 +272,7 @@ def test_experts_are_spread_where_the_engine_cannot_split_them(
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_proposals_are_accepted_by_engines(engine: str) -> None:
-    """Of every model of the table, whatever its heads and blocks."""
+    """Every layout of every model in the table."""
     for name in load_models():
         architecture = find_architecture(name)
         assert architecture is not None
@@ -351,7 +350,7 @@ def test_load_without_the_extra_is_rejected(
 
 
 class Times:
-    """Times that halve with each doubling of the ways of a layer."""
+    """Times that halve if the tensor parallel size doubles."""
 
     source = "a test"
 
@@ -439,7 +438,7 @@ def test_copies_that_share_experts_are_layouts(
 
 
 def test_shared_uncertainty_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever is uncertain of layouts that are not listed."""
+    """Also if layouts that are not listed are uncertain for another reason."""
     _, text, _ = run(capsys, "deepseek-ai/DeepSeek-V4-Pro", "--accelerator", "H200")
     assert "Uncertain: no start-up with its activations is on record" in text.splitlines()
     assert text.lower().count("uncertain") == 1

@@ -26,7 +26,7 @@ def add_cluster_findings(sources: Sequence[Source], context: str | None, *, dry_
     """Add findings about the cluster to sources: quotas, gang backends, referenced objects.
 
     Sources with errors are skipped, because these errors must be fixed first. `context` is a
-    context of the kubeconfig. `dry_run` also sends the services' objects to the API server.
+    context of the kubeconfig. With `dry_run`, the API server also validates the objects.
     """
     option = "--server" if dry_run else "--cluster"
     valid = [source for source in sources if not source.has_severity(Severity.ERROR)]
@@ -39,11 +39,11 @@ def add_cluster_findings(sources: Sequence[Source], context: str | None, *, dry_
         dry_run_findings: list[tuple[Finding, ...]] = [() for _ in plans]
         if dry_run:
             dry_run_findings = check_on_api_server(api, plans, seconds=_DRY_RUN_SECONDS)
-        missing_findings = check_cluster(api, plans, registered=registered)
+        cluster_findings = check_cluster(api, plans, registered=registered)
     except UnreadableError as problem:
         sources[-1].add(option, error(API_SERVER_CHECK_INCOMPLETE, (), str(problem)))
         return
-    findings = map(_merge_findings, dry_run_findings, missing_findings)
+    findings = map(_merge_findings, dry_run_findings, cluster_findings)
     for source in valid:
         source.add_to_services(findings)
     if api.unread:
@@ -52,11 +52,11 @@ def add_cluster_findings(sources: Sequence[Source], context: str | None, *, dry_
 
 
 def _merge_findings(
-    dry_run_findings: tuple[Finding, ...], missing_findings: tuple[Finding, ...]
+    dry_run_findings: tuple[Finding, ...], cluster_findings: tuple[Finding, ...]
 ) -> tuple[Finding, ...]:
     # The API server rejects pods that name a missing ServiceAccount or class, so the dry run's
     # warning would repeat the finding about the missing object.
-    missing = {item.location for item in missing_findings if item.rule == NAMED_OBJECT_MISSING.id}
+    missing = {item.location for item in cluster_findings if item.rule == NAMED_OBJECT_MISSING.id}
     kept = (
         finding
         for finding in dry_run_findings
@@ -64,4 +64,4 @@ def _merge_findings(
         or finding.severity is Severity.ERROR
         or finding.location not in missing
     )
-    return (*kept, *missing_findings)
+    return (*kept, *cluster_findings)

@@ -1,4 +1,4 @@
-"""The commands. Each reads sources, prints findings and its result, and returns the exit status."""
+"""The commands. Each prints findings and its result, and returns the exit status."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def plan(options: argparse.Namespace) -> int:
     from fusioninfer_pulumi.plan.service_plan import compute_capacity, compute_capacity_for_gpus
 
     sources = read_sources(options.sources, options)
-    # Placement errors come later and are not counted here: the plans are still printed, because
-    # they explain them.
+    # Placement errors come later and are not counted here, because the plans explain them and are
+    # still printed.
     has_errors = any(source.has_severity(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     if options.cluster or options.context is not None:
@@ -100,7 +100,7 @@ def plan(options: argparse.Namespace) -> int:
 def _simulate_updates(
     options: argparse.Namespace, sources: Sequence[Source]
 ) -> list[ServiceTimeline] | None:
-    """Simulate the updates from the source `--update`; print errors, and return None after any."""
+    """Simulate the updates from the source `--update`; print errors and return None if it fails."""
     from fusioninfer_pulumi.cli.diff.timelines import simulate_updates
     from fusioninfer_pulumi.cli.read_sources import read_diff_side
 
@@ -304,9 +304,9 @@ def _describe_cache_changes(
 
 
 def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> PlacementResult | None:
-    """Place the services of manifests, and add an error to Pulumi projects.
+    """Place the services of manifests if `--inventory` is set; Pulumi projects get an error.
 
-    Returns the placement of the first source, the one with manifests; None if there is none.
+    Returns the placement, None without `--inventory` or if nothing could be placed.
     """
     if options.inventory is not None:
         from fusioninfer_pulumi.cli.read_sources import place_source

@@ -96,8 +96,8 @@ def _downgrade_errors(old: Source) -> tuple[str, ...]:
     ]
     old.remarks = [_downgrade(located) for located in old.remarks]
     note = (
-        f"warning: parts of {old.name} have errors and are ignored; what replaces them is shown as "
-        "added, even if it is already running"
+        f"warning: parts of {old.name} have errors and are ignored; the services in "
+        "them are shown as added, even if they are already running"
     )
     return (note,)
 

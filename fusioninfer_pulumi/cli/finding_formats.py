@@ -31,7 +31,7 @@ def report(
     placed = [(line_finder.add_line(origin, item.location), item) for origin, item in findings]
     if output == "text":
         sys.stderr.writelines(
-            # A line number replaces the document's number, unless the finding is about no field.
+            # Findings about a field show its line, others the number of the document.
             f"{format_finding_line(place if finding.location else origin, finding)}\n"
             for (origin, finding), (place, _) in zip(findings, placed, strict=True)
         )
@@ -55,7 +55,7 @@ def format_finding(finding: Finding) -> str:
 
 
 def format_rule_suffix(finding: Finding) -> str:
-    """Return ` [rule-id]`."""
+    """Return ` [rule-id]`, empty if the finding has no rule."""
     return f" [{finding.rule}]" if finding.rule else ""
 
 

@@ -27,7 +27,7 @@ _MAX_NUMBER = 10**9
 
 def _parse_number(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
-        raise argparse.ArgumentTypeError(f"expected a number such as 4, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number from 1 to 9999, got {text!r}")
     return int(text)
 
 
@@ -329,7 +329,7 @@ def _prepare_streams() -> None:
 
 
 def _discard_output() -> None:
-    """Redirect standard output, because Python would report an error when it flushes it at exit."""
+    """Discard output that Python still has to flush: flushing at exit would report an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -61,7 +61,7 @@ def describe_repository(
     """Describe an installation from a git repository; no `revision` means the default branch."""
     at = f"@{revision}" if revision else ""
     lines = [f"{package} @ git+{url}{at}{folder}" for package, folder in _PACKAGES.items()]
-    # Pulumi supports no other protocol.
+    # Pulumi downloads packages from git repositories only over HTTPS.
     is_https = url.startswith("https://")
     plugin = {"packages": {"fusioninfer": f"{url}@{revision or _DEFAULT_BRANCH}"}}
     return Installation(lines, plugin if is_https else _read_plugin())

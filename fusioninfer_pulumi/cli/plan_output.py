@@ -1,4 +1,4 @@
-"""`plan --output json` and `draw_mermaid`, and texts that all outputs of `plan` share."""
+"""`plan --output json` and `--output mermaid`, and texts that all outputs of `plan` share."""
 
 from __future__ import annotations
 
@@ -79,31 +79,31 @@ def _identify_object(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def describe_request_path(plan: ServicePlan) -> list[str]:
     """Describe each hop of a request to the pods; the InferencePool or Service is last."""
-    router, namespace = plan.routing, plan.namespace
-    if router is None:
+    routing, namespace = plan.routing, plan.namespace
+    if routing is None:
         return [f"Service {object_names.serving_service(plan.service)}"]
     hops = ["no route"]
-    if router.route is not None:
-        hosts = [str(plain(host)) for host in router.route.hostnames or ()]
+    if routing.route is not None:
+        hosts = [str(plain(host)) for host in routing.route.hostnames or ()]
         gateways = [
             f"{_format_prefix(parent.namespace, namespace)}{parent.name}"
             f"{'' if parent.section is None else f' ({parent.section})'}"
-            for parent in router.parents
+            for parent in routing.parents
         ]
         hops = [
             ", ".join(hosts) or "any host",
             f"Gateway {', '.join(gateways)}" if gateways else "no Gateway",
-            f"HTTPRoute {router.route.name}",
+            f"HTTPRoute {routing.route.name}",
         ]
-    elif router.routed_by is not None:
-        hops = [f"the route of service {router.routed_by}"]
-    elif router.external_routes:
+    elif routing.routed_by is not None:
+        hops = [f"the route of service {routing.routed_by}"]
+    elif routing.external_routes:
         names = (
             f"{_format_prefix(ref.namespace, namespace)}{ref.name}"
-            for ref in router.external_routes
+            for ref in routing.external_routes
         )
         hops = [f"HTTPRoute {', '.join(names)} (managed elsewhere)"]
-    return [*hops, f"{router.backend['kind']} {router.backend['name']}"]
+    return [*hops, f"{routing.backend['kind']} {routing.backend['name']}"]
 
 
 def _format_prefix(namespace: Any, service_namespace: Any) -> str:

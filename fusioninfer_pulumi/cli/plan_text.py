@@ -146,7 +146,7 @@ def _make_role_table(plan: ServicePlan) -> Table:
 
 
 def _make_memory_table(plan: ServicePlan) -> Table:
-    """Return the memory of an accelerator of each role in GiB, and a replica's KV cache."""
+    """Return a table of the memory of one accelerator, and KV cache of one replica, by role."""
     titles = ("ROLE", *next(iter(plan.memory.values())).columns)
     rows = [(name, *memory.row()) for name, memory in plan.memory.items()]
     numbers = [
@@ -254,25 +254,25 @@ def _make_finding_table(plan: ServicePlan) -> Table:
     return table
 
 
-def _describe_url(router: Routing) -> str:
-    address = find_endpoint(router)
+def _describe_url(routing: Routing) -> str:
+    address = find_endpoint(routing)
     if address is None:
-        return "unknown: no host name and no Gateway of a route is known here"
+        return "unknown: no route has a known host name or Gateway"
     if address.host is None:
         return f"{address.format_url('<address>')} (the address of the Gateway, once assigned)"
     return address.format_url(str(plain(address.host)))
 
 
-def _describe_requests(plan: ServicePlan, router: Routing) -> str:
+def _describe_requests(plan: ServicePlan, routing: Routing) -> str:
     """Describe the path of a request, including the pods at its end."""
     hops = describe_request_path(plan)
-    if router.picker is not None:
-        ports, epp = router.picker.pool.ports_text, router.picker.epp
+    if routing.picker is not None:
+        ports, epp = routing.picker.pool.ports_text, routing.picker.epp
         hops.append(f"endpoint picker {epp.name} ({epp.family.name})")
     else:
-        ports = f"port {router.backend['port']}"
+        ports = f"port {routing.backend['port']}"
     # Only the leader of a replica serves requests.
-    counts = [f"{len(role.replicas)} {role.name}" for role in router.served]
+    counts = [f"{len(role.replicas)} {role.name}" for role in routing.served]
     is_one_pod = len(counts) == 1 and counts[0].startswith("1 ")
     pods = f"{' + '.join(counts)} {'pod' if is_one_pod else 'pods'}, {ports}"
     return " -> ".join([*hops, pods])

@@ -19,8 +19,8 @@ _STEP = "    "
 def python_program(services: Sequence[InferenceServiceArgs]) -> str:
     """Return a program that declares these services.
 
-    The logical name of a component is the service's name, after its namespace if several services
-    have the same name.
+    The logical name of a component is the service's name, with its namespace as a prefix if
+    several services have the same name.
     """
     names = [str(service.name) for service in services]
     imports = {_COMPONENT}

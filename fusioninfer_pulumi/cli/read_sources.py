@@ -60,7 +60,7 @@ class Source:
         name: Its name in messages: the paths on the command line.
         documents: Its documents in order; unreadable ones come first.
         remarks: Findings about the source as a whole, or about options.
-        objects: Objects that a program registered or a file contains; None to render the plans.
+        objects: Objects that a program registered or a file contains; None until `render` runs.
         encrypted: The ciphertexts of a stack's config by key; None unless it is a project.
         texts: The texts by file.
     """
@@ -125,11 +125,11 @@ class Source:
 
 
 def _apply_ignored(document: Document, rules: frozenset[str]) -> Document:
-    if document.plan and (named := parse_ignored_rules(document.plan.meta.annotations)):
+    if document.plan and (ignored := parse_ignored_rules(document.plan.meta.annotations)):
         from fusioninfer_pulumi.rules.catalog import check_ignored_rules
 
-        document = document.with_findings(*check_ignored_rules(named))
-        rules |= named
+        document = document.with_findings(*check_ignored_rules(ignored))
+        rules |= ignored
     return document.filter_findings(lambda finding: bool(drop_ignored([finding], rules)))
 
 
@@ -200,8 +200,8 @@ def _read_manifests(inputs: Sequence[_Input], options: argparse.Namespace) -> So
 def read_diff_side(path: str, options: argparse.Namespace, name: str = "") -> Source:
     """Read a side of a comparison, which may contain Kubernetes objects instead of services.
 
-    A program's secrets are replaced with masks that contain a hash (`Secrets.MARKED`), unless they
-    are shown. `name` replaces the path in messages.
+    A program's secrets are replaced with masks that contain a hash (`Secrets.MARKED`), unless
+    `--show-secrets` is set. `name` replaces the path in messages.
     """
     input_ = _read_input(path, name)
     if input_.project is not None:

@@ -1,6 +1,6 @@
-"""What the models' constructors take, as typed mappings: written by `make regenerate`.
+"""Typed mappings that the models' constructors accept; written by `make regenerate`.
 
-Read only by type checkers and editors, but for the names, which programs may import.
+Only type checkers and editors read them. Programs may import the names.
 """
 
 from __future__ import annotations

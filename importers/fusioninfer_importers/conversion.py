@@ -71,7 +71,7 @@ class ConversionReport:
         self._consumed.update(fields)
 
     def is_consumed(self, field: SourceField) -> bool:
-        """Return whether a field itself was used or reported."""
+        """Return whether a field was used or reported; its parents do not count."""
         return field in self._consumed
 
     def unsupported(self, at: SourceField, message: str, rule: Rule = FIELD_UNSUPPORTED) -> None:
@@ -121,7 +121,7 @@ class ConversionReport:
     def finish(self) -> Conversion:
         """End the conversion: every field that was not consumed is unsupported."""
         for document in self.documents:
-            self._report_unread(document)
+            self._report_unconsumed(document)
         services = [builder.build() for builder in self._builders]
         self._report_unused(
             {origin for service in services for origin in service.origins.documents}
@@ -132,7 +132,7 @@ class ConversionReport:
         findings = [(document.origin, finding) for document, finding in self._findings]
         return Conversion(tuple(services), tuple(findings))
 
-    def _report_unread(self, document: SourceDocument) -> None:
+    def _report_unconsumed(self, document: SourceDocument) -> None:
         if document.at() in self._consumed:
             return
         for leaf in document.leaves():
@@ -141,9 +141,9 @@ class ConversionReport:
                 self.unsupported(leaf, "is not supported; remove it")
 
     def _report_unused(self, used: Collection[Origin]) -> None:
-        """Warn of documents without any effect.
+        """Warn of documents without any effect, unless another warning or error is about them.
 
-        An info about such a document does not count, because infos are shown only with services.
+        Infos about them are not enough, because infos are shown only with services.
         """
         reported = {
             document

@@ -35,7 +35,7 @@ def convert_queue(builder: ServiceBuilder) -> bool:
         return False
     report = builder.report
     queue_labels = {_SERVICE_LABEL: service_queue, **pod_queues}
-    label, *duplicates = [
+    (label_field, _), *duplicates = [
         (builder.remove(place), value) for place, value in queue_labels.items() if value is not None
     ]
     if builder.get((*SCHEDULING, "queue")) is not None:
@@ -43,10 +43,10 @@ def convert_queue(builder: ServiceBuilder) -> bool:
         report.unsupported(
             volcano_queue, f"conflicts with Kueue's queue {queue}; a service has one queue"
         )
-    builder.derive((*SCHEDULING, "queue"), queue, label[0])
-    builder.default((*GANG, "backend"), "Kueue", label[0])
+    builder.derive((*SCHEDULING, "queue"), queue, label_field)
+    builder.default((*GANG, "backend"), "Kueue", label_field)
     report.translated(
-        label[0],
+        label_field,
         f"Kueue admits each replica as a whole from the LocalQueue {queue} (gangPolicy.backend: "
         "Kueue)",
     )

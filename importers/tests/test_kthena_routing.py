@@ -179,7 +179,7 @@ def test_unused_adapters_are_reported() -> None:
         message for message in check(serving(), server(), one) if "loraAdapters: no rule" in message
     ]
     assert expected == [
-        "f#3: info: loraAdapters: no rule that leads to a service asks for b; ignored"
+        "f#3: info: loraAdapters: no rule with a target in this input matches b; ignored"
     ]
 
 

@@ -110,7 +110,7 @@ def test_diff_names_images_that_follow_a_new_default() -> None:
     new = side("prefix-cache")
     notes = compare(old[1], new[1], plans=([old[0]], [new[0]])).notes
     expected = (
-        "vllm/vllm-openai:v0.31.0 -> vllm/vllm-openai:v0.32.0 is the new library default; set "
+        "vllm/vllm-openai:v0.32.0 replaces vllm/vllm-openai:v0.31.0 as the library default; set "
         "`edition` to keep the old one"
     )
     assert [note for note in notes if "edition" in note] == [expected]

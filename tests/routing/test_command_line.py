@@ -13,7 +13,7 @@ from samples import Manifest
 
 from fusioninfer_pulumi.cli.main import main
 
-UNKNOWN = "unknown: no host name and no Gateway of a route is known here"
+UNKNOWN = "unknown: no route has a known host name or Gateway"
 BALANCED = "3 x longest shared prefix + 2 x most free KV cache + 2 x fewest waiting requests"
 
 ROUTE = {

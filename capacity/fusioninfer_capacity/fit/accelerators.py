@@ -1,8 +1,8 @@
 """Accelerators: the memory that is available on each, and their names on clouds and nodes.
 
-`total` is what the driver reports to PyTorch (`torch.cuda.mem_get_info`), in GiB: less than the
-name suggests. It is from a startup log if `source` names one, else what `nvidia-smi` (or the node
-label `nvidia.com/gpu.memory`) lists minus 0.5 GiB that the driver keeps.
+The memory in the table is what the driver reports to PyTorch (`torch.cuda.mem_get_info`), in GiB:
+less than the name suggests. It is from a startup log if the source is one, else what `nvidia-smi`
+(or the node label `nvidia.com/gpu.memory`) lists minus 0.5 GiB that the driver keeps.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ class Cache:
         width: Elements of a token in one head, keys and values together.
         window: Tokens of a sliding window, None if all tokens are kept.
         latent: Whether the layer has multi-head latent attention.
-        index: Additional bytes per token of any type: the index of sparse attention.
-        packed: Bytes per token in 8 bits if that is more than one per element, else None.
+        index: Further bytes per token, for the index of sparse attention; 0 without one.
+        packed: Bytes per token of an 8-bit cache; None if that is one byte per element.
     """
 
     heads: int
@@ -109,7 +109,7 @@ class Compressed:
         ratio: Tokens that one latent represents; 0 if only the window is kept.
         window: Tokens whose separate latents are kept.
         width: Elements of a latent.
-        rope: Elements of these with positions, in 16 bits.
+        rope: How many of these encode positions; they are stored in 16 bits.
         index: Elements of the index of a latent, 0 without one.
     """
 
@@ -136,7 +136,7 @@ class Architecture(ModelShape):
         embedding: Parameters of the token embedding, which is also the head if `tied`.
         tied: Whether embedding and head are one.
         longest: Tokens of the longest sequence; None if the config has none.
-        limit: Tokens of the longest sequence that engines accept by default; None likewise.
+        limit: Maximum length that engines accept by default; None if the config has none.
         heads: Attention heads, and key-value heads; 0 if the config has none.
         bits: Bits of a parameter that is not quantized.
         quantization: Format of the quantized parameters, None without one.
@@ -171,7 +171,7 @@ class Architecture(ModelShape):
 def load_models() -> Mapping[str, Mapping[str, Any]]:
     """Return the table of models by name on Hugging Face, each with its `config` and `source`.
 
-    Written by `tools/model_table.py`.
+    `tools/model_table.py` writes it.
     """
     text = Path(__file__).with_name("models.json").read_text(encoding="utf-8")
     table: Mapping[str, Mapping[str, Any]] = json.loads(text)
@@ -353,9 +353,6 @@ def _count_image_bytes(config: Config) -> int:
     return 16384 * merged**2 * (4 * inner + 8 * width)
 
 
-# Layers.
-
-
 def _read_heads(text: Config) -> tuple[int, int, int]:
     heads = _read(text, "num_attention_heads")
     kv = text.get("num_key_value_heads") or heads
@@ -527,10 +524,10 @@ def _read_latent(text: Config, index: int) -> Layer:
         )
     else:
         parts.append(_make_mlp(text, _read(text, "intermediate_size")))
-    index = int(text.get("index_head_dim") or 0) + _INDEX_SCALE if sparse else 0
+    index_bytes = int(text.get("index_head_dim") or 0) + _INDEX_SCALE if sparse else 0
     # vLLM's and SGLang's format of 8 bits: 512 elements, 4 scales, and 64 elements in 16 bits.
     packed = rank + rank // 128 * 4 + 2 * rope if sparse else None
-    return Layer(tuple(parts), Cache(1, rank + rope, latent=True, index=index, packed=packed))
+    return Layer(tuple(parts), Cache(1, rank + rope, latent=True, index=index_bytes, packed=packed))
 
 
 #: Bytes of the scale of an index, whose elements are stored in 8 bits.

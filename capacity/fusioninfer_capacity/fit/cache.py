@@ -81,13 +81,13 @@ class CacheLayout:
         return self._groups[0] * self._widest_block_tokens * widest
 
     def _count_page_tokens(self, kind: Cache) -> int:
-        """Return the tokens in a page of a kind; smaller tokens share a page with more."""
+        """Return the tokens in a page of a kind: more if its tokens have fewer bytes."""
         widest = max(self._count_bytes(kind_of_layer) for kind_of_layer, _ in self._caches)
         return self._widest_block_tokens * (widest // self._count_bytes(kind))
 
     @property
     def _widest_block_tokens(self) -> int:
-        """Tokens in a page, enough for it to hold a state (`_align_hybrid_block_size`)."""
+        """Widest tokens in a page, which can hold a state (vLLM's `_align_hybrid_block_size`)."""
         block = self.memory.block
         if not self._states:
             return block
@@ -124,7 +124,7 @@ class CacheLayout:
 
     @property
     def _groups(self) -> tuple[int, Sequence[tuple[Kind, int]]] | None:
-        """Layers of a group, and the number of groups of each kind; None if all layers are one.
+        """Layers of a group, and the number of groups of each kind; None if all are one group.
 
         vLLM's `_get_kv_cache_groups_uniform_page_size`: the smaller number of layers is the size
         of all groups, unless the numbers are close.
@@ -132,7 +132,7 @@ class CacheLayout:
         if self.memory.windows != "groups" or len(self.kinds) < 2 or not self._caches:
             return None
         if not self._states and all(kind.window is None for kind, _ in self._caches):
-            return None  # of any size (`UniformTypeKVCacheSpecs`)
+            return None  # layers of any size form one group (`UniformTypeKVCacheSpecs`)
         counts = [count for _, count in self.kinds]
         smallest, largest = min(counts), max(counts)
         size = largest if largest < smallest * self.memory.close else smallest
@@ -146,7 +146,7 @@ _ALIGNED, _ALIGNED_LATENT = 16, 128
 def make_layout(
     layers: Sequence[Layer], bits: int, state_bits: int, ways: int, memory: Memory
 ) -> CacheLayout | CompressedLayout:
-    """Return the cache of layers."""
+    """Return the cache layout of the layers of one stage."""
     compressed = [layer.cache for layer in layers if isinstance(layer.cache, Compressed)]
     if compressed:
         return CompressedLayout(tuple(compressed), memory)
@@ -159,10 +159,10 @@ def make_layout(
     caches = [kind for kind in kinds if isinstance(kind, Cache)]
     uneven = len({kind.count_bytes(ways, bits) for kind in caches}) > 1
     if memory.windows == "full" or (uneven and not memory.uneven):
-        plain: Counter[Kind] = Counter()
+        unwindowed: Counter[Kind] = Counter()
         for kind, count in kinds.items():
-            plain[replace(kind, window=None) if isinstance(kind, Cache) else kind] += count
-        kinds = plain
+            unwindowed[replace(kind, window=None) if isinstance(kind, Cache) else kind] += count
+        kinds = unwindowed
         if uneven and memory.windows == "groups":
             memory = replace(memory, windows="full")
     return CacheLayout(tuple(kinds.items()), bits, state_bits, ways, memory)

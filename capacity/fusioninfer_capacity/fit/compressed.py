@@ -96,7 +96,7 @@ class CompressedLayout:
 
     @cached_property
     def _groups(self) -> list[_Group]:
-        """All tokens first, then windows, then the states of compressors."""
+        """First the group of all tokens, then those of windows, then of compressors' states."""
         counts = Counter(self.layers)
         full: Counter[int] = Counter()
         for layer, many in counts.items():

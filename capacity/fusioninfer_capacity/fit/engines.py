@@ -180,7 +180,7 @@ def _choose_release(
     Without a version in the image it is the newest supported release.
 
     Raises:
-        Unclear: The release is older than all supported ones, or a flag is not supported.
+        UnknownMemoryError: The release is too old, or a flag is not supported.
     """
     engine, image_version = command.engine, command.image.version
     assert engine is not None, "checked by the caller"
@@ -232,8 +232,8 @@ _KERNEL: Version = (0, 18, 0)
 #: First release that runs all tokens of a step through the experts at once, in a workspace that it
 #: keeps (vllm-project/vllm#34086, `workspace_shapes`).
 _UNCHUNKED: Version = (0, 18, 0)
-#: First releases with Model Runner V2, for dense models and for all: its profiling run
-#: samples without tensors of its own. It counts CUDA graphs from the latter on.
+#: First releases with Model Runner V2, for dense models and for all. Its profiling run samples
+#: without tensors of its own. From the second of these releases on it counts CUDA graphs.
 _RUNNER_DENSE: Version = (0, 25, 0)
 _RUNNER: Version = (0, 29, 0)
 #: First release with the largest batches on accelerators of 160 GiB or more
@@ -325,8 +325,8 @@ def _count_steps(command: EngineCommand, version: Version, shape: ModelShape) ->
     if version < _IN_FLIGHT:
         return 1
     stages = command.parallelism.pipeline if command.parallelism is not None else 1
-    second = version >= _RUNNER or _is_simple(shape)
-    is_overlapping = not command.has("--no-async-scheduling") and (second or stages == 1)
+    has_runner = version >= _RUNNER or _is_simple(shape)
+    is_overlapping = not command.has("--no-async-scheduling") and (has_runner or stages == 1)
     return stages + 1 if is_overlapping else stages
 
 
@@ -486,7 +486,7 @@ def _compute_fraction(
 ) -> float:
     """Return the default of `--mem-fraction-static`; sizes in MiB as in `server_args.py`.
 
-    `pieces` is the model if piecewise graphs of prefill are captured.
+    `pieces` is the model if piecewise graphs of prefill are captured, else None.
     """
     total = device.total / 2**20
     if version < (0, 4, 7):
@@ -542,8 +542,8 @@ def _choose_batches(total: float, ways: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Proposal:
-    """Container that `size` proposes.
+class ProposedContainer:
+    """The container that `size` proposes.
 
     Attributes:
         image: Image of the core package's default release.
@@ -578,7 +578,7 @@ class SizedEngine:
     longer_variable: str
     small_cache: tuple[str, str]
     expert_argument: Callable[[int], tuple[str, ...]]
-    proposal: Proposal
+    proposal: ProposedContainer
     shares_experts: bool
     rejects_bfloat16: bool
     memory: Callable[[EngineCommand, Accelerator, ModelShape, int, int], Memory]
@@ -593,11 +593,11 @@ SIZED: Mapping[str, SizedEngine] = {
         longer_variable="VLLM_ALLOW_LONG_MAX_MODEL_LEN",
         small_cache=("--kv-cache-dtype", "fp8"),
         expert_argument=lambda _: ("--enable-expert-parallel",),
-        proposal=Proposal(
+        proposal=ProposedContainer(
             image=_format_image("vllm"),
             program=PRESETS["vllm"].program,
             connector=NIXL,
-            launcher="multiprocessing",  # its newer images have no ray
+            launcher="multiprocessing",  # its newer images have no Ray
         ),
         shares_experts=True,
         rejects_bfloat16=True,  # `check_if_supports_dtype`
@@ -607,7 +607,7 @@ SIZED: Mapping[str, SizedEngine] = {
         longer_variable="SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",
         small_cache=("--kv-cache-dtype", "fp8_e4m3"),
         expert_argument=lambda ranks: ("--ep-size", str(ranks)),
-        proposal=Proposal(
+        proposal=ProposedContainer(
             image=_format_image("sglang"),
             program=PRESETS["sglang"].program,
             connector="nixl",

@@ -29,7 +29,7 @@ SYSTEMS = {
 
 
 class Estimates:
-    """Times of the steps of one layout.
+    """Times of the steps of one layout, in seconds.
 
     Args:
         model: Name of the model.
@@ -93,7 +93,7 @@ def _import_package() -> tuple[Any, Any]:
 
 
 def _find_name(model: str) -> str:
-    """Return the package's name of a model; it would download configs of other names."""
+    """Return the package's name of a model; for any other the package would download a config."""
     from aiconfigurator_core.sdk.common import DefaultHFModels  # noqa: PLC0415  # loaded above
 
     for name in (model, load_models().get(model, {}).get("base")):
@@ -115,7 +115,6 @@ def _convert_errors(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Suppress the package's output and log."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -27,7 +27,7 @@ class StepTimes(Protocol):
 
 @dataclass(frozen=True)
 class Load:
-    """Requests and their maximum latencies.
+    """Requests of `input` and `output` tokens, `rate` per second, and their maximum latencies.
 
     Attributes:
         ttft: Maximum seconds until the first token, None without a limit.
@@ -43,7 +43,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Served:
-    """The load of one replica.
+    """The load of one replica: `rate` requests per second.
 
     Attributes:
         sequences: Sequences that it decodes concurrently.
@@ -68,7 +68,7 @@ _SEQUENCES: Sequence[int] = (
 
 
 def estimate_combined(times: StepTimes, load: Load, max_requests: float) -> Served | None:
-    """Return the maximum load of one replica within the times; None if not even one request.
+    """Return the maximum load of one replica; None if one request exceeds the latencies.
 
     The lower bounds are the steps' times alone. In the upper bounds each token also waits for
     prompts of other requests, and each prompt for earlier ones. `max_requests` is the maximum
@@ -93,7 +93,7 @@ def estimate_combined(times: StepTimes, load: Load, max_requests: float) -> Serv
 
 
 def _estimate_step(times: StepTimes, load: Load, sequences: int) -> float:
-    """Return the time of a token per sequence, with the sequences divided among stages."""
+    """Return the time of one token for all sequences, which are divided among the stages."""
     return times.decode(-(-sequences // times.stages), load.input + load.output // 2)
 
 
@@ -102,14 +102,14 @@ _MAX_BUSY = 0.9
 
 
 def estimate_prefill(times: StepTimes, load: Load) -> Served | None:
-    """Return the maximum load of one prefiller within the time to the first token."""
+    """Return the maximum load of one prefiller within `ttft`; None if one prompt takes longer."""
     prefill = times.prefill(load.input)
     stage = prefill / times.stages
     busy = _MAX_BUSY
     if load.ttft is not None:
         if prefill > load.ttft:
             return None
-        # ttft = prefill + stage busy / (2 (1 - busy)), the wait in a queue with even work.
+        # ttft = prefill + stage busy / (2 (1 - busy)), which is the wait in an M/D/1 queue.
         slack = 2 * (load.ttft - prefill) / stage
         busy = min(_MAX_BUSY, slack / (1 + slack))
     if busy <= 0:
@@ -119,7 +119,7 @@ def estimate_prefill(times: StepTimes, load: Load) -> Served | None:
 
 
 def estimate_decode(times: StepTimes, load: Load, max_requests: float) -> Served | None:
-    """Return the maximum load of one decoder within the time for each token."""
+    """Return the maximum load of one decoder within `tpot`; None if one request exceeds it."""
     best = None
     for sequences in _SEQUENCES:
         if sequences > max_requests:

@@ -115,13 +115,13 @@ def fit(
     """Return how a model fits an engine's accelerators.
 
     Raises:
-        Unclear: The memory cannot be estimated; the text says why.
+        UnknownMemoryError: The memory cannot be estimated; the text says why.
     """
     engine, sizes = command.engine, command.parallelism
     if engine is None or not command.readable:
         raise UnknownMemoryError("the engine or its arguments are unknown")
     if sizes is None:
-        raise UnknownMemoryError("its parallelism is unknown")
+        raise UnknownMemoryError("the engine's parallelism is unknown")
     if sizes.context > 1:
         raise UnknownMemoryError("context parallelism is not supported")
     ranks = sizes.tensor * sizes.pipeline
@@ -139,7 +139,7 @@ def fit(
     )
     if sizes.pipeline > len(model.layers):
         raise UnknownMemoryError(
-            f"{sizes.pipeline} stages are more than its {len(model.layers)} layers"
+            f"{sizes.pipeline} stages are more than the model's {len(model.layers)} layers"
         )
     stored = replace(model, bits=memory.bits) if memory.bits is not None else model
     pipeline_stages = split_stages(stored, split)
@@ -181,6 +181,6 @@ def fit(
 
 
 def has_whole_encoders(command: EngineCommand) -> bool:
-    """Return whether ranks share images instead of splitting their encoders."""
+    """Return whether each rank has whole image encoders and encodes a part of the images."""
     mode = command.value("--mm-encoder-tp-mode")
     return mode == "data" or command.has("--mm-enable-dp-encoder")

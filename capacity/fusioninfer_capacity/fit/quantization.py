@@ -17,7 +17,7 @@ class Quantization:
     Attributes:
         name: Its display name.
         bits: Bits of a parameter, with its share of scales and zero points.
-        excluded: Modules in the model's type, as patterns of the checkpoint's config.
+        excluded: Modules that keep the model's type, as patterns of the checkpoint's config.
         experts_only: Whether only routed experts are stored in it.
         block: Side of the weight blocks that share a scale, which tensor ranks must not split; None
             without blocks.

@@ -147,9 +147,6 @@ def _read_variables(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
     }
 
 
-# Accelerators.
-
-
 def _find_accelerator(role: RoleArgs, pod: Pod) -> Accelerator | None:
     """Return the accelerator of the role, else of its claims, else of its node selectors."""
     if role.accelerator is not None:

@@ -45,8 +45,8 @@ class Problem:
     """A reason why an engine does not start.
 
     Attributes:
-        certain: Whether its release is known to reject it.
-        blocks: Whether it is about FP8 blocks.
+        certain: Whether the engine's release is known to reject it.
+        blocks: Whether the reason is the size of FP8 blocks.
     """
 
     rule: Rule
@@ -84,7 +84,7 @@ def find_problems(
     if variables is not None:
         yield from _check_length(command, model, variables)
     sizes = command.parallelism
-    # With data parallel attention fewer ranks split it.
+    # With data parallel attention, fewer ranks than `sizes.tensor` split the heads.
     if sizes is None or sizes.context > 1 or command.has("--enable-dp-attention"):
         return
     yield from _check_heads(model, sizes.tensor)
@@ -143,8 +143,8 @@ def _check_blocks(
     can_adapt = has_version and part.expert and _can_adapt(command) and not _is_automatic(command)
     prefix = "" if has_version or engine.name != "vllm" else "vLLM before 0.29.0 rejects it: "
     text = (
-        f"{prefix}{kind} of width {part.width} split {ways} ways are {share:g} wide, no multiple "
-        f"of the FP8 blocks of {stored.block}; {remedy}"
+        f"{prefix}{kind} of width {part.width} split {ways} ways are {share:g} wide, not a "
+        f"multiple of the FP8 block size {stored.block}; {remedy}"
     )
     if can_adapt:
         text += f"; {command.value('--moe-backend')} may take smaller blocks, or pad them"

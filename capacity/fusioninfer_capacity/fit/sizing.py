@@ -25,7 +25,7 @@ class SizingRequest:
     Attributes:
         name: Name of the model in the engine's arguments.
         length: Tokens of the longest sequence, None for the model's own.
-        most_nodes: Maximum nodes of a replica.
+        max_nodes: Maximum nodes of a replica.
         arguments: The engine's arguments in addition to its sizes.
     """
 
@@ -35,7 +35,7 @@ class SizingRequest:
     per_node: int = 8
     engine: str = "vllm"
     length: int | None = None
-    most_nodes: int = _MAX_NODES
+    max_nodes: int = _MAX_NODES
     arguments: tuple[str, ...] = ()
 
 
@@ -124,12 +124,12 @@ _EIGHT_BITS = ("H", "GH", "B", "L4", "RTX-4090", "RTX-5", "RTX-PRO", "MI3")
 def add_copies(request: SizingRequest, candidates: Sequence[Layout]) -> list[Layout]:
     """Return the layouts, and those of data parallel attention with experts over all ranks.
 
-    Only of models with experts, and only of engines whose copies share them; in the same order.
+    They are added only for models with experts whose copies share them; the order is the same.
     """
     if not request.model.expert_width or not SIZED[request.engine].shares_experts:
         return list(candidates)
     inside = [(ranks, 1) for ranks in _WAYS if ranks <= request.per_node]
-    across = [(request.per_node * nodes, nodes) for nodes in _NODES if nodes <= request.most_nodes]
+    across = [(request.per_node * nodes, nodes) for nodes in _NODES if nodes <= request.max_nodes]
     copied = [
         Layout(tensor, nodes, None, None, has_expert_parallelism=True, copies=ranks // tensor)
         for ranks, nodes in (*inside, *across)
@@ -150,7 +150,7 @@ def filter_sensible(fitting: Sequence[Layout]) -> list[Layout]:
     Of layouts with copies that share experts, return the one with the most tokens for each number
     of accelerators.
     """
-    chosen = _filter_uncopied([layout for layout in fitting if layout.copies == 1])
+    chosen = _filter_single_copies([layout for layout in fitting if layout.copies == 1])
     for layout in (layout for layout in fitting if layout.copies > 1):
         smaller_layouts = [other for other in chosen if other.accelerators <= layout.accelerators]
         nodes = min((other.nodes for other in chosen), default=layout.nodes)
@@ -161,7 +161,7 @@ def filter_sensible(fitting: Sequence[Layout]) -> list[Layout]:
     return sorted(chosen, key=_get_order)
 
 
-def _filter_uncopied(fitting: Sequence[Layout]) -> list[Layout]:
+def _filter_single_copies(fitting: Sequence[Layout]) -> list[Layout]:
     uncompressed = [layout for layout in fitting if not layout.small_cache] or fitting
     nodes = min((layout.nodes for layout in uncompressed), default=1)
     chosen: list[Layout] = []
@@ -185,7 +185,7 @@ def _get_order(layout: Layout) -> tuple[bool, int, bool, int, int]:
 def _list_sizes(request: SizingRequest) -> Sequence[tuple[int, int]]:
     """Return tensor sizes within a node, then whole nodes with one stage each."""
     inside = [ways for ways in _WAYS if ways <= request.per_node]
-    across = range(2, request.most_nodes + 1)
+    across = range(2, request.max_nodes + 1)
     return [*((ways, 1) for ways in inside), *((inside[-1], nodes) for nodes in across)]
 
 

@@ -46,8 +46,8 @@ def split_stages(model: Architecture, split: Split) -> list[Stage]:
             for index in layers
             for part in model.layers[index].parts
         )
-        first, last = position == 0, position == len(sizes) - 1
-        total += _count_outside(model, split, first=first, last=last)
+        is_first, is_last = position == 0, position == len(sizes) - 1
+        total += _count_outside(model, split, is_first=is_first, is_last=is_last)
         all_stages.append(Stage(model.layers[begin : begin + size], int(total)))
         begin += size
     return all_stages
@@ -83,7 +83,7 @@ def _get_bits(model: Architecture, index: int, part: Part) -> float:
     return bits if bits is not None else model.bits
 
 
-def _count_outside(model: Architecture, split: Split, *, first: bool, last: bool) -> float:
+def _count_outside(model: Architecture, split: Split, *, is_first: bool, is_last: bool) -> float:
     """Return the bytes outside of layers: embedding and encoders, and the head."""
     table = model.embedding * model.bits / 8 / split.tensor
     head = table
@@ -91,9 +91,9 @@ def _count_outside(model: Architecture, split: Split, *, first: bool, last: bool
     bits = stored.get_bits(None, "lm_head") if stored is not None else None
     if stored is not None and bits is not None and not stored.experts_only:
         head = model.embedding * bits / 8 / split.tensor
-    total = table if first else 0.0
-    if last and not (model.tied and first):
+    total = table if is_first else 0.0
+    if is_last and not (model.tied and is_first):
         total += table if model.tied else head
-    if first:
+    if is_first:
         total += model.vision * model.bits / 8 / (1 if split.whole_encoder else split.tensor)
     return total

@@ -24,12 +24,12 @@ from fusioninfer_pulumi.plugins.capacity import (
 #: Accelerators of each pod of a replica, the largest first, without pods that request none.
 Shape = tuple[int, ...]
 #: Replicas in one pool, by their shape.
-Load = tuple[tuple[Shape, int], ...]
+PoolLoad = tuple[tuple[Shape, int], ...]
 #: Replicas in every pool, in the order of the inventory.
-Usage = tuple[Load, ...]
+Usage = tuple[PoolLoad, ...]
 
 
-class Fit(enum.IntEnum):
+class PoolFit(enum.IntEnum):
     """Whether pods fit the nodes of a pool."""
 
     CERTAIN = 0  #: wherever the scheduler puts each of them
@@ -42,15 +42,15 @@ class Pools:
     """The pools of an inventory, with a cache of results for loads."""
 
     args: Sequence[NodePoolArgs]
-    _fits: dict[tuple[int, Load, int], Fit] = field(default_factory=dict)
-    _whole: dict[tuple[int, Load], int] = field(default_factory=dict)
+    _fits: dict[tuple[int, PoolLoad, int], PoolFit] = field(default_factory=dict)
+    _whole: dict[tuple[int, PoolLoad], int] = field(default_factory=dict)
 
     @property
     def unused(self) -> Usage:
         """The usage before anything is placed."""
         return ((),) * len(self.args)
 
-    def fit(self, pool: int, load: Load, extra_nodes: int = 0) -> Fit:
+    def fit(self, pool: int, load: PoolLoad, extra_nodes: int = 0) -> PoolFit:
         """Return whether a load fits a pool with `extra_nodes` more empty nodes."""
         key = (pool, load, extra_nodes)
         if key not in self._fits:
@@ -63,31 +63,31 @@ class Pools:
             node_pool.nodes * node_pool.accelerators for node_pool in _list_nodes(self.args[pool])
         )
 
-    def count_whole_nodes(self, pool: int, load: Load) -> int:
+    def count_whole_nodes(self, pool: int, load: PoolLoad) -> int:
         """Return the nodes that stay empty if a load that fits is packed as tightly as possible."""
         key = (pool, load)
         if key not in self._whole:
             args = self.args[pool]
             untouched = args.nodes - len(args.in_use)
             self._whole[key] = _find_largest(
-                untouched, lambda count: self.fit(pool, load, -count) is not Fit.NO
+                untouched, lambda count: self.fit(pool, load, -count) is not PoolFit.NO
             )
         return self._whole[key]
 
-    def count_stranded(self, pool: int, load: Load) -> int:
+    def count_stranded(self, pool: int, load: PoolLoad) -> int:
         """Return free accelerators on nodes that are not empty, with the load packed tightly."""
         free = self.count_free(pool) - count_accelerators(load)
         return free - self.count_whole_nodes(pool, load) * self.args[pool].accelerators
 
-    def count_missing_nodes(self, pool: int, load: Load) -> int:
+    def count_missing_nodes(self, pool: int, load: PoolLoad) -> int:
         """Return nodes that a pool lacks for a load whose every pod fits an empty node."""
         pods = sum(len(shape) * count for shape, count in load)
         return pods - _find_largest(
-            pods, lambda spared: self.fit(pool, load, pods - spared) is not Fit.NO
+            pods, lambda spared: self.fit(pool, load, pods - spared) is not PoolFit.NO
         )
 
 
-def add_replicas(load: Load, shape: Shape, replicas: int) -> Load:
+def add_replicas(load: PoolLoad, shape: Shape, replicas: int) -> PoolLoad:
     """Return a load with more replicas."""
     if not shape or not replicas:
         return load
@@ -96,7 +96,7 @@ def add_replicas(load: Load, shape: Shape, replicas: int) -> Load:
     return tuple(sorted(replicas_by_shape.items()))
 
 
-def count_accelerators(load: Load) -> int:
+def count_accelerators(load: PoolLoad) -> int:
     """Return the accelerators of a load."""
     return sum(sum(shape) * count for shape, count in load)
 
@@ -112,19 +112,19 @@ def _list_nodes(pool: NodePoolArgs, extra_nodes: int = 0) -> list[NodePool]:
     ]
 
 
-def _fit(free: list[NodePool], load: Load) -> Fit:
+def _fit(free: list[NodePool], load: PoolLoad) -> PoolFit:
     # All replicas must fit, so they are checked as one gang.
     demands = [
         RoleDemand(str(index), count, shape, count) for index, (shape, count) in enumerate(load)
     ]
     outcome = capacity(demands, GangForm.LITERAL, free)
     if outcome.status != "Full":
-        return Fit.NO
+        return PoolFit.NO
     if outcome.exact:
-        return Fit.CERTAIN
+        return PoolFit.CERTAIN
     pods = [(size, count) for shape, count in load for size in shape]
     nodes = [(node_pool.accelerators, node_pool.nodes) for node_pool in free]
-    return Fit.POSSIBLE if can_pack(pods, nodes) else Fit.NO
+    return PoolFit.POSSIBLE if can_pack(pods, nodes) else PoolFit.NO
 
 
 def _find_largest(limit: int, is_met: Callable[[int], bool]) -> int:

@@ -21,7 +21,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from fusioninfer_capacity.placement import _packing as packing
-from fusioninfer_capacity.placement._packing import Fit, Pools, Usage
+from fusioninfer_capacity.placement._packing import PoolFit, Pools, Usage
 from fusioninfer_capacity.placement.problem import Assignment, RoleRequest, ServiceRequest
 
 #: Maximum number of combinations; beyond it the best result so far is used.
@@ -109,13 +109,13 @@ def build_option(
     """Return one way to place a service, given the usage; None if it does not fit."""
     after = add_usage(usage, service, assignment, minimum=minimum)
     touched = sorted(set(assignment))
-    if any(pools.fit(at, after[at]) is Fit.NO for at in touched):
+    if any(pools.fit(at, after[at]) is PoolFit.NO for at in touched):
         return None
     roles = list(zip(service.roles, assignment, strict=True))
     moved = [role for role, pool in roles if role.is_moved_to(pools.args[pool])]
     price = (Decimal(str(pools.args[pool].cost)) * role.accelerators for role, pool in roles)
     terms = Terms(
-        risky=sum(pools.fit(at, after[at]) is Fit.POSSIBLE for at in touched),
+        risky=sum(pools.fit(at, after[at]) is PoolFit.POSSIBLE for at in touched),
         cost=sum(price, Decimal(0)),
         pools=len(touched),
         stranded=sum(

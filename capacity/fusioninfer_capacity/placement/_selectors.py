@@ -1,7 +1,7 @@
 """Finds the nodes that a pod spec allows by the scheduler's rules, and selects nodes in a spec.
 
-Node selectors, required node affinity and tolerations (Kubernetes, "Assigning Pods to Nodes" and
-"Taints and Tolerations"). Preferences are ignored, because they never keep a pod away.
+Node selectors, required node affinity and tolerations count (Kubernetes, "Assigning Pods to Nodes"
+and "Taints and Tolerations"). Preferences are ignored, because they never keep a pod away.
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ def read_inventory(
 ) -> InventoryArgs:
     """Read the node pools of a cluster, and what is in use there.
 
-    Needs the right to list nodes and pods of all namespaces. Devices that
-    pods claim (dynamic resource allocation) are read where ResourceSlices may be listed; then
-    DeviceClasses and ResourceClaims of all namespaces must be, too.
+    Needs the right to list nodes and pods of all namespaces. Devices that pods claim (dynamic
+    resource allocation) are read if ResourceSlices may be listed; then DeviceClasses and
+    ResourceClaims of all namespaces must be readable, too.
 
     Args:
         kubeconfig: Path or text of a kubeconfig; by default the one that kubectl would use.
@@ -111,10 +111,10 @@ def build_inventory(
     """Group nodes into pools by a label; pure.
 
     A pool consists of the ready, schedulable nodes with accelerators and one value of the label. It
-    has the labels that all of its nodes have, and the taints of any of them. Accelerators that
-    other pods use, and those that a node has fewer of than the largest, are in use; pods of
-    `services` (`name` or `namespace/name`) do not count. The accelerators of a pool without such
-    resources are the devices that pods may claim.
+    has the labels that all of its nodes have, and the taints of any of them. Accelerators of pods
+    are in use, except those of `services` (`name` or `namespace/name`). So are accelerators that a
+    node lacks compared with the largest node. If a pool has no accelerator resource, its
+    accelerators are the devices that pods may claim.
     """
     nodes, pods = list(nodes), list(pods)
     claimable = {_get_name(node): devices.find_classes(_get_name(node)) for node in nodes}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fusioninfer_capacity.placement._packing import Fit, Pools, Usage
+from fusioninfer_capacity.placement._packing import PoolFit, Pools, Usage
 from fusioninfer_capacity.placement._search import Option, Terms, add_usage, build_option
 from fusioninfer_capacity.placement.problem import (
     MAX_ASSIGNMENTS,
@@ -111,7 +111,7 @@ def check_placed(
             "in competition with later services",
         )
     for at in sorted(set(assignment)):
-        if final[at] and pools.fit(at, final[at]) is Fit.POSSIBLE:
+        if final[at] and pools.fit(at, final[at]) is PoolFit.POSSIBLE:
             yield warning(
                 PODS_OF_SEVERAL_SIZES,
                 ("placement",),
@@ -188,7 +188,7 @@ def _check_claims(role: RoleRequest) -> Iterator[Finding]:
     at = ("roles", role.plan.position, "resourceClaims")
     for text in role.claims.uncounted:
         yield info(PLACEMENT_NOT_COUNTED, at, f"not counted in any pool: {text}")
-    if role.claims.selectors:
+    if role.claims.has_selectors:
         yield info(
             PLACEMENT_NOT_COUNTED,
             at,
@@ -198,7 +198,7 @@ def _check_claims(role: RoleRequest) -> Iterator[Finding]:
 
 
 def _find_origin(role: RoleRequest, pool: str) -> Origin:
-    if role.selects:
+    if role.selects_pool:
         return Origin.SELECTED
     if role.previous is None:
         return Origin.CHOSEN
@@ -255,7 +255,7 @@ def _find_missing(
     usage = add_usage(other_usage, service, assignment, minimum=True)
     missing = []
     for at in sorted(set(assignment)):
-        if pools.fit(at, usage[at]) is Fit.NO:
+        if pools.fit(at, usage[at]) is PoolFit.NO:
             count, pool = pools.count_missing_nodes(at, usage[at]), pools.args[at]
             missing.append(Missing(pool.name, count, count * pool.accelerators))
     return tuple(missing)

@@ -8,7 +8,13 @@ from typing import Any
 
 from fusioninfer_capacity.placement import _selectors as selectors
 from fusioninfer_capacity.placement import explain
-from fusioninfer_capacity.placement._packing import Fit, Load, Pools, Usage, count_accelerators
+from fusioninfer_capacity.placement._packing import (
+    PoolFit,
+    PoolLoad,
+    Pools,
+    Usage,
+    count_accelerators,
+)
 from fusioninfer_capacity.placement._search import MAX_STEPS, Outcome, add_usage, search
 from fusioninfer_capacity.placement.problem import ServiceRequest, build_request, list_templates
 from fusioninfer_capacity.placement.result import (
@@ -75,7 +81,7 @@ def place(
         The placed services (`.services`, to hand to `InferenceService`), and why they are there.
 
     Raises:
-        InvalidServiceError: A service is invalid or has no place; it has a finding for each.
+        InvalidServiceError: A service is invalid or has no place; the error has a finding for each.
         OSError: A file cannot be read.
     """
     pools = load_inventory(inventory)
@@ -260,7 +266,7 @@ def _sum_usage(
     return usage
 
 
-def _describe_pool(pools: Pools, at: int, load: Load) -> PoolLeft:
+def _describe_pool(pools: Pools, at: int, load: PoolLoad) -> PoolLeft:
     pool, placed = pools.args[at], count_accelerators(load)
     return PoolLeft(
         pool=pool.name,
@@ -270,7 +276,7 @@ def _describe_pool(pools: Pools, at: int, load: Load) -> PoolLeft:
         placed=placed,
         left=pools.count_free(at) - placed,
         whole_nodes=pools.count_whole_nodes(at, load),
-        certain=pools.fit(at, load) is Fit.CERTAIN,
+        certain=pools.fit(at, load) is PoolFit.CERTAIN,
     )
 
 

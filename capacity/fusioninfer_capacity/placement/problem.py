@@ -40,13 +40,13 @@ class ClaimedDevices:
     Attributes:
         count: Devices of classes that the inventory knows.
         uncounted: Other claims, with the reasons why they are not counted.
-        selectors: Whether CEL expressions further restrict the devices.
+        has_selectors: Whether CEL expressions further restrict the devices.
     """
 
     count: int = 0
     classes: frozenset[str] = frozenset()
     uncounted: tuple[str, ...] = ()
-    selectors: bool = False
+    has_selectors: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class RoleRequest:
         minimum: Replicas that must start: the gang's minimum, or the number before autoscaling.
         resources: Names of the accelerator resources of its pods.
         claims: Devices that each of its pods claims.
-        selects: Whether the user's pod templates select a pool.
+        selects_pool: Whether the user's pod templates select a pool.
         previous: Its previous pool, None for a new role.
     """
 
@@ -69,7 +69,7 @@ class RoleRequest:
     minimum: int
     resources: frozenset[str]
     claims: ClaimedDevices
-    selects: bool
+    selects_pool: bool
     previous: PreviousPool | None
 
     @property
@@ -152,7 +152,7 @@ def build_request(
                 minimum=minima[role.name] * groups,
                 resources=_list_resources(role),
                 claims=claims,
-                selects=any(
+                selects_pool=any(
                     inventory.selector_label in (template["spec"].get("nodeSelector") or {})
                     for _, template in list_templates(role.args)
                 ),
@@ -241,7 +241,6 @@ def _get_labels(pool: NodePoolArgs) -> Mapping[str, str]:
 
 
 def _list_pod_templates(role: RolePlan) -> list[Mapping[str, Any]]:
-    """Return the pod templates of a role."""
     return [role.leader_template, *([role.worker_template] if role.nodes > 1 else [])]
 
 

@@ -88,7 +88,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Missing:
-    """Nodes that a pool lacks, each with all of its accelerators free, and how many those are."""
+    """Nodes that a pool lacks, and their accelerators, all of which must be free."""
 
     pool: str
     nodes: int
@@ -117,7 +117,7 @@ class ServicePlacement:
         roles: Its roles, none if it is not placed.
         terms: Numbers that it was compared by, the most important first.
         rejected: The rejected combinations of pools, in the order of the inventory.
-        impossible: For each role, why it cannot be on which pool, whatever else is placed.
+        impossible: By role and pool, why the role cannot run there, even if nothing else does.
         nearest: The closest combination, None if it is placed or no combination is allowed.
     """
 

@@ -21,7 +21,7 @@ MEMORY = Memory(
     margin=0.01, doubt=None, holds_longest=True, experts_across_copies=True, windows="groups",
     basis="",
 )  # fmt: skip
-#: What `tools/engine_pages.py` recorded.
+#: Written by `tools/engine_pages.py`.
 PAGES = Path(__file__).parent / "engine_pages.json"
 ENGINE, *ROWS = json.loads(PAGES.read_text(encoding="utf-8"))
 FULL, SLIDING = Cache(8, 128), Cache(8, 128, window=128)
@@ -32,42 +32,42 @@ def layers(full: int, sliding: int) -> list[Layer]:
 
 
 def test_sequence_uses_whole_blocks() -> None:
-    kept = make_layout(layers(10, 0), 16, 16, 1, MEMORY)
-    assert kept.token_bytes == 10 * 8 * 128 * 2
-    assert kept.measure_sequence(17) == 32 * kept.token_bytes
+    layout = make_layout(layers(10, 0), 16, 16, 1, MEMORY)
+    assert layout.token_bytes == 10 * 8 * 128 * 2
+    assert layout.measure_sequence(17) == 32 * layout.token_bytes
 
 
 def test_every_rank_stores_whole_latents() -> None:
-    kept = make_layout([Layer((), Cache(1, 576, latent=True))] * 61, 16, 16, 8, MEMORY)
-    assert kept.token_bytes == 61 * 576 * 2
+    layout = make_layout([Layer((), Cache(1, 576, latent=True))] * 61, 16, 16, 8, MEMORY)
+    assert layout.token_bytes == 61 * 576 * 2
 
 
 def test_groups_of_sliding_layers_keep_their_window() -> None:
-    """gpt-oss: as many layers of each kind, two groups."""
-    kept = make_layout(layers(18, 18), 16, 16, 1, MEMORY)
+    """gpt-oss: two kinds with the same number of layers are two groups."""
+    layout = make_layout(layers(18, 18), 16, 16, 1, MEMORY)
     page = 16 * 18 * 8 * 128 * 2
-    assert kept.measure_sequence(131072) == (131072 // 16 + (127 + 8192 + 15) // 16 + 1) * page
+    assert layout.measure_sequence(131072) == (131072 // 16 + (127 + 8192 + 15) // 16 + 1) * page
 
 
 def test_groups_have_the_size_of_the_smaller_kind() -> None:
-    """Gemma 3 27B: 10 layers see everything, 52 a window: a group, and six of those."""
-    kept = make_layout(layers(10, 52), 16, 16, 1, replace(MEMORY, batched=2048))
+    """Gemma 3 27B: 10 layers without a window are one group, 52 with a window are six groups."""
+    layout = make_layout(layers(10, 52), 16, 16, 1, replace(MEMORY, batched=2048))
     page = 16 * 10 * 8 * 128 * 2
     window = (127 + 2048 + 15) // 16 + 1
-    assert kept.measure_sequence(8192) == (8192 // 16 + 6 * window) * page
+    assert layout.measure_sequence(8192) == (8192 // 16 + 6 * window) * page
 
 
 @pytest.mark.parametrize(("windows", "factor"), [("full", 36), ("pools", 18 + 0.8 * 18)])
 def test_sliding_layers_depend_on_the_engine(windows: str, factor: float) -> None:
-    kept = make_layout(layers(18, 18), 16, 16, 1, replace(MEMORY, windows=windows))
-    assert kept.measure_sequence(1600) == pytest.approx(1600 * factor * 8 * 128 * 2)
+    layout = make_layout(layers(18, 18), 16, 16, 1, replace(MEMORY, windows=windows))
+    assert layout.measure_sequence(1600) == pytest.approx(1600 * factor * 8 * 128 * 2)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['model']}-{row['tensor']}")
 def test_requests_agree_with_engine_code(row: dict[str, Any]) -> None:
-    """To the last digit but where all layers are one group: vLLM counts whole pages there, too."""
-    kept = layout_of(row["model"], row["tensor"], row["bits"])
-    requests = kept.count_requests(int(row["gib"] * GIB), row["length"])
+    """Exactly, unless all layers are one group, where only vLLM counts whole pages."""
+    layout = layout_of(row["model"], row["tensor"], row["bits"])
+    requests = layout.count_requests(int(row["gib"] * GIB), row["length"])
     assert requests == pytest.approx(row["requests"], rel=1e-12 if row["groups"] > 1 else 1e-4)
 
 
@@ -85,12 +85,12 @@ def kinds_of(model: str) -> list[Cache | State | Compressed]:
 
 
 def test_block_sizes_depend_on_the_release() -> None:
-    """DeepSeek-V4-Flash: 22 of each page, then the most of each, then the largest group."""
+    """DeepSeek-V4-Flash: 22 pages of each size, then the most of each, then the largest group."""
     sizes = {}
     for version in ("0.22.0", "0.26.0", "0.27.0"):
-        kept = layout_of("deepseek-ai/DeepSeek-V4-Flash", 4, 8, version)
-        assert isinstance(kept, CompressedLayout)
-        sizes[version] = kept.block_bytes
+        layout = layout_of("deepseek-ai/DeepSeek-V4-Flash", 4, 8, version)
+        assert isinstance(layout, CompressedLayout)
+        sizes[version] = layout.block_bytes
     latents, indexes, few = 37440, 8640, 1728
     assert sizes["0.22.0"] == 22 * (latents + indexes + few)
     assert sizes["0.26.0"] == 22 * latents + 21 * indexes + 20 * few

@@ -1,6 +1,6 @@
 """The adapter of aiconfigurator-core, with a stand-in for the package.
 
-With the package itself, version 0.12.0, it was run by hand: `size ... --requests-per-second`.
+It was also tested by hand with the package 0.12.0: `size ... --requests-per-second`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def test_times_come_from_the_package() -> None:
     assert "aiconfigurator-core 0.12.0" in times.source
     assert "0.24.0" in times.source
     (requests,) = ASKED
-    # By the name of the model that it is.
+    # The package knows the model by the name of its base model.
     assert requests[:3] == ("meta-llama/Meta-Llama-3.1-70B", "h100_sxm", "vllm")
     assert (requests[3]["tp_size"], requests[3]["pp_size"], requests[3]["moe_tp_size"]) == (4, 2, 4)
 
@@ -83,7 +83,7 @@ def test_times_come_from_the_package() -> None:
         (LLAMA, "RTX-3090", 1, "no times of RTX-3090"),
         (LLAMA, "L4", 1, "no times of vllm on L4"),
         ("google/gemma-3-27b-it", "H100", 1, "no config of google/gemma-3-27b-it"),
-        # Another format than that of the model that it shares its config with.
+        # Its format differs from that of the model with the same config.
         ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", "H100", 1, "no config of RedHatAI"),
         (LLAMA, "H100", 3, "does not cover this layout: odd"),
     ],

@@ -11,18 +11,18 @@ from fusioninfer_capacity.fit.load import Load, estimate_combined, estimate_deco
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps that take a fixed time, and more for each token and sequence."""
+    """Steps that take a fixed time, plus a time for each token and sequence."""
 
-    each: float = 0.00005
+    per_prompt_token: float = 0.00005
     step: float = 0.01
-    more: float = 0.0002
+    per_sequence: float = 0.0002
     stages: int = 1
 
     def prefill(self, tokens: int) -> float:
-        return self.each * tokens
+        return self.per_prompt_token * tokens
 
     def decode(self, sequences: int, tokens: int) -> float:
-        return self.step + self.more * sequences + 1e-9 * sequences * tokens
+        return self.step + self.per_sequence * sequences + 1e-9 * sequences * tokens
 
 
 LOAD = Load(5, 2000, 300, 2.0, 0.04)
@@ -33,7 +33,7 @@ def test_load_of_replica_meets_latency_limits() -> None:
     assert result is not None
     assert result.ttft[1] <= 2.0
     assert result.tpot[1] <= 0.04
-    # Little's law: what is decoded at a time is rate x time to decode.
+    # Little's law: the sequences in progress are the rate times the time to decode one.
     assert result.rate * LOAD.output * result.tpot[1] == pytest.approx(result.sequences)
     assert result.count_replicas(5) == -(-5 // result.rate)
 
@@ -58,7 +58,7 @@ def test_best_number_of_sequences_is_chosen() -> None:
             best = max(best, rate)
     result = estimate_combined(times, LOAD, 256)
     assert result is not None
-    # The numbers that are tried are a third apart.
+    # The numbers of sequences that are tried differ by up to a third.
     assert 0.75 * best <= result.rate <= best
 
 
@@ -81,7 +81,7 @@ def test_separate_prefill_and_decode_do_not_delay_each_other() -> None:
 
 
 def test_stages_run_concurrently() -> None:
-    """Two stages, each with half of the sequences: twice the rate where the cache has room."""
+    """Two stages, each with half of the sequences: twice the rate if the cache is large enough."""
     for rates in (
         [estimate_combined(Steps(stages=stages), LOAD, 64 * stages) for stages in (1, 2)],
         [estimate_decode(Steps(stages=stages), LOAD, 64 * stages) for stages in (1, 2)],
@@ -91,6 +91,6 @@ def test_stages_run_concurrently() -> None:
         assert one is not None
         assert two is not None
         assert two.rate == pytest.approx(2 * one.rate)
-        # A request goes through both.
+        # A request passes through both stages.
         assert two.ttft[0] == one.ttft[0]
         assert two.tpot == pytest.approx(one.tpot)

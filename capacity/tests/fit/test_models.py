@@ -37,14 +37,14 @@ def test_every_model_is_read() -> None:
         assert sum(stage.weights for stage in split_stages(model, Split())) > 0, name
 
 
-#: Billions of parameters that a name states, where it states those of all.
+#: Billions of parameters in a model's name.
 _BILLIONS = re.compile(r"-(\d+(?:\.\d+)?)[bB](?:-|$)")
-#: Names that round generously, or leave out what is not in the language model.
+#: Maximum error of a name: names are rounded, or exclude parts such as image encoders.
 _ROUNDED = 0.12
 
 
 def test_parameter_count_matches_model_name() -> None:
-    # Padded for its kernels; active parameters; experts and how many.
+    # gpt-oss is padded, Llama 4 names active parameters, and names with x count experts.
     other_items = re.compile("gpt-oss|Llama-4|[xX]")
     named = {
         name: float(match[1])
@@ -76,7 +76,7 @@ def test_parameter_count_matches_model_name() -> None:
     ],
 )
 def test_parameter_count_matches_recipe(name: str, billions: int) -> None:
-    """As vllm-project/recipes has them (`models/`); of DeepSeek-V4-Pro rounded there, to 1.6T."""
+    """Numbers of vllm-project/recipes (`models/`), which rounds DeepSeek-V4-Pro to 1.6T."""
     model = find_architecture(name)
     assert model is not None
     assert model.parameters / 1e9 == pytest.approx(billions, rel=0.01)
@@ -84,7 +84,7 @@ def test_parameter_count_matches_recipe(name: str, billions: int) -> None:
 
 
 def test_step_config_has_different_names() -> None:
-    """Those that `Step3p5Config` of vLLM 0.32.0 reads."""
+    """The names are those that `Step3p5Config` of vLLM 0.32.0 reads."""
     table = load_models()["stepfun-ai/Step-3.7-Flash"]["config"]
     names = {"num_key_value_heads": "num_attention_groups", "num_experts": "moe_num_experts",
              "num_experts_per_tok": "moe_top_k"}  # fmt: skip
@@ -93,7 +93,7 @@ def test_step_config_has_different_names() -> None:
     explicit["moe_layers_enum"] = ",".join(map(str, range(3, 45)))
     known = find_architecture("stepfun-ai/Step-3.7-Flash")
     assert read_config({"model_type": "step3p7", "text_config": explicit}) == known
-    # Layers with a window have 96 heads: 33 of them, of queries and outputs.
+    # The 33 layers with a window then have 96 heads of queries and outputs.
     explicit["attention_other_setting"] = {"num_attention_heads": 96}
     fields = read_config({"model_type": "step3p7", "text_config": explicit})
     assert known is not None

@@ -167,7 +167,7 @@ def test_above_16k_tokens_experts_are_uncertain() -> None:
 
 @pytest.mark.parametrize("backend", [(), ("--moe-backend", "deep_gemm_mega_moe")])
 def test_expert_ranks_process_tokens_of_all_copies(backend: tuple[str, ...]) -> None:
-    """By default (`allgather_reducescatter`); other kernels send each rank its own."""
+    """By default (`allgather_reducescatter`); other kernels send each rank only its tokens."""
     words = ("--model", "deepseek-ai/DeepSeek-R1", "--enable-expert-parallel", *backend)
     image = "vllm/vllm-openai:v0.32.0"
 
@@ -177,7 +177,7 @@ def test_expert_ranks_process_tokens_of_all_copies(backend: tuple[str, ...]) -> 
         size: float = plan.memory["chat"].to_json()["overhead"]
         return size
 
-    # Of each of 8192 tokens, 8 rows in and out of the experts: 7168 elements of 2 bytes.
+    # Each of 8192 tokens has 8 rows into the experts and 8 out, of 7168 elements of 2 bytes.
     fields = 4 * 8192 * 8 * 2 * 7168 * 2
     assert overhead("8") - overhead("4") == (0 if backend else fields)
 
@@ -210,7 +210,7 @@ def test_experts_on_amd_are_uncertain() -> None:
     ("value", "severity"), [(None, "error"), ("0", "error"), ("1", "warning"), ("True", "warning")]
 )
 def test_sglang_sizing_after_graphs_is_uncertain(value: str | None, severity: str) -> None:
-    """61 GiB of weights in 66: too much for the default fraction, which the variable replaces."""
+    """61 of 66 GiB are weights: too much for the default fraction, which the variable replaces."""
     name = "SGLANG_ENABLE_POST_CAPTURE_KV_SIZING"
     plan = plan_role(
         "python3", "-m", "sglang.launch_server", "--model-path", "Qwen/Qwen3-32B",
@@ -276,7 +276,7 @@ def test_role_without_accelerator_has_no_finding() -> None:
             "--speculative-config is not supported by the estimate",
         ),
         ((*MODEL, "--max-model-len", "$(LENGTH)"), "is not a positive number"),
-        ((*MODEL, "--tensor-parallel-size", "$(TP)"), "its parallelism is unknown"),
+        ((*MODEL, "--tensor-parallel-size", "$(TP)"), "the engine's parallelism is unknown"),
         ((*MODEL, "--quantization", "fp8"), "quantizes weights while it loads them"),
     ],
 )
@@ -304,7 +304,7 @@ def test_hybrid_model_has_token_estimate() -> None:
         ("T4", "vllm/vllm-openai:v0.32.0", "half", False),
         ("T4", "vllm/vllm-openai:v0.32.0", "auto", False),
         ("A30", "vllm/vllm-openai:v0.32.0", "bfloat16", False),
-        # It computes in float16 then.
+        # SGLang then computes in float16.
         ("T4", "lmsysorg/sglang:v0.5.23", "bfloat16", False),
     ],
 )
@@ -437,7 +437,7 @@ def test_partitioned_accelerators_are_unknown() -> None:
 
 
 def test_config_in_a_program_is_read(tmp_path: Path) -> None:
-    """No manifest has a folder here: any regular file."""
+    """Without a manifest's folder, any regular file is accepted."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIG), encoding="utf-8")
     spec: dict[str, Any] = {

@@ -1,14 +1,14 @@
 """Compares our estimates with aiconfigurator-core, recorded by `tools/compare_estimates.py`.
 
-Where the two differ, and who is right:
-- Of tied embeddings it counts two (Qwen3-0.6B and 1.7B; vLLM logs 1.12 GiB for the former).
-- Of DeepSeek it counts the layer that predicts several tokens, which engines load on demand only.
-- Of gpt-oss it counts neither the padding of the experts for their kernels (vLLM logs 13.47 and
-  64.38 GiB) nor what sliding windows save.
-- Overhead: it takes 3.5 GiB for the engine and up to 1.9 GiB for activations, of DeepSeek up to
-  7 GiB; ours follows the workspaces and graphs of vLLM 0.24. That matters where little is left
-  for the cache.
-- By itself it gives all memory that the accelerator is sold with; it was asked for ours here.
+Differences of aiconfigurator-core, with the engine's figure if there is one:
+- It counts tied embeddings twice (Qwen3-0.6B and 1.7B; vLLM logs 1.12 GiB for the former).
+- For DeepSeek it counts the multi-token prediction layer, which engines load only on demand.
+- For gpt-oss it counts neither the padding of the experts for their kernels (vLLM logs 13.47 and
+  64.38 GiB) nor the memory that sliding windows save.
+- It estimates an overhead of 3.5 GiB for the engine and up to 1.9 GiB for activations, for DeepSeek
+  up to 7 GiB. Ours follows the workspaces and graphs of vLLM 0.24. The difference matters if little
+  memory is left for the cache.
+- By default it assumes the accelerator's nominal memory. Here it was given our value.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def compute_fit(row: Row) -> Fit:
     return fit(read_command(container), model, ACCELERATORS[row["accelerator"]])
 
 
-def count_agreed(row: Row, names: tuple[str, ...]) -> bool:
+def is_counted_alike(row: Row, names: tuple[str, ...]) -> bool:
     return not any(name in row["model"] for name in names)
 
 
@@ -58,10 +58,10 @@ def test_there_are_enough_combinations() -> None:
 
 def test_weights_agree() -> None:
     for row in ROWS:
-        if count_agreed(row, WEIGHTS):
+        if is_counted_alike(row, WEIGHTS):
             assert compute_fit(row).weights == pytest.approx(row["weights"], rel=0.025), row
         else:
-            # Of gpt-oss it pads neither rows nor the share of a rank: 6.7 % each with TP 4 and 8.
+            # For gpt-oss it pads neither rows nor the share of a rank: 6.7 % each with TP 4 and 8.
             assert compute_fit(row).weights == pytest.approx(row["weights"], rel=0.28), row
 
 
@@ -69,19 +69,19 @@ def test_cache_bytes_per_token_agree() -> None:
     for row in ROWS:
         result = compute_fit(row)
         assert result.tokens is not None
-        if count_agreed(row, CACHES):
+        if is_counted_alike(row, CACHES):
             assert result.cache / result.tokens == pytest.approx(row["token"], rel=0.002), row
 
 
 def test_tokens_agree_except_for_overhead() -> None:
-    rows = [row for row in ROWS if count_agreed(row, WEIGHTS)]
+    rows = [row for row in ROWS if is_counted_alike(row, WEIGHTS)]
     errors = []
     for row in rows:
         result = compute_fit(row)
         assert result.tokens is not None
         errors.append(abs(result.tokens / row["tokens"] - 1))
         overhead = row["activations"] + row["runtime"]
-        # Ours is larger where many layers are captured, or where experts get all tokens at once.
+        # Ours is larger if many layers are captured, or if experts get all tokens at once.
         assert -3 * GIB < result.overhead - overhead < 1.1 * GIB, row
     assert median(errors) < 0.01
     assert sum(error < 0.1 for error in errors) > 0.95 * len(errors)

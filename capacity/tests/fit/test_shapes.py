@@ -25,7 +25,7 @@ def split(
 
 
 @each_row(
-    ("model", "tensor", "says"),
+    ("model", "tensor", "message"),
     [
         ("Qwen/Qwen3-32B", 3, "64 attention heads cannot be split 3 ways; use 1, 2, 4, 8 or 16"),
         ("Qwen/Qwen3-32B", 6, "64 attention heads"),
@@ -33,10 +33,10 @@ def split(
         ("Qwen/Qwen2.5-7B-Instruct", 7, "4 key-value heads cannot be split 7 ways"),
     ],
 )
-def test_heads_must_be_divisible_by_ranks(model: str, tensor: int, says: str) -> None:
+def test_heads_must_be_divisible_by_ranks(model: str, tensor: int, message: str) -> None:
     (finding,) = list_errors(split(model, tensor))
     assert finding.severity.value == "error"
-    assert says in finding.text
+    assert message in finding.text
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ EXPERTS = [
 def test_experts_must_be_whole_fp8_blocks(model: str, tensor: int, share: int) -> None:
     for image in ("vllm/vllm-openai:v0.24.0", "vllm/vllm-openai:v0.28.0"):
         (finding,) = list_errors(split(model, tensor, image=image))
-        assert f"are {share} wide, no multiple of the FP8 blocks of 128" in finding.text
+        assert f"are {share} wide, not a multiple of the FP8 block size 128" in finding.text
         assert "or spread experts with --enable-expert-parallel" in finding.text
         spread = split(model, tensor, "--enable-expert-parallel", image=image)
         assert list_errors(spread) == []
@@ -135,7 +135,7 @@ def test_experts_must_be_whole_fp8_blocks(model: str, tensor: int, share: int) -
 def test_newer_releases_share_scales_in_smaller_blocks(model: str, tensor: int, share: int) -> None:
     image = "vllm/vllm-openai:v0.29.0"
     assert list_errors(split(model, tensor, image=image)) == []
-    # It refines blocks for this kernel, or pads experts.
+    # vLLM uses smaller blocks for this kernel, or pads experts.
     (finding,) = list_errors(split(model, tensor, "--moe-backend", "deep_gemm", image=image))
     assert finding.severity.value == "warning"
     assert "deep_gemm may take smaller blocks, or pad them" in finding.text
@@ -148,7 +148,7 @@ def test_blocks_of_an_unknown_release_are_a_warning() -> None:
 
 
 def test_blocks_across_nodes_are_a_warning() -> None:
-    """As in the documents' own examples."""
+    """The engines' documentation has such examples."""
     model, image = "deepseek-ai/DeepSeek-R1", "vllm/vllm-openai:v0.24.0"
     nodes = {"multinode": {"nodeCount": 4}}
     (finding,) = list_errors(split(model, 32, gpus=8, image=image, role=nodes))

@@ -17,9 +17,9 @@ from fusioninfer_capacity.fit.memory import Fit, fit, has_whole_encoders
 from fusioninfer_capacity.fit.weights import Split, split_stages
 from fusioninfer_pulumi.findings import Severity
 
-#: Logs of releases that are followed, on accelerators that are known, whose overhead is certain.
+#: Logs that name the accelerator and the release.
 JUDGED = [log for log in LOGS if "gpu" in log and "version" in log]
-#: Logs of caches alone, of models that keep states; and of what one sequence needs.
+#: Logs of caches of models that keep states, and logs of the size of one sequence.
 PAGES = [log for log in LOGS if log["id"].startswith(("talos", "club", "r9700", "inferencex"))
          and "cache" in log]  # fmt: skip
 NEEDED = [log for log in LOGS if "needed" in log]
@@ -27,7 +27,7 @@ WEIGHED = [log for log in LOGS if "weights" in log]
 
 
 def estimate_log(log: Log) -> Fit | None:
-    """Return the estimate for a log; None where it is not checked."""
+    """Return the estimate for a log; None if it is unknown or uncertain."""
     model = find_architecture(log["model"])
     assert model is not None
     try:
@@ -38,7 +38,7 @@ def estimate_log(log: Log) -> Fit | None:
 
 
 def error_in_tokens(log: Log, findings: Fit) -> float | None:
-    """By what share the tokens differ from the log's, or the memory where it has none."""
+    """Return the relative error of the tokens, or of the cache's bytes if the log has no tokens."""
     if "tokens" in log:
         assert findings.tokens is not None
         return abs(findings.tokens / log["tokens"] - 1)
@@ -61,7 +61,7 @@ def test_weights_are_within_five_percent(log: Log) -> None:
     whole = has_whole_encoders(command)
     split = Split(sizes.tensor, sizes.pipeline, whole_encoder=whole)
     heaviest = max(stage.weights for stage in split_stages(model, split))
-    # A figure that is probably not of the weights alone: see the log.
+    # The logged figure probably includes more than the weights; see the log.
     allowed = 0.15 if log.get("padded") else 0.05
     assert heaviest / GIB == pytest.approx(log["weights"], rel=allowed)
 
@@ -81,7 +81,7 @@ def test_tokens_are_within_ten_percent_at_the_median_and_a_quarter_at_the_worst(
 
 
 def is_rejected(log: Log) -> bool | None:
-    """Return whether the check rejects it; None if it is not checked."""
+    """Return whether the check rejects the logged model; None if it is not checked."""
     model = find_architecture(log["model"])
     result = estimate_log(log)
     if result is None or model is None:
@@ -111,7 +111,7 @@ def test_few_logs_are_not_checked() -> None:
 
 
 def test_sglang_uses_its_memory_fraction() -> None:
-    """Figures of SGLang itself: free memory, that of the weights, and what it gave the cache."""
+    """SGLang logged its free memory, the weights and the cache."""
     log = next(log for log in LOGS if log["id"] == "xorbits-3481")
     model = find_architecture(log["model"])
     assert model is not None
@@ -131,7 +131,7 @@ def test_latent_size_matches_sglang_log() -> None:
 
 
 def test_amd_memory_fraction_matches_sglang_log() -> None:
-    """Its latents in 8 bits have no scales of their own there, the indexes have."""
+    """On AMD the 8-bit latents have no scales, but the indexes have."""
     log = next(log for log in LOGS if log["id"] == "jacob0226-glm51-mi355x")
     model = find_architecture(log["model"])
     assert model is not None
@@ -149,7 +149,7 @@ def test_amd_memory_fraction_matches_sglang_log() -> None:
 
 
 def memory_of_amd(log: Log) -> float:
-    """GiB of weights and cache."""
+    """Return the GiB of weights and cache."""
     model = find_architecture(log["model"])
     assert model is not None
     command = command_of({"version": "0.5.12", **log})
@@ -170,7 +170,7 @@ def test_fp8_cache_is_half_of_vllm_log() -> None:
 
 @pytest.mark.parametrize("log", PAGES, ids=lambda log: str(log["id"]))
 def test_state_pages_match_vllm_log(log: Log) -> None:
-    """To the token: pages, groups and two states of each sequence are those of the engine."""
+    """Exactly: pages, groups and two states of each sequence are those of the engine."""
     command = command_of({"version": "0.26.0", **log})
     model = find_architecture(log["model"])
     sizes = command.parallelism
@@ -179,7 +179,7 @@ def test_state_pages_match_vllm_log(log: Log) -> None:
     memory = SIZED["vllm"].memory(command, ACCELERATORS["RTX-5090"], model, sizes.tensor, 1)
     kept = make_layout(model.layers, 8, 16, sizes.tensor, memory)
     length = memory.length or model.longest or 0
-    # The log has two digits of a GiB, and all of them give few whole pages.
+    # The log rounds GiB to two digits, so several cache sizes are possible.
     sizes_of_cache = [log["cache"] + hundredth / 1000 for hundredth in range(-5, 6)]
     requests = [kept.count_requests(int(size * GIB), length) for size in sizes_of_cache]
     assert any(int(request * length) == log["tokens"] for request in requests)
@@ -199,7 +199,7 @@ def test_sequence_size_matches_vllm_log(log: Log) -> None:
 
 
 def test_experts_process_whole_step_since_0_18() -> None:
-    """65,536 tokens leave 4.15 GiB on an H100, of which 14.7 were expected."""
+    """65,536 tokens leave 4.15 GiB on an H100; 14.7 were expected."""
     words = ["--tensor-parallel-size", "4", "--max-num-batched-tokens", "65536"]
     model = find_architecture("Qwen/Qwen3-235B-A22B-FP8")
     assert model is not None
@@ -221,6 +221,6 @@ def test_graphs_are_counted_if_model_runner_counts_them() -> None:
         log = {"engine": "vllm", "model": "m", "version": version, "arguments": []}
         overheads[version] = fit(command_of(log), model, ACCELERATORS["H100"]).overhead / GIB
     assert overheads["0.24.0"] - overheads["0.20.0"] == pytest.approx(1.06, abs=0.01)
-    # The second runner samples without tensors of its own, and counts graphs since 0.29.
+    # Model Runner V2 samples without tensors of its own, and counts graphs since 0.29.
     assert overheads["0.28.0"] < overheads["0.20.0"] - 1
     assert overheads["0.29.0"] - overheads["0.28.0"] == pytest.approx(1.06, abs=0.01)

@@ -1,4 +1,4 @@
-"""Packing finds the same as an exhaustive search, or the capacity model where that is exact."""
+"""Packing equals an exhaustive search, or the capacity model if that is exact."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from profiles import examples
 from rows import each_row
 
-from fusioninfer_capacity.placement._packing import Fit, Load, Pools, add_replicas, can_pack
+from fusioninfer_capacity.placement._packing import PoolFit, PoolLoad, Pools, add_replicas, can_pack
 from fusioninfer_pulumi.api import NodePoolArgs
 
 sizes = st.sampled_from((1, 2, 4, 8))
@@ -18,7 +18,7 @@ rooms = st.lists(st.integers(0, 8), max_size=4)
 
 
 def can_pack_exhaustively(pods: tuple[int, ...], nodes: tuple[int, ...]) -> bool:
-    """Puts each pod on each node in turn."""
+    """Return whether pods fit, by trying each pod on each node."""
 
     @functools.cache
     def place(at: int, free: tuple[int, ...]) -> bool:
@@ -53,7 +53,7 @@ def test_sizes_that_divide_each_other_are_packed_wherever_they_fit(
         ([], [], True),
         ([(8, 2)], [(8, 2)], True),
         ([(8, 2), (1, 1)], [(8, 2)], False),
-        ([(6, 1), (3, 3)], [(8, 2)], False),  # room for 16, but not for these
+        ([(6, 1), (3, 3)], [(8, 2)], False),  # 16 are free, but not in these sizes
         ([(5, 2), (3, 2)], [(8, 2)], True),
         ([(3, 2), (2, 4)], [(7, 2)], False),  # best fit puts both threes together
         ([(4, 2), (3, 2), (2, 5)], [(8, 3)], True),
@@ -76,18 +76,18 @@ def test_packing_examples(
     ),
 )
 @examples(2)
-def test_ledger_equals_exhaustive_packing(
+def test_pools_equal_exhaustive_packing(
     nodes: int, in_use: list[int], replicas: list[tuple[list[int], int]]
 ) -> None:
     count = nodes + len(in_use)
     pools = Pools([NodePoolArgs(name="a", nodes=count, accelerators=8, in_use=in_use)])
-    load: Load = ()
+    load: PoolLoad = ()
     for shape, times in replicas:
         load = add_replicas(load, tuple(sorted(shape, reverse=True)), times)
     pods = tuple(size for shape, times in load for size in shape for _ in range(times))
     free = (*(8,) * nodes, *(8 - kept for kept in in_use))
     fits = can_pack_exhaustively(pods, free)
-    assert (pools.fit(0, load) is not Fit.NO) == fits
+    assert (pools.fit(0, load) is not PoolFit.NO) == fits
     lacks = pools.count_missing_nodes(0, load)
     assert can_pack_exhaustively(pods, (*free, *(8,) * lacks))
     assert lacks == 0 or not can_pack_exhaustively(pods, (*free, *(8,) * (lacks - 1)))
@@ -109,10 +109,10 @@ def test_guaranteed_fit_is_independent_of_pod_order(
     nodes: int, pods: list[int], dice: random.Random
 ) -> None:
     pools = Pools([NodePoolArgs(name="a", nodes=nodes, accelerators=8)])
-    load: Load = ()
+    load: PoolLoad = ()
     for size in pods:
         load = add_replicas(load, (size,), 1)
-    if pools.fit(0, load) is not Fit.CERTAIN:
+    if pools.fit(0, load) is not PoolFit.CERTAIN:
         return
     free = [8] * nodes
     for size in pods:

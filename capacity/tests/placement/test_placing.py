@@ -34,8 +34,8 @@ SPARE = {"key": "spare", "effect": "NoExecute"}
 
 
 def test_prefill_and_decode_are_placed_jointly() -> None:
-    # Decode first, on the pool that it fits best (a), would leave prefill, whose pods need whole
-    # nodes of eight, nowhere to go.
+    # If decode came first, it would take pool a, which it fits best, and leave no whole nodes of
+    # eight for prefill.
     stock = inventory(pool("a", 2), pool("b", 3, 4))
     service = pair("s", (2, 1, 8), (3, 1, 4))
     assert where(place([service], stock)) == {"s": {"prefill": "a", "decode": "b"}}
@@ -44,7 +44,7 @@ def test_prefill_and_decode_are_placed_jointly() -> None:
 
 
 def test_services_are_placed_jointly() -> None:
-    # Alone, the first one takes the cheap pool; then the second, which has no choice, has no room.
+    # Alone, the first service takes the cheap pool, which is the only possible pool of the second.
     stock = inventory(pool("cheap", 2), pool("dear", 2, cost=1))
     free, bound = worker("free", 2), worker("bound", 2, placement={"pools": ["cheap"]})
     assert where(place([free], stock)) == {"free": {"serve": "cheap"}}
@@ -176,7 +176,7 @@ def test_missing_capacity_names_nearest_pair() -> None:
     assert (record.status, record.roles) == (Status.UNPLACED, ())
     assert record.nearest is not None
     assert record.nearest.missing == (Missing("a", 1, 8), Missing("b", 1, 8))
-    # It is left as it was, and so are the pools.
+    # The service and the pools are unchanged.
     assert result.services[1] == args(services[1])
     assert [item.left for item in result.pools] == [0, 16]
 
@@ -228,7 +228,7 @@ def test_autoscaled_role_is_placed_with_its_maximum() -> None:
 
 
 def test_risky_mixture_is_avoided_or_reported() -> None:
-    # Four pods of one could spread over all nodes and leave none for the pod of eight.
+    # Four pods of 1 GPU could spread over all nodes and leave none for the pod of 8 GPUs.
     small, large = worker("small", 4, 1, 1), worker("large", 1, 1, 8)
     apart = place([small, large], inventory(pool("a", 3), pool("b", 1)))
     assert set(where(apart)["small"].values()) != set(where(apart)["large"].values())

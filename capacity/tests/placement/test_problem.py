@@ -35,7 +35,7 @@ LABELS = {"zone": "a", "size": "12", "kubernetes.io/os": "linux"}
 
 
 def affinity(*expressions: Any) -> dict[str, Any]:
-    """Node affinity of one term for each list of expressions."""
+    """Return a node affinity with one term for each list of expressions."""
     terms = [
         expression if isinstance(expression, dict) else {"matchExpressions": expression}
         for expression in expressions
@@ -185,7 +185,7 @@ def test_both_templates_of_a_multi_node_role_count() -> None:
 
 
 def test_colocate_uses_an_attribute_or_a_label() -> None:
-    # Prefill alone would go to the first pool, but only the others share their zone with decode.
+    # Alone, prefill would go to the first pool, but only the other pools share a zone.
     stock = inventory(
         pool("a", 1, labels={ZONE: "x"}),
         pool("b", 1, 4, labels={ZONE: "y"}),
@@ -334,14 +334,14 @@ stocks = st.lists(
 
 @given(st.lists(st.tuples(demands, demands), min_size=1, max_size=2), stocks)
 def test_search_places_as_many_as_exhaustive_search(pairs: Any, given_pools: Any) -> None:
-    """Counts devices by hand, and puts each pod on each node: no ledger, no capacity model."""
+    """The expected result counts devices without the capacity model, and tries all nodes."""
     offers = {
         "both": {"deviceClasses": [GPU]},
         "claims": {"resource": None, "deviceClasses": [GPU]},
         "no": {},
     }
     stock = inventory(
-        # A class that no pool has would not be counted.
+        # Devices are counted only if a pool names their class.
         pool("none", 0, 8, deviceClasses=[GPU]),
         *(pool(f"p{at}", count, size, **offers[kind]) for at, (count, size, kind) in
           enumerate(given_pools)),

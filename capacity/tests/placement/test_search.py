@@ -73,8 +73,8 @@ def cases(draw: st.DrawFn) -> tuple[list[ServiceRequest], Pools]:
     return listed, Pools(stock.pools)
 
 
-def every_way(listed: Sequence[ServiceRequest], stock: Pools) -> Any:
-    """Return the best key of all combinations, one service after the other in every way."""
+def find_best_exhaustively(listed: Sequence[ServiceRequest], stock: Pools) -> Any:
+    """Return the best key of all combinations of all services' placements."""
     best = None
     ways = [[None, *itertools.product(entry.assignments, (False, True))] for entry in listed]
     for combination in itertools.product(*ways):
@@ -104,7 +104,7 @@ def test_search_equals_exhaustive_search(case: tuple[list[ServiceRequest], Pools
     result = search(listed, stock)
     assert result.proven
     ranks = tuple(option.rank for option in result.options)
-    assert (result.tiers, ranks) == every_way(listed, stock)
+    assert (result.tiers, ranks) == find_best_exhaustively(listed, stock)
 
 
 @given(
@@ -123,7 +123,7 @@ def test_search_equals_exhaustive_search_if_not_all_fit(
         listed.append(build_request(plan, stock, was))
     result = search(listed, Pools(stock.pools))
     ranks = tuple(option.rank for option in result.options)
-    assert (result.tiers, ranks) == every_way(listed, Pools(stock.pools))
+    assert (result.tiers, ranks) == find_best_exhaustively(listed, Pools(stock.pools))
 
 
 @given(services(), services(2), pools())
@@ -133,7 +133,7 @@ def test_added_services_move_no_running_service(
 ) -> None:
     first = place_services(old, stock)
     added = [item.model_copy(update={"name": f"a{index}"}) for index, item in enumerate(more)]
-    # In front of the others, where they would have precedence among equals.
+    # They come before the others, where they would have precedence among equal placements.
     second = place_services([*added, *old], stock, previous=read_previous(first))
     for name, roles in where(first).items():
         if roles:
@@ -146,7 +146,7 @@ def test_placement_is_stable(
     given_services: list[InferenceServiceArgs], stock: InventoryArgs
 ) -> None:
     first = place_services(given_services, stock)
-    # The node selectors alone pin what they selected, without any memory.
+    # The node selectors alone keep the placement, without a previous one.
     again = place_services(first.services, stock)
     assert where(again) == where(first)
     assert again.services == first.services
@@ -194,7 +194,7 @@ def test_search_is_fast_for_six_pools_and_twelve_services() -> None:
 
 
 def test_search_bound_is_reported() -> None:
-    # 47 accelerators are wanted, 40 are there, in pieces that do not go together.
+    # The services need 47 accelerators, 40 are free, and the sizes do not add up to 8.
     stock = inventory(*(pool(f"p{index}", 1, 8) for index in range(5)))
     crowd = [args(worker(f"s{index}", 1, 1, size)) for index, size in
              enumerate((5, 5, 5, 3, 6, 6, 7, 5, 5))]  # fmt: skip
@@ -203,6 +203,6 @@ def test_search_bound_is_reported() -> None:
     assert result.steps < 2_000
     (finding,) = result.findings[-1]
     assert "stopped after 200 combinations" in finding.message
-    # What it took all the same holds.
+    # The placement that was found fits.
     for remaining in result.pools:
         assert 0 <= remaining.left <= remaining.accelerators

@@ -1,4 +1,4 @@
-"""Cells and lines that the text and markdown of a difference share."""
+"""Cells and lines that `diff` prints as text and as markdown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fusioninfer_pulumi.cli.diff.manifests import LWS_TEMPLATE, to_canonical
 def build_replica_table(difference: Difference) -> tuple[list[str], list[list[str]]]:
     """Return the column names and rows of the table of replicas.
 
-    Empty columns are left out, and the service's column if there is only one service.
+    Empty columns are left out. So is the service column if there is only one service.
     """
     effects = difference.effects
     services = [format_service(effect.namespace, effect.service) for effect in effects]
@@ -182,12 +182,12 @@ def _is_next_name(one: str, other: str, step: int) -> bool:
 
 _MAX_LINES = 60
 _CONTEXT_LINES = 2
-# Long values are cut at most this many characters before their first difference.
+# Long values are shown from at most this many characters before their first difference.
 _CONTEXT_CHARACTERS = 24
 
 
 def format_one_line(change: FieldChange, limit: int) -> str | None:
-    """Return a field's values in one line, None if they have several lines."""
+    """Return a field's values, each cut to `limit` characters; None for text of several lines."""
     if any(isinstance(value, str) and "\n" in value for value in (change.old, change.new)):
         return None
     if change.kind == "changed":
@@ -197,7 +197,7 @@ def format_one_line(change: FieldChange, limit: int) -> str | None:
 
 
 def format_lines(change: FieldChange, limit: int) -> list[str]:
-    """Return a field's values as lines of a diff, each with its sign, at most a screenful.
+    """Return a field's values as lines of a diff with signs, at most `_MAX_LINES`.
 
     Changed texts of several lines are shortened to a unified diff.
     """

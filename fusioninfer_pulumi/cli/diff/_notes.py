@@ -41,7 +41,7 @@ def describe_changes(
         edits: The objects that differ.
         effects: The effects on replicas.
         services: The services that have objects, before and after.
-        rejections: The changes that `pulumi up` rejects.
+        rejections: The changes that `pulumi up` rejects, by service.
         released: LeaderWorkerSets that restart only because the partition is lower.
     """
     by_service: dict[Service, list[Edit]] = {}
@@ -58,7 +58,7 @@ def describe_changes(
             count = format_count(len(service_edits), "object")
             yield f"service {name} {'added' if exists else 'removed'} ({count})"
             continue
-        sentences = [f"error: {message}" for message in rejections.get(service, ())]
+        sentences = [f"error: {finding}" for finding in rejections.get(service, ())]
         sentences += _describe_service(service_edits, roles.get(service, ()))
         if not sentences:
             # Whether objects outside services restart is unknown.
@@ -256,10 +256,10 @@ def _index_containers(manifest: Manifest, template: str) -> dict[str, Mapping[st
     return {item["name"]: item for item in items if isinstance(item.get("name"), str)}
 
 
-def describe_engine_changes(changes: Sequence[EngineChange], services: int) -> Iterator[str]:
+def describe_engine_changes(changes: Sequence[EngineChange], service_count: int) -> Iterator[str]:
     """Yield sentences about changed engine releases; name the service if there are several."""
     for change in changes:
-        name = f"{format_service(change.namespace, change.service)}: " if services > 1 else ""
+        name = f"{format_service(change.namespace, change.service)}: " if service_count > 1 else ""
         releases = f"{change.release.before} -> {change.release.after}"
         prefix = f"{name}role {change.role}, {change.engine} {releases}"
         if change.removed:

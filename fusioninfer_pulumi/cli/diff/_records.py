@@ -21,9 +21,9 @@ class FieldChange(NamedTuple):
     """One field that differs.
 
     Attributes:
-        path: Such as `spec.template.spec.containers[vllm].image`. Items of a list have their names
-            if all have one, else their index in the old list, or in the new one if added.
-            `env[*].name` means the order of the names.
+        path: Such as `spec.template.spec.containers[vllm].image`. List items are identified by
+            name if all have one, else by index (of added items in the new list, of others in the
+            old one). `env[*].name` stands for the order of the items.
         kind: Distinguishes a missing value from null.
         old: Old value, None if missing.
         new: New value, None if missing.

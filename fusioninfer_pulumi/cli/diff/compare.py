@@ -32,9 +32,9 @@ from fusioninfer_pulumi.cli.diff.manifests import (
     get_role,
     get_service,
     get_text,
-    has_restart,
     index_by_identity,
     is_equal,
+    needs_restart,
     select_lws,
     to_canonical,
 )
@@ -69,7 +69,7 @@ class Change:
     Attributes:
         plans: The services after the change, as far as they are known.
         objects: The objects of both sides.
-        lws: The LeaderWorkerSets of both sides.
+        lws, steps: The LeaderWorkerSets of both sides, and their update steps.
         services: The objects of both sides, by service.
         edits: The objects that differ.
         autoscaling_notes: Notes about roles whose replicas an autoscaler has set.
@@ -96,8 +96,8 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
     Args:
         old: Manifests before the change, from any source; they may be malformed.
         new: Manifests after the change.
-        plans: Services before and after, as far as they are known. They have the partition and the
-            changes that `pulumi up` rejects.
+        plans: Services before and after, as far as they are known. Without them, frozen replicas
+            and changes that `pulumi up` rejects are not detected.
 
     Returns:
         The difference, false if there is none.
@@ -151,7 +151,7 @@ def _describe_new_defaults(change: Change) -> Iterator[str]:
     images = (field for field in fields if field.path.endswith(".image") and field.old)
     for old, new in dict.fromkeys((str(field.old), str(field.new)) for field in images):
         if new in defaults:
-            yield f"{old} -> {new} is the new library default; set `edition` to keep the old one"
+            yield f"{new} replaces {old} as the library default; set `edition` to keep the old one"
 
 
 def _group_by_service(objects: Objects) -> dict[Service, list[Manifest]]:
@@ -194,7 +194,7 @@ def _find_edits(before: Objects, after: Objects) -> Iterator[Edit]:
                 action: Action = "replaced" if immutable_field else "changed"
                 visible = drop_explained_revision(fields, key.template_paths)
                 change = _build_change(key, new, action, visible)
-                restarts = bool(immutable_field) or has_restart(key, old, new)
+                restarts = bool(immutable_field) or needs_restart(key, old, new)
                 yield Edit(key, old, new, change, restarts, immutable_field)
     for key, old in before.items():
         if key not in after:
@@ -289,8 +289,8 @@ def _sum_pods_and_accelerators(
     for side, objects in enumerate(lws):
         for key, manifest in objects.items():
             service_sums = sums.setdefault(get_service(key, manifest), [[0, 0], [0, 0]])
-            for which, number in enumerate(count_pods_and_accelerators(manifest)):
-                service_sums[which][side] += number
+            for index, number in enumerate(count_pods_and_accelerators(manifest)):
+                service_sums[index][side] += number
     for namespace, name in services:
         if (namespace, name) in sums:
             pods, devices = sums[namespace, name]

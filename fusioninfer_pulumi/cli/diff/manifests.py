@@ -24,7 +24,7 @@ Service = tuple[str, str]
 LWS_TEMPLATE = "spec.leaderWorkerTemplate"
 LWS_NETWORK = "spec.networkConfig"
 #: Keys of a LeaderWorkerSet's rolling update settings.
-ROLLING = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
+_ROLLING_UPDATE = ("spec", "rolloutStrategy", "rollingUpdateConfiguration")
 _APPS_KINDS = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
 # LeaderWorkerSet's defaults: setting them explicitly creates no new revision.
 _TEMPLATE_DEFAULTS = {"size": 1, "restartPolicy": "RecreateGroupOnPodRestart"}
@@ -64,7 +64,7 @@ def get_text(value: Any, *keys: str) -> str:
 
 
 def get_count(value: Any, *keys: str) -> int:
-    """Return a nested count; if missing 1, which is Kubernetes' default for all counts here."""
+    """Return a nested count, or Kubernetes' default of 1 if it is missing or invalid."""
     number = at(value, *keys)
     is_count = isinstance(number, int) and not isinstance(number, bool) and number >= 0
     return number if is_count else 1
@@ -100,7 +100,7 @@ class Identity(NamedTuple):
 
     @property
     def template_paths(self) -> tuple[str, ...]:
-        """Paths whose changes restart pods; none if the object runs no pods."""
+        """Paths whose changes restart the object's pods; empty for other kinds."""
         if self.is_lws:
             return LWS_TEMPLATE, LWS_NETWORK
         return ("spec.template",) if self.is_apps_workload else ()
@@ -168,8 +168,8 @@ def get_role(key: Identity, manifest: Manifest | None) -> str:
 
 def get_partition(manifest: Manifest) -> int:
     """Return the partition of a LeaderWorkerSet: lower ordinals keep their pod template."""
-    is_set = at(manifest, *ROLLING, "partition") is not None
-    return get_count(manifest, *ROLLING, "partition") if is_set else 0
+    is_set = at(manifest, *_ROLLING_UPDATE, "partition") is not None
+    return get_count(manifest, *_ROLLING_UPDATE, "partition") if is_set else 0
 
 
 def count_pods_and_accelerators(manifest: Manifest) -> tuple[int, int]:
@@ -189,7 +189,7 @@ def _count_accelerators(template: Any) -> int:
         return 0
 
 
-def has_restart(key: Identity, old: Manifest, new: Manifest) -> bool:
+def needs_restart(key: Identity, old: Manifest, new: Manifest) -> bool:
     """Return whether an update of an object restarts its pods."""
     if key.is_lws:
         return not is_equal(_read_lws_revision(old), _read_lws_revision(new))

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.cli.diff._records import Action, Difference
 
 # GitHub rejects comments of more than 65,536 characters. The margin is for text that a CI job adds,
 # such as the mark by which it finds its comment again.
-LIMIT = 65_000
+MAX_CHARACTERS = 65_000
 _MAX_LINE = 240
 _MAX_NOTE = 1_000
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
@@ -29,7 +29,7 @@ _OMITTED = frozenset({"restart_reason", "role_change"})
 _SIGNS: dict[Action, str] = {"added": "+", "removed": "-", "changed": "@@", "replaced": "!"}
 
 
-def to_markdown(difference: Difference, *, limit: int = LIMIT) -> str:
+def to_markdown(difference: Difference, *, limit: int = MAX_CHARACTERS) -> str:
     """Return a difference as markdown for GitHub and GitLab.
 
     Args:
@@ -112,7 +112,7 @@ def _cut(text: str, limit: int) -> str:
 def to_json(difference: Difference) -> dict[str, Any]:
     """Return a difference as JSON; users' programs rely on the keys.
 
-    These are `different`, and the fields of the records in camelCase except for `_OMITTED`.
+    The keys are `different`, and the fields of the records in camelCase except for `_OMITTED`.
     """
     return {"different": bool(difference), **_to_plain(difference)}
 

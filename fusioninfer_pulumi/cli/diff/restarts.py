@@ -1,6 +1,6 @@
 """Effects of a change on replicas: which restart and why, and changes that `pulumi up` rejects.
 
-The rejections come from the checks of `pulumi up`, and from one of what Kueue's webhook rejects.
+To find rejections, it runs the checks of `pulumi up`, and one for what Kueue's webhook rejects.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class _LwsChange:
     def restart_start(self) -> int:
         """The lowest ordinal that restarts; lower ones keep their template due to the partition.
 
-        A replacement ignores the partition.
+        A replacement ignores the partition. If none restarts, the lower number of replicas.
         """
         common = min(self.counts)
         if self.restarting_edit is None or self.new is None:
@@ -380,13 +380,13 @@ def find_rejections(
             )
             for name, key in old_keys.items()
         }
-        policies = {name for name, field in replaced.items() if field.startswith(SUB_GROUP_POLICY)}
+        new_policies = {n for n, field in replaced.items() if field.startswith(SUB_GROUP_POLICY)}
         awaits_replicas = plan.wait.level.awaits_replicas
         rejections[service] = [
             *check_layout_change(
                 plan.shape.layout, other_layout, roles, awaits_replicas=awaits_replicas
             ),
-            *check_subgroup_policies(plan, policies),
+            *check_subgroup_policies(plan, new_policies),
             *check_kueue_changes(plan, updated_in_place),
             *check_gang_joins(plan, before),
         ]

@@ -33,7 +33,7 @@ from fusioninfer_pulumi.rollout.timeline import (
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, order_update
 from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
 
-# Each step of the simulation visits all LeaderWorkerSets, so more of them take long.
+# Each step of the simulation visits all LeaderWorkerSets, so simulating more would be slow.
 _MAX_LWS = 400
 #: Titles of the columns to the left of the roles' columns.
 LEFT_TITLES = ("STEP", "BEGINS BY", "RESTARTS", "STARTS")
@@ -41,7 +41,7 @@ GPUS = "GPUS"
 #: Explanation below the table.
 DURATION_NOTE = (
     "BEGINS BY assumes the slowest update: each replica becomes available just before its timeout."
-    " Each step takes a few seconds more, because Pulumi checks the status at most every 5 s."
+    " Each step takes a few seconds more, because the status is read every 0.25 to 5 s."
 )
 
 

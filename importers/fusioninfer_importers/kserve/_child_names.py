@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 _MAX_LENGTH, _SHORT_LENGTH = 63, 31
-#: Suffixes of the names of its InferencePool and of the Service on its pods.
+#: Suffixes of the names of the InferencePool, and of the Service that selects the pods.
 POOL, SERVICE = "-inference-pool", "-kserve-workload-svc"
 #: Suffixes of the names of Deployments and LeaderWorkerSets, the longer ones first.
 WORKLOADS = ("-kserve-mn-prefill", "-kserve-mn", "-kserve-prefill", "-kserve")

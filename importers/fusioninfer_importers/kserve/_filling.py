@@ -142,7 +142,7 @@ class _TemplateFiller:
                 yield entry
 
     def _fill_words(self, node: Node, path: Location) -> list[str]:
-        """Return the words of VLLM_ADDITIONAL_ARGS that can be evaluated; none of other values."""
+        """Return the words of VLLM_ADDITIONAL_ARGS that can be evaluated; none for other fields."""
         if path[-1:] != ("value",) or _read_variable_name(node) != EXTRA_ARGS:
             return []
         kept: list[str] = []
@@ -174,7 +174,7 @@ class _TemplateFiller:
                 return object_names.endpoint_picker(parent)
             is_route = path[:1] == ("router",) and suffix in (POOL, SERVICE)
             if is_route or ("scaling" in path and suffix in WORKLOADS):
-                return kserve_name  # replaced where it is used
+                return kserve_name  # the conversion of routes and scaling replaces it
             if suffix == POOL:
                 return object_names.inference_pool(parent)
             raise TemplateError(f"KServe's {kserve_name} does not exist here")
@@ -192,5 +192,5 @@ def _is_flag_without_value(word: Any) -> bool:
 
 
 def _read_variable_name(value: Node) -> Any:
-    """Return the name of the variable that has a value."""
+    """Return the name of the environment variable whose value this is."""
     return value.at.document.at(*value.at.path[:-1], "name").value

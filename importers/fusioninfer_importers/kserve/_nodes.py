@@ -35,7 +35,7 @@ class Node:
     """A value, and the field that it comes from.
 
     Attributes:
-        at: Its field; for a merged value the last one.
+        at: Its field; for a merged value, the one that takes precedence.
         content: Nodes by key, a list of nodes, or a scalar.
         synthetic: Whether no document has the value; `at` is then the field it is derived from.
     """

@@ -1,8 +1,8 @@
 """Merges a pod and its container `main` over KServe's presets.
 
 The presets (config/llmisvcconfig in KServe's sources, v0.20) run a shell script around
-`vllm serve`. A container without a command gets that program, with the arguments that
-the script appends: VLLM_ADDITIONAL_ARGS, then the container's args, both parsed by a shell.
+`vllm serve`. A container without a command gets `vllm serve` without the script, with the arguments
+that the script appends: VLLM_ADDITIONAL_ARGS, then the container's args, both parsed by a shell.
 docs/systems.md lists the parts of the presets that become other settings or have no counterpart.
 """
 
@@ -51,7 +51,7 @@ _PROBES = {
     "startupProbe": {"periodSeconds": 10, "failureThreshold": 60},
 }
 _PRE_STOP = {"exec": {"command": ["/bin/sleep", "15"]}}
-_GRACE = 60
+_GRACE_SECONDS = 60
 _HANDLERS = ("exec", "grpc", "httpGet", "tcpSocket")
 #: Image of the presets.
 IMAGE = "ghcr.io/llm-d/llm-d-cuda:v0.9.0"
@@ -116,7 +116,7 @@ def _add_preset_fields(report: ConversionReport, pod: Node, preset: Preset) -> N
         if container.text("name") == MAIN and is_other_program(container)
     ]
     if other_programs and pod.get("terminationGracePeriodSeconds") is None:
-        pod = set_fields(pod, terminationGracePeriodSeconds=make_node(pod.at, _GRACE))
+        pod = set_fields(pod, terminationGracePeriodSeconds=make_node(pod.at, _GRACE_SECONDS))
     if volumes is None or isinstance(volumes.content, list):
         pod = set_fields(
             pod, volumes=_merge_volumes(report, volumes or make_node(pod.at, []), preset)
@@ -131,7 +131,7 @@ def _choose_security_context(preset: Preset) -> dict[str, Any]:
 
 
 def _merge_volumes(report: ConversionReport, volumes: Node, preset: Preset) -> Node:
-    """Return the preset's volumes merged with the user's; another volume type replaces them."""
+    """Merge the user's volumes over the preset's; one of another type replaces the preset's."""
     preset_volumes: list[dict[str, Any]] = []
     for name in _VOLUMES.values():
         user_volume = next(
@@ -182,7 +182,7 @@ def _merge_container(container: Node, preset: Preset) -> Node:
 
 
 def _merge_lifecycle(container: Node, preset: Preset) -> Node | None:
-    """Return the preset's `preStop` for programs that do not get ours."""
+    """Return the lifecycle, with the preset's `preStop` where the library adds none."""
     lifecycle = container.get("lifecycle")
     if not preset.is_leader or not is_other_program(container):
         return lifecycle
@@ -193,7 +193,7 @@ def _merge_lifecycle(container: Node, preset: Preset) -> Node | None:
 
 
 def _add_missing(container: Node, field: str, key: str, items: list[dict[str, Any]]) -> Node:
-    """Return a list of the container with the preset's missing items before it."""
+    """Return a list of the container, after those of the preset's items that it does not have."""
     entries = container.get(field)
     if entries is not None and not isinstance(entries.content, list):
         return entries  # our rules reject it

@@ -92,8 +92,8 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
         bases = [config for config in presets.values() if config not in references] + references
         used.update(bases)
         spec = _merge_bases(report, document, bases)
-        scripts = {name: has_script(spec, name) for name in presets}
-        specs.append((document, scripts, bases, drop_scripts(report, spec)))
+        replaced_presets = {name: has_script(spec, name) for name in presets}
+        specs.append((document, replaced_presets, bases, drop_scripts(report, spec)))
     backends: dict[tuple[Any, str, str], Mapping[str, Any]] = {}
     for document, _, _, spec in specs:
         if spec.get("router") is not None:
@@ -115,9 +115,9 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
 def _report_config_maps(report: ConversionReport, maps: Objects) -> None:
     for document in maps.values():
         report.consume(*(document.at(*path) for path in _IDENTITY))
-        unread = [leaf for leaf in document.leaves() if not report.is_consumed(leaf)]
-        if is_settings(document) and unread:
-            report.consume(*unread)
+        unconsumed = [leaf for leaf in document.leaves() if not report.is_consumed(leaf)]
+        if is_settings(document) and unconsumed:
+            report.consume(*unconsumed)
             report.warning(
                 DOCUMENT_UNUSED,
                 document.at("data"),
@@ -125,7 +125,7 @@ def _report_config_maps(report: ConversionReport, maps: Objects) -> None:
                 "apply otherwise",
             )
             continue
-        for leaf in unread:
+        for leaf in unconsumed:
             report.left_out(leaf, "is not referenced by the scheduler's config.ref; ignored")
 
 
@@ -259,7 +259,7 @@ def convert_service(
 
 
 def _convert_gang(builder: ServiceBuilder, spec: Node) -> None:
-    """Disable gang scheduling, which is our default, unless the pods use Volcano."""
+    """Disable our default, gang scheduling, unless the pods use Volcano."""
     workloads = [node for node in (spec, spec.get("prefill")) if node is not None]
     pods = [pod for node in workloads for pod in map(node.get, ("template", "worker")) if pod]
     needs_gang = len(workloads) > 1 or spec.get("worker") is not None

@@ -44,7 +44,7 @@ _MODEL: Location = ("spec", "model")
 def find_referenced_objects(
     documents: Sequence[SourceDocument], services: Sequence[SourceDocument]
 ) -> Iterator[ObjectKey]:
-    """Yield ServiceAccounts that services may use, and the Secrets of those in the input."""
+    """Yield ServiceAccounts that services may use, and Secrets that services or accounts name."""
     workloads = [("spec",), ("spec", "prefill")]
     values = [doc.at(*at, *_ACCOUNT_NAME).value for doc in documents for at in workloads]
     names = {_DEFAULT, *(name for name in values if isinstance(name, str))}

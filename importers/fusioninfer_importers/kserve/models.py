@@ -28,7 +28,7 @@ class LocalReference(ImportedModel):
 
 
 class GatewayReference(ImportedModel):
-    """A Gateway, of the same namespace or with its namespace."""
+    """A Gateway; by default it is in the service's namespace."""
 
     name: Text
     namespace: str | None = None

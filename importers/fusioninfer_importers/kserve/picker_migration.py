@@ -58,7 +58,7 @@ def migrate(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_decider(parameters: dict[str, Any], plugins: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Replace the handler's threshold with a decider; return its plugin if it is missing."""
+    """Replace the handler's threshold with a decider; return the decider's plugin if missing."""
     if "deciders" in parameters:
         return []
     threshold = parameters.pop("threshold", None)

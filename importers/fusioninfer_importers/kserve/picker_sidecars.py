@@ -50,7 +50,7 @@ def add_sidecars(
         replaced: Names of KServe's presets that the service's namespace replaces.
 
     Returns:
-        The scheduler, and the parameters by which `token-producer` finds the tokenizer.
+        The scheduler, and the parameters of `token-producer`, None without a tokenizer.
     """
     scheduler = spec.get("router", "scheduler")
     assert scheduler is not None, "checked by the caller"
@@ -93,7 +93,7 @@ def _merge_pods(pod: Node | None, preset: Node) -> Node:
 def _build_tokenizer(
     builder: ServiceBuilder, spec: Node, at: SourceField, *, is_replaced: bool
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return the parameters of `token-producer`, and the pod with the tokenizer for the model."""
+    """Return parameters of `token-producer`, None unless hf:// or pvc://, and its pod."""
     preset = copy.deepcopy(_PRESETS[TOKENIZER])
     if is_replaced:
         ports = preset["containers"][0]["ports"]

@@ -26,10 +26,10 @@ from fusioninfer_pulumi.plugins.importers import SourceDocument
 #: Prefix of the presets' names.
 PREFIX = "kserve-config-llm-"
 _ROUTE, _TRACING = "router-route", "tracing"
-#: Prefix of the annotations in a service's status with the presets' names of its KServe release.
+#: Prefix of the annotations in a service's status that name the presets of its KServe release.
 _PINNED_NAME = "serving.kserve.io/config-llm-"
-#: The scripts of KServe's presets (aaac4e29), by the first 16 digits of their SHA-256: their
-#: commands are generated.
+#: The scripts of KServe's presets (aaac4e29), by the first 16 digits of their SHA-256. Containers
+#: with these scripts get a generated command.
 _SCRIPTS = {
     "db387ee6f25daa79",
     "d55cd77257cf9433",

@@ -42,7 +42,7 @@ class Member:
     Attributes:
         weight: Its share of the group's requests, relative to the sum of all; 0 if not set.
         model: The name of its model.
-        models: That and the names of its adapters; KServe splits among members with the same ones.
+        models: `model` and its adapters; KServe splits requests among members with equal `models`.
         backend: The backendRef to it, without a weight.
     """
 
@@ -106,7 +106,7 @@ def get_pool_ref(spec: Node) -> Node | None:
 
 
 def has_picker(spec: Node) -> bool:
-    """Return whether a service with a router has an endpoint picker; otherwise a Service does.
+    """Return whether a service with a router has an endpoint picker, instead of a Service.
 
     KServe has no picker without a scheduler. We add one for prefill and decode, which need pairing.
     """
@@ -315,10 +315,10 @@ def _convert_route(
 
 
 def _make_group_rules(builder: ServiceBuilder, group: Node, groups: Groups) -> list[dict[str, Any]]:
-    """Return the rules for a group's address, for the member with the largest weight.
+    """Return the rules for a group's path; empty unless the service has the largest weight.
 
-    KServe writes them into the route of every member (router_group_routing.go); of equal rules
-    gateways use the oldest.
+    KServe writes the rules into the route of every member (router_group_routing.go). Gateways use
+    the oldest of equal rules.
     """
     namespace, name = builder.main.namespace, str(builder.main.name)
     members = groups.get((namespace, str(group.content)), ())
@@ -360,8 +360,8 @@ def _make_path_rules(
 ) -> list[dict[str, Any]]:
     """Return the rules below a path.
 
-    Without `backends` the rules of the endpoints later get the service's pool. Other paths lead to
-    Services, because endpoint pickers reject requests they cannot parse.
+    Without `backends` the rules of the endpoints name no backend; the library adds the service's
+    pool. Other paths lead to Services, because pickers reject requests they cannot parse.
     """
     rules = []
     for endpoint in (*_ENDPOINTS, ""):

@@ -82,8 +82,8 @@ def _convert_wva(
 ) -> None:
     """Convert a workload that follows the Workload Variant Autoscaler (KServe's scaling.go).
 
-    WVA finds the autoscaler by its annotations, which are the service's here, and publishes its
-    decision under the autoscaler's name.
+    WVA finds the autoscaler by its annotations, and publishes its decision under the autoscaler's
+    name.
     """
     autoscaling = (*target, "autoscaling")
     builder.report.consume(wva.at)
@@ -187,7 +187,7 @@ def _set_minimum(builder: ServiceBuilder, target: Location, scaling: Node) -> No
         minima = ("spec", "schedulingStrategy", "gangPolicy", "minRoleReplicas")
         name = builder.get((*target, "name"))
         builder.default((*minima, name), minimum, lowest.at if lowest is not None else scaling.at)
-    # LeaderWorkerSets of one replica cannot be scaled as a role.
+    # An autoscaler scales one object: all replicas of a role must be in one LeaderWorkerSet.
     builder.default(("spec", "layout"), "PerRole", scaling.at)
 
 

@@ -163,9 +163,9 @@ def convert_scheduler(
 
 
 def read_plugins(scheduler: Node) -> list[dict[str, Any]]:
-    """Return the plugins of a scheduler's configuration, except for one in a ConfigMap.
+    """Return the plugins of a scheduler's configuration; none if it is in a ConfigMap.
 
-    KServe looks for plugins that need sidecars only here.
+    KServe, too, ignores ConfigMaps when it looks for plugins that need sidecars.
     """
     text = scheduler.get("config", "inline")
     containers = [] if text is not None else scheduler.list_at("template", "containers")

@@ -184,24 +184,24 @@ def convert_initializer(builder: ServiceBuilder, spec: Node) -> Node:
         return spec
     adapters = spec.list_at("model", "lora", "adapters")
     uris = [spec.get("model", "uri"), *(adapter.get("uri") for adapter in adapters)]
-    downloads = any(_needs_download(uri) for uri in uris)
+    is_fetched = any(_needs_download(uri) for uri in uris)
     prefill = spec.get("prefill")
-    spec = _remove_initializer(builder, spec, downloads=downloads)
+    spec = _remove_initializer(builder, spec, is_fetched=is_fetched)
     if prefill is None:
         return spec
-    return set_fields(spec, prefill=_remove_initializer(builder, prefill, downloads=downloads))
+    return set_fields(spec, prefill=_remove_initializer(builder, prefill, is_fetched=is_fetched))
 
 
-def _remove_initializer(builder: ServiceBuilder, workload: Node, *, downloads: bool) -> Node:
+def _remove_initializer(builder: ServiceBuilder, workload: Node, *, is_fetched: bool) -> Node:
     pods = {
-        field: _remove_from_pod(builder, pod, downloads=downloads)
+        field: _remove_from_pod(builder, pod, is_fetched=is_fetched)
         for field in ("template", "worker")
         if (pod := workload.get(field)) is not None
     }
     return set_fields(workload, **pods) if pods else workload
 
 
-def _remove_from_pod(builder: ServiceBuilder, pod: Node, *, downloads: bool) -> Node:
+def _remove_from_pod(builder: ServiceBuilder, pod: Node, *, is_fetched: bool) -> Node:
     entries = pod.get("initContainers")
     items = entries.items if entries is not None else []
     kept = [item for item in items if item.text("name") != NAME]
@@ -210,7 +210,7 @@ def _remove_from_pod(builder: ServiceBuilder, pod: Node, *, downloads: bool) -> 
     for container in items:
         if container.text("name") != NAME:
             continue
-        if downloads:
+        if is_fetched:
             _convert_fetcher(builder, container)
         else:
             builder.report.left_out(

@@ -1,6 +1,6 @@
 """Converts the sidecar of decode pods, which KServe's presets run as an init container.
 
-A user overrides it by an init container of its name; its fields are those of `kvTransfer.sidecar`.
+Users override it with an init container of the same name, converted to `kvTransfer.sidecar`.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def convert_workload(
         workload: The workload's block of the service.
         name: Name of the role: main, prefill or decode.
         component_type: Its component type.
-        arguments: Arguments of the presets' command.
+        arguments: Arguments of the presets' command that name the model.
         replaced: Presets that the service's namespace replaces.
     """
     target = builder.add_role(workload.at, name, component_type)
@@ -76,7 +76,7 @@ def convert_workload(
     elif replicas is not None:
         copy_node(builder, (*target, "replicas"), replicas)
     if component_type != "worker" and not _has_kv_transfer(workload):
-        # Its sidecar sends prompts to prefill pods anyway, but the engines ignore the results.
+        # KServe's sidecar sends prompts to prefill pods anyway, but the engines ignore the results.
         builder.default((*target, "kvTransfer"), {"enabled": False}, workload.at)
     if component_type == "decoder":
         _set_decode_port(builder, target, workload)
@@ -100,7 +100,7 @@ def convert_workload(
 
 
 def _set_decode_port(builder: ServiceBuilder, target: Location, workload: Node) -> None:
-    """Set the port of a decode program other than vLLM behind the sidecar, from its `--port`."""
+    """Set `enginePort` from `--port` if a decode pod runs neither vLLM nor SGLang."""
     command = _find_other_program(workload.get("template"))
     port = None if command is None else integer(get_flag_value(command.argv.texts(), PORT_FLAG))
     if port not in (None, PORT):
@@ -309,7 +309,7 @@ def convert_devices(builder: ServiceBuilder) -> None:
     if not settings:
         return
 
-    def find(name: str) -> SourceField:
+    def locate(name: str) -> SourceField:
         return builder.main.at("metadata", "annotations", f"{DEVICE_PREFIX}{name}")
 
     device_class = settings.pop(f"{DEVICE_PREFIX}device-class", None)
@@ -319,21 +319,21 @@ def convert_devices(builder: ServiceBuilder) -> None:
             builder.report.invalid(place, f"has no effect without {DEVICE_PREFIX}device-class")
         return
     claim: dict[str, tuple[Any, SourceField]] = {
-        "deviceClassName": (device_class, find("device-class"))
+        "deviceClassName": (device_class, locate("device-class"))
     }
     count = settings.pop(f"{DEVICE_PREFIX}device-count", None)
     if count is not None and not str(count).isdecimal():
-        builder.report.invalid(find("device-count"), f"must be a number of devices, got {count}")
+        builder.report.invalid(locate("device-count"), f"must be a number of devices, got {count}")
     elif count is not None:
-        claim["count"] = (int(count), find("device-count"))
+        claim["count"] = (int(count), locate("device-count"))
     selectors = settings.pop(f"{DEVICE_PREFIX}cel-selector", None)
     if selectors is not None:
         lines = [line.strip() for line in str(selectors).splitlines() if line.strip()]
-        claim["selectors"] = (lines, find("cel-selector"))
+        claim["selectors"] = (lines, locate("cel-selector"))
     container = settings.pop(f"{DEVICE_PREFIX}container-name", None)
     if container not in (None, MAIN):
         builder.report.unsupported(
-            find("container-name"),
+            locate("container-name"),
             "is not supported; only the container main gets devices",
         )
     for key in settings:
@@ -346,6 +346,6 @@ def convert_devices(builder: ServiceBuilder) -> None:
         if role["componentType"] == "router":
             continue
         target = ("spec", "roles", index, "resourceClaims", 0)
-        builder.default((*target, "name"), CLAIM, find("device-class"))
+        builder.default((*target, "name"), CLAIM, locate("device-class"))
         for field, (value, place) in claim.items():
             builder.derive((*target, field), value, place)

@@ -232,7 +232,7 @@ class StablePolicy(ImportedModel):
 
 
 class PanicPolicy(ImportedModel):
-    """How fast it scales up under sudden load."""
+    """How fast a role scales up under sudden load."""
 
     percent: Count | None = None
     period: str | None = None

@@ -67,8 +67,8 @@ def convert_template(
                 )
 
 
-def use_group_of_lws(builder: ServiceBuilder, role: Location) -> None:
-    """Read a replica's index from LeaderWorkerSet's label if a role has one LeaderWorkerSet."""
+def read_index_from_lws_label(builder: ServiceBuilder, role: Location) -> None:
+    """Make variables read the replica's index from LeaderWorkerSet's label, as PerRole needs."""
     for key in ("template", "leaderTemplate", "workerTemplate"):
         for _, container in _find_containers_with_env(builder.get((*role, key, "spec"))):
             for variable in container.get("env") or ():
@@ -105,10 +105,10 @@ def _replace_variables(
                 continue
             value = values[label]
             if not isinstance(value, str):
-                helper, start = value
+                helper, name_label = value
                 if helper not in helpers:
                     helpers.append(copy.deepcopy(helper))
-                prefix = service if start == NAME else role
+                prefix = service if name_label == NAME else role
                 value = f"{prefix}-$({helper['name']})"
             rest = {name: value for name, value in variable.items() if name != "valueFrom"}
             env[position] = {**rest, "value": value}
@@ -140,14 +140,14 @@ def needs_environment(role: Role) -> bool:
     templates = [
         template for template in (role.entry_template, role.worker_template) if template is not None
     ]
-    return bool(role.worker_replicas) or any(_mentions(template.spec) for template in templates)
+    return bool(role.worker_replicas) or any(_uses_environment(pod.spec) for pod in templates)
 
 
-def _mentions(value: Any) -> bool:
+def _uses_environment(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return any(map(_mentions, value.values()))
+        return any(map(_uses_environment, value.values()))
     if isinstance(value, list):
-        return any(map(_mentions, value))
+        return any(map(_uses_environment, value))
     return isinstance(value, str) and any(name in value for name in labels.KTHENA_ENVIRONMENT)
 
 

@@ -189,7 +189,7 @@ def convert_route(
         matched |= set(match_models(spec, rule.model_match or ModelMatch()) if built else ())
     unused = [adapter for adapter in spec.lora_adapters or () if adapter not in matched]
     if unused:
-        message = f"no rule that leads to a service asks for {', '.join(unused)}; ignored"
+        message = f"no rule with a target in this input matches {', '.join(unused)}; ignored"
         report.left_out(at / "loraAdapters", message)
     unique = {id(server): server for server in used}.values()
     for server in unique:

@@ -20,7 +20,7 @@ from fusioninfer_importers.kthena.models import (
     StablePolicy,
     TargetRef,
 )
-from fusioninfer_importers.kthena.pods import NAME, PREFIX, ROLE, use_group_of_lws
+from fusioninfer_importers.kthena.pods import NAME, PREFIX, ROLE, read_index_from_lws_label
 from fusioninfer_importers.kthena.serving import DECODER, PREFILLER, Serving
 from fusioninfer_importers.rules import DOCUMENT_UNUSED, REFERENCE_MISSING
 from fusioninfer_pulumi.plugins.importers import (
@@ -309,7 +309,7 @@ def _add_autoscalers(
         )
         builder.default(("spec", "layout"), "PerRole", role_scaling.at)
         for index, _ in enumerate(serving.roles):
-            use_group_of_lws(builder, ("spec", "roles", index))
+            read_index_from_lws_label(builder, ("spec", "roles", index))
         serving.minimum_replicas[role_scaling.name] = (minimum, role_scaling.at)
         has_autoscaler = True
     if not has_autoscaler:

@@ -296,7 +296,7 @@ def _is_entrypoint(container: Mapping[str, Any]) -> bool:
 
 
 def _move_engine(serving: Serving, index: int, port: int, at: SourceField) -> None:
-    """Move a decode engine that the image's entrypoint starts off the port of the sidecar.
+    """Give a decode engine that the image's entrypoint starts another port than the sidecar's.
 
     The ModelServer names the engine, so its port flag is known.
     """

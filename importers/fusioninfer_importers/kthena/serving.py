@@ -27,7 +27,7 @@ RECOVERY_DIFFERS = Rule("recovery-differs")
 PREFILLER, DECODER, WORKER = "prefiller", "decoder", "worker"
 _TYPES = {"prefill": PREFILLER, "prefiller": PREFILLER, "decode": DECODER, "decoder": DECODER}
 _MIN_ROLE_REPLICAS = (*GANG, "minRoleReplicas")
-_QUEUED = "Kueue admits each replica separately; remove it, or the label kueue.x-k8s.io/queue-name"
+_NO_GANG = "Kueue admits each replica separately; remove it, or the label kueue.x-k8s.io/queue-name"
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Serving:
 
 
 def convert_roles(
-    builder: ServiceBuilder, roles: Sequence[Role], at: SourceField, *, by_role: bool
+    builder: ServiceBuilder, roles: Sequence[Role], at: SourceField, *, is_per_role: bool
 ) -> None:
-    """Convert the roles; `by_role` says whether roles have rollout settings (RoleRollingUpdate)."""
+    """Convert the roles; with `is_per_role` their rollout settings apply (RoleRollingUpdate)."""
     builder.set_origin(("spec", "roles"), at)
     types = choose_component_types([role.name for role in roles])
     for index, (role, component_type) in enumerate(zip(roles, types, strict=True)):
@@ -65,7 +65,7 @@ def convert_roles(
         _convert_role_templates(builder, target, role, block)
         if needs_environment(role):
             builder.default((*target, "environment"), "Kthena", block)
-        _convert_role_rollout(builder, target, role, block, by_role=by_role)
+        _convert_role_rollout(builder, target, role, block, is_per_role=is_per_role)
 
 
 def choose_component_types(names: Sequence[str]) -> list[str]:
@@ -104,17 +104,17 @@ def _convert_role_templates(
 
 
 def _convert_role_rollout(
-    builder: ServiceBuilder, target: Location, role: Role, at: SourceField, *, by_role: bool
+    builder: ServiceBuilder, target: Location, role: Role, at: SourceField, *, is_per_role: bool
 ) -> None:
     if role.max_unavailable is not None:
         place = at / "maxUnavailable"
-        if by_role:
+        if is_per_role:
             builder.copy((*target, "rollout", "maxUnavailable"), role.max_unavailable, place)
         else:
             _report_no_effect(builder, place)
     if role.partition is not None:
         place = at / "partition"
-        if by_role:
+        if is_per_role:
             count = count_replicas(role.partition, 1 if role.replicas is None else role.replicas)
             builder.derive((*target, "rollout", "partition"), count, place)
             if count != role.partition:
@@ -143,10 +143,10 @@ def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
     copy_metadata(builder, builder.main)
     spec = serving.spec
     _convert_groups(builder, spec, at)
-    by_role = (
+    is_per_role = (
         spec.rollout_strategy is not None and spec.rollout_strategy.type == "RoleRollingUpdate"
     )
-    convert_roles(builder, spec.template.roles, at / "template" / "roles", by_role=by_role)
+    convert_roles(builder, spec.template.roles, at / "template" / "roles", is_per_role=is_per_role)
     _convert_scheduling(builder, spec, at)
     _convert_recovery(builder, spec, at)
     _convert_rollout(builder, spec, at / "rolloutStrategy")
@@ -258,7 +258,7 @@ def _convert_rollout(builder: ServiceBuilder, spec: ModelServingSpec, at: Source
 
 
 def convert_gang(serving: Serving) -> None:
-    """Convert the gang of a ModelServing; its autoscalers, whose minima it uses, come first."""
+    """Convert the gang of a ModelServing, after its autoscalers, because it uses their minima."""
     builder, group = serving.builder, serving.model.spec.template
     at = builder.main.at("spec")
     group_field, scheduler = at / "template", builder.get((*SCHEDULING, "schedulerName"))
@@ -298,9 +298,9 @@ def _report_without_gang(serving: Serving, at: SourceField) -> None:
         if policy is not None:
             report.consume(at / key)
             if (at / key / "minRoleReplicas").value:
-                report.unsupported(at / key / "minRoleReplicas", _QUEUED)
+                report.unsupported(at / key / "minRoleReplicas", _NO_GANG)
     if group.network_topology is not None:
-        report.unsupported(at / "networkTopology", _QUEUED)
+        report.unsupported(at / "networkTopology", _NO_GANG)
 
 
 def _choose_gang_mode(serving: Serving) -> str | None:

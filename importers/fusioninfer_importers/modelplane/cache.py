@@ -1,9 +1,9 @@
 """Converts a ModelCache that a deployment refers to: a model with a warm-up Job.
 
-Modelplane creates one volume in each cluster (`ReadWriteMany`). A Job downloads the model to its
-root once. The volume is mounted read-write at `/mnt/models` in every pod. vLLM without a command
-gets `--model=/mnt/models`, unless its arguments name a model; every other command must name the
-path (functions/compose-model-cache, compose-model-replica/function/backends/base.py).
+Modelplane creates one volume in each cluster (`ReadWriteMany`). A Job downloads the model to the
+volume's root once. The volume is mounted read-write at `/mnt/models` in every pod. vLLM without a
+command gets `--model=/mnt/models`, unless its arguments name a model; every other command must name
+the path (functions/compose-model-cache, compose-model-replica/function/backends/base.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fusioninfer_pulumi.plugins.importers import SourceDocument, SourceField, re
 
 MOUNT_PATH = "/mnt/models"
 _MODEL = ("spec", "model")
-#: The warm-up Job's default timeout, and the speed by which it is raised for large models.
+#: The warm-up Job's default timeout, and the download speed for which it is extended.
 #: Modelplane's Job has no timeout.
 _DEFAULT_HOURS, _GIB_PER_HOUR = 2, 100
 
@@ -95,8 +95,8 @@ def convert_cache(
         builder.derive((*cache_target, "job", "timeout"), f"{hours}h", place / "sizeGiB")
         builder.report.chosen(
             place / "sizeGiB",
-            f"not set; the download may take {hours}h ({_GIB_PER_HOUR} GiB per hour); Modelplane "
-            "has no timeout",
+            f"the warm-up Job's timeout is {hours}h ({_GIB_PER_HOUR} GiB per hour); Modelplane's "
+            "has none",
         )
     for key, value in (("warmUp", True), ("mountModel", True), ("readOnly", False)):
         builder.default((*cache_target, key), value, at)

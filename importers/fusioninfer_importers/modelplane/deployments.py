@@ -106,7 +106,7 @@ def _convert_replica(
 def _convert_gang(
     builder: ServiceBuilder, templates: Sequence[Template], at: SourceField, *, is_gang: bool
 ) -> None:
-    """Disable gang scheduling, which is our default, unless the pods use Volcano or Kueue."""
+    """Disable our default, gang scheduling, unless the pods use Volcano or Kueue."""
     if convert_queue(builder):
         return
     if is_gang and all(template.spec.get("schedulerName") != VOLCANO for template in templates):

@@ -183,7 +183,7 @@ def _convert_claim(
     builder.derive((*target, "deviceClassName"), drivers[0], at / "selectors")
     builder.report.chosen(
         at / "selectors",
-        f"not set; uses DeviceClass {drivers[0]}, the driver in the expressions, instead of the "
+        f"uses DeviceClass {drivers[0]}, the driver in the expressions, instead of that of the "
         "InferenceClass",
     )
     builder.copy((*target, "count"), device.count, at / "count")

@@ -26,7 +26,7 @@ _DEPLOYMENT, _CLUSTER = "modelplane.ai/deployment", "modelplane.ai/cluster"
 _GATEWAY = {"name": "inference-gateway", "namespace": "modelplane-system"}
 #: Scorers of Modelplane's endpoint picker (functions/compose-model-replica/function/routing.py).
 #: A prefill pod computes prompts of which at least 16 tokens, of 4 characters each, are not cached
-#: (`prefix-based-pd-decider`). Its block size is the engine's, as ours is.
+#: (`prefix-based-pd-decider`). The picker's block size is the engine's, as ours is.
 _SCORERS = {"prefix-cache": 2, "queue": 1}
 _THRESHOLD = 16 * 4
 #: The largest weight of a backend.
