@@ -41,7 +41,7 @@ FALLBACK_NAMESPACE = "default"
 STAND_IN = "unknown"
 #: Fields of a pod with names of objects that the same program may create. For each, the server's
 #: message if the object is missing, and the fields that the server derives from it.
-REFERENCES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
+POD_REFERENCES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     "serviceAccountName": (re.compile("error looking up service account"), ("serviceAccount",)),
     "priorityClassName": (
         re.compile("no PriorityClass with name"),
@@ -228,7 +228,7 @@ def _is_namespace_missing(answer: Answer) -> bool:
 def _find_reference(answer: Answer) -> str:
     """Return the field of a pod that names a missing object, empty for any other answer."""
     if answer.code == 403:
-        for field, (pattern, _) in REFERENCES.items():
+        for field, (pattern, _) in POD_REFERENCES.items():
             if pattern.search(answer.reply):
                 return field
     return ""
@@ -420,5 +420,5 @@ def _build_pod(source: Object, template: Object, name: str, owner: tuple[str, st
 
 def _drop_reference(spec: Mapping[str, Any], reference: str) -> Object:
     """Return a pod's spec without a reference and the fields derived from it."""
-    fields = (reference, *REFERENCES[reference][1])
+    fields = (reference, *POD_REFERENCES[reference][1])
     return {key: value for key, value in spec.items() if key not in fields}

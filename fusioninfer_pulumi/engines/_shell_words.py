@@ -286,14 +286,14 @@ class Script(NamedTuple):
     """A parsed shell script.
 
     Attributes:
-        is_single_command: Whether its commands are joined by `&&` or pipes only. If so, `x &&
+        is_and_list: Whether its commands are joined by `&&` or pipes only. If so, `x &&
             script` runs nothing of the script if `x` fails.
         starts_ray: Whether it starts ray, directly or by vLLM's multi-node-serving.sh.
     """
 
     text: str
     calls: tuple[EngineCall, ...]
-    is_single_command: bool
+    is_and_list: bool
     starts_ray: bool
 
 

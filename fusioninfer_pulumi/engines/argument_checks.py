@@ -192,7 +192,7 @@ def check_arguments(
                 yield warning(ARGUMENT_UNKNOWN, place, f"{text}; did you mean {closest}?")
         elif definition is not None and argument.problem is not None:
             yield make_finding(ARGUMENT_VALUE_INVALID, place, f"{name}: {argument.problem}")
-    if not command.readable or any(_has_unknown_part(word.value) for word in words):
+    if not command.is_readable or any(_has_unknown_part(word.value) for word in words):
         return  # an unknown word may be a flag, and the words after it its values
     # Messages do not contain the words, because they may be API keys.
     extras = [*head, *(word for argument in arguments for word in argument.extras)]

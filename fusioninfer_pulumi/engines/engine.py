@@ -334,7 +334,7 @@ class KvCache:
         """
         raise NotImplementedError
 
-    def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
+    def explain_size_mismatch(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         """Return why the connector cannot combine the two tensor parallel sizes, None if it can."""
         return None
 
@@ -377,7 +377,7 @@ class Engine:
             `data_local`); messages use the first.
         rpc_flags: Port that coordinates the ranks of several nodes.
         expert_flags: Expert parallelism.
-        expert_ranks: Whether `expert_flags` take the number of ranks as their value.
+        takes_expert_ranks: Whether `expert_flags` take the number of ranks as their value.
         shared_copies_flags: Makes data parallel ranks share accelerators.
         rank_port_flags: Gives every rank a separate port.
         supervisor: Flag and default of the health port for all ranks, used with `rank_port_flags`.
@@ -418,7 +418,7 @@ class Engine:
     size_flags: Mapping[str, tuple[str, ...]]
     rpc_flags: tuple[str, ...] = ()
     expert_flags: tuple[str, ...]
-    expert_ranks: bool = False
+    takes_expert_ranks: bool = False
     shared_copies_flags: tuple[str, ...] = ()
     rank_port_flags: tuple[str, ...] = ()
     supervisor: tuple[str, int] = ("", 0)
@@ -457,7 +457,7 @@ class Engine:
 
     def read_sizes(self, command: EngineCommand) -> dict[str, int] | None:
         """Return the values of `size_flags`, None if any is unknown."""
-        if not command.readable:
+        if not command.is_readable:
             return None
         sizes: dict[str, int] = {}
         for size, names in self.size_flags.items():
@@ -486,7 +486,7 @@ class Engine:
         }
         if sizes.expert:
             # SGLang recommends as many expert ranks as tensor ranks.
-            ranks = (str(sizes.tensor or 1),) if self.expert_ranks else ()
+            ranks = (str(sizes.tensor or 1),) if self.takes_expert_ranks else ()
             arguments["expert"] = Argument(self.expert_flags, ranks)
         if sizes.port_per_rank and self.rank_port_flags:
             arguments["portPerRank"] = Argument(self.rank_port_flags)
@@ -503,7 +503,7 @@ class Engine:
             for field, is_missing in missing.items()
             if is_missing
         ]
-        if sizes.expert and self.expert_ranks and sizes.tensor is None:
+        if sizes.expert and self.takes_expert_ranks and sizes.tensor is None:
             message = f"needs tensor: {self.title} spreads experts over that many ranks"
             problems.append(error(UNSUPPORTED_BY_ENGINE, ("expert",), message))
         return problems
@@ -520,7 +520,7 @@ class Engine:
     def explain_missing_metrics(self, command: EngineCommand) -> str | None:
         """Return why the engine serves no metrics, None if it does."""
         flag, is_needed, remedy = self.metrics_flag
-        return remedy if command.readable and command.has(flag) is not is_needed else None
+        return remedy if command.is_readable and command.has(flag) is not is_needed else None
 
 
 @dataclass(frozen=True)
@@ -533,7 +533,7 @@ class EngineCommand:
             if the image's entrypoint runs.
         arguments: The engine's arguments; a flag and its value are two elements, and an Output is
             `<output>`.
-        readable: False if an Output or an unreadable script hides arguments.
+        is_readable: False if an Output or an unreadable script hides arguments.
         image: The container's image.
         is_vllm_serve: Whether the program, or the image's entrypoint, is `vllm serve`. Only that
             accepts `--headless` and the model as a positional argument.
@@ -545,7 +545,7 @@ class EngineCommand:
     engine: Engine | None
     program: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
-    readable: bool = True
+    is_readable: bool = True
     image: Image = field(default_factory=Image)
     is_vllm_serve: bool = False
     program_in_args: bool = False
@@ -594,7 +594,7 @@ class EngineCommand:
     @property
     def served_names(self) -> tuple[str, ...] | None:
         """Names of the served model, without adapters; None if unknown."""
-        if self.engine is None or not self.readable:
+        if self.engine is None or not self.is_readable:
             return None
         names = get_last_values(self.arguments, _SERVED_NAME)
         if names is None:

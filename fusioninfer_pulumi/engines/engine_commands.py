@@ -54,7 +54,7 @@ def _read(container: Mapping[str, Any]) -> EngineCommand:
     command = EngineCommand(
         engine=None,
         arguments=tuple(split_joined_flags(texts)),
-        readable=not (argv.outputs or UNKNOWN in texts),
+        is_readable=not (argv.outputs or UNKNOWN in texts),
         image=image,
         argv=argv,
     )
@@ -84,7 +84,7 @@ def _image_serves(image: Image) -> bool:
 
 
 def _read_script(argv: Argv, image: Image) -> EngineCommand:
-    command = EngineCommand(engine=None, readable=False, image=image, argv=argv)
+    command = EngineCommand(engine=None, is_readable=False, image=image, argv=argv)
     try:
         calls = read_script(argv).calls
     except ShellError:
@@ -98,7 +98,7 @@ def _read_script(argv: Argv, image: Image) -> EngineCommand:
         engine=ENGINES[call.engine],
         program=call.program,
         arguments=call.arguments,
-        readable=known and len(calls) == 1 and not call.has_hidden_arguments,
+        is_readable=known and len(calls) == 1 and not call.has_hidden_arguments,
         is_vllm_serve=call.is_vllm_serve,
     )
 

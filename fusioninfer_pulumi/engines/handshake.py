@@ -33,7 +33,7 @@ _DEFAULTS = {
 
 
 def _has_hidden_arguments(command: EngineCommand) -> bool:
-    return not command.readable or command.has(CONFIG_FLAG)
+    return not command.is_readable or command.has(CONFIG_FLAG)
 
 
 def read_pair_setting(command: EngineCommand, key: str) -> str | None:
@@ -147,7 +147,7 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
         if filled != loaded:
             is_certain = is_certain and not {None, AUTO} & {filled, loaded}
             differences.append(f"{key} {filled or 'unknown'} -> {loaded or 'unknown'}")
-    sizes = engine.kv_cache.check_pair_sizes(prefill, decode)
+    sizes = engine.kv_cache.explain_size_mismatch(prefill, decode)
     if sizes is not None:
         differences.append(f"{engine.size_flags['tensor'][0]}: {sizes}")
     releases = {read_pair_setting(side, "release") for side in (prefill, decode)}

@@ -33,7 +33,7 @@ RAY_PORT = 6379
 #: data parallel ranks needs it. KServe's template resolves LWS_LEADER_ADDRESS for the same reason.
 LEADER_ADDRESS_ENV = "POD_IP"
 #: Spellings of the flag for the number of nodes.
-NODES = ("--nnodes", "-n")
+NODES_FLAGS = ("--nnodes", "-n")
 
 _SHELL = ["/bin/sh", "-c"]
 _HEAD = f"ray start --head --port={RAY_PORT}"
@@ -118,7 +118,7 @@ def _wrap_script_in_ray(command: EngineCommand) -> ContainerCommand:
     call, text = script.calls[0], edit_script(script, find_missing(command, [_BACKEND]))
     if call.can_exec:
         text = f"{text[: call.start]}exec {text[call.start :]}"
-    if script.is_single_command:
+    if script.is_and_list:
         text = f"{_HEAD} && {text}"
     else:
         # In braces, so that no part of the script runs if ray fails to start.

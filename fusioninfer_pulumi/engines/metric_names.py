@@ -19,7 +19,7 @@ METRIC = re.compile(r"\b(?P<engine>vllm|sglang):(?P<name>[a-z][a-z0-9_]*)")
 _SUFFIXES = re.compile(r"_(total|bucket|sum|count|created)$")
 
 
-def normalize(metric: str) -> str:
+def strip_suffix(metric: str) -> str:
     """Return a metric's name without the suffix that Prometheus clients add for its type."""
     return _SUFFIXES.sub("", metric)
 
@@ -30,7 +30,7 @@ def has_metric(metric: str, engine: str, release: str | None) -> bool | None:
         return False
     table = _load()[engine]
     oldest, newest = map(parse_release, table["releases"])
-    span = table["metrics"].get(normalize(metric))
+    span = table["metrics"].get(strip_suffix(metric))
     if release is None or span is None or not oldest <= parse_release(release) <= newest:
         return None
     since, until = span

@@ -185,7 +185,7 @@ class Sglang(Engine):
         "data": ("--dp-size", "--data-parallel-size", "--dp"),
     }
     expert_flags = ("--ep-size", "--expert-parallel-size", "--ep")
-    expert_ranks = True
+    takes_expert_ranks = True
     shared_copies_flags = (_DP_ATTENTION,)
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-paths",

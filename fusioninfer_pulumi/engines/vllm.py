@@ -24,7 +24,7 @@ from fusioninfer_pulumi.engines.engine import (
     Word,
 )
 from fusioninfer_pulumi.engines.engine_images import Version, format_version
-from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, NODES
+from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, NODES_FLAGS
 from fusioninfer_pulumi.engines.vllm_kv_cache import TRANSFER, VllmKvCache
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 
@@ -40,28 +40,28 @@ _MOVING_TAGS = ("latest", "nightly")
 
 #: Port of the multi-node rendezvous. It is torch's default, as in FusionInfer's later design
 #: document; vLLM's default is 29501. The head picks free ports for data parallelism.
-MASTER_PORT = 29500
+_MASTER_PORT = 29500
 
-EXECUTOR = "--distributed-executor-backend"
-DATA = ("--data-parallel-size", "-dp")
-LOCAL = ("--data-parallel-size-local", "-dpl")
-RANK = ("--data-parallel-rank", "-dpn")
-EXTERNAL_BALANCER = ("--data-parallel-external-lb", "-dpe")
-DATA_BACKEND = ("--data-parallel-backend", "-dpb")
-PORT_PER_RANK = ("--data-parallel-multi-port-external-lb", "-dpm")
-_ADDRESS = ("--data-parallel-address", "-dpa")
-_START_RANK = ("--data-parallel-start-rank", "-dpr")
+_EXECUTOR_FLAG = "--distributed-executor-backend"
+_DATA_FLAGS = ("--data-parallel-size", "-dp")
+_LOCAL_FLAGS = ("--data-parallel-size-local", "-dpl")
+_RANK_FLAGS = ("--data-parallel-rank", "-dpn")
+_EXTERNAL_LB_FLAGS = ("--data-parallel-external-lb", "-dpe")
+_DATA_BACKEND_FLAGS = ("--data-parallel-backend", "-dpb")
+_RANK_PORT_FLAGS = ("--data-parallel-multi-port-external-lb", "-dpm")
+_ADDRESS_FLAGS = ("--data-parallel-address", "-dpa")
+_START_RANK_FLAGS = ("--data-parallel-start-rank", "-dpr")
 _HEADLESS = Argument(("--headless",))
 # Flags that conflict with the launchers. With most of them every node serves or has a fixed rank:
 # either vLLM rejects that together with `--headless`, or one template cannot set it for all nodes.
 # With `--headless` in the user's arguments the leader would not serve.
 _LAUNCHER_CONFLICTS = (
     _HEADLESS.names,
-    RANK,
-    _START_RANK,
+    _RANK_FLAGS,
+    _START_RANK_FLAGS,
     ("--data-parallel-hybrid-lb", "-dph"),
-    EXTERNAL_BALANCER,
-    PORT_PER_RANK,
+    _EXTERNAL_LB_FLAGS,
+    _RANK_PORT_FLAGS,
 )
 
 
@@ -85,7 +85,7 @@ class VllmNodes(MultiNode):
                     f"{names[0]} cannot be used with launcher: {launcher.value}, which assigns the "
                     "ranks and lets only the leader serve; remove it"
                 )
-        if command.value(*DATA_BACKEND) == "ray":
+        if command.value(*_DATA_BACKEND_FLAGS) == "ray":
             raise EditError(
                 f"--data-parallel-backend ray cannot be used with launcher: {launcher.value}; "
                 "remove it, or use launcher: ray"
@@ -108,7 +108,7 @@ class VllmNodes(MultiNode):
             )
             findings.append(warning(IMAGE_WITHOUT_RAY, ("multinode", "launcher"), message))
         # Documented in docs/serving/data_parallel_deployment.md; read in `launch_core_engines`.
-        ray_ranks = command.value(*DATA_BACKEND) == "ray"
+        ray_ranks = command.value(*_DATA_BACKEND_FLAGS) == "ray"
         if parallelism is not None and parallelism.data > 1 and not ray_ranks:
             message = (
                 "without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
@@ -131,11 +131,11 @@ def _build_node_arguments(nodes: int, *, is_leader: bool) -> list[Argument]:
     arguments = [
         # vLLM 0.11.1 chooses the executor `uni` for ranks of one accelerator and then rejects
         # `--nnodes`; later releases choose `mp` or `uni` themselves.
-        Argument((EXECUTOR,), ("mp",)),
-        Argument(NODES, (str(nodes),)),
+        Argument((_EXECUTOR_FLAG,), ("mp",)),
+        Argument(NODES_FLAGS, (str(nodes),)),
         rank,
         Argument(("--master-addr",), (f"$({leader})",), in_script=f'"${{{leader}}}"'),
-        Argument(("--master-port",), (str(MASTER_PORT),)),
+        Argument(("--master-port",), (str(_MASTER_PORT),)),
     ]
     # Only the leader serves HTTP.
     return arguments if is_leader else [*arguments, _HEADLESS]
@@ -149,20 +149,20 @@ def _build_rank_arguments(local: int, *, is_leader: bool) -> list[Argument]:
     """
     address = LEADER_ADDRESS_ENV if is_leader else "LWS_LEADER_ADDRESS"
     arguments = [
-        Argument(LOCAL, (str(local),)),
+        Argument(_LOCAL_FLAGS, (str(local),)),
         # `$NAME` in the script, because the kubelet would expand $(NAME) there.
-        Argument(_ADDRESS, (f"$({address})",), in_script=f'"${address}"'),
+        Argument(_ADDRESS_FLAGS, (f"$({address})",), in_script=f'"${address}"'),
     ]
     if is_leader:
         return arguments
     # With one rank on each node its number is the node's index, which needs no arithmetic.
     values = ("$(LWS_WORKER_INDEX)",) if local == 1 else ()
-    first = Argument(_START_RANK, values, in_script=f'"$((LWS_WORKER_INDEX * {local}))"')
+    first = Argument(_START_RANK_FLAGS, values, in_script=f'"$((LWS_WORKER_INDEX * {local}))"')
     return [*arguments, _HEADLESS, first]
 
 
 def _compute_local_ranks(command: EngineCommand, nodes: int) -> int:
-    data, local = integer(command.value(*DATA)), integer(command.value(*LOCAL))
+    data, local = integer(command.value(*_DATA_FLAGS)), integer(command.value(*_LOCAL_FLAGS))
     if data is None:
         raise EditError(
             "launcher: data-parallel divides the ranks of --data-parallel-size among the nodes; "
@@ -171,7 +171,7 @@ def _compute_local_ranks(command: EngineCommand, nodes: int) -> int:
     if local is None and data % nodes == 0:
         return data // nodes
     if local is None or local * nodes != data:
-        share = "" if local is None else f" of {local} ranks each ({LOCAL[0]})"
+        share = "" if local is None else f" of {local} ranks each ({_LOCAL_FLAGS[0]})"
         raise EditError(f"--data-parallel-size {data} cannot be divided among {nodes} nodes{share}")
     return local
 
@@ -203,13 +203,13 @@ class Vllm(Engine):
         "tensor": ("--tensor-parallel-size", "-tp", "--tensor-parallel"),
         "pipeline": ("--pipeline-parallel-size", "-pp", "--pipeline-parallel"),
         "context": ("--prefill-context-parallel-size", "-pcp"),
-        "data": DATA,
-        "data_local": LOCAL,
+        "data": _DATA_FLAGS,
+        "data_local": _LOCAL_FLAGS,
     }
     rpc_flags = ("--data-parallel-rpc-port", "-dpp")
     expert_flags = ("--enable-expert-parallel", "-ep")
-    rank_port_flags = PORT_PER_RANK
-    ray_data_backend = Argument(DATA_BACKEND, ("ray",))
+    rank_port_flags = _RANK_PORT_FLAGS
+    ray_data_backend = Argument(_DATA_BACKEND_FLAGS, ("ray",))
     # It reports the health of all ranks of the pod (`dp_supervisor.py`, 0.22.0 and later).
     supervisor = ("--data-parallel-supervisor-port", 9256)
     lora_flags: Mapping[str, str] = {
@@ -280,7 +280,7 @@ class Vllm(Engine):
             return None
         local = sizes.get("data_local")
         # With these flags a process runs only one data parallel rank.
-        if local is None and command.has(*RANK, *EXTERNAL_BALANCER):
+        if local is None and command.has(*_RANK_FLAGS, *_EXTERNAL_LB_FLAGS):
             local = 1
         return Parallelism(
             tensor=sizes.get("tensor", 1),

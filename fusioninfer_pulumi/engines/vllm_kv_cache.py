@@ -151,7 +151,7 @@ class VllmKvCache(KvCache):
             return agreed
         return [*agreed, *compared[1]]
 
-    def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
+    def explain_size_mismatch(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         first, second = prefill.parallelism, decode.parallelism
         by_nixl = all(
             NIXL in _read_connector_names(read_transfer_config(side)) for side in (prefill, decode)

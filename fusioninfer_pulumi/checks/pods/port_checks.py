@@ -43,7 +43,7 @@ def find_served_port(command: EngineCommand) -> int | None:
     """Return the port that an engine listens on, None if its command line does not show it."""
     if command.engine is None or command.port is not None:
         return command.port
-    if not command.readable or command.has(PORT_FLAG, CONFIG_FLAG):
+    if not command.is_readable or command.has(PORT_FLAG, CONFIG_FLAG):
         return None
     return command.engine.default_port
 
@@ -56,7 +56,7 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     is_proxied = (
         is_proxied or find_user_sidecar(leader.user_template, leader.name, pods.port) is not None
     )
-    if engine is None or not command.readable or is_proxied:
+    if engine is None or not command.is_readable or is_proxied:
         return
     explicit = command.value(HOST_FLAG)
     default = None if command.has(HOST_FLAG, CONFIG_FLAG) else engine.default_host
@@ -78,7 +78,7 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
     """Report probes and hooks of the engine's container that nothing answers."""
     pod, command, listens = pods.leader, pods.command, find_served_port(pods.command)
     engine, user_container = command.engine, pod.user_container
-    if engine is None or listens is None or not command.readable:
+    if engine is None or listens is None or not command.is_readable:
         return
     ports = pod.container.get("ports") or ()
     named = {entry["name"]: entry.get("containerPort") for entry in ports if entry.get("name")}
@@ -138,7 +138,9 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if command.script is not None and port in declared:
         return  # the script may start a proxy in front of the engine
     # A custom image's entrypoint or an unreadable script may choose another port.
-    known = command.readable if user_port is not None else command.program or command.image.is_stock
+    known = (
+        command.is_readable if user_port is not None else command.program or command.image.is_stock
+    )
     make_finding = error if known and (user_port or explicit) else warning
     default = ", its default" if user_port is None else ""
     yield make_finding(

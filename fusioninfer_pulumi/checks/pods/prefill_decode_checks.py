@@ -37,7 +37,7 @@ def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     if ctx.pairing is None:
         return
-    if command.engine is None or not command.readable:
+    if command.engine is None or not command.is_readable:
         flags = " or ".join(
             f"{engine.transfer_flag} ({engine.title})" for engine in ENGINES.values()
         )
@@ -147,7 +147,7 @@ def _check_pair(
             message = f"serves {', '.join(missing)}, which role {first.role.name} does not; give "
             message += "both the same --served-model-name"
             yield make_finding(PAIRED_SETTINGS_DIFFER, second.at(), message)
-    reason = engine.kv_cache.check_pair_sizes(prefill, decode)
+    reason = engine.kv_cache.explain_size_mismatch(prefill, decode)
     if reason is not None:
         make_finding = error if paired else warning
         flag = engine.size_flags["tensor"][0]
