@@ -42,7 +42,7 @@ _BACKEND = Argument(("--distributed-executor-backend",), ("ray",))
 
 # `ray health-check` succeeds once the head is up; KubeRay's workers use it too. The trap ends the
 # wait on SIGTERM, which a shell as process 1 otherwise ignores; `exec` makes ray process 1, so that
-# it gets later signals. Once it has joined, the worker ends if the head dies.
+# it gets later signals. A worker that has joined exits if the head dies.
 _WAIT_AND_JOIN = f"""\
 trap 'exit 143' TERM
 until ray health-check --address=$LWS_LEADER_ADDRESS:{RAY_PORT} >/dev/null 2>&1; do
@@ -55,10 +55,10 @@ exec {_JOIN}"""
 
 
 def choose_launcher(engine: Engine | None, nodes: int, data: int | None = None) -> Launcher:
-    """Return the default launcher of an engine, ray if it is unknown."""
+    """Return an engine's default launcher for `data` data parallel ranks, ray if it is unknown."""
     if engine is None:
         return Launcher.RAY
-    # No copy of the model spans nodes if `data` copies are spread evenly over them.
+    # If the ranks are spread evenly over the nodes, no copy of the model spans nodes.
     return engine.data_launcher if data is not None and data % nodes == 0 else engine.launcher
 
 
@@ -130,7 +130,7 @@ def _wrap_script_in_ray(command: EngineCommand) -> ContainerCommand:
 def _build_data_parallel_command(
     command: EngineCommand, wanted: Sequence[Argument]
 ) -> ContainerCommand:
-    # Only `vllm serve` has --headless, and older images start another program.
+    # Never the entrypoint of older images, because only `vllm serve` has --headless.
     program, arguments = _split_program(command)
     added = find_missing(command, wanted)
     shell_only = [argument for argument in added if argument.in_script and not argument.values]
@@ -145,7 +145,7 @@ def _build_data_parallel_command(
 
 
 def _split_program(command: EngineCommand) -> tuple[list[str], list[str]]:
-    """Return program and arguments; the model is positional if the program is `vllm serve`."""
+    """Return program (`vllm serve` by default) and arguments; its model comes before all flags."""
     program = list(command.program)
     arguments = split_joined_flags(command.argv.texts()[len(program) :])
     if command.is_vllm_serve or not program:

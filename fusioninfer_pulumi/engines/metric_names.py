@@ -1,4 +1,4 @@
-"""The metric names of each engine release, to find queries that work with only one of two."""
+"""The metric names of each engine release, to find queries that a change of release breaks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def strip_suffix(metric: str) -> str:
 
 
 def has_metric(metric: str, engine: str, release: str | None) -> bool | None:
-    """Return whether a release of an engine has a metric, None if that is not known."""
+    """Return whether an engine's release has a metric, None if that is unknown."""
     if not metric.startswith(f"{engine}:"):
         return False
     table = _load()[engine]

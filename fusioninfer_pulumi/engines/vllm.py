@@ -52,9 +52,9 @@ _RANK_PORT_FLAGS = ("--data-parallel-multi-port-external-lb", "-dpm")
 _ADDRESS_FLAGS = ("--data-parallel-address", "-dpa")
 _START_RANK_FLAGS = ("--data-parallel-start-rank", "-dpr")
 _HEADLESS = Argument(("--headless",))
-# Flags that conflict with the launchers. With most of them every node serves or has a fixed rank:
-# either vLLM rejects that together with `--headless`, or one template cannot set it for all nodes.
-# With `--headless` in the user's arguments the leader would not serve.
+# Flags that conflict with the launchers. `--headless` keeps the leader from serving. The others
+# make every node serve, which vLLM rejects together with the workers' `--headless`, or set a rank,
+# which differs between nodes and so cannot be in a template for all of them.
 _LAUNCHER_CONFLICTS = (
     _HEADLESS.names,
     _RANK_FLAGS,
@@ -73,7 +73,7 @@ class VllmNodes(MultiNode):
     def build_arguments(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
     ) -> list[Argument]:
-        # Without a command the entrypoint of the image runs, which is `vllm serve`.
+        # Without a command the image's entrypoint runs: `vllm serve`, from 0.11.1 on.
         if command.program and not command.is_vllm_serve:
             raise EditError(
                 f"launcher: {launcher.value} starts workers with --headless, which only "
@@ -99,20 +99,20 @@ class VllmNodes(MultiNode):
             return []
         findings = []
         image, parallelism = command.image, command.parallelism
-        moving = image.is_stock and (image.tag or "").startswith(_MOVING_TAGS)
-        if moving or (image.version is not None and image.version >= WITHOUT_RAY):
+        is_moving = image.is_stock and (image.tag or "").startswith(_MOVING_TAGS)
+        if is_moving or (image.version is not None and image.version >= WITHOUT_RAY):
             message = (
                 f"the image vllm/vllm-openai:{image.tag} has no ray "
                 f"({format_version(LAST_WITH_RAY)} is the last with it); use launcher: "
                 "multiprocessing, or an image that adds ray"
             )
             findings.append(warning(IMAGE_WITHOUT_RAY, ("multinode", "launcher"), message))
-        # Documented in docs/serving/data_parallel_deployment.md; read in `launch_core_engines`.
-        ray_ranks = command.value(*_DATA_BACKEND_FLAGS) == "ray"
-        if parallelism is not None and parallelism.data > 1 and not ray_ranks:
+        # vLLM's docs/serving/data_parallel_deployment.md, and `launch_core_engines`.
+        has_ray_ranks = command.value(*_DATA_BACKEND_FLAGS) == "ray"
+        if parallelism is not None and parallelism.data > 1 and not has_ray_ranks:
             message = (
                 "without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
-                "leader; add it, or use launcher: multiprocessing"
+                "leader; add that flag, or use launcher: multiprocessing"
             )
             findings.append(warning(RANKS_ON_LEADER_ALONE, (), message))
         return findings
@@ -129,8 +129,8 @@ def _build_node_arguments(nodes: int, *, is_leader: bool) -> list[Argument]:
     if not is_leader:
         rank = Argument(rank.names, (f"$({index})",), in_script=f'"${{{index}}}"')
     arguments = [
-        # vLLM 0.11.1 chooses the executor `uni` for ranks of one accelerator and then rejects
-        # `--nnodes`; later releases choose `mp` or `uni` themselves.
+        # Without it vLLM 0.11.1 chooses the executor `uni` for ranks of one accelerator, and then
+        # rejects `--nnodes`. Later releases need no such flag.
         Argument((_EXECUTOR_FLAG,), ("mp",)),
         Argument(NODES_FLAGS, (str(nodes),)),
         rank,
@@ -150,12 +150,11 @@ def _build_rank_arguments(local: int, *, is_leader: bool) -> list[Argument]:
     address = LEADER_ADDRESS_ENV if is_leader else "LWS_LEADER_ADDRESS"
     arguments = [
         Argument(_LOCAL_FLAGS, (str(local),)),
-        # `$NAME` in the script, because the kubelet would expand $(NAME) there.
         Argument(_ADDRESS_FLAGS, (f"$({address})",), in_script=f'"${address}"'),
     ]
     if is_leader:
         return arguments
-    # With one rank on each node its number is the node's index, which needs no arithmetic.
+    # With one rank on each node, a rank is the node's index. Otherwise a shell must compute it.
     values = ("$(LWS_WORKER_INDEX)",) if local == 1 else ()
     first = Argument(_START_RANK_FLAGS, values, in_script=f'"$((LWS_WORKER_INDEX * {local}))"')
     return [*arguments, _HEADLESS, first]
@@ -210,7 +209,7 @@ class Vllm(Engine):
     expert_flags = ("--enable-expert-parallel", "-ep")
     rank_port_flags = _RANK_PORT_FLAGS
     ray_data_backend = Argument(_DATA_BACKEND_FLAGS, ("ray",))
-    # It reports the health of all ranks of the pod (`dp_supervisor.py`, 0.22.0 and later).
+    # The supervisor reports the health of a pod's ranks (`dp_supervisor.py`, 0.22.0 and later).
     supervisor = ("--data-parallel-supervisor-port", 9256)
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-modules",
@@ -234,7 +233,7 @@ class Vllm(Engine):
     length_flag = "--max-model-len"
     compile_cache_variable = "VLLM_CACHE_ROOT"
     keep_alive_variable = "VLLM_HTTP_TIMEOUT_KEEP_ALIVE"  # `vllm/envs.py`, 0.11.2 to 0.32.0: 5 s
-    # The default, 0, loses running requests at SIGTERM (`handle_shutdown`, 0.18.0 and later).
+    # With the default of 0, SIGTERM aborts running requests (`handle_shutdown`, 0.18.0 and later).
     drain_flag = "--shutdown-timeout"
     rejects_unknown_models = True
     reasoning_names: Mapping[str, tuple[str, ...]] = {
@@ -244,7 +243,7 @@ class Vllm(Engine):
     }
     api_source = "vLLM 0.11.0 to 0.33.0, _check_model and ChatMessage"
     metrics = VLLM_METRICS
-    # The flag also disables the Prometheus logger (`vllm/v1/engine/async_llm.py`).
+    # Besides the log, the flag disables Prometheus metrics (`vllm/v1/engine/async_llm.py`).
     metrics_flag = (
         "--disable-log-stats",
         False,

@@ -138,10 +138,8 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if command.script is not None and port in declared:
         return  # the script may start a proxy in front of the engine
     # A custom image's entrypoint or an unreadable script may choose another port.
-    known = (
-        command.is_readable if user_port is not None else command.program or command.image.is_stock
-    )
-    make_finding = error if known and (user_port or explicit) else warning
+    is_certain = command.is_readable if user_port else command.program or command.image.is_stock
+    make_finding = error if is_certain and (user_port or explicit) else warning
     default = ", its default" if user_port is None else ""
     yield make_finding(
         PORT_NOT_SERVED,
