@@ -39,8 +39,8 @@ API_SERVER_CHECK_INCOMPLETE = Rule("api-server-check-incomplete")
 FALLBACK_NAMESPACE = "default"
 #: Sent instead of an unknown value, because it is a valid name, label value, image and host name.
 STAND_IN = "unknown"
-#: Fields of a pod with names of objects that the same program may create. For each, the server's
-#: message if the object is missing, and the fields that the server derives from it.
+#: Fields of a pod that name objects which the same program may create. For each: the API server's
+#: message if the object is missing, and the pod's fields that the API server sets from the object.
 POD_REFERENCES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     "serviceAccountName": (re.compile("error looking up service account"), ("serviceAccount",)),
     "priorityClassName": (
@@ -86,7 +86,7 @@ def list_dry_run_objects(plan: ServicePlan) -> list[DryRunObject]:
     }
     pods = [pod for manifest in rendered for pod in _derive_pods(manifest)]
     for pod in pods:
-        # The same update creates the account.
+        # The same update creates the pod's ServiceAccount, so the dry run omits it.
         spec = pod.manifest["spec"]
         if spec.get("serviceAccountName") in accounts:
             pod.manifest["spec"] = _drop_reference(spec, "serviceAccountName")
@@ -105,7 +105,7 @@ def check_on_api_server(
     Args:
         api: The cluster.
         plans: Plans without errors.
-        seconds: Timeout for all dry runs together.
+        seconds: Timeout for all dry runs together, in seconds.
         namespace: Namespace of services whose own is not known before the update.
 
     Raises:
@@ -136,12 +136,12 @@ def convert_answers(
     results: Sequence[tuple[DryRunObject, Sequence[Answer] | None]],
     seconds: float,
 ) -> tuple[Finding, ...]:
-    """Convert the answers to the objects of a plan to findings, without duplicates."""
+    """Return the findings of the answers about a plan's objects; late answers are None."""
     by_field: dict[tuple[Location, str], Finding] = {}
     for dry_run, answers in results:
         for answer in answers or ():
             for reason, finding in _convert_answer(plan, dry_run, answer):
-                # An invalid template is rejected in its object and in its pod.
+                # The API server rejects an invalid template twice: in its object and as a pod.
                 by_field.setdefault((finding.location, reason), finding)
     unanswered = sum(answers is None for _, answers in results)
     if unanswered:
@@ -153,7 +153,7 @@ def convert_answers(
 def _convert_answer(
     plan: ServicePlan, dry_run: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, Finding]]:
-    """Yield the findings of one answer, each with the reason by which duplicates are found."""
+    """Yield the findings of one answer, each with a reason that its duplicates share."""
     if answer.accepted:
         return
     kind = dry_run.manifest["kind"]
@@ -202,7 +202,7 @@ def _convert_rejection(
             # The service's running pods count against the quota, but may be replaced.
             or "exceeded quota" in reason
             or _IMMUTABLE.search(reason)
-            # The webhook may recognize controllers by their user.
+            # A webhook may accept the pod only from the user of its controller.
             or (dry_run.template and _WEBHOOK in answer.reply)
         )
         make_finding = warning if lenient else error
@@ -243,7 +243,7 @@ def _is_unrelated_failure(answer: Answer) -> bool:
 
 
 def _list_causes(answer: Answer) -> Sequence[tuple[str, str]]:
-    """Return field and reason of each cause; if there are none, parse them from the message."""
+    """Return field and reason of each cause, parsed from the message if it lists no causes."""
     if answer.causes:
         return answer.causes
     reason = _OBJECT_PREFIX.sub("", answer.reply)
@@ -253,7 +253,7 @@ def _list_causes(answer: Answer) -> Sequence[tuple[str, str]]:
     return [(field[1].strip('"') if field else "", reason)]
 
 
-# Prefixes that name the object, as the finding does.
+# Prefixes that name the object, removed because the finding names it, too.
 _OBJECT_PREFIX = re.compile(
     r"""^([\w.]+ "[^"]*" is forbidden|failed to create typed patch object \([^)]*\)): (errors: )?"""
 )
@@ -341,11 +341,11 @@ def _derive_replica_pods(lws: Object) -> Iterator[DryRunObject]:
     name, spec = lws["metadata"]["name"], lws["spec"]
     group = spec["leaderWorkerTemplate"]
     size, policy, leader = group["size"], group.get("subGroupPolicy"), f"{name}-0"
-    shared = (spec.get("networkConfig") or {}).get("subdomainPolicy", "Shared") == "Shared"
+    is_shared = (spec.get("networkConfig") or {}).get("subdomainPolicy", "Shared") == "Shared"
     annotations = {f"{_LWS}/size": str(size)}
     if policy:
         annotations[f"{_LWS}/subgroup-size"] = str(policy["subGroupSize"])
-    leader_annotations = {} if shared else {f"{_LWS}/subdomainPolicy": "UniquePerReplica"}
+    leader_annotations = {} if is_shared else {f"{_LWS}/subdomainPolicy": "UniquePerReplica"}
     yield _build_stateful_set_pod(
         lws,
         "leaderTemplate" if "leaderTemplate" in group else "workerTemplate",
@@ -357,7 +357,7 @@ def _derive_replica_pods(lws: Object) -> Iterator[DryRunObject]:
         yield _build_stateful_set_pod(
             lws,
             "workerTemplate",
-            (leader, name if shared else leader, size - 1),
+            (leader, name if is_shared else leader, size - 1),
             {f"{_LWS}/group-index": "0", f"{_LWS}/name": name, f"{_LWS}/group-key": _GROUP_KEY},
             {**annotations, f"{_LWS}/leader-name": leader},
         )
