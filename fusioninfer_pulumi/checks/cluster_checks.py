@@ -275,7 +275,7 @@ def _check_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> 
         running = _count_used_accelerators(api, namespace, services) if limited else None
         in_services = running or Counter[str]()
         for quota, limits in limited:
-            # Without the pods it is unknown how much others use, and nothing is counted.
+            # If pods cannot be read, it is unknown how much others use, and their use is ignored.
             used = {} if running is None else (quota.get("status") or {}).get("used") or {}
             for resource, allowed in limits.items():
                 amount = needed[resource]

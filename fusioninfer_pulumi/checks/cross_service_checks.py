@@ -184,7 +184,7 @@ _NAME = ("metadata", "name")
 
 
 def _list_object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
-    """Yield kind, name, user's field and owner of each object of a service or of a controller."""
+    """Yield kind, name, field and owner of each object that a service or its controllers create."""
     here = f"service {plan.service}"
     yield _SERVICE, plan.service, _NAME, here
     if plan.shape.needs_gang and plan.shape.groups is None:

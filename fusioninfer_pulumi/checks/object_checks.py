@@ -46,8 +46,8 @@ def check_objects(plan: ServicePlan) -> Iterator[Finding]:
 
 
 def _locate(finding: Finding, manifest: Mapping[str, Any], plan: ServicePlan) -> Finding:
-    at, exact = find_user_field(finding.location, manifest, plan)
-    if exact:
+    at, is_exact = find_user_field(finding.location, manifest, plan)
+    if is_exact:
         return finding.at(*at)
     name = f"{manifest['kind']} {manifest['metadata']['name']}"
     message = f"{name}: {format_path(finding.location)}: {finding.message}"
@@ -59,7 +59,7 @@ def find_user_field(
 ) -> tuple[Location, bool]:
     """Return the user's field for a location in a generated object, and whether it is exact.
 
-    Otherwise it is the closest field that contains the value.
+    If it is not exact, it is the closest field that contains the value.
     """
     field, below, user_value = _find_origin(location, manifest, plan)
     location_in_user_value = _cut_to_user_value(below, user_value)
@@ -71,7 +71,7 @@ def find_user_field(
 def _find_origin(
     at: Location, manifest: Mapping[str, Any], plan: ServicePlan
 ) -> tuple[Location, Location, Any]:
-    """Return the user's field that a part of an object is from, the rest of `at`, and its value."""
+    """Return the user's field for a location in an object, the rest of it, and the user's value."""
     if at[:2] == ("metadata", "labels"):
         return ("metadata", "labels"), at[2:], plan.meta.labels
     if at[:2] == ("metadata", "annotations"):

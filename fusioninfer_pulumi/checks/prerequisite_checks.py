@@ -138,7 +138,7 @@ class Prerequisites:
             yield error(RELEASE_NOT_SUPPORTED, (), text)
 
     def _find_release(self, product: Product, definition: Object | None) -> Release | None:
-        """Return the release in the CRD's annotations, or of a program its images' lowest tag."""
+        """Return the release in a CRD's annotations; of a program the lowest tag of its images."""
         if not product.program:
             annotations = ((definition or {}).get("metadata") or {}).get("annotations") or {}
             bundles = (text for key, text in annotations.items() if _BUNDLE.search(key))

@@ -188,7 +188,7 @@ def _convert_rejection(
         location = _replace_merge_keys(parse_field(field), dry_run.manifest)
         if any(location[: len(path)] == path for path in stand_ins):
             continue  # about `STAND_IN`, not the real value
-        at, exact = find_user_field((*dry_run.template, *location), dry_run.rendered, plan)
+        at, is_exact = find_user_field((*dry_run.template, *location), dry_run.rendered, plan)
         if products and _UNKNOWN_FIELD.search(reason):
             message = (
                 f"{products[-1].name}: {dry_run.manifest['kind']} has no field "
@@ -196,8 +196,8 @@ def _convert_rejection(
             )
             yield reason, error(CRD_NOT_INSTALLED, at, message)
             continue
-        name = "" if exact or not location else f"{format_path(location)}: "
-        lenient = (
+        name = "" if is_exact or not location else f"{format_path(location)}: "
+        is_uncertain = (
             _find_reference(answer)
             # The service's running pods count against the quota, but may be replaced.
             or "exceeded quota" in reason
@@ -205,7 +205,7 @@ def _convert_rejection(
             # A webhook may accept the pod only from the user of its controller.
             or (dry_run.template and _WEBHOOK in answer.reply)
         )
-        make_finding = warning if lenient else error
+        make_finding = warning if is_uncertain else error
         message = f"the API server rejects {dry_run.name}: {name}{_shorten(reason)}"
         yield reason, make_finding(API_SERVER_REJECTS, at, message)
 

@@ -171,6 +171,6 @@ def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]
 
 
 def add_collision_findings(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
-    """Return the plans with findings about names and routes that are also another service's."""
+    """Return the plans with findings about names and routes that another service has, too."""
     cluster = ClusterServices()
     return [replace(plan, findings=(*cluster.compare_next(plan), *plan.findings)) for plan in plans]

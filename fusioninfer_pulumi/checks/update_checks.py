@@ -387,11 +387,11 @@ def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
     for member in _find_missing(members, all_joined):
         if member.excluded:
             roles.setdefault(member.role.name, []).append(member)
-    for joining in roles.values():
+    for excluded in roles.values():
         yield error(
             GANG_UPDATE_HELD_BACK,
-            joining[0].role.locate_rollout_field("partition"),
-            f"excludes replicas that the gang needs: {_list_names(joining)}; remove the partition "
+            excluded[0].role.locate_rollout_field("partition"),
+            f"excludes replicas that the gang needs: {_list_names(excluded)}; remove the partition "
             "for this update (docs/rollout.md)",
         )
 
@@ -432,13 +432,13 @@ def _simulate(
         waiting.difference_update(begun)
         joined.update({name: by_name[name].count_first_batch(at_once) for name in begun})
         changing.update(name for name in begun if by_name[name].needs_complete_gang(at_once))
-        short = {member.gang.pod_group for member in _find_missing(members, joined)}
-        changing = {name for name in changing if by_name[name].gang.pod_group in short}
+        incomplete = {member.gang.pod_group for member in _find_missing(members, joined)}
+        changing = {name for name in changing if by_name[name].gang.pod_group in incomplete}
     stuck = [by_name[step.name] for step in steps if step.name in changing]
     joining = [member for member in _find_missing(members, joined) if member.is_joining]
     roles, last = (
         {member.role.name for member in joining},
-        max((e.step.stage for e in joining), default=0),
+        max((member.step.stage for member in joining), default=0),
     )
     # The remaining stuck members wait only for these.
     blocking = [member for member in stuck if member.role.name in roles or member.step.stage < last]
@@ -447,16 +447,16 @@ def _simulate(
 
 def _find_missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:
     """Return members that have not fully joined a gang that lacks replicas of their role."""
-    have: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for member in members:
         if member.counts_for_minimum:
-            share = member.gang.pod_group, member.role.name
-            have[share] = have.get(share, 0) + joined[member.step.name]
+            key = member.gang.pod_group, member.role.name
+            counts[key] = counts.get(key, 0) + joined[member.step.name]
     return [
         member
         for member in members
         if member.counts_for_minimum
-        and have[member.gang.pod_group, member.role.name] < member.needed
+        and counts[member.gang.pod_group, member.role.name] < member.needed
         and joined[member.step.name] < len(member.planned.replicas)
     ]
 

@@ -113,8 +113,8 @@ class Program(NamedTuple):
     Attributes:
         engine: `vllm` or `sglang`.
         end: Index of the first argument, after the words of the program.
-        is_vllm_serve: Whether it is `vllm serve`. Only that accepts `--headless` and the model as a
-            positional argument.
+        is_vllm_serve: Whether it is `vllm serve`. Only `vllm serve` accepts `--headless` and the
+            model as a positional argument.
     """
 
     engine: str

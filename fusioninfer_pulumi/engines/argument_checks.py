@@ -328,7 +328,7 @@ def _parse_size(text: str) -> int:
     if text.strip().lower() == "auto":
         return -1
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT])", text.strip())
-    # Whether a suffix means 1000 or 1024 makes no difference for the limits.
+    # The factor of the suffix makes no difference for the limits.
     return int(float(match[1]) * 1000) if match else int(text)
 
 

@@ -313,8 +313,8 @@ class KvCache:
     ) -> Transfer:
         """Return the arguments that transfer the KV cache to other pods and offload it.
 
-        Called only if the command line configures no connector. `args` is None without a transfer,
-        `offloading` without offloading or if the engine offloads without a connector.
+        Called only if the command line configures no connector. `args` is None if the KV cache is
+        not transferred, `offloading` if it is not offloaded, or offloaded without a connector.
         """
         raise NotImplementedError
 

@@ -65,8 +65,8 @@ def read_image(reference: Any) -> Image:
     stock = next((end for end in _STOCK if f"/{repository}".endswith(f"/{end}")), "")
     named = next((engine for engine in ("sglang", "vllm") if engine in last.lower()), None)
     match = _VERSION.match(tag or "") if stock else None
-    is_build = stock or f"/{repository}".endswith(tuple(f"/{end}" for end in _OTHER_BUILDS))
-    release = _RELEASE.fullmatch(tag or "") if is_build else None
+    is_upstream = stock or f"/{repository}".endswith(tuple(f"/{end}" for end in _OTHER_BUILDS))
+    release = _RELEASE.fullmatch(tag or "") if is_upstream else None
     return Image(
         name=reference,
         engine=_STOCK.get(stock, named),

@@ -55,7 +55,7 @@ exec {_JOIN}"""
 
 
 def choose_launcher(engine: Engine | None, nodes: int, data: int | None = None) -> Launcher:
-    """Return an engine's default launcher for `data` data parallel ranks, ray if it is unknown."""
+    """Return the default launcher for `data` data parallel ranks; ray for an unknown engine."""
     if engine is None:
         return Launcher.RAY
     # If the ranks are spread evenly over the nodes, no copy of the model spans nodes.

@@ -231,7 +231,7 @@ class Sglang(Engine):
         kept, skip = [], False
         for word in words:
             name, equals, _ = word.value.partition("=")
-            # `sglang serve` removes this flag; only it accepts the flag (`sglang/cli/serve.py`).
+            # Only `sglang serve` accepts this flag, and removes it first (`sglang/cli/serve.py`).
             if name == "--model-type" and command.program[-1:] == ("serve",):
                 skip = not equals
             elif not skip:
@@ -248,7 +248,7 @@ class Sglang(Engine):
         if data > 1:
             context = ("-cp", "context-parallel")
             if any(part in argument for argument in command.arguments for part in context):
-                return None  # with some context parallel layouts --dp-size is not the copies
+                return None  # in some context parallel layouts --dp-size means other ranks
             data = 1 if command.has(*self.shared_copies_flags) else data
         tensor, pipeline = sizes.get("tensor", 1), sizes.get("pipeline", 1)
         return Parallelism(tensor, pipeline, data, None, is_explicit=bool(sizes))

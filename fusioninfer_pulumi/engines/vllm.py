@@ -129,8 +129,8 @@ def _build_node_arguments(nodes: int, *, is_leader: bool) -> list[Argument]:
     if not is_leader:
         rank = Argument(rank.names, (f"$({index})",), in_script=f'"${{{index}}}"')
     arguments = [
-        # Without it vLLM 0.11.1 chooses the executor `uni` for ranks of one accelerator, and then
-        # rejects `--nnodes`. Later releases need no such flag.
+        # Without this flag vLLM 0.11.1 chooses the executor `uni` for ranks of one accelerator, and
+        # then rejects `--nnodes`. Later releases do not need the flag.
         Argument((_EXECUTOR_FLAG,), ("mp",)),
         Argument(NODES_FLAGS, (str(nodes),)),
         rank,

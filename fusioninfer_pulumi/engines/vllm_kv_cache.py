@@ -69,7 +69,7 @@ _REPORTS_FAILURES: Version = (0, 11, 2)
 _SURVIVES_FAILURES: Version = (0, 22, 0)
 #: First release whose prefill engines answer with `remote_request_id`. Decode engines of this and
 #: later releases get no KV cache from older prefill engines, and wait (`update_state_after_alloc`).
-#: If the client disconnects, they exit with a KeyError (measured with 0.12.0 before 0.32.0).
+#: If the client disconnects, they exit with a KeyError (measured: prefill 0.12.0, decode 0.32.0).
 _REQUEST_IDS: Version = (0, 13, 0)
 #: First release whose handshake message has a pipeline rank (three parts in 0.26.0, two in 0.25.0).
 #: A message of the other form ends a prefill engine's thread `nixl_handshake_listener`, and the

@@ -265,14 +265,14 @@ class _RoleExpander:
         if self.is_cpu:
             self._note("accelerator", CPU, USER, "no GPUs")
             return GpuLayout(0)
-        sized = role.parallelism is not None and role.parallelism.has_sizes
+        has_sizes = role.parallelism is not None and role.parallelism.has_sizes
         flags = [name for names in self.engine.size_flags.values() for name in names]
         sizes = self.command.parallelism if self.command.has(*flags) else None
         gpus, reason = role.gpus or self.user_gpus, ""
-        if gpus and not sized and sizes is None:
+        if gpus and not has_sizes and sizes is None:
             self._note("gpus", str(gpus), USER, reason)
             return self._split(gpus)
-        if not gpus and role.parallelism is not None and sized:
+        if not gpus and role.parallelism is not None and has_sizes:
             gpus = max(role.parallelism.ranks // role.nodes, 1)
             reason = "parallelism, divided by the pods of a replica"
         elif not gpus and sizes is not None:
@@ -307,7 +307,7 @@ class _RoleExpander:
         """Return the layout of the catalogue or the capacity package, or why there is none.
 
         The catalogue takes precedence, so that pods do not depend on installed packages, unless the
-        user sets the length of sequences: a shorter one may need fewer GPUs.
+        user sets the length of sequences: shorter sequences may need fewer GPUs.
         """
         catalogued = None
         if self.engine.name == CATALOGUE_ENGINE:

@@ -214,7 +214,7 @@ def _known_names() -> set[str]:
 
 
 def _get_capacity_method(name: str) -> Any:
-    """Return a method of the capacity package, None if none is installed that has the method."""
+    """Return a method of the capacity package, None if no installed package has it."""
     # Imported here, because only roles that set no GPUs need it.
     from fusioninfer_pulumi.capacity_package import load_package  # noqa: PLC0415  # see above
 

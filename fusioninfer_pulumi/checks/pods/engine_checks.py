@@ -39,7 +39,7 @@ def check_engine_setup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     findings: list[Finding] = []
     per_pod, *different = {accelerators(pod.template) for pod in pods.all}
-    # Sizes are not compared for pods that claim devices (DRA) or request none, and for devices that
+    # Sizes are not compared for pods that claim devices (DRA) or request none, nor for devices that
     # run several ranks, such as Neuron devices.
     if per_pod and not different and has_one_rank_per_accelerator(pods.leader.template):
         field = at if ctx.role.parallelism is None else ctx.at("parallelism")

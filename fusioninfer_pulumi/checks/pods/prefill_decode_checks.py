@@ -165,7 +165,7 @@ _WRONG_WAY = {
 
 
 def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """Report a transfer direction that conflicts with the component type, and other connectors.
+    """Report a transfer direction that conflicts with the component type, and differing connectors.
 
     Each is an error if a router pairs prefill with decode, otherwise a warning.
     """

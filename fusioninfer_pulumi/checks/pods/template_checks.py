@@ -262,7 +262,7 @@ def _report_credential(at: Location, name: str, advice: str = "") -> Finding:
 
 
 def check_pods(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Yield errors that the API server would report for pods; once if leader and worker have it."""
+    """Yield errors that the API server would report for pods, without duplicates of both pods."""
     seen: set[tuple[str, Location]] = set()
     for pod in pods.all:
         for finding in check_template(pod.template):
