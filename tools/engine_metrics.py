@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fusioninfer_pulumi.engines.argument_tables import parse_release
-from fusioninfer_pulumi.engines.metric_names import FILE, METRIC, normalize
+from fusioninfer_pulumi.engines.metric_names import FILE, METRIC, strip_suffix
 
 #: Where engines register metrics; the old V0 engine of vLLM and readers of metrics do not count.
 SOURCES = {
@@ -50,7 +50,7 @@ def _find_literals(tree: ast.AST, engine: str) -> Iterator[str]:
             match = METRIC.fullmatch(node.value)
             # A name that ends with an underscore is the beginning of several.
             if match and match["engine"] == engine and not node.value.endswith("_"):
-                yield normalize(node.value)
+                yield strip_suffix(node.value)
 
 
 def main(engine: str, folder: str) -> None:

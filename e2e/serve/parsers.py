@@ -163,7 +163,7 @@ def command_lines(objects: Any, release: str) -> set[CommandLine]:
     lines = set()
     for container in containers(objects):
         command = read_command(container)
-        if command.engine is VLLM and command.readable and command.image.release == release:
+        if command.engine is VLLM and command.is_readable and command.image.release == release:
             lines.add(CommandLine(tuple(expand(command.arguments)), starts_serve(command)))
     return lines
 

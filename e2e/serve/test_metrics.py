@@ -10,7 +10,7 @@ from e2e.serve.engine import PAIRED, RELEASES, absent, vllm
 from e2e.serve.parsers import ask
 from e2e.serve.services import objects_of, role, router, service
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
-from fusioninfer_pulumi.engines.metric_names import has_metric, normalize
+from fusioninfer_pulumi.engines.metric_names import has_metric, strip_suffix
 
 pytestmark = [pytest.mark.serve, pytest.mark.long]
 
@@ -38,8 +38,8 @@ def test_engine_has_metrics_of_its_picker(release: str) -> None:
     # The oldest endpoint picker gets one by a flag.
     by_flag = set(NAME.findall(str(objects)))
     assert len(by_flag) == 1
-    registered = {normalize(name) for name in ask(vllm(release), []).metrics}
+    registered = {strip_suffix(name) for name in ask(vllm(release), []).metrics}
     assert by_flag | BY_DEFAULT <= registered
     for family in FAMILIES.values():
         for name in family.engine_metrics:
-            assert has_metric(name, "vllm", release) == (normalize(name) in registered), name
+            assert has_metric(name, "vllm", release) == (strip_suffix(name) in registered), name

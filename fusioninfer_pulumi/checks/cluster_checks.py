@@ -58,7 +58,7 @@ def check_cluster(
     registered: Iterable[Mapping[str, Any]] = (),
     kueue_namespace: str = supported_products.KUEUE.namespace,
 ) -> list[tuple[Finding, ...]]:
-    """Return findings for each plan: missing gang backend, quota, and referenced objects.
+    """Return each plan's findings: missing gang backends, exceeded quotas and missing objects.
 
     Reads that the credentials do not allow are in `api.unread`.
 
@@ -99,8 +99,8 @@ def check_gang_backends(
     """Return the findings of each plan about a missing gang backend.
 
     It is an error if the cluster has another backend, or a Kueue that does not manage
-    LeaderWorkerSets. If it has no backend, the same program may install one, so there is only a
-    warning for Kueue.
+    LeaderWorkerSets. If it has no backend, the same program may install one, so only Kueue yields a
+    warning.
     """
     # `versions` is empty only if the credentials may not read them.
     if not any(map(_get_backend, plans)) or not api.versions:
@@ -128,7 +128,7 @@ def _check_backend(
             message = f"{missing}; install it, or use backend {' or '.join(usable)}"
             yield error(GANG_BACKEND_MISSING, _BACKEND, message)
         elif backend == KUEUE:
-            message = f"{missing}: without it pods are scheduled one by one and are not queued"
+            message = f"{missing}: pods would be scheduled one by one and not queued; install it"
             yield warning(GANG_BACKEND_MISSING, _BACKEND, message)
     elif backend == KUEUE and unmanaged:
         yield error(
@@ -153,7 +153,7 @@ def is_lws_managed_by_kueue(api: KubernetesApi, namespace: str) -> bool | None:
 def find_configurations(
     api: KubernetesApi, namespace: str, group: str
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the configurations of an API group in the namespace's ConfigMaps."""
+    """Yield the documents with an apiVersion of `group` in the namespace's ConfigMaps."""
     for config_map in api.objects("v1", "ConfigMap", namespace) or ():
         for text in (config_map.get("data") or {}).values():
             if group in text:
@@ -188,16 +188,16 @@ def check_named_objects(
     findings: list[tuple[Finding, ...]] = []
     for plan in plans:
         missing: dict[Reference, Finding] = {}
-        for reference, at, exact in find_references(plan, namespace):
+        for reference, at, is_exact in find_references(plan, namespace):
             _, kind, home, name = reference
-            if (kind, name) in created or (reference in missing and not exact):
+            if (kind, name) in created or (reference in missing and not is_exact):
                 continue
             if reference not in existing:
-                # The update may create the namespace and its objects.
-                absent = home is not None and api.has("v1", "Namespace", None, home) is False
-                existing[reference] = absent or api.has(*reference) is not False
+                # The update may create a missing namespace and its objects.
+                is_absent = home is not None and api.has("v1", "Namespace", None, home) is False
+                existing[reference] = is_absent or api.has(*reference) is not False
             if not existing[reference]:
-                # A device driver, which brings DeviceClasses, is not part of a service's program.
+                # DeviceClasses are installed with a device driver, never by a service's program.
                 make_finding = error if kind == "DeviceClass" else warning
                 scope = "the cluster" if home is None else f"namespace {home}"
                 missing[reference] = make_finding(
@@ -212,7 +212,7 @@ def check_named_objects(
 def find_references(
     plan: ServicePlan, namespace: str
 ) -> Iterator[tuple[Reference, Location, bool]]:
-    """Yield each object that a plan refers to, the user's field, and whether that is exact."""
+    """Yield each object that a plan refers to, and the user's field as from `find_user_field`."""
     for dry_run in list_dry_run_objects(plan):
         home = dry_run.manifest["metadata"].get("namespace")
         home = namespace if is_output(home) else home
@@ -223,9 +223,9 @@ def find_references(
                 if isinstance(name, str) and name and parent.get("optional") is not True:
                     scope = None if kind in CLUSTER_SCOPED else parent.get("namespace") or home
                     rendered_field = (*dry_run.template, *at)
-                    user_field, exact = find_user_field(rendered_field, dry_run.rendered, plan)
-                    user_field = user_field if exact else _FIELDS.get(kind, user_field)
-                    yield (api, kind, scope, name), user_field, exact
+                    user_field, is_exact = find_user_field(rendered_field, dry_run.rendered, plan)
+                    user_field = user_field if is_exact else _FIELDS.get(kind, user_field)
+                    yield (api, kind, scope, name), user_field, is_exact
 
 
 QUOTA_TOO_SMALL = Rule("quota-too-small")
@@ -244,7 +244,7 @@ def _group(
 
 
 def check_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> list[tuple[Finding, ...]]:
-    """Return warnings for each plan about exceeded quotas.
+    """Return each plan's warnings about exceeded quotas.
 
     They are not errors, because the same update may raise a quota. If several services exceed a
     quota together, the last one gets the warning. Reads that the credentials do not allow are in
@@ -254,7 +254,7 @@ def check_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> list[tuple
         UnreadableError: The cluster does not respond, or does not accept the credentials.
     """
     findings: dict[int, list[Finding]] = {id(plan): [] for plan in plans}
-    for services, finding in (*_check_resource_quotas(api, plans), *_check_kueue(api, plans)):
+    for services, finding in (*_check_resource_quotas(api, plans), *_check_kueue_quota(api, plans)):
         findings[id(services[-1])].append(finding)
     return [tuple(findings[id(plan)]) for plan in plans]
 
@@ -272,10 +272,10 @@ def _check_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> 
             for quota in api.objects("v1", "ResourceQuota", namespace) or ()
             if (limits := _read_accelerator_limits(quota))
         ]
-        running = _count_running(api, namespace, services) if limited else None
+        running = _count_used_accelerators(api, namespace, services) if limited else None
         in_services = running or Counter[str]()
         for quota, limits in limited:
-            # If pods cannot be read, the use by other services is unknown and not counted.
+            # If pods cannot be read, it is unknown how much others use, and their use is ignored.
             used = {} if running is None else (quota.get("status") or {}).get("used") or {}
             for resource, allowed in limits.items():
                 amount = needed[resource]
@@ -292,10 +292,10 @@ def _check_resource_quotas(api: KubernetesApi, plans: Sequence[ServicePlan]) -> 
                     yield services, warning(QUOTA_TOO_SMALL, ("metadata", "namespace"), message)
 
 
-def _count_running(
+def _count_used_accelerators(
     api: KubernetesApi, namespace: str, plans: Sequence[ServicePlan]
 ) -> Counter[str] | None:
-    """Count the accelerators of existing pods of services; None if pods cannot be read."""
+    """Count the accelerators of the services' existing pods; None if pods cannot be read."""
     pods = api.objects("v1", "Pod", namespace, labelSelector=labels.SERVICE)
     if pods is None:
         return None
@@ -309,7 +309,7 @@ def _count_running(
     return counts
 
 
-def _check_kueue(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _QuotaFindings:
+def _check_kueue_quota(api: KubernetesApi, plans: Sequence[ServicePlan]) -> _QuotaFindings:
     group = supported_products.KUEUE.group
     by_cluster_queue: dict[str, list[ServicePlan]] = {}
     by_queue = _group(plans, lambda plan: (plan.namespace, plan.shape.local_queue))
@@ -364,7 +364,7 @@ def _check_cluster_queue(cluster_queue: Object, services: list[ServicePlan]) -> 
 
 
 def _read_accelerator_limits(quota: Object) -> dict[str, Decimal]:
-    """Return a ResourceQuota's limits of accelerators; empty if it has a scope."""
+    """Return a ResourceQuota's limits of accelerators; a quota with a scope is not checked."""
     spec = quota.get("spec") or {}
     if spec.get("scopes") or spec.get("scopeSelector"):
         return {}

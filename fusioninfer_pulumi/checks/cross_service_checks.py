@@ -20,9 +20,9 @@ ROUTES_CONFLICT = Rule("routes-conflict")
 def check_targets(
     plan: ServicePlan, plans: Sequence[ServicePlan], *, complete: bool
 ) -> Iterator[Finding]:
-    """Check that the services in `split` and `routedBy` exist, with a pool or a route.
+    """Check that the services in `split` have a pool, and that the one in `routedBy` has a route.
 
-    `complete`: whether `plans` are all services; only then an unknown name is a finding.
+    `complete`: whether `plans` are all services; only then a missing service is a finding.
     """
     router = plan.routing
     route = router.args.httproute if router is not None else None
@@ -58,7 +58,7 @@ def check_targets(
 
 
 def _find_service(plan: ServicePlan, plans: Sequence[ServicePlan], name: str) -> ServicePlan | None:
-    """Return the service of a name in the plan's namespace, None if there is none."""
+    """Return the service with this name in the plan's namespace, None if there is none."""
     return next(
         (
             other
@@ -73,7 +73,7 @@ def _report_missing_service(
     at: Location, plan: ServicePlan, plans: Sequence[ServicePlan], name: str, effect: str
 ) -> Iterator[Finding]:
     others = [other for other in plans if other is not plan]
-    # A single service may refer to services of other inputs.
+    # The only service of an input may refer to services of other inputs.
     if not others or any(is_output(member.namespace) for member in (plan, *others)):
         return
     known = {other.service for other in others if other.namespace == plan.namespace}
@@ -82,8 +82,8 @@ def _report_missing_service(
     yield warning(
         SERVICE_NOT_FOUND,
         at,
-        f"no service {name} in namespace {plan.namespace} here: {effect} unless it exists in the "
-        f"cluster{hint}",
+        f"the input has no service {name} in namespace {plan.namespace}: {effect} unless the "
+        f"cluster has one{hint}",
     )
 
 
@@ -100,23 +100,23 @@ class ClusterServices:
         self._plans: list[ServicePlan] = []
         self._owners: dict[tuple[object, str, str], tuple[int, str]] = {}
 
-    def compare(self, plan: ServicePlan) -> list[Finding]:
-        """Add a service; return findings about names and routes shared with earlier services."""
+    def compare_next(self, plan: ServicePlan) -> list[Finding]:
+        """Add a service; return findings about names and routes that earlier services have, too."""
         conflicts = [
             finding for other in self._plans for finding in _check_route_conflict(plan, other)
         ]
         self._plans.append(plan)
-        return [*self._find_collisions(plan), *conflicts]
+        return [*self._claim_names(plan), *conflicts]
 
     def add(self, plan: ServicePlan) -> list[Finding]:
-        """Add a service, and check its targets among earlier services."""
-        return [*self.compare(plan), *check_targets(plan, self._plans, complete=False)]
+        """Do as `compare_next`, and also check the service's targets among earlier services."""
+        return [*self.compare_next(plan), *check_targets(plan, self._plans, complete=False)]
 
-    def _find_collisions(self, plan: ServicePlan) -> list[Finding]:
-        """Return one error for each earlier owner of the name of one of the service's objects."""
+    def _claim_names(self, plan: ServicePlan) -> list[Finding]:
+        """Record the names of a service's objects; return an error for each earlier owner."""
         findings: list[Finding] = []
         reported: set[tuple[object, ...]] = set()
-        # The values of Outputs are unknown, so they are compared by identity.
+        # The values of Outputs are unknown, so the Outputs are compared by identity.
         namespace = id(plan.namespace) if is_output(plan.namespace) else plan.namespace
         for kind, name, at, owner in _list_object_names(plan):
             key, claimant = (namespace, kind, name), (len(self._plans), owner)
@@ -124,7 +124,7 @@ class ClusterServices:
             if first != claimant and (first, owner) not in reported:
                 reported.add((first, owner))
                 if kind == _SERVICE:
-                    # If two services have one name, their roles' objects collide as well.
+                    # Errors about the services' other objects would only repeat this one.
                     message = f'"{name}" is also the name of another service in this namespace'
                     return [error(NAME_COLLISION, at, message)]
                 message = f'{kind} "{name}" would also belong to {first[1]}; rename one of them'
@@ -136,8 +136,8 @@ def _check_route_conflict(plan: ServicePlan, other: ServicePlan) -> Iterator[Fin
     one, two = plan.routing, other.routing
     if one is None or two is None or one.route is None or two.route is None:
         return
-    default = one.route.use_default_gateways and two.route.use_default_gateways
-    attached = default or any(
+    use_defaults = one.route.use_default_gateways and two.route.use_default_gateways
+    share_gateway = use_defaults or any(
         a.name == b.name
         and is_known_equal(a.namespace, b.namespace)
         and (a.section == b.section or None in (a.section, b.section))
@@ -145,10 +145,10 @@ def _check_route_conflict(plan: ServicePlan, other: ServicePlan) -> Iterator[Fin
         for a in one.parents
         for b in two.parents
     )
-    if not attached or _has_full_split(plan, other) or _has_full_split(other, plan):
+    if not share_gateway or _has_full_split(plan, other) or _has_full_split(other, plan):
         return
-    host, taken = _find_shared_host(one.route, two.route), _list_matches(two.route)
-    if host is not None and any(match in taken for match in _list_matches(one.route)):
+    host, matches = _find_shared_host(one.route, two.route), _list_matches(two.route)
+    if host is not None and any(match in matches for match in _list_matches(one.route)):
         yield warning(
             ROUTES_CONFLICT,
             ("roles", one.position, "httproute"),
@@ -159,14 +159,14 @@ def _check_route_conflict(plan: ServicePlan, other: ServicePlan) -> Iterator[Fin
 
 
 def _has_full_split(plan: ServicePlan, other: ServicePlan) -> bool:
-    """Return whether a route sends all requests to another service, so both may match them."""
+    """Return whether a route sends all requests to another service, whose route may match too."""
     route = plan.routing.args.httproute if plan.routing is not None else None
     shares = (route.split if route is not None else None) or ()
     return any(share.service == other.service and share.weight == 100 for share in shares)
 
 
 def _find_shared_host(one: RoutePlan, other: RoutePlan) -> str | None:
-    """Return a host that both routes have; otherwise None, as a more specific host wins."""
+    """Return a host that both routes have. None if there is none: the more specific host wins."""
     if not one.hostnames and not other.hostnames:
         return "any host"
     other_hosts = [host for host in other.hostnames or () if not is_output(host)]
@@ -184,7 +184,7 @@ _NAME = ("metadata", "name")
 
 
 def _list_object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, str]]:
-    """Yield kind, name, field and owner of every object that exists because of a service."""
+    """Yield kind, name, field and owner of each object that a service or its controllers create."""
     here = f"service {plan.service}"
     yield _SERVICE, plan.service, _NAME, here
     if plan.shape.needs_gang and plan.shape.groups is None:
@@ -205,8 +205,8 @@ def _list_object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, 
             indexes = range(count_max_replicas(role, lws))
             pods = [object_names.leader_pod(lws.name, index) for index in indexes]
             network = role.args.network_config
-            unique = network and network.subdomain_policy is SubdomainPolicy.UNIQUE_PER_REPLICA
-            for name in pods if unique else [lws.name]:
+            is_unique = network and network.subdomain_policy is SubdomainPolicy.UNIQUE_PER_REPLICA
+            for name in pods if is_unique else [lws.name]:
                 yield "Service", name, at, owner
             for name in pods if role.nodes > 1 else ():
                 yield "StatefulSet", name, at, owner
@@ -214,6 +214,6 @@ def _list_object_names(plan: ServicePlan) -> Iterator[tuple[str, str, Location, 
 
 def count_max_replicas(role: RolePlan, planned: LwsPlan) -> int:
     """Return the maximum replicas of a LeaderWorkerSet, with autoscaled and surge replicas."""
-    scaled = role.args.autoscaling
-    replicas = len(planned.replicas) if scaled is None else scaled.max_replicas
+    autoscaling = role.args.autoscaling
+    replicas = len(planned.replicas) if autoscaling is None else autoscaling.max_replicas
     return replicas + role.rollout.max_surge

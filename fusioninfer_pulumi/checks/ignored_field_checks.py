@@ -21,8 +21,8 @@ from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
-#: Dotted Python path of a field within the model that is checked; whether it has no effect; why, or
-#: what to do.
+#: Dotted Python path of a field in the checked model, whether the field has no effect, and the
+#: reason, or what to do.
 _Row = tuple[str, bool, str]
 
 #: Ignoring these would deploy something other than what the user asked for, so they are errors;
@@ -44,7 +44,7 @@ _REJECTED = {
     "endpoint_picker.session",
     "endpoint_picker.threshold",
 }
-_NO_GANG = "these pods are not gang-scheduled (gangPolicy.mode: On turns it on)"
+_NO_GANG = "these pods are not gang-scheduled; gangPolicy.mode: On would gang-schedule them"
 _NOT_ROLLING = "no role with strategy Rolling uses it"
 _OWN_CONFIG = "endpointPickerConfig sets the plugins"
 _SINGLE_POD = "a replica is a single pod"
@@ -64,7 +64,7 @@ def check_ignored_fields(user_args: InferenceServiceArgs, plan: ServicePlan) -> 
 
 
 def _check_rows(at: Location, model: SpecModel, rows: Iterable[_Row]) -> Iterator[Finding]:
-    """Report the rows that apply, the first of each field."""
+    """Report each set field that a row ignores, with the first such row."""
     reported = set()
     for field, is_ignored, reason in rows:
         path = _locate_set_field(model, field) if is_ignored else ()
@@ -75,7 +75,7 @@ def _check_rows(at: Location, model: SpecModel, rows: Iterable[_Row]) -> Iterato
 
 
 def _locate_set_field(model: Any, path: str) -> Location:
-    """Return the location of a field in YAML; empty if it is not set, or set to its default."""
+    """Return the location of a field in YAML; empty if the field is unset or has its default."""
     location: list[str] = []
     default = None
     for name in path.split("."):
@@ -235,7 +235,7 @@ def _build_router_rows(routing: Routing) -> tuple[_Row, ...]:
         (
             "endpoint_picker.flow_control",
             has_own_config,
-            "endpointPickerConfig sets it by its featureGates: [flowControl]",
+            "endpointPickerConfig turns it on with featureGates: [flowControl]",
         ),
         (
             "endpoint_picker.group_pairing",

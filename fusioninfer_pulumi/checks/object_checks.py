@@ -23,7 +23,7 @@ _WORKER = ("spec", "leaderWorkerTemplate", "workerTemplate")
 
 
 def render_distinct(plan: ServicePlan) -> tuple[Manifest, ...]:
-    """Return the objects of a plan without those that differ from others only in names.
+    """Return a plan's objects, but of those that differ only in names just the first.
 
     Replicas of a role share a template, and gangs of serving groups differ only in names.
     """
@@ -46,8 +46,8 @@ def check_objects(plan: ServicePlan) -> Iterator[Finding]:
 
 
 def _locate(finding: Finding, manifest: Mapping[str, Any], plan: ServicePlan) -> Finding:
-    at, exact = find_user_field(finding.location, manifest, plan)
-    if exact:
+    at, is_exact = find_user_field(finding.location, manifest, plan)
+    if is_exact:
         return finding.at(*at)
     name = f"{manifest['kind']} {manifest['metadata']['name']}"
     message = f"{name}: {format_path(finding.location)}: {finding.message}"
@@ -57,9 +57,9 @@ def _locate(finding: Finding, manifest: Mapping[str, Any], plan: ServicePlan) ->
 def find_user_field(
     location: Location, manifest: Mapping[str, Any], plan: ServicePlan
 ) -> tuple[Location, bool]:
-    """Return the user's field that became a part of an object, and whether it is exact.
+    """Return the user's field for a location in a generated object, and whether it is exact.
 
-    If it is not, the field is the closest one that contains the part.
+    If it is not exact, it is the closest field that contains the value.
     """
     field, below, user_value = _find_origin(location, manifest, plan)
     location_in_user_value = cut_to_user_value(below, user_value)
@@ -71,7 +71,7 @@ def find_user_field(
 def _find_origin(
     at: Location, manifest: Mapping[str, Any], plan: ServicePlan
 ) -> tuple[Location, Location, Any]:
-    """Return the user's field that became a part of an object, the remaining path, its value."""
+    """Return the user's field for a location in an object, the rest of it, and the user's value."""
     if at[:2] == ("metadata", "labels"):
         return ("metadata", "labels"), at[2:], plan.meta.labels
     if at[:2] == ("metadata", "annotations"):
@@ -85,7 +85,7 @@ def _find_origin(
             route = args.httproute.model_dump(by_alias=True)
             return (*router, "httproute"), at[1:], route
         if manifest["kind"] == "Deployment" and args.endpoint_picker is not None:
-            # The picker's template is merged into the generated one, so indexes differ.
+            # The user's template is merged into the generated one, so indexes differ.
             return (*router, "endpointPicker", "template"), at, None
         if manifest["metadata"]["labels"].get(labels.ROLE_NAME) == plan.routing.name:
             return router, at, None

@@ -117,7 +117,7 @@ _ENGINE_METRIC = re.compile(r"(?:vllm|sglang)[:_]\w+")
 _MATCHERS, _METRIC = re.compile(r"\{[^}]*\}"), re.compile(r"\b\w+[_:][\w:]*(?![\w:]|\s*\()")
 
 
-#: Fields that belong to one autoscaling engine: of `autoscaling`, and of its metrics.
+#: Fields for one autoscaling engine only: those of `autoscaling`, and those of its metrics.
 _ENGINE_FIELDS = (
     (
         AutoscalingEngine.KEDA,
@@ -209,8 +209,8 @@ def _find_conflicts(
             ("target",),
             hpa and args.target is AutoscalingTarget.QUEUE,
             (
-                "queue reads metrics of the endpoint picker and requires engine KEDA; or use "
-                "throughput"
+                "queue requires engine KEDA, because it reads metrics of the endpoint picker; use "
+                "KEDA or throughput"
             ),
         ),
         *(
@@ -289,7 +289,7 @@ def _check_picker_target(
 def _check_metric_sources(
     built: BuiltService, args: AutoscalingArgs, at: Location
 ) -> Iterator[Finding]:
-    """Check that metrics exist at zero replicas, and that Prometheus may read them."""
+    """Check that metrics exist at zero replicas, and that policies let Prometheus read them."""
     queries = [metric.query or metric.name or "" for metric in args.metrics]
     names = [_METRIC.findall(_MATCHERS.sub("", query)) for query in queries]
     engine_metrics = [
@@ -305,7 +305,7 @@ def _check_metric_sources(
         )
     routing = built.plan.routing
     policy = None if routing is None else routing.network_policy
-    # `check_network_policies` checks the policies if `monitoring` is set.
+    # If `monitoring` is set, `check_network_policies` reports the policy.
     allowed = built.args.monitoring is not None or policy is None or policy.metrics
     if routing is not None and engine_metrics and not allowed:
         yield error(

@@ -51,7 +51,7 @@ class Prerequisites:
     """Checks a cluster for the prerequisites of services.
 
     Attributes:
-        releases: Installed releases by product, filled by `findings`.
+        releases: Installed releases by product; empty until `findings` is called.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Prerequisites:
         Args:
             api: The cluster.
             plans: Plans without errors.
-            namespaces: Namespaces in which products run, by the product's name, if not the default.
+            namespaces: Namespace of each product that does not run in its default one, by name.
         """
         self._api, self._plans = api, plans
         self._namespaces = namespaces or {}
@@ -109,7 +109,7 @@ class Prerequisites:
         self, product: Product, api_name: str, kind: str, services: Sequence[str]
     ) -> Iterator[Finding]:
         if not self._api.versions:
-            return  # denied
+            return  # the credentials may not read the versions
         need = f"{_format_need(services)} {product.requirement}"
         path = self._api.path(api_name, kind) if kind else None
         served = self._api.versions.get(product.group, ())
@@ -138,7 +138,7 @@ class Prerequisites:
             yield error(RELEASE_NOT_SUPPORTED, (), text)
 
     def _find_release(self, product: Product, definition: Object | None) -> Release | None:
-        """Return the release in the CRD's annotations, or the lowest tag of its images."""
+        """Return the release in a CRD's annotations; of a program the lowest tag of its images."""
         if not product.program:
             annotations = ((definition or {}).get("metadata") or {}).get("annotations") or {}
             bundles = (text for key, text in annotations.items() if _BUNDLE.search(key))
@@ -228,7 +228,7 @@ class Prerequisites:
 
 
 def _is_reported_elsewhere(finding: Finding) -> bool:
-    """Return whether the service's own preview or a finding about a product reports it, too."""
+    """Return whether the service's preview or a finding about a product reports the same."""
     by_product = (GANG_BACKEND_MISSING.id, CRD_NOT_INSTALLED.id)
     return (
         finding.rule == API_SERVER_REJECTS.id
@@ -240,9 +240,9 @@ def _is_reported_elsewhere(finding: Finding) -> bool:
 def find_product_needs(
     plans: Sequence[ServicePlan],
 ) -> Mapping[Kind, tuple[Product, Sequence[str]]]:
-    """Return the kinds that services need, each with its product and the services.
+    """Return the kinds that services need, each with its product and the services' names.
 
-    If services need several rows of `PRODUCTS` for one kind, the last row counts for all.
+    If services need several rows of `PRODUCTS` for one kind, the last of these rows is returned.
     """
     rows: dict[Kind, set[int]] = {}
     services: dict[Kind, dict[str, None]] = {}
@@ -255,7 +255,7 @@ def find_product_needs(
 
 
 def _list_objects(plan: ServicePlan) -> Iterator[Object]:
-    """Yield a plan's distinct objects and pods, and an object that its endpoint picker reads."""
+    """Yield a plan's distinct objects and pods, and a kind without which its picker exits."""
     yield from (dry_run.manifest for dry_run in list_dry_run_objects(plan))
     if plan.picker is not None and plan.picker.epp.family.needs_inference_objective_crd:
         yield {

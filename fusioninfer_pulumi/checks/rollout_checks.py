@@ -64,7 +64,7 @@ def _check_group_rollout(plan: ServicePlan, groups: int) -> Iterator[Finding]:
         yield warning(
             UPDATE_TAKES_SERVICE_DOWN,
             ("rollout", "level"),
-            "Group lets an update take down the only group and so the service",
+            "Group lets an update take down the only group and so the service; add a group",
         )
     elif rolling and groups > 1 and rollout.max_unavailable >= groups:
         yield warning(
@@ -88,14 +88,14 @@ def _check_role_rollout(role: RolePlan) -> Iterator[Finding]:
 
 
 def check_rollout_layout(plan: ServicePlan) -> Iterator[Finding]:
-    """Check `rollout` against the layout; a field that roles share is reported once."""
+    """Check `rollout` against the layout; a field of the service is reported once for all roles."""
     gang = None if plan.shape.layout is Layout.PER_REPLICA else plan.gang
     if gang is not None and any(group.needs_lowest for group in gang.sub_groups or ()):
         yield error(
             FIELD_OUT_OF_PLACE,
             ("schedulingStrategy", "gangPolicy", "requiredReplicas"),
-            "LowestOrdinals requires layout: PerReplica: one LeaderWorkerSet for each role is "
-            "updated from the highest ordinal, and stops there while that one is unschedulable",
+            "LowestOrdinals requires layout: PerReplica: with PerRole an update starts at the "
+            "highest ordinal, and stops there while that replica is unschedulable",
         )
     findings = (finding for role in plan.roles for finding in _check_role_layout(plan, role))
     yield from dict.fromkeys(findings)

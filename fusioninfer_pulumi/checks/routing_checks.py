@@ -53,16 +53,16 @@ ROUTE_MISSING = Rule("route-missing")
 NETWORK_POLICY = Rule("network-policy")
 
 
-def check_http_route(parts: Routing) -> Iterator[Finding]:
+def check_http_route(routing: Routing) -> Iterator[Finding]:
     """Warn about a missing route, or a route that attaches to no Gateway."""
-    args, route, field = parts.args, parts.route, (*parts.at, "httproute")
+    args, route, field = routing.args, routing.route, (*routing.at, "httproute")
     if route is None:
         if args.httproute is None or args.httproute.external_field is None:
             yield warning(
                 ROUTE_MISSING,
                 field,
                 "neither a route nor a Gateway is set: no HTTPRoute is created, and no request "
-                f"{'reaches the pool' if parts.args.has_endpoint_picker else 'uses a gateway'}; "
+                f"{'reaches the pool' if routing.args.has_endpoint_picker else 'uses a gateway'}; "
                 "set httproute, gateway.refs or gateway: {}",
             )
         return
@@ -75,15 +75,15 @@ def check_http_route(parts: Routing) -> Iterator[Finding]:
         )
 
 
-def check_network_policies(parts: Routing) -> Iterator[Finding]:
+def check_network_policies(routing: Routing) -> Iterator[Finding]:
     """Check that NetworkPolicies allow the gateway's proxies and Prometheus.
 
-    An unknown location is an error, because omitting the policy would silently allow everybody.
+    If the proxies' location is unknown, that is an error: without a policy everybody is allowed.
     """
-    field, args = (*parts.at, "networkPolicy"), parts.args.network_policy
-    plan = parts.network_policy
+    field, args = (*routing.at, "networkPolicy"), routing.args.network_policy
+    plan, gateway = routing.network_policy, routing.implementation
     if plan is None:
-        is_default = args is None and parts.is_routed and parts.implementation.proxies is not None
+        is_default = args is None and routing.is_routed and gateway.proxies is not None
         if is_default or (args is not None and args.enabled):
             refs = ", or name the Gateway in gateway.refs" if is_default else ""
             yield error(
@@ -92,7 +92,7 @@ def check_network_policies(parts: Routing) -> Iterator[Finding]:
                 "the location of the gateway's proxies is unknown; set gatewayNamespace or gateway"
                 f"{refs}; enabled: false allows all",
             )
-    elif parts.spec.monitoring is not None and not plan.metrics:
+    elif routing.spec.monitoring is not None and not plan.metrics:
         yield error(
             NETWORK_POLICY,
             field,
@@ -101,9 +101,9 @@ def check_network_policies(parts: Routing) -> Iterator[Finding]:
         )
 
 
-def check_several_pools(parts: Routing) -> Iterator[Finding]:
+def check_several_pools(routing: Routing) -> Iterator[Finding]:
     """Check `split` and rules with several pools against the Gateway's implementation."""
-    route, at, implementation = parts.route, (*parts.at, "httproute"), parts.implementation
+    route, at, implementation = routing.route, (*routing.at, "httproute"), routing.implementation
     text = _SEVERAL_POOLS.get(implementation.several_pools)
     if route is None or text is None:
         return
@@ -121,7 +121,7 @@ _ONE_POOL = (
     "{name} allows one InferencePool in a rule; give the other service its own route, by a header "
     "or a host name"
 )
-#: What is known about rules with several pools; `{name}` is the Gateway's implementation.
+#: Messages about rules with several pools; `{name}` is the Gateway's implementation.
 _SEVERAL_POOLS = {
     SeveralPools.UNKNOWN: "name several InferencePools: agentgateway (1.0) and NGINX Gateway "
     "Fabric (2.3) split such requests; Istio up to 1.30 asks one picker for all of them, Envoy AI "
@@ -134,11 +134,11 @@ _SEVERAL_POOLS = {
 }
 
 
-def check_pool(parts: Routing) -> Iterator[Finding]:
+def check_pool(routing: Routing) -> Iterator[Finding]:
     """Report serving roles that are not in the pool, and ports that differ within the pool."""
-    at, declared, served = parts.at, parts.spec.roles, parts.served
-    intent = parts.intent
-    if not parts.args.has_endpoint_picker:
+    at, declared, served = routing.at, routing.spec.roles, routing.served
+    intent = routing.intent
+    if not routing.args.has_endpoint_picker:
         return
     field = (*at, "strategy" if intent.strategy is not None else "endpointPickerConfig")
     in_pool = {role.name for role in served}
@@ -167,7 +167,7 @@ def check_pool(parts: Routing) -> Iterator[Finding]:
             at,
             f"pods of a pool must serve on {expected}, got {ports}; give the roles {expected}",
         )
-    target_ports = parts.args.pool.target_ports if parts.args.pool is not None else None
+    target_ports = routing.args.pool.target_ports if routing.args.pool is not None else None
     for role in served:
         if target_ports is not None and role.pods.port not in target_ports:
             message = f"do not contain {role.pods.port}, on which {role.name} serves; add it, or "
@@ -196,11 +196,11 @@ def _check_disaggregation(field: Location, declared: Sequence[RoleArgs]) -> Iter
         )
 
 
-def check_reference_grants(parts: Routing) -> Iterator[Finding]:
-    """Check that routes to other namespaces have a ReferenceGrant."""
-    if parts.args.reference_grants:
+def check_reference_grants(routing: Routing) -> Iterator[Finding]:
+    """Warn about references to other namespaces, unless `referenceGrants` allows them."""
+    if routing.args.reference_grants:
         return
-    for grant in parts.grants:
+    for grant in routing.grants:
         yield warning(
             REFERENCE_GRANT_MISSING,
             grant.at,
@@ -223,11 +223,11 @@ PLUGIN_NOT_REGISTERED = Rule("plugin-not-registered")
 SCORERS_WITHOUT_LOAD = Rule("scorers-without-load")
 
 
-def _check_engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
+def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check that the endpoint picker can read the metrics of its scorers and flow control."""
     scorers = [] if epp.request is None else list(find_load_scorers(epp.request))
-    # With service levels flow control counts requests itself.
-    reads_load = parts.intent.flow_control and epp.args.service_levels is None
+    # With service levels, flow control counts requests instead of reading metrics.
+    reads_load = routing.intent.flow_control and epp.args.service_levels is None
     features = ["flow control"] if reads_load else []
     if scorers:
         features.append(f"{'scorers' if len(scorers) > 1 else 'scorer'} {', '.join(scorers)}")
@@ -235,39 +235,39 @@ def _check_engine_metrics(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
         return
     # Without metrics, scorers choose pods at random, and flow control queues every request.
     make_finding = error if reads_load else warning
-    without = f"the endpoint picker's {' and '.join(features)} cannot work"
+    cannot_work = f"the endpoint picker's {' and '.join(features)} cannot work"
     exported = set()
-    for role in parts.served:
+    for role in routing.served:
         command = role.pods.command
         if command.engine is None:
             continue
         exported.add(command.engine.metrics)
         reason = command.engine.explain_missing_metrics(command)
         if reason is not None:
-            message = f"{without} without metrics of {role.name}: {reason}"
+            message = f"{cannot_work} without metrics of {role.name}: {reason}"
             yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
-    at = (*parts.at, "endpointPicker")
+    at = (*routing.at, "endpointPicker")
     for metrics in exported if epp.request is not None else ():
         if not can_read_metrics(epp.family, metrics):
             image = find_closest_image(epp.family, partial(can_read_metrics, metrics=metrics))
             message = (
-                f"{without}: {epp.family.name} cannot read {metrics.waiting} and "
+                f"{cannot_work}: {epp.family.name} cannot read {metrics.waiting} and "
                 f"{metrics.kv_cache}; use {image}"
             )
             yield make_finding(RELEASE_WITHOUT_FEATURE, (*at, "image"), message)
 
 
-def _check_picker_config(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    if parts.intent.strategy is None:
-        own_image = is_output(epp.image) or find_family(epp.image) is None
-        for finding in check_config(epp.config, epp.family, own_image=own_image):
-            yield finding.under(*parts.at, "endpointPickerConfig")
+def _check_picker_config(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
+    if routing.intent.strategy is None:
+        is_custom = is_output(epp.image) or find_family(epp.image) is None
+        for finding in check_config(epp.config, epp.family, is_custom=is_custom):
+            yield finding.under(*routing.at, "endpointPickerConfig")
 
 
-def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> Iterator[Finding]:
+def check_config(text: str, family: EppFamily, *, is_custom: bool = False) -> Iterator[Finding]:
     """Check that a user's configuration is YAML, and that the picker has its kind and plugins.
 
-    The endpoint picker itself rejects other errors. A custom image (`own_image`) may have plugins
+    The endpoint picker itself rejects other errors. A custom image (`is_custom`) may have plugins
     that its family does not have.
     """
     try:
@@ -296,22 +296,22 @@ def check_config(text: str, family: EppFamily, *, own_image: bool = False) -> It
         if families:
             message += f"; available in {', '.join(families)}"
         # A type that no upstream release has may be the user's own plugin.
-        make_finding = error if families and not own_image else warning
+        make_finding = error if families and not is_custom else warning
         yield make_finding(PLUGIN_NOT_REGISTERED, ("plugins", index, "type"), message)
 
 
-def _check_strategy(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
+def _check_strategy(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     # `check_pool` checks the roles.
     for finding in check_strategy(epp.family, epp.request) if epp.request is not None else ():
-        yield finding.under(*parts.at)
+        yield finding.under(*routing.at)
 
 
-def _check_flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
-    at = (*parts.at, "endpointPicker")
-    if epp.request is not None and epp.args.service_levels and not parts.intent.flow_control:
+def _check_flow_control(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
+    at = (*routing.at, "endpointPicker")
+    if epp.request is not None and epp.args.service_levels and not routing.intent.flow_control:
         message = "must not be false with serviceLevels, which queue requests; remove one of them"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "flowControl"), message)
-    elif parts.intent.flow_control and epp.family.flow_control is None:
+    elif routing.intent.flow_control and epp.family.flow_control is None:
         yield error(
             RELEASE_WITHOUT_FEATURE,
             at,
@@ -320,16 +320,16 @@ def _check_flow_control(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
         )
 
 
-def _check_picker_arguments(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
+def _check_picker_arguments(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     for index, argument in enumerate(epp.args.args or ()):
         name = argument.lstrip("-").partition("=")[0]
         if argument.startswith("-") and name in OWNED_FLAGS:
-            at = (*parts.at, "endpointPicker", "args", index)
+            at = (*routing.at, "endpointPicker", "args", index)
             yield error(SET_BY_LIBRARY, at, f"--{name} is set by the library; remove it")
 
 
 def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
-    """Check a request; locations are relative to the router role (`strategy`, `scorers.load`)."""
+    """Check a request against a family's features; locations are relative to the router role."""
     findings = [*_check_scorers(family, request), *_check_newer_features(family, request)]
     if request.strategy is Strategy.PD_DISAGGREGATION:
         findings += _check_pairing(family, request)
@@ -377,9 +377,8 @@ def _check_scorers(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
         yield warning(
             SCORERS_WITHOUT_LOAD,
             ("scorers",),
-            f"with {', '.join(request.scorers)} but neither kv-cache nor queue, the endpoint "
-            "picker ignores load: one of three pods got 100 % of the requests with one prompt, "
-            "86 % of those with one hot adapter, and 37 % with load scorers (docs/routing.md)",
+            f"do not measure load ({', '.join(request.scorers)}), so all requests with the same "
+            "prompt or adapter may go to one pod; add kv-cache or queue (docs/routing.md)",
         )
 
 
@@ -405,9 +404,9 @@ def _check_pairing(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
         yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
 
 
-def check_model_rewrites(parts: Routing, epp: EppPlan) -> Iterator[Finding]:
+def check_model_rewrites(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check that the endpoint picker supports `modelRewrites`."""
-    rewrites, at = parts.args.model_rewrites, (*parts.at, "modelRewrites")
+    rewrites, at = routing.args.model_rewrites, (*routing.at, "modelRewrites")
     if rewrites and epp.family.rewrite_api is None:
         image = find_closest_image(epp.family, lambda family: family.rewrite_api is not None)
         yield error(

@@ -107,7 +107,7 @@ def _check_pod_scheduler(
 
 
 def _check_gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
-    """Reject fields of a gang's pod that the library sets, or that deadlock the gang."""
+    """Reject fields of a pod that the library sets for its gang, or that deadlock the gang."""
     spec, remove = pod.user_template["spec"], "is set by fusioninfer-pulumi; remove it"
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if "schedulingGroup" in spec:
@@ -166,7 +166,7 @@ def _check_late_pods(built: BuiltService) -> Iterator[Finding]:
 def check_kueue_labels(built: BuiltService) -> Iterator[Finding]:
     """Report Kueue's queue label in the service's labels or pod templates.
 
-    The library sets it on LeaderWorkerSets, and Kueue on their pods.
+    The library sets the label on LeaderWorkerSets, and Kueue sets it on their pods.
     """
     key = labels.KUEUE_QUEUE
     instead = "set schedulingStrategy.queue and gangPolicy.backend: Kueue"
@@ -177,7 +177,7 @@ def check_kueue_labels(built: BuiltService) -> Iterator[Finding]:
             "is copied to all objects, so replicas wait in a queue that is not in the plan; "
             f"{instead} instead",
         )
-    message = "keeps the pods of a LeaderWorkerSet from starting, which Kueue labels itself; "
+    message = "keeps the pods from starting, because Kueue sets it on pods of LeaderWorkerSets; "
     message += f"remove it, and {instead} to queue the service"
     for role in built.plan.roles:
         for pod in role.pods.user_pods:

@@ -39,9 +39,9 @@ API_SERVER_CHECK_INCOMPLETE = Rule("api-server-check-incomplete")
 FALLBACK_NAMESPACE = "default"
 #: Sent instead of an unknown value, because it is a valid name, label value, image and host name.
 STAND_IN = "unknown"
-#: Fields of a pod with names of objects that the same program may create. For each, the server's
-#: message if the object is missing, and the fields that the server derives from it.
-REFERENCES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
+#: Fields of a pod that name objects which the same program may create. For each: the API server's
+#: message if the object is missing, and the pod's fields that the API server sets from the object.
+POD_REFERENCES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
     "serviceAccountName": (re.compile("error looking up service account"), ("serviceAccount",)),
     "priorityClassName": (
         re.compile("no PriorityClass with name"),
@@ -86,7 +86,7 @@ def list_dry_run_objects(plan: ServicePlan) -> list[DryRunObject]:
     }
     pods = [pod for manifest in rendered for pod in _derive_pods(manifest)]
     for pod in pods:
-        # The same update creates the account.
+        # The same update creates the pod's ServiceAccount, so the dry run omits it.
         spec = pod.manifest["spec"]
         if spec.get("serviceAccountName") in accounts:
             pod.manifest["spec"] = _drop_reference(spec, "serviceAccountName")
@@ -105,7 +105,7 @@ def check_on_api_server(
     Args:
         api: The cluster.
         plans: Plans without errors.
-        seconds: Timeout for all dry runs together.
+        seconds: Timeout for all dry runs together, in seconds.
         namespace: Namespace of services whose own is not known before the update.
 
     Raises:
@@ -136,12 +136,12 @@ def convert_answers(
     results: Sequence[tuple[DryRunObject, Sequence[Answer] | None]],
     seconds: float,
 ) -> tuple[Finding, ...]:
-    """Convert the answers to the objects of a plan to findings, without duplicates."""
+    """Return the findings of the answers about a plan's objects; late answers are None."""
     by_field: dict[tuple[Location, str], Finding] = {}
     for dry_run, answers in results:
         for answer in answers or ():
             for reason, finding in _convert_answer(plan, dry_run, answer):
-                # An invalid template is rejected in its object and in its pod.
+                # The API server rejects an invalid template twice: in its object and as a pod.
                 by_field.setdefault((finding.location, reason), finding)
     unanswered = sum(answers is None for _, answers in results)
     if unanswered:
@@ -153,7 +153,7 @@ def convert_answers(
 def _convert_answer(
     plan: ServicePlan, dry_run: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, Finding]]:
-    """Yield the findings of one answer, each with the reason by which duplicates are found."""
+    """Yield the findings of one answer, each with a reason that its duplicates share."""
     if answer.is_accepted:
         return
     kind = dry_run.manifest["kind"]
@@ -188,7 +188,7 @@ def _convert_rejection(
         location = _replace_merge_keys(parse_field(field), dry_run.manifest)
         if any(location[: len(path)] == path for path in stand_ins):
             continue  # about `STAND_IN`, not the real value
-        at, exact = find_user_field((*dry_run.template, *location), dry_run.rendered, plan)
+        at, is_exact = find_user_field((*dry_run.template, *location), dry_run.rendered, plan)
         if products and _UNKNOWN_FIELD.search(reason):
             message = (
                 f"{products[-1].name}: {dry_run.manifest['kind']} has no field "
@@ -196,16 +196,16 @@ def _convert_rejection(
             )
             yield reason, error(CRD_NOT_INSTALLED, at, message)
             continue
-        name = "" if exact or not location else f"{format_path(location)}: "
-        lenient = (
+        name = "" if is_exact or not location else f"{format_path(location)}: "
+        is_uncertain = (
             _find_reference(answer)
             # The service's running pods count against the quota, but may be replaced.
             or "exceeded quota" in reason
             or _IMMUTABLE.search(reason)
-            # The webhook may recognize controllers by their user.
+            # A webhook may accept the pod only from the user of its controller.
             or (dry_run.template and _WEBHOOK in answer.message)
         )
-        make_finding = warning if lenient else error
+        make_finding = warning if is_uncertain else error
         message = f"the API server rejects {dry_run.name}: {name}{_shorten(reason)}"
         yield reason, make_finding(API_SERVER_REJECTS, at, message)
 
@@ -228,7 +228,7 @@ def _is_namespace_missing(answer: Answer) -> bool:
 def _find_reference(answer: Answer) -> str:
     """Return the field of a pod that names a missing object, empty for any other answer."""
     if answer.code == 403:
-        for field, (pattern, _) in REFERENCES.items():
+        for field, (pattern, _) in POD_REFERENCES.items():
             if pattern.search(answer.message):
                 return field
     return ""
@@ -243,7 +243,7 @@ def _is_unrelated_failure(answer: Answer) -> bool:
 
 
 def _list_causes(answer: Answer) -> Sequence[tuple[str, str]]:
-    """Return field and reason of each cause; if there are none, parse them from the message."""
+    """Return field and reason of each cause, parsed from the message if it lists no causes."""
     if answer.causes:
         return answer.causes
     reason = _OBJECT_PREFIX.sub("", answer.message)
@@ -253,7 +253,7 @@ def _list_causes(answer: Answer) -> Sequence[tuple[str, str]]:
     return [(field[1].strip('"') if field else "", reason)]
 
 
-# Prefixes that name the object, as the finding does.
+# Prefixes that name the object, removed because the finding names it, too.
 _OBJECT_PREFIX = re.compile(
     r"""^([\w.]+ "[^"]*" is forbidden|failed to create typed patch object \([^)]*\)): (errors: )?"""
 )
@@ -341,11 +341,11 @@ def _derive_replica_pods(lws: Object) -> Iterator[DryRunObject]:
     name, spec = lws["metadata"]["name"], lws["spec"]
     group = spec["leaderWorkerTemplate"]
     size, policy, leader = group["size"], group.get("subGroupPolicy"), f"{name}-0"
-    shared = (spec.get("networkConfig") or {}).get("subdomainPolicy", "Shared") == "Shared"
+    is_shared = (spec.get("networkConfig") or {}).get("subdomainPolicy", "Shared") == "Shared"
     annotations = {f"{_LWS}/size": str(size)}
     if policy:
         annotations[f"{_LWS}/subgroup-size"] = str(policy["subGroupSize"])
-    leader_annotations = {} if shared else {f"{_LWS}/subdomainPolicy": "UniquePerReplica"}
+    leader_annotations = {} if is_shared else {f"{_LWS}/subdomainPolicy": "UniquePerReplica"}
     yield _build_stateful_set_pod(
         lws,
         "leaderTemplate" if "leaderTemplate" in group else "workerTemplate",
@@ -357,7 +357,7 @@ def _derive_replica_pods(lws: Object) -> Iterator[DryRunObject]:
         yield _build_stateful_set_pod(
             lws,
             "workerTemplate",
-            (leader, name if shared else leader, size - 1),
+            (leader, name if is_shared else leader, size - 1),
             {f"{_LWS}/group-index": "0", f"{_LWS}/name": name, f"{_LWS}/group-key": _GROUP_KEY},
             {**annotations, f"{_LWS}/leader-name": leader},
         )
@@ -420,5 +420,5 @@ def _build_pod(source: Object, template: Object, name: str, owner: tuple[str, st
 
 def _drop_reference(spec: Mapping[str, Any], reference: str) -> Object:
     """Return a pod's spec without a reference and the fields derived from it."""
-    fields = (reference, *REFERENCES[reference][1])
+    fields = (reference, *POD_REFERENCES[reference][1])
     return {key: value for key, value in spec.items() if key not in fields}

@@ -42,7 +42,7 @@ TOKEN_FOR_GATED_MODEL = Rule("token-for-gated-model")
 
 
 def check_model_cache(built: BuiltService) -> Iterator[Finding]:
-    """Check the access modes and the size of the claim in `model.cache`."""
+    """Check the access modes and the size of the claim that `model.cache.storage` creates."""
     args, service, model = built.args, built.plan.service, built.args.model
     if model is None or model.cache is None or plan_model_files(service, model) is None:
         return
@@ -53,22 +53,22 @@ def check_model_cache(built: BuiltService) -> Iterator[Finding]:
         shared = {AccessMode.READ_WRITE_MANY, AccessMode.READ_ONLY_MANY}
         if count > 1 and shared.isdisjoint(storage.access_modes):
             # Single-pod replicas may all run on one node.
-            one_pod = AccessMode.READ_WRITE_ONCE_POD in storage.access_modes
-            make_finding = error if one_pod or any(role.nodes > 1 for role in roles) else warning
-            message = f"allows one {'pod' if one_pod else 'node'}, but {count} pods mount the claim"
+            unit = "pod" if AccessMode.READ_WRITE_ONCE_POD in storage.access_modes else "node"
+            make_finding = error if unit == "pod" or any(r.nodes > 1 for r in roles) else warning
+            message = f"allows one {unit}, but {count} pods mount the claim"
             at = ("model", "cache", "storage", "accessModes")
             yield make_finding(ACCESS_MODE_TOO_NARROW, at, f"{message}; use ReadWriteMany")
         size, weights = storage.size, get_weights_size(model)
         if weights is not None and quantity.parse(size) < weights:
             amount = f"{weights / 2**30:.0f} GiB"
             at = ("model", "cache", "storage", "size")
-            # If the size is from the table of models, the weights may have another precision.
+            # If the size is from the model catalogue, the weights may have another precision.
             make_finding = error if model.size is not None else warning
             yield make_finding(CACHE_BELOW_MODEL_SIZE, at, f"must be at least {amount}, got {size}")
 
 
 def check_presets(args: InferenceServiceArgs) -> Iterator[Finding]:
-    """Check the model's name, and the fields that only generated containers use."""
+    """Check the model's name, and `engine.version` and the token of generated containers."""
     if args.model is not None:
         yield from _check_model_name(args.model)
     generated = [library_generates_container(args, role) for role in args.roles]
@@ -120,7 +120,7 @@ def _check_model_name(model: ModelArgs) -> Iterator[Finding]:
 PREFILL_DECODE_WITHOUT_ROUTER = Rule("prefill-decode-without-router")
 PLACEMENT_NOT_APPLIED = Rule("placement-not-applied")
 
-#: Role names that collide with the names of the router's objects: the suffixes of those names.
+#: Role names that would collide with the router's objects: the suffixes of the objects' names.
 RESERVED_ROLES = frozenset(
     format_name("").removeprefix("-")
     for format_name in (
@@ -191,8 +191,8 @@ def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
     names: list[tuple[Location, str, str, int]] = []
     for role in plan.roles:
         if role.lws:
-            groups = count_max_replicas(role, role.lws[-1])
-            limit = object_names.leader_worker_set_limit(role.nodes, groups)
+            replicas = count_max_replicas(role, role.lws[-1])
+            limit = object_names.leader_worker_set_limit(role.nodes, replicas)
             place = ("roles", role.position, "name")
             names.append((place, "LeaderWorkerSet", role.lws[-1].name, limit))
         if plan.rollout.pull_images:

@@ -68,16 +68,16 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     """
     expansion = expand(args)
     built = build_service(expansion.args, name)
-    memory, problems = check_memory(built.plan, built.args)
+    memory, memory_findings = _estimate_memory(built.plan, built.args)
     error_locations = {finding.location for finding in errors(expansion.findings)}
     preset_findings = (
         finding for finding in check_presets(args) if finding.location not in error_locations
     )
     findings = [*expansion.findings, *preset_findings]
-    # Without its generated container, other findings about a role are meaningless.
+    # If a role's container cannot be generated, other findings about the role are meaningless.
     incomplete = expansion.incomplete
     ignored_fields = check_ignored_fields(args, built.plan)
-    build_findings = (*built.findings, *ignored_fields, *_run_checks(built), *problems)
+    build_findings = (*built.findings, *ignored_fields, *_run_checks(built), *memory_findings)
     findings += [finding for finding in build_findings if finding.location[:2] not in incomplete]
     plan = replace(built.plan, memory=memory, presets=expansion.values, engines=expansion.engines)
     if not errors(findings):
@@ -89,7 +89,7 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
 
 
 def _locate_in_role(finding: Finding, args: InferenceServiceArgs) -> Finding:
-    """Move a finding about a generated part of a template to the user's field."""
+    """Move a finding about a generated part of a template to the field that generates it."""
     match finding.location:
         case ("roles", int(position), str(field), "metadata", str(kind), key, *_):
             role, pod_field = args.roles[position], f"pod{kind.capitalize()}"
@@ -133,13 +133,13 @@ def _run_checks(built: BuiltService) -> Iterator[Finding]:
         yield from check_rollout(built.plan)
 
 
-def check_memory(
+def _estimate_memory(
     plan: ServicePlan, args: InferenceServiceArgs
 ) -> tuple[Mapping[str, RoleMemory], list[Finding]]:
     """Return memory estimates of roles whose accelerators are known, and findings about them."""
     if not any(_needs_memory_check(role) for role in plan.roles):
         return {}, []
-    # Imported only for services that need it.
+    # Imported here, because most services need no memory check.
     from fusioninfer_pulumi.capacity_package import MEMORY_NOT_CHECKED, NEEDS_CAPACITY, load_package  # noqa: PLC0415  # see above
 
     package = load_package()
@@ -152,7 +152,7 @@ def check_memory(
 
 
 def _needs_memory_check(role: RolePlan) -> bool:
-    """Return whether a role names accelerators, or sets tensor or pipeline sizes or a length."""
+    """Return whether a role may select its accelerators, or sets parallel sizes or a length."""
     spec, command = role.pods.leader.template["spec"], role.pods.command
     if role.args.accelerator or role.args.resource_claims:
         return True
@@ -179,6 +179,6 @@ def plan_services(services: Sequence[InferenceServiceArgs]) -> list[ServicePlan]
 
 
 def add_collision_findings(plans: Sequence[ServicePlan]) -> list[ServicePlan]:
-    """Return the plans with findings about names and routes that several services have."""
+    """Return the plans with findings about names and routes that another service has, too."""
     cluster = ClusterServices()
-    return [replace(plan, findings=(*cluster.compare(plan), *plan.findings)) for plan in plans]
+    return [replace(plan, findings=(*cluster.compare_next(plan), *plan.findings)) for plan in plans]

@@ -2,7 +2,7 @@
 
 The scheduler schedules a gang only when all pods that its PodGroup requires exist. Running replicas
 count only if their pods already name the PodGroup and are as many as planned. So the first replica
-that is updated may wait for later ones, which are not updated before it is ready.
+that is updated may wait for later ones, which are not updated before the first is ready.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def check_update(
         for manifest in manifests
         if manifest["kind"] == "LeaderWorkerSet"
     }
-    differing = {
+    new_policies = {
         name
         for name, lws in existing.items()
         if lws.template is not None
-        # Under another name a LeaderWorkerSet is created next to the old one.
+        # With another name or namespace, a new LeaderWorkerSet is created next to the old one.
         and lws.has_name(name, plan.namespace)
         and not is_same_policy(
             manifests_by_name[name]["spec"]["leaderWorkerTemplate"].get(SUB_GROUP_POLICY),
@@ -75,16 +75,16 @@ def check_update(
         )
     }
     running = {
-        name: None if name in differing else _read_running(plan, manifests_by_name[name], lws)
+        name: None if name in new_policies else _read_running(plan, manifests_by_name[name], lws)
         for name, lws in existing.items()
     }
-    return [*check_subgroup_policies(plan, differing), *check_gang_joins(plan, running)]
+    return [*check_subgroup_policies(plan, new_policies), *check_gang_joins(plan, running)]
 
 
 def check_layout_switch(
     component: str, plan: ServicePlan, lws: Iterable[StackLws] | None
 ) -> list[Finding]:
-    """Return an error if the service runs in the other layout and this update cannot change it.
+    """Return an error if the stack's service has the other layout and the update cannot change it.
 
     Args:
         component: Logical name of the service's component.
@@ -112,7 +112,7 @@ def check_layout_change(
     *,
     awaits_replicas: bool = True,
 ) -> list[Finding]:
-    """Return an error if roles run in the other layout and this update cannot change it.
+    """Return an error if roles run in the other layout and the update cannot change it.
 
     A renamed role starts next to the old one, whose LeaderWorkerSets Pulumi deletes when the new
     ones are available. Without a new name, objects of controllers would collide: a StatefulSet has
@@ -125,8 +125,8 @@ def check_layout_change(
         awaits_replicas: Whether the update waits for the new replicas.
     """
     other = Layout.PER_REPLICA if layout is Layout.PER_ROLE else Layout.PER_ROLE
-    # No advice against PerRole, because `autoscaling` may require it. "write", not "restore": the
-    # spec may never have had `layout`.
+    # No advice to keep PerReplica, because `autoscaling` may require PerRole. "write" instead of
+    # "restore", because the spec may never have had `layout`.
     keep = "" if layout is Layout.PER_ROLE else f"write layout: {other.value} to keep it, "
     roles = set(planned.values())
     unchanged = sorted(name for name, role in old_roles.items() if role in roles or name in planned)
@@ -154,17 +154,17 @@ def check_layout_change(
     return []
 
 
-def check_subgroup_policies(plan: ServicePlan, differing: Collection[str]) -> list[Finding]:
+def check_subgroup_policies(plan: ServicePlan, new_policies: Collection[str]) -> list[Finding]:
     """Return an error for each Rolling role that a changed subgroup policy would interrupt.
 
-    The update replaces all LeaderWorkerSets whose policy differs (`differing`) at once, which may
-    be more replicas than `maxUnavailable`.
+    The update replaces all LeaderWorkerSets in `new_policies` (those whose policy differs) at
+    once, which may be more replicas than `maxUnavailable`.
     """
     changing = {step.name for step in order_update(plan) if not step.is_frozen}
     return [
         finding
         for role in plan.roles
-        for finding in _check_subgroup_policy(plan, role, changing & {*differing})
+        for finding in _check_subgroup_policy(plan, role, changing & {*new_policies})
     ]
 
 
@@ -184,7 +184,7 @@ def check_kueue_changes(
             queues = [item["metadata"].get("labels") or {} for item in (old, new)]
             before, after = (by_label.get(labels.KUEUE_QUEUE) for by_label in queues)
             if (before or after) and not (recreates and templates[0] != templates[1]):
-                moved = {"queue" if before and after else "backend": None}
+                queue_change = {"queue" if before and after else "backend": None}
                 shapes = [
                     [
                         _read_shape((template.get(key) or {}).get("spec") or {})
@@ -193,7 +193,7 @@ def check_kueue_changes(
                     for key in ("leaderTemplate", "workerTemplate")
                 ]
                 changed = (name for one, two in shapes for name in one if one[name] != two[name])
-                rejected |= moved if before != after else dict.fromkeys(changed)
+                rejected |= queue_change if before != after else dict.fromkeys(changed)
         if rejected:
             findings.append(
                 error(
@@ -209,7 +209,7 @@ def check_kueue_changes(
 
 def _read_shape(pod: Mapping[str, Any]) -> dict[str, Any]:
     kinds = [pod.get(key) or [] for key in ("initContainers", "containers")]
-    # A hidden (secret) value is a string.
+    # A secret container appears as a string.
     containers = [c for several in kinds for c in several if isinstance(c, Mapping)]
     return {
         "number of containers": [len(several) for several in kinds],
@@ -228,10 +228,10 @@ def _check_subgroup_policy(
         return
     replicas = sum(len(lws.replicas) for lws in changed)
     if is_group_rollout(plan):
-        within = len({lws.group for lws in changed}) <= resolve_group_rollout(plan).max_unavailable
+        fits = len({lws.group for lws in changed}) <= resolve_group_rollout(plan).max_unavailable
     else:
-        within = replicas <= rollout.max_unavailable
-    if not within:
+        fits = replicas <= rollout.max_unavailable
+    if not fits:
         yield error(
             SUBGROUP_POLICY_IMMUTABLE,
             ("roles", role.position, SUB_GROUP_POLICY),
@@ -270,7 +270,7 @@ class RunningLws:
         gang: PodGroup that its pods name, empty for none.
         nodes: Pods in one replica.
         replicas: Its replicas.
-        changes: Whether its revision or size differs from the plan; a partition may keep its pods.
+        changes: Whether its revision or size differs from the plan, also if a partition keeps it.
     """
 
     gang: str
@@ -279,14 +279,14 @@ class RunningLws:
     changes: bool
 
 
-#: The existing LeaderWorkerSets of a service by name; None for one that is replaced or whose state
-#: is unknown, which is assumed to be as planned.
+#: The existing LeaderWorkerSets of a service by name. None for one that is replaced or unknown; it
+#: is assumed to be as planned.
 Running = Mapping[str, RunningLws | None]
 
 
 @dataclass(frozen=True)
 class _Member:
-    """A LeaderWorkerSet of a gang: the planned and the running one."""
+    """A LeaderWorkerSet of a gang, as planned and as running."""
 
     step: LwsStep
     role: RolePlan
@@ -331,7 +331,7 @@ class _Member:
         )
 
     def needs_complete_gang(self, at_once: Collection[str]) -> bool:
-        """Return whether its update waits until the gang is complete."""
+        """Return whether its update waits for a complete gang; `at_once`: roles that never wait."""
         if self.running is None or not self.running.changes or self.step.role in at_once:
             return False
         strategy = self.step.rollout.strategy
@@ -339,7 +339,7 @@ class _Member:
         return self.step.blocks_others or (self.step.is_required and in_parts)
 
     def count_first_batch(self, at_once: Collection[str]) -> int:
-        """Return the number of replicas that are updated before the update waits."""
+        """Return the number of replicas that are in the gang when the update first waits."""
         count = len(self.planned.replicas)
         if (
             not self.is_joining
@@ -357,8 +357,8 @@ class _Member:
 def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
     """Return an error for each role that would prevent a gang from becoming complete.
 
-    Either its partition excludes replicas that the gang needs, or its replicas cannot be updated
-    one after the other.
+    Either its partition excludes replicas that the gang needs, or its first replicas wait for later
+    ones.
     """
     gangs = {gang.group: gang for gang in plan.gangs}
     planned = {lws.name: (role, lws) for role in plan.roles for lws in role.lws}
@@ -372,7 +372,7 @@ def check_gang_joins(plan: ServicePlan, running: Running) -> list[Finding]:
         return []
     findings = list(_check_partitions(members))
     if not findings:
-        # LeaderWorkerSets that keep their template never join the gang.
+        # Members with a frozen template never join the gang, so nothing waits for them.
         members = [
             member for member in members if not (member.is_joining and member.step.is_frozen)
         ]
@@ -387,11 +387,11 @@ def _check_partitions(members: Sequence[_Member]) -> Iterator[Finding]:
     for member in _find_missing(members, all_joined):
         if member.excluded:
             roles.setdefault(member.role.name, []).append(member)
-    for joining in roles.values():
+    for excluded in roles.values():
         yield error(
             GANG_UPDATE_HELD_BACK,
-            joining[0].role.locate_rollout_field("partition"),
-            f"excludes replicas that the gang needs: {_list_names(joining)}; remove the partition "
+            excluded[0].role.locate_rollout_field("partition"),
+            f"excludes replicas that the gang needs: {_list_names(excluded)}; remove the partition "
             "for this update (docs/rollout.md)",
         )
 
@@ -432,31 +432,31 @@ def _simulate(
         waiting.difference_update(begun)
         joined.update({name: by_name[name].count_first_batch(at_once) for name in begun})
         changing.update(name for name in begun if by_name[name].needs_complete_gang(at_once))
-        short = {member.gang.pod_group for member in _find_missing(members, joined)}
-        changing = {name for name in changing if by_name[name].gang.pod_group in short}
+        incomplete = {member.gang.pod_group for member in _find_missing(members, joined)}
+        changing = {name for name in changing if by_name[name].gang.pod_group in incomplete}
     stuck = [by_name[step.name] for step in steps if step.name in changing]
     joining = [member for member in _find_missing(members, joined) if member.is_joining]
     roles, last = (
         {member.role.name for member in joining},
-        max((e.step.stage for e in joining), default=0),
+        max((member.step.stage for member in joining), default=0),
     )
-    # The other stuck members only wait for these.
+    # The remaining stuck members wait only for these.
     blocking = [member for member in stuck if member.role.name in roles or member.step.stage < last]
     return blocking or stuck, joining
 
 
 def _find_missing(members: Sequence[_Member], joined: Mapping[str, int]) -> list[_Member]:
     """Return members that have not fully joined a gang that lacks replicas of their role."""
-    have: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for member in members:
         if member.counts_for_minimum:
-            share = member.gang.pod_group, member.role.name
-            have[share] = have.get(share, 0) + joined[member.step.name]
+            key = member.gang.pod_group, member.role.name
+            counts[key] = counts.get(key, 0) + joined[member.step.name]
     return [
         member
         for member in members
         if member.counts_for_minimum
-        and have[member.gang.pod_group, member.role.name] < member.needed
+        and counts[member.gang.pod_group, member.role.name] < member.needed
         and joined[member.step.name] < len(member.planned.replicas)
     ]
 

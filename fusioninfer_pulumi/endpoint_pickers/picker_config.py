@@ -62,7 +62,7 @@ class EppRequest:
             characters are not in the decode pod's cache; 0 sends every prompt there. Characters
             are the unit of `pd-profile-handler` in FusionInfer's design documents.
         affinity: With `pd-disaggregation`: how the two pods are paired, None for any pair.
-        flow_control: Whether it holds requests while no pod has capacity for them.
+        flow_control: Whether the picker holds requests while no pod has capacity for them.
         engine_metrics: Names of the engines' load metrics, None if unknown.
         service_levels: Priorities of requests, None if all are equal. Requires `flow_control`.
         session: Where requests name their session.
@@ -110,29 +110,29 @@ SCORERS = {
 LOAD_SCORERS = ("kv-cache", "queue", "load", "running")
 # Upstream's default weights are 3 for the prefix and 2 for each kind of load (llm-d v0.10.0
 # defaults.go, GAIE v1.2.1 epp-config.yaml).
-_AFFINITY_WEIGHT, _LOAD = 3, {"kv-cache": 2, "queue": 2}
+_AFFINITY_WEIGHT, _LOAD_WEIGHTS = 3, {"kv-cache": 2, "queue": 2}
 
 #: Scorers of each strategy, the main one first.
 STRATEGIES: Mapping[Strategy, Mapping[str, float]] = {
-    Strategy.PREFIX_CACHE: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
+    Strategy.PREFIX_CACHE: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD_WEIGHTS},
     Strategy.KV_CACHE_UTILIZATION: {"kv-cache": 100},
     Strategy.QUEUE_SIZE: {"queue": 100},
-    Strategy.LORA_AFFINITY: {"lora": _AFFINITY_WEIGHT, **_LOAD},
-    Strategy.PD_DISAGGREGATION: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD},
-    Strategy.SESSION_AFFINITY: {"session": _AFFINITY_WEIGHT, **_LOAD},
+    Strategy.LORA_AFFINITY: {"lora": _AFFINITY_WEIGHT, **_LOAD_WEIGHTS},
+    Strategy.PD_DISAGGREGATION: {"prefix-cache": _AFFINITY_WEIGHT, **_LOAD_WEIGHTS},
+    Strategy.SESSION_AFFINITY: {"session": _AFFINITY_WEIGHT, **_LOAD_WEIGHTS},
 }
 
 #: Feature gate of flow control.
 FLOW_CONTROL = "flowControl"
-#: Flag that makes only one of several replicas serve.
+#: Flag with which only one of several replicas serves.
 LEADER_ELECTION = "--ha-enable-leader-election"
 
-_PICKER = "max-score-picker"
-_PREFIX = "prefix-cache-scorer"
-_PRODUCER = "approx-prefix-cache-producer"
-_SESSION, _SESSION_ID = "session-affinity-scorer", "session-id-producer"
+_PICKER_PLUGIN = "max-score-picker"
+_PREFIX_SCORER = "prefix-cache-scorer"
+_PREFIX_PRODUCER = "approx-prefix-cache-producer"
+_SESSION_SCORER, _SESSION_PRODUCER = "session-affinity-scorer", "session-id-producer"
 _FAIRNESS, _CONCURRENCY = "round-robin-fairness-policy", "concurrency-detector"
-_HANDLER = "disagg-profile-handler"
+_PROFILE_HANDLER = "disagg-profile-handler"
 _ALWAYS_DECIDER = "always-disagg-pd-decider"
 _LENGTH_DECIDER = "prefix-based-pd-decider"
 _PREFILL_PODS = "prefill-pods"
@@ -142,12 +142,12 @@ _DECODE_PODS = "decode-pods"
 # - The screener, made for rollouts of DisaggregatedSets, restricts a request to pods with one value
 #   of a configurable label, before any profile runs
 #   (`requestcontrol/screener/disaggregatedsetrollout`).
-# - The topology filter, in the prefill profile, keeps the pods whose host-name label (set to our
-#   label) has the decode pod's value, or all if none has (`scheduling/filter/topologyaffinity`).
+# - The topology filter, in the prefill profile, keeps the pods whose host-name label (configured to
+#   be ours) has the decode pod's value, or all if none has (`scheduling/filter/topologyaffinity`).
 _SCREENER = "disaggregatedset-rollout-screener"
-_EXTRACTOR = "topology-extractor"
-_FILTER = "topology-affinity-filter"
-_FILTER_NAMES = {
+_TOPOLOGY_EXTRACTOR = "topology-extractor"
+_TOPOLOGY_FILTER = "topology-affinity-filter"
+_TOPOLOGY_FILTER_NAMES = {
     labels.GROUP_INDEX: "prefill-pods-of-the-group",
     labels.PAIR_REVISION: "prefill-pods-of-the-pair-revision",
 }
@@ -167,9 +167,9 @@ _DESIGN_DOCUMENT_PARAMETERS = {
     "lruCapacityPerServer": _LRU_CAPACITY,
 }
 
-_EXTRACTOR_OF_METRICS = "core-metrics-extractor"
-_ENGINE = "of-the-service"
-_DETECTOR = "utilization-detector"
+_METRICS_EXTRACTOR = "core-metrics-extractor"
+_ENGINE_NAME = "of-the-service"
+_UTILIZATION_DETECTOR = "utilization-detector"
 # A pod's saturation is the larger of waiting requests / first threshold and KV cache usage / second
 # threshold; it is 1 while the pod's metrics are unknown. The picker holds requests at a mean of 1.
 # With these thresholds a pod reaches 1 only when its KV cache is full, and never much more, so the
@@ -183,49 +183,49 @@ _CHARACTERS_PER_TOKEN = 4
 def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
     """Return the configuration as data, with its keys in order."""
     weights = _get_plugin_weights(request)
-    scoring = [part for name in weights for part in _build_scorer_plugins(family, name, request)]
-    references: Plugins = [{"pluginRef": _PICKER}]
+    scoring = [entry for name in weights for entry in _build_scorer_plugins(family, name, request)]
+    references: Plugins = [{"pluginRef": _PICKER_PLUGIN}]
     references += [{"pluginRef": name, "weight": weight} for name, weight in weights.items()]
     header: dict[str, Any] = {"apiVersion": family.api_versions[0], "kind": EPP_CONFIG_KIND}
-    data = _build_metrics_extractor(family, request.engine_metrics)
+    load_plugins = _build_metrics_extractor(family, request.engine_metrics)
     if request.flow_control:
         header["featureGates"] = [FLOW_CONTROL]
         if family.limits_waiting:
-            # 0s: waiting requests have no limit. A model takes minutes to load, and clients and
+            # 0s lets requests wait without a limit. A model takes minutes to load, and clients and
             # gateways have their own timeouts.
             header["flowControl"] = {"defaultRequestTTL": "0s"}
         if request.service_levels is not None:
             header.setdefault("flowControl", {}).update(
                 _build_flow_control_settings(request.service_levels)
             )
-            # Metrics of engines are up to 50 ms old. Within that time the picker would send all
-            # waiting requests, so it counts the ones it has sent.
+            # Engine metrics are up to 50 ms old. Within that time the picker would send all waiting
+            # requests to the pods, so it counts the requests that it has sent instead.
             concurrency = {"maxConcurrency": request.service_levels.max_concurrency}
-            data += [{"type": _FAIRNESS}, {"type": _CONCURRENCY, "parameters": concurrency}]
-        elif family.averages_saturation and family.has_plugin(_DETECTOR):
-            data.append({"type": _DETECTOR, "parameters": _SATURATION})
+            load_plugins += [{"type": _FAIRNESS}, {"type": _CONCURRENCY, "parameters": concurrency}]
+        elif family.averages_saturation and family.has_plugin(_UTILIZATION_DETECTOR):
+            load_plugins.append({"type": _UTILIZATION_DETECTOR, "parameters": _SATURATION})
         elif family.averages_saturation:
             header["saturationDetector"] = _SATURATION
     if request.strategy is not Strategy.PD_DISAGGREGATION:
         return {
             **header,
-            "plugins": [*data, *scoring, {"type": _PICKER}],
+            "plugins": [*load_plugins, *scoring, {"type": _PICKER_PLUGIN}],
             "schedulingProfiles": [{"name": "default", "plugins": references}],
         }
-    # The screener is not part of a profile.
+    # Profiles refer to the filter only, because the screener runs before them.
     filters = [
         {"pluginRef": plugin["name"]}
         for plugin in build_pairing_plugins(request.affinity)
-        if plugin["type"] == _FILTER
+        if plugin["type"] == _TOPOLOGY_FILTER
     ]
     return {
         **header,
         "plugins": [
-            *data,
+            *load_plugins,
             *build_pairing_plugins(request.affinity),
             *_build_role_filters(),
             *scoring,
-            {"type": _PICKER},
+            {"type": _PICKER_PLUGIN},
             *_build_pd_plugins(request.threshold),
         ],
         # The prefix index finds the prefill pod by the profile's literal name (`prefill`).
@@ -244,7 +244,7 @@ def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
 
 
 def _build_flow_control_settings(levels: ServiceLevelsArgs) -> dict[str, Any]:
-    """Return flow control's settings, with the same fairness for requests without a level."""
+    """Return flow control's settings; requests without a level get the same fairness policy."""
     fair = {"fairnessPolicyRef": _FAIRNESS}
     bands = [
         {
@@ -265,17 +265,17 @@ def _build_flow_control_settings(levels: ServiceLevelsArgs) -> dict[str, Any]:
 def can_read_metrics(family: EppFamily, metrics: LoadMetrics) -> bool:
     """Return whether an endpoint picker can be configured to read these metrics."""
     return metrics in (VLLM_METRICS, family.engine_metrics) or bool(
-        family.has_plugin(_EXTRACTOR_OF_METRICS) or build_metric_flags(family, metrics)
+        family.has_plugin(_METRICS_EXTRACTOR) or build_metric_flags(family, metrics)
     )
 
 
 def _build_metrics_extractor(family: EppFamily, metrics: LoadMetrics | None) -> Plugins:
     """Return the plugin that reads an engine's metrics, none if vLLM's defaults suffice.
 
-    The engine gets a new name, because the picker's built-in entry for SGLang also uses the page
-    size, which is 1 by default, as the block size of the prefix index.
+    The engine's entry is new (`_ENGINE_NAME`), because the picker's own entry for SGLang also uses
+    the page size, which is 1 by default, as the block size of the prefix index.
     """
-    if metrics in (None, VLLM_METRICS) or not family.has_plugin(_EXTRACTOR_OF_METRICS):
+    if metrics in (None, VLLM_METRICS) or not family.has_plugin(_METRICS_EXTRACTOR):
         return []
     assert metrics is not None
     specs = {
@@ -285,9 +285,9 @@ def _build_metrics_extractor(family: EppFamily, metrics: LoadMetrics | None) -> 
         "loraSpec": metrics.lora,
         "cacheInfoSpec": metrics.cache,
     }
-    engine = {"name": _ENGINE, **{key: name for key, name in specs.items() if name}}
-    parameters = {"defaultEngine": _ENGINE, "engineConfigs": [engine]}
-    return [{"type": _EXTRACTOR_OF_METRICS, "parameters": parameters}]
+    engine = {"name": _ENGINE_NAME, **{key: name for key, name in specs.items() if name}}
+    parameters = {"defaultEngine": _ENGINE_NAME, "engineConfigs": [engine]}
+    return [{"type": _METRICS_EXTRACTOR, "parameters": parameters}]
 
 
 class _Dumper(yaml.SafeDumper):
@@ -346,35 +346,35 @@ def _get_plugin_weights(request: EppRequest) -> dict[str, int | float]:
 
 
 def _build_scorer_plugins(family: EppFamily, plugin_type: str, request: EppRequest) -> Plugins:
-    if plugin_type == _SESSION:
+    if plugin_type == _SESSION_SCORER:
         return _build_session_plugins(request.session)
-    if plugin_type != _PREFIX:
+    if plugin_type != _PREFIX_SCORER:
         return [{"type": plugin_type}]
     block = max(request.block_size or 0, _BLOCK_TOKENS)
     if family.prefix_block_parameter is PrefixBlockParameter.PRODUCER:
         # This plugin deprecates maxPrefixBlocksToMatch.
         tokens = {"blockSizeTokens": block} if block == request.block_size else {}
         parameters = {**tokens, "lruCapacityPerServer": _LRU_CAPACITY}
-        return [{"type": _PRODUCER, "parameters": parameters}, {"type": _PREFIX}]
+        return [{"type": _PREFIX_PRODUCER, "parameters": parameters}, {"type": _PREFIX_SCORER}]
     in_characters = family.prefix_block_parameter is PrefixBlockParameter.CHARACTERS
-    # The router document's prefix-cache configuration has this scorer alone.
+    # FusionInfer's router document configures prefix-cache with this scorer alone.
     if in_characters and list(_get_scorer_weights(request)) == ["prefix-cache"]:
-        return [{"type": _PREFIX, "parameters": _DESIGN_DOCUMENT_PARAMETERS}]
+        return [{"type": _PREFIX_SCORER, "parameters": _DESIGN_DOCUMENT_PARAMETERS}]
     size = {"blockSizeTokens": block}
     if in_characters:
         size = {"blockSize": block * _CHARACTERS_PER_TOKEN}
     reach = {"maxPrefixBlocksToMatch": _REACH_TOKENS // block}
     parameters = {"autoTune": False, **size, **reach, "lruCapacityPerServer": _LRU_CAPACITY}
-    return [{"type": _PREFIX, "parameters": parameters}]
+    return [{"type": _PREFIX_SCORER, "parameters": parameters}]
 
 
 def _build_session_plugins(session: SessionArgs) -> Plugins:
     producer, source = Plugins(), {"header": session.header or "x-session-id"}
     if session.cookie is not None:
-        producer = [{"type": _SESSION_ID, "parameters": {"cookieName": session.cookie}}]
-        source = {"attribute": f"SessionIDDataKey/{_SESSION_ID}"}
+        producer = [{"type": _SESSION_PRODUCER, "parameters": {"cookieName": session.cookie}}]
+        source = {"attribute": f"SessionIDDataKey/{_SESSION_PRODUCER}"}
     parameters = {"strategy": "session_id", "sessionIdConfig": {"sources": [source]}}
-    return [*producer, {"type": _SESSION, "parameters": parameters}]
+    return [*producer, {"type": _SESSION_SCORER, "parameters": parameters}]
 
 
 def build_pairing_plugins(affinity: PairAffinity | None) -> Plugins:
@@ -382,10 +382,10 @@ def build_pairing_plugins(affinity: PairAffinity | None) -> Plugins:
     if affinity is None:
         return []
     if not affinity.is_strict:
-        name = _FILTER_NAMES[affinity.label]
+        name = _TOPOLOGY_FILTER_NAMES[affinity.label]
         return [
-            {"type": _EXTRACTOR, "parameters": {"hostname": affinity.label}},
-            {"type": _FILTER, "name": name, "parameters": {"minAffinity": "host"}},
+            {"type": _TOPOLOGY_EXTRACTOR, "parameters": {"hostname": affinity.label}},
+            {"type": _TOPOLOGY_FILTER, "name": name, "parameters": {"minAffinity": "host"}},
         ]
     gating = {
         "mode": "sum",
@@ -404,25 +404,25 @@ def _build_role_filters() -> Plugins:
     The built-in `prefill-filter` and `decode-filter` need another label (`llm-d.ai/role`), and
     `decode-filter` also accepts pods without it.
     """
-    parts = ((_PREFILL_PODS, ComponentType.PREFILLER), (_DECODE_PODS, ComponentType.DECODER))
+    filters = ((_PREFILL_PODS, ComponentType.PREFILLER), (_DECODE_PODS, ComponentType.DECODER))
     return [
         {
             "type": "label-selector-filter",
             "name": name,
-            "parameters": {"matchLabels": {labels.COMPONENT_TYPE: part.value}},
+            "parameters": {"matchLabels": {labels.COMPONENT_TYPE: component_type.value}},
         }
-        for name, part in parts
+        for name, component_type in filters
     ]
 
 
 def _build_pd_plugins(threshold: int) -> Plugins:
-    # A `threshold` of 0 means always, but `nonCachedTokens` of 0 means never.
+    # With a `threshold` of 0 every prompt goes to a prefill pod; with `nonCachedTokens` of 0 none.
     decider: dict[str, Any] = {"type": _ALWAYS_DECIDER}
     if threshold:
         tokens = -(-threshold // _CHARACTERS_PER_TOKEN)
         decider = {"type": _LENGTH_DECIDER, "parameters": {"nonCachedTokens": tokens}}
     # Up to v0.9 the handler needs the decider when it is created, so the decider comes first.
-    handler = {"type": _HANDLER, "parameters": {"deciders": {"prefill": decider["type"]}}}
+    handler = {"type": _PROFILE_HANDLER, "parameters": {"deciders": {"prefill": decider["type"]}}}
     return [decider, handler]
 
 
@@ -449,7 +449,7 @@ def read_config(text: str) -> Any:
         raise ConfigNotYamlError("not YAML: nested too deeply") from None
 
 
-#: Mount paths of the configuration and the certificate.
+#: The configuration's mount path and ConfigMap key, and the certificate's mount path.
 CONFIG_FOLDER, CONFIG_KEY = "/config", "config.yaml"
 CERTIFICATE_PATH = "/certificate"
 GRPC_PORT = 9002
@@ -505,9 +505,9 @@ def build_epp_flags(
 ) -> list[str]:
     """Return the arguments of the endpoint picker's container.
 
-    Go's flag packages need `--flag=false`. Tracing and profiling are on by default: tracing prints
-    spans or sends them to localhost, and profiling exposes internals. All families accept every
-    flag here except those for engine metrics and `--allow-experimental-plugins`.
+    Go reads `--flag false` as true, so booleans use `=`. Tracing and profiling are on by default:
+    tracing prints spans or sends them to localhost, and profiling exposes internals. All families
+    accept all these flags, except those for engine metrics and `--allow-experimental-plugins`.
     """
     needs_token = args.metrics is not MetricsMode.UNAUTHENTICATED
     arguments = [
@@ -527,7 +527,7 @@ def build_epp_flags(
     ]
     if args.tls.enabled and args.tls.secret_name:
         arguments.append(f"--cert-path={CERTIFICATE_PATH}")
-    # Every strategy needs them, because saturation depends on them too.
+    # For every strategy, because flow control computes saturation from these metrics, too.
     arguments += build_metric_flags(family, engine_metrics)
     if experimental:
         arguments.append("--allow-experimental-plugins=true")

@@ -7,8 +7,8 @@ names the files). For each family with `is_tested`, end-to-end tests load the co
 Unsupported releases are v1.0 and v1.1 of the inference extension (other parameters), its v1.6 (no
 endpoint picker with plugins), and llm-d before v0.9.
 
-llm-d v1.0 is known only from files of its repository after v0.10.0 (`tools/picker_plugins.yaml`).
-Those files show no differences beyond the ones in its row below.
+The row of llm-d v1.0 is from files of its repository after v0.10.0 (`tools/picker_plugins.yaml`),
+and has all differences that those files show.
 
 An image is recognized by its tag and the last part of its repository, so that mirrors
 (`registry.example/mirror/epp`) match too. For a digest without a tag, `latest`, a development
@@ -115,8 +115,8 @@ class EppFamily:
         sidecar_reads_pool: Whether the sidecar's SSRF protection supports v1 InferencePools. Up to
             v0.9.0 it selects pods with a label named `matchLabels`, of which there are none, and so
             rejects every prefill pod (`pkg/sidecar/proxy/allowlist.go`).
-        is_tested: Whether it has run with the library's configurations; messages recommend no
-            other images.
+        is_tested: Whether it has run with the library's configurations. Messages recommend only
+            images of tested families.
     """
 
     family: Family
@@ -225,7 +225,7 @@ _LLM_D_0_9 = EppFamily(
     sidecar_repository="ghcr.io/llm-d/llm-d-router-disagg-sidecar",
     api_versions=(LLM_D_API, X_K8S_API),
     prefix_block_parameter=PrefixBlockParameter.PRODUCER,
-    # If the cluster has the kind in both API groups, it ignores the older group.
+    # If the cluster has the kind in both API groups, the endpoint picker ignores the older group.
     rewrite_api="llm-d.ai/v1alpha2",
     flow_control=FlowControlMetrics(
         "llm_d_epp_flow_control_queue_size",
@@ -252,7 +252,7 @@ FAMILIES = {
         replace(_GAIE_1_4, family=Family.GAIE_1_5, versions=((1, 5, 0), (1, 5, 0))),
         _LLM_D_0_9,
         _LLM_D_0_10,
-        # It converts v1alpha1 to v1 (the two differ only below `dataLayer`; `pkg/epp/config/loader/
+        # v1.0 converts v1alpha1 to v1 (they differ only below `dataLayer`; `pkg/epp/config/loader/
         # conversion.go`). It no longer accepts the inference extension's apiVersion.
         replace(
             _LLM_D_0_10,
@@ -285,7 +285,7 @@ def _find_family(image: str, repository: Callable[[EppFamily], str]) -> EppFamil
 
 
 def find_closest_image(family: EppFamily, is_suitable: Callable[[EppFamily], bool]) -> str:
-    """Return the newest suitable image, from the family's repository if it has one."""
+    """Return the newest suitable image, from the family's repository if that has a suitable one."""
     rows = (row for row in FAMILIES.values() if row.is_tested and is_suitable(row))
     return max(rows, key=lambda row: (row.repository == family.repository, row.versions)).image
 
@@ -336,7 +336,7 @@ SIDECAR_HEALTH_PATH = "/health"
 #: User ID of the sidecar's image (`Dockerfile.sidecar`, distroless nonroot).
 SIDECAR_USER = 65532
 
-# Protocol by vLLM connector.
+# Sidecar protocol by vLLM connector.
 _PROTOCOLS = {
     "NixlConnector": "nixlv2",
     "SharedStorageConnector": "shared-storage",
@@ -385,7 +385,7 @@ def choose_sidecar_family(
 
 
 def find_protocol(names: Sequence[str]) -> str | None:
-    """Return the protocol of the first connector that has one, None if none has."""
+    """Return the sidecar protocol of the first connector that has one, None if none has."""
     return next((_PROTOCOLS[name] for name in names if name in _PROTOCOLS), None)
 
 

@@ -40,7 +40,7 @@ class EppIntent(NamedTuple):
         pairs_pods: Whether it chooses a prefill and a decode pod for each request, so that the pool
             must contain both.
         needs_llm_d: Whether its default image is llm-d's.
-        flow_control: Whether it holds requests while no pod has capacity for them.
+        flow_control: Whether the picker holds requests while no pod has capacity for them.
         registry: Registry that mirrors the default images, None for the original registries.
         edition: Edition that has the default images, None for the newest.
     """
@@ -74,18 +74,18 @@ def choose_epp_intent(
     if args.endpoint_picker_config is not None:
         profiles = read_config_list(args.endpoint_picker_config, "schedulingProfiles")
         gates = read_config_list(args.endpoint_picker_config, "featureGates")
-        holds = FLOW_CONTROL in gates
-        return EppIntent(None, len(profiles) > 1, needs_llm_d, holds, registry, edition)
+        has_gate = FLOW_CONTROL in gates
+        return EppIntent(None, len(profiles) > 1, needs_llm_d, has_gate, registry, edition)
     default = Strategy.PD_DISAGGREGATION if shape.is_disaggregated else Strategy.PREFIX_CACHE
     strategy = args.strategy or default
-    needed = picker.service_levels is not None or any(
+    needs_queue = picker.service_levels is not None or any(
         role.autoscaling is not None and counts_queued_requests(role.autoscaling) for role in roles
     )
     return EppIntent(
         strategy,
         strategy is Strategy.PD_DISAGGREGATION,
         needs_llm_d or strategy is Strategy.PD_DISAGGREGATION,
-        flow_control=needed if picker.flow_control is None else picker.flow_control,
+        flow_control=needs_queue if picker.flow_control is None else picker.flow_control,
         registry=registry,
         edition=edition,
     )
@@ -94,7 +94,7 @@ def choose_epp_intent(
 def choose_epp_image(
     at: Location, args: EndpointPickerArgs, intent: EppIntent
 ) -> tuple[Any, EppFamily | None, list[Finding]]:
-    """Return the endpoint picker's image, its family, None if unknown, and findings below `at`."""
+    """Return an endpoint picker's image, its family (None if unknown), and findings below `at`."""
     explicit = None
     if args.family is not None:
         explicit = FAMILIES.get(args.family)
@@ -112,11 +112,11 @@ def choose_epp_image(
             message = f"is required with an image that is an Output: {', '.join(FAMILIES)}"
             return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
         return image, explicit, []
-    known = find_family(image)
-    if known is None and explicit is None:
+    image_family = find_family(image)
+    if image_family is None and explicit is None:
         message = explain_unknown_image(image)
         return image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "image"), message)]
-    return image, explicit or known, []
+    return image, explicit or image_family, []
 
 
 def choose_pair_affinity(
@@ -129,10 +129,10 @@ def choose_pair_affinity(
 ) -> PairAffinity | None:
     """Return how a generated configuration pairs prefill with decode pods; None allows any pair.
 
-    In a service with serving groups, both pods are in the same group. That holds for a single group
-    too, so that adding a second one does not change the endpoint picker. Without groups, both
-    should have the same pair revision, but never strictly: while no revision has both prefill and
-    decode pods, a strict picker answers HTTP 503, and others let decode pods serve alone.
+    In a service with serving groups, even a single one, both pods are in the same group; with group
+    pairing `Preferred` only if possible. Without groups, the picker prefers pods with the same pair
+    revision. A strict picker would answer HTTP 503 while no revision has both prefill and decode
+    pods; this one lets decode pods serve alone.
     """
     if intent.strategy is not Strategy.PD_DISAGGREGATION:
         return None

@@ -18,7 +18,8 @@ UNKNOWN = "<output>"
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
-_INITS = ("env", "tini", "dumb-init", "nvidia_entrypoint.sh")
+# Programs that start a shell given in their arguments.
+_WRAPPERS = ("env", "tini", "dumb-init", "nvidia_entrypoint.sh")
 
 
 class Argv(NamedTuple):
@@ -63,42 +64,42 @@ def read_argv(container: Mapping[str, Any]) -> Argv:
         value = container.get(key)
         if is_output(value):
             outputs.append(key)
-        plain = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
-        lists[key] = tuple(value) if plain and value is not None else ()
-    # If the command is unknown, so is the meaning of the words after it.
-    known = "command" not in outputs
-    script_at = _find_script(lists["command"] + lists["args"]) if known else None
+        is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+        lists[key] = tuple(value) if is_list and value is not None else ()
+    # Only the command tells whether one of the words after it is a script.
+    has_known_command = "command" not in outputs
+    script_at = _find_script(lists["command"] + lists["args"]) if has_known_command else None
     return Argv(lists["command"], lists["args"], tuple(outputs), script_at)
 
 
 def _find_script(words: Sequence[Any]) -> int | None:
     """Return the index of the script after `sh -c` or `bash -euo pipefail -c`, None if absent."""
     shells = [index for index, word in enumerate(words) if basename(str(word)) in _SHELLS]
-    before, behind = words[: shells[0] if shells else 0], words[shells[0] + 1 if shells else 0 :]
+    before, after = words[: shells[0] if shells else 0], words[shells[0] + 1 if shells else 0 :]
     for word in before:
         is_option = isinstance(word, str) and (word.startswith("-") or _ASSIGNMENT.match(word))
-        if not is_option and basename(str(word)) not in _INITS:
+        if not is_option and basename(str(word)) not in _WRAPPERS:
             return None
     if not shells:
         return None
     is_option_name = False  # the word after `-o`, such as `pipefail`
-    for index, word in enumerate(behind, shells[0] + 2):
+    for next_index, word in enumerate(after, shells[0] + 2):
         if not isinstance(word, str) or not (is_option_name or word.startswith(("-", "+"))):
             return None
         short = "" if is_option_name or word.startswith("--") else word[1:]
         if "c" in short and word.startswith("-"):
-            at = index + short.count("o")
+            at = next_index + short.count("o")  # each `o` has a value before the script
             return at if at < len(words) else None
         is_option_name = "o" in short
     return None
 
 
 _MODULES = {
-    # `python3 -m` this is the entrypoint of the vLLM images up to v0.11.0.
+    # Entrypoint of vLLM's images up to v0.11.0: `python3 -m` with this module.
     "vllm.entrypoints.openai.api_server": "vllm",
     "sglang.launch_server": "sglang",
 }
-_VLLM = "vllm.entrypoints.cli.main"  # the module that the program `vllm` runs
+_VLLM_CLI = "vllm.entrypoints.cli.main"  # the module that the program `vllm` runs
 _PYTHON = re.compile(r"python[0-9.]*")
 # Interpreter options that take the next word as their value.
 _PYTHON_VALUED = ("-X", "-W", "--check-hash-based-pycs")
@@ -112,8 +113,8 @@ class Program(NamedTuple):
     Attributes:
         engine: `vllm` or `sglang`.
         end: Index of the first argument, after the words of the program.
-        is_vllm_serve: Whether it is `vllm serve`. Only that accepts `--headless` and the model as a
-            positional argument.
+        is_vllm_serve: Whether it is `vllm serve`. Only `vllm serve` accepts `--headless` and the
+            model as a positional argument.
     """
 
     engine: str
@@ -140,20 +141,20 @@ def find_program(words: Sequence[str]) -> Program | None:
         if name in ("vllm", "sglang") and words[index + 1 : index + 2] == ["serve"]:
             return Program(name, index + 2, is_vllm_serve=name == "vllm")
         if _PYTHON.fullmatch(name):
-            module = _find_module(words, index + 1)
-            if module is not None:
-                return module
+            program = _find_python_program(words, index + 1)
+            if program is not None:
+                return program
     return None
 
 
-def _find_module(words: Sequence[str], index: int) -> Program | None:
+def _find_python_program(words: Sequence[str], index: int) -> Program | None:
     while index < len(words) and words[index].startswith("-") and words[index] != "-m":
         index += 2 if words[index] in _PYTHON_VALUED else 1
     flag, *module = words[index : index + 2] or [""]
     name, end = module[0] if module else "", index + 2
     if flag != "-m":
         return None
-    if name == _VLLM and words[end : end + 1] == ["serve"]:
+    if name == _VLLM_CLI and words[end : end + 1] == ["serve"]:
         return Program("vllm", end + 1, is_vllm_serve=True)
     return Program(_MODULES[name], end, is_vllm_serve=False) if name in _MODULES else None
 
@@ -167,7 +168,7 @@ for _ in range(4):  # levels of nested substitutions
     _PARENTHESES = rf"\((?:{_ESCAPE}|{_SINGLE}|\"(?:\\.|[^\"\\])*\"|[^()'\"\\]|{_PARENTHESES})*\)"
 _EXPANSION = rf"\${_PARENTHESES}|\$\{{[^{{}}]*(?:\{{[^{{}}]*\}}[^{{}}]*)*\}}|{_BACKTICKS}"
 _DOUBLE = rf"\"(?:{_ESCAPE}|{_EXPANSION}|\$(?![({{])|[^\"\\`$])*\""
-# Compiled at their first use, because that takes longer than checking most manifests.
+# Compiled only when a script is read, because compiling takes longer than checking most manifests.
 _PIECE = (
     rf"{_ESCAPE}|{_SINGLE}|{_DOUBLE}|{_EXPANSION}|[<>]{_PARENTHESES}|\$(?!['({{])"
     r"|[^\\'\"$` \t\n;&|()<>]+"
@@ -265,7 +266,7 @@ class EngineCall(NamedTuple):
         has_hidden_arguments: Whether expansions such as `$ARGS` may contain further arguments.
         start: Offset of the command's first word, after any assignments.
         program_end: Offset after the program.
-        end: Offset after its last word, where further arguments are inserted.
+        end: Offset after the command's last word, where further arguments are inserted.
         can_exec: Whether the script does the same with `exec` inserted at `start`: the engine is
             the last command, is not in a pipeline, and no trap needs the shell.
     """
@@ -286,14 +287,14 @@ class Script(NamedTuple):
     """A parsed shell script.
 
     Attributes:
-        is_single_command: Whether its commands are joined by `&&` or pipes only. If so, `x &&
-            script` runs nothing of the script if `x` fails.
-        starts_ray: Whether it starts ray, directly or by vLLM's multi-node-serving.sh.
+        is_and_list: Whether `&&` and pipes are its only operators, so that `x && script` runs no
+            part of the script if `x` fails.
+        starts_ray: Whether it starts ray, directly or with vLLM's multi-node-serving.sh.
     """
 
     text: str
     calls: tuple[EngineCall, ...]
-    is_single_command: bool
+    is_and_list: bool
     starts_ray: bool
 
 
@@ -307,7 +308,7 @@ class _Command(NamedTuple):
 def read_script(argv: Argv) -> Script:
     """Parse the script of a container's shell, and find the engine commands in it.
 
-    `"$@"` is replaced by the words after the script.
+    `"$@"` is replaced by the script's parameters, which follow `$0` after the script.
 
     Raises:
         ShellError: If the script contains syntax that is not supported.
@@ -319,7 +320,7 @@ def read_script(argv: Argv) -> Script:
     # `exec` replaces the shell, and with it the script's trap.
     can_exec = not any(words[0] == "trap" for words in names)
     calls = [
-        _read_engine_call(command, parameters[1:], last=can_exec and command is commands[-1])
+        _read_engine_call(command, parameters[1:], can_exec=can_exec and command is commands[-1])
         for command in commands
     ]
     positions = [index for index, token in enumerate(script_tokens) if token.text != "\n"] or [0]
@@ -364,14 +365,14 @@ def _split_commands(script_tokens: Sequence[Token]) -> list[_Command]:
 
 
 def _read_engine_call(
-    command: _Command, parameters: Sequence[str], *, last: bool
+    command: _Command, parameters: Sequence[str], *, can_exec: bool
 ) -> EngineCall | None:
     values = [word.value for word in command.words]
     program = find_program(values)
     if program is None:
         return None
     arguments: list[str] = []
-    hidden = False
+    has_hidden_arguments = False
     words = command.words[program.end :]
     for index, word in enumerate(words):
         if word.text in ('"$@"', "$@", "$*"):
@@ -381,7 +382,7 @@ def _read_engine_call(
         # An expansion is one value if it is the first word (the model) or follows a flag. Anywhere
         # else it may contain flags.
         may_hold_flags = index > 0 and not previous.startswith("-")
-        hidden = hidden or (word.starts_with_expansion and may_hold_flags)
+        has_hidden_arguments |= word.starts_with_expansion and may_hold_flags
         arguments.append(word.value)
     is_separate = command.before in ("", "&&", ";", "\n") and command.after in ("", ";", "\n")
     is_program = _PROGRAMS.fullmatch(basename(values[0])) is not None
@@ -391,9 +392,9 @@ def _read_engine_call(
         is_vllm_serve=program.is_vllm_serve,
         words=words,
         arguments=tuple(arguments),
-        has_hidden_arguments=hidden,
+        has_hidden_arguments=has_hidden_arguments,
         start=command.words[0].start,
         program_end=command.words[program.end - 1].end,
         end=command.words[-1].end,
-        can_exec=last and is_separate and is_program and not command.is_nested,
+        can_exec=can_exec and is_separate and is_program and not command.is_nested,
     )

@@ -67,8 +67,8 @@ def find_known_release(command: EngineCommand) -> str | None:
 
 
 def read_argument_words(command: EngineCommand, variables: Mapping[str, str]) -> list[Word]:
-    """Return the engine's arguments with known `$(NAME)` variables replaced."""
-    argv, first = command.argv, len(command.argv.command)
+    """Return the engine's arguments with references to these variables replaced."""
+    argv, args_start = command.argv, len(command.argv.command)
     in_script = command.script is not None
     if in_script:
         place = ("args",) if argv.args else ("command",)
@@ -76,7 +76,7 @@ def read_argument_words(command: EngineCommand, variables: Mapping[str, str]) ->
     else:
         start = len(command.program)
         words = [
-            Word(part, ("command", index) if index < first else ("args", index - first))
+            Word(part, ("command", index) if index < args_start else ("args", index - args_start))
             for index, text in enumerate(argv.texts()[start:], start)
             for part in split_joined_flags([text])
         ]
@@ -126,8 +126,8 @@ def _parse_argument(
     # A release has hundreds of arguments, so the parser gets only those that the name may mean: the
     # name may be an abbreviation, or a short flag with its value (`-n2`).
     short = name[:2] if not name.startswith("--") else name
-    named = [word for word in definitions if word.startswith(name) or word == short]
-    for definition in {definitions[word].name: definitions[word] for word in named}.values():
+    meant = [word for word in definitions if word.startswith(name) or word == short]
+    for definition in {definitions[word].name: definitions[word] for word in meant}.values():
         settings: dict[str, Any] = {"nargs": definition.nargs}
         if definition.kind == "switch":
             settings = {"action": "store_true"}
@@ -162,8 +162,8 @@ def check_arguments(
 
     Findings are errors if the release is certain, and warnings if another release may run or the
     program accepts arguments that the table does not have. If the release is unknown, values are
-    not checked, and a name is reported only if it is similar to one of any release. The argument
-    `ignored` is not checked.
+    not checked, and an unknown name is reported only if it is similar to an argument of some
+    release. The argument `ignored` is not checked.
     """
     engine = command.engine
     if engine is None or command.program_in_args:
@@ -171,8 +171,8 @@ def check_arguments(
     table, version = load_argument_table(engine.name), command.image.version
     if version is not None and version < parse_release(table.releases[0]):
         return  # reported as unsupported
-    release, serves = find_known_release(command), command.program[-1:] == ("serve",)
-    is_certain = release is not None and not (serves and engine.serve_starts_others)
+    release, is_serve = find_known_release(command), command.program[-1:] == ("serve",)
+    is_certain = release is not None and not (is_serve and engine.serve_starts_others)
     make_finding = error if is_certain else warning
     words = engine.preprocess_words(command, read_argument_words(command, variables))
     head, arguments = parse_arguments(
@@ -192,13 +192,13 @@ def check_arguments(
                 yield warning(ARGUMENT_UNKNOWN, place, f"{text}; did you mean {closest}?")
         elif definition is not None and argument.problem is not None:
             yield make_finding(ARGUMENT_VALUE_INVALID, place, f"{name}: {argument.problem}")
-    if not command.readable or any(_has_unknown_part(word.value) for word in words):
+    if not command.is_readable or any(_has_unknown_part(word.value) for word in words):
         return  # an unknown word may be a flag, and the words after it its values
-    # Messages do not contain the words, because they may be API keys.
+    # The message does not show the word, because it may be an API key.
     extras = [*head, *(word for argument in arguments for word in argument.extras)]
     # vLLM's older program, `api_server`, ignores a positional model and serves its default model.
-    has_model = serves or (not command.program and engine.image_serves)
-    for word in extras[int(has_model) :]:
+    accepts_model = is_serve or (not command.program and engine.image_serves)
+    for word in extras[int(accepts_model) :]:
         message = "belongs to no argument; remove it or add the argument's name"
         yield make_finding(ARGUMENT_UNKNOWN, word.place, message)
 
@@ -222,8 +222,8 @@ def _explain_unknown(engine: Engine, name: str, release: str) -> tuple[Rule, str
 
 def find_successor(engine: Engine, name: str) -> str | None:
     """Return the successor of a removed argument, None if the engine's help did not name one."""
-    versions = load_argument_table(engine.name).versions(name)
-    return versions[-1].deprecated or None if versions else None
+    definitions = load_argument_table(engine.name).list_definitions(name)
+    return definitions[-1].deprecated or None if definitions else None
 
 
 class RemovedArgument(NamedTuple):
@@ -252,7 +252,7 @@ class ArgumentChanges(NamedTuple):
 
 
 def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges | None:
-    """Compare the releases of two command lines; None unless both are known and differ."""
+    """Return how a change of the release affects arguments; None without a known change."""
     engine, before, after = old.engine, find_known_release(old), find_known_release(new)
     if engine is None or new.engine is not engine or not before or not after or before == after:
         return None
@@ -279,7 +279,7 @@ def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges
 
 
 def _read_names(command: EngineCommand, definitions: Definitions) -> dict[str, None]:
-    """Return the names of a command line's arguments as it spells them, abbreviations in full."""
+    """Return the arguments' names as the command line spells them, but without abbreviations."""
     assert command.engine is not None
     words = command.engine.preprocess_words(command, read_argument_words(command, {}))
     return {
@@ -295,19 +295,19 @@ def explain_invalid_value(definition: ArgumentDefinition, value: str) -> str | N
         value in ("", "None") and definition.default is None
     ):
         return None
-    number: Any = value
+    parsed: Any = value
     if definition.kind in _PARSERS:
         description, parse = _PARSERS[definition.kind]
         try:
-            number = parse(value)
+            parsed = parse(value)
         except ValueError:
             return f"must be {description}"
-    if definition.choices and number not in definition.choices:
+    if definition.choices and parsed not in definition.choices:
         return f"must be one of {_format_choices(definition.choices)}"
     limits = {**_LIMITS_BY_NAME.get(definition.name, {}), **definition.limits}
     bounds = [(*_LIMITS[key], limits[key]) for key in _LIMITS if key in limits]
-    if isinstance(number, (int, float)) and not all(is_in(number, to) for _, is_in, to in bounds):
-        return f"must be {' and '.join(f'{words} {to}' for words, _, to in bounds)}"
+    if isinstance(parsed, (int, float)) and not all(holds(parsed, n) for _, holds, n in bounds):
+        return f"must be {' and '.join(f'{words} {number}' for words, _, number in bounds)}"
     return None
 
 
@@ -328,6 +328,7 @@ def _parse_size(text: str) -> int:
     if text.strip().lower() == "auto":
         return -1
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT])", text.strip())
+    # The factor of the suffix makes no difference for the limits.
     return int(float(match[1]) * 1000) if match else int(text)
 
 

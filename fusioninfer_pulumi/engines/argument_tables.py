@@ -49,14 +49,14 @@ class ArgumentDefinition:
     since: int = 0
     until: int | None = None
 
-    def words(self) -> Iterator[str]:
+    def spellings(self) -> Iterator[str]:
         """Yield all spellings, negated ones included."""
         yield from self.names
         if self.negated:
             yield from (f"--no-{name[2:]}" for name in self.names if name.startswith("--"))
 
 
-#: Arguments by spelling; every spelling is a key.
+#: Definitions by spelling, including negated spellings.
 Definitions = Mapping[str, ArgumentDefinition]
 
 
@@ -79,7 +79,7 @@ class ArgumentTable:
                 fields["choices"] = tuple(entry.get("choices", ()))
                 del fields["type"]
                 definition = current[name] = ArgumentDefinition(name, since=index, **fields)
-                for word in definition.words():
+                for word in definition.spellings():
                     self._definitions.setdefault(word, []).append(definition)
 
     @property
@@ -107,14 +107,12 @@ class ArgumentTable:
     def find_removal(self, word: str, release: str) -> str | None:
         """Return the last release up to this one that removed an argument, None if none did."""
         at = self.releases.index(release)
-        ends = [
-            definition.until for definition in self.versions(word) if definition.until is not None
-        ]
-        before = [end for end in ends if end <= at]
-        return self.releases[max(before)] if before else None
+        ends = [definition.until for definition in self.list_definitions(word)]
+        removals = [end for end in ends if end is not None and end <= at]
+        return self.releases[max(removals)] if removals else None
 
-    def versions(self, word: str) -> list[ArgumentDefinition]:
-        """Return the definitions of an argument, oldest first."""
+    def list_definitions(self, word: str) -> list[ArgumentDefinition]:
+        """Return all definitions of an argument, oldest first."""
         return self._definitions.get(word, [])
 
 

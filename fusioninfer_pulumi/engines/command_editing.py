@@ -1,6 +1,6 @@
 """Sets and adds engine arguments in a container's command line.
 
-A list stays a list and a shell script stays a script, because launchers may wrap either later.
+A list stays a list and a shell script stays a script; launchers may wrap both later.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class EditError(ValueError):
 
 
 def with_command(container: Mapping[str, Any], edited: ContainerCommand | None) -> dict[str, Any]:
-    """Return the container with a new command line, or unchanged if that is None."""
+    """Return the container with the edited command line; unchanged if `edited` is None."""
     if edited is None:
         return dict(container)
     lists = {"command": edited.command, "args": edited.args}
     head = {key: container[key] for key in ("name", "image") if key in container}
     tail = {key: value for key, value in container.items() if key not in {**head, **lists}}
-    # An empty list means the image's entrypoint, so the field is omitted.
+    # Kubernetes treats an empty list like a missing field, so empty fields are omitted.
     return {**head, **{key: value for key, value in lists.items() if value}, **tail}
 
 
@@ -95,7 +95,7 @@ def edit_command(
 def _find_replacements(
     words: Sequence[Any], missing: Sequence[Argument]
 ) -> tuple[dict[int, list[str]], list[Argument]]:
-    """Return the new words for existing ones, by index, and the arguments still to append."""
+    """Return the new words by the index of the word to replace, and the arguments to append."""
     by_name = {
         name: argument for argument in missing if argument.replaces for name in argument.names
     }
@@ -122,7 +122,7 @@ def read_engine_script(command: EngineCommand) -> Script:
     """Return the script of a container's shell.
 
     Raises:
-        EditError: If its text is unknown or cannot be parsed, or it starts not exactly one engine.
+        EditError: If its text is unknown, cannot be parsed, or does not start exactly one engine.
     """
     if is_output(command.argv.script):
         raise EditError(f"the script of the container's shell is a pulumi Output{_AS_LIST}")
@@ -142,7 +142,7 @@ def edit_script(script: Script, missing: Sequence[Argument], model: str | None =
     """Return the text of a script with these arguments for its engine."""
     call, text = script.calls[0], script.text
     replaced, added = _find_replacements([word.value for word in call.words], missing)
-    # The last edit comes first, so that the offsets of the others stay valid.
+    # Edits proceed from the end to the start, so that the offsets of later edits stay valid.
     text = f"{text[: call.end]}{format_script_words(added)}{text[call.end :]}"
     for index, words in sorted(replaced.items(), reverse=True):
         word = call.words[index]

@@ -32,8 +32,8 @@ def normalize_flag(name: str) -> str:
 def get_flag_value(arguments: Sequence[str], *names: str) -> str | None:
     """Return the value of a flag, as in `--x 1`, `--x=1` or `-tp 16`; `names` are its spellings.
 
-    The last occurrence with a value counts. None if there is none: a flag has no value at the end
-    or before another long flag.
+    The last occurrence with a value counts; None if there is none. A flag at the end or before
+    another long flag has no value.
     """
     spellings = {normalize_flag(name) for name in names}
     last = None
@@ -55,13 +55,13 @@ def has_flag(arguments: Sequence[str], *names: str) -> bool:
 
 
 def get_last_values(arguments: Sequence[str], flag: str) -> list[str] | None:
-    """Return the values of a flag's last occurrence, if it takes several; None if it is absent."""
+    """Return the values of the last occurrence of a flag with several values, None if absent."""
     values = None
     for index, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if normalize_flag(name) == flag:
-            behind = arguments[index + 1 :]
-            values = [value] if equals else list(takewhile(lambda word: word[:1] != "-", behind))
+            after = arguments[index + 1 :]
+            values = [value] if equals else list(takewhile(lambda word: word[:1] != "-", after))
     return values
 
 
@@ -99,8 +99,8 @@ def _split_value(text: str) -> list[str]:
     except ValueError:
         return [text]
     # "--a 1 --b 2" in one element is a command line; in "--note two words" there is one value.
-    several = any(word.startswith("--") for word in words)
-    return words if len(words) == 1 or several else [text]
+    has_flags = any(word.startswith("--") for word in words)
+    return words if len(words) == 1 or has_flags else [text]
 
 
 def dump_json(settings: Mapping[str, Any]) -> str:
@@ -117,16 +117,16 @@ SHELL_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 def replace_variables(text: str, variables: Mapping[str, str], *, in_script: bool) -> str:
     """Replace references to variables with known values; shell references only in a script."""
 
-    def value(match: re.Match[str]) -> str:
+    def get_value(match: re.Match[str]) -> str:
         name = next((group for group in match.groups() if group), None)
         return variables.get(name, match[0]) if name is not None else match[0]
 
-    text = REFERENCE.sub(value, text)
-    return SHELL_VARIABLE.sub(value, text) if in_script else text
+    text = REFERENCE.sub(get_value, text)
+    return SHELL_VARIABLE.sub(get_value, text) if in_script else text
 
 
 def read_plain_variables(container: Mapping[str, Any]) -> dict[str, str]:
-    """Return a container's environment variables with plain values."""
+    """Return a container's environment variables whose values are text without blanks and `$`."""
     plain: dict[str, str] = {}
     variables = container.get("env")
     for variable in variables if isinstance(variables, (list, tuple)) else ():
@@ -135,7 +135,7 @@ def read_plain_variables(container: Mapping[str, Any]) -> dict[str, str]:
         name, value = variable.get("name"), variable.get("value")
         if isinstance(name, str):
             plain.pop(name, None)
-            # A shell splits a value with blanks, and `$` refers to other variables.
+            # A shell would split a value with blanks, and `$` may refer to another variable.
             if isinstance(value, str) and not re.search(r"[$\s]", value):
                 plain[name] = value
     return plain

@@ -178,7 +178,7 @@ class Parallelism(NamedTuple):
 
 
 class KvConnector(NamedTuple):
-    """How an engine transfers its KV cache.
+    """The KV connector that an engine's arguments configure.
 
     Attributes:
         name: vLLM's connector, or SGLang's transfer backend.
@@ -197,11 +197,11 @@ class KvConnector(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """How the engines of a role transfer their KV cache.
+    """What KV cache transfer adds to a role.
 
     Attributes:
         arguments: Arguments for the engine of every pod.
-        connector: The configured connector, None if unknown.
+        connector: The connector that they configure, None if unknown.
         findings: Problems, located relative to `kvTransfer`.
     """
 
@@ -313,8 +313,8 @@ class KvCache:
     ) -> Transfer:
         """Return the arguments that transfer the KV cache to other pods and offload it.
 
-        Called only if the command line configures no connector. `offloading` is None for engines
-        whose offloading is not a connector.
+        Called only if the command line configures no connector. `args` is None if the KV cache is
+        not transferred, `offloading` if it is not offloaded, or offloaded without a connector.
         """
         raise NotImplementedError
 
@@ -323,7 +323,7 @@ class KvCache:
     ) -> OffloadResult:
         """Return what offloading adds to each pod of a replica with this many nodes.
 
-        The command line already sets the parallel sizes. `is_decoder` is True for a decoder.
+        The command line already sets the parallel sizes.
         """
         raise NotImplementedError
 
@@ -334,7 +334,7 @@ class KvCache:
         """
         raise NotImplementedError
 
-    def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
+    def explain_size_mismatch(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         """Return why the connector cannot combine the two tensor parallel sizes, None if it can."""
         return None
 
@@ -377,9 +377,9 @@ class Engine:
             `data_local`); messages use the first.
         rpc_flags: Port that coordinates the ranks of several nodes.
         expert_flags: Expert parallelism.
-        expert_ranks: Whether `expert_flags` take the number of ranks as their value.
-        shared_copies_flags: Makes data parallel ranks share accelerators.
-        rank_port_flags: Gives every rank a separate port.
+        takes_expert_ranks: Whether `expert_flags` take the number of ranks as their value.
+        shared_copies_flags: Make data parallel ranks share accelerators.
+        rank_port_flags: Give every rank a separate port.
         supervisor: Flag and default of the health port for all ranks, used with `rank_port_flags`.
         lora_flags: Flags for LoRA adapters (`modules`) and their limits.
         transfer_flag: Flag that configures the KV connector.
@@ -399,7 +399,8 @@ class Engine:
         keep_alive_variable: Environment variable: seconds until it closes an idle connection.
         drain_flag: Seconds that running requests may take after SIGTERM.
         metrics: Names of its load metrics.
-        metrics_flag: Flag for metrics, whether it enables or disables them, remedy for messages.
+        metrics_flag: Flag for metrics, True if it enables and False if it disables them, and the
+            message if the engine serves none.
         tracing_flag: Endpoint of traces; None if the library does not know the flag.
     """
 
@@ -418,7 +419,7 @@ class Engine:
     size_flags: Mapping[str, tuple[str, ...]]
     rpc_flags: tuple[str, ...] = ()
     expert_flags: tuple[str, ...]
-    expert_ranks: bool = False
+    takes_expert_ranks: bool = False
     shared_copies_flags: tuple[str, ...] = ()
     rank_port_flags: tuple[str, ...] = ()
     supervisor: tuple[str, int] = ("", 0)
@@ -456,8 +457,8 @@ class Engine:
         raise NotImplementedError
 
     def read_sizes(self, command: EngineCommand) -> dict[str, int] | None:
-        """Return the values of `size_flags`, None if any is unknown."""
-        if not command.readable:
+        """Return the sizes that `size_flags` set, None if any is unknown."""
+        if not command.is_readable:
             return None
         sizes: dict[str, int] = {}
         for size, names in self.size_flags.items():
@@ -486,7 +487,7 @@ class Engine:
         }
         if sizes.expert:
             # SGLang recommends as many expert ranks as tensor ranks.
-            ranks = (str(sizes.tensor or 1),) if self.expert_ranks else ()
+            ranks = (str(sizes.tensor or 1),) if self.takes_expert_ranks else ()
             arguments["expert"] = Argument(self.expert_flags, ranks)
         if sizes.port_per_rank and self.rank_port_flags:
             arguments["portPerRank"] = Argument(self.rank_port_flags)
@@ -499,12 +500,12 @@ class Engine:
             "portPerRank": bool(sizes.port_per_rank) and not self.rank_port_flags,
         }
         problems = [
-            error(UNSUPPORTED_BY_ENGINE, (field,), f"{self.title} has no such argument")
+            error(UNSUPPORTED_BY_ENGINE, (field,), f"is not supported by {self.title}; remove it")
             for field, is_missing in missing.items()
             if is_missing
         ]
-        if sizes.expert and self.expert_ranks and sizes.tensor is None:
-            message = f"needs tensor: {self.title} spreads experts over that many ranks"
+        if sizes.expert and self.takes_expert_ranks and sizes.tensor is None:
+            message = f"requires tensor: {self.title} spreads experts over that many ranks"
             problems.append(error(UNSUPPORTED_BY_ENGINE, ("expert",), message))
         return problems
 
@@ -519,8 +520,8 @@ class Engine:
 
     def explain_missing_metrics(self, command: EngineCommand) -> str | None:
         """Return why the engine serves no metrics, None if it does."""
-        flag, is_needed, remedy = self.metrics_flag
-        return remedy if command.readable and command.has(flag) is not is_needed else None
+        flag, enables, reason = self.metrics_flag
+        return reason if command.is_readable and command.has(flag) is not enables else None
 
 
 @dataclass(frozen=True)
@@ -533,10 +534,10 @@ class EngineCommand:
             if the image's entrypoint runs.
         arguments: The engine's arguments; a flag and its value are two elements, and an Output is
             `<output>`.
-        readable: False if an Output or an unreadable script hides arguments.
+        is_readable: False if an Output or an unreadable script hides arguments.
         image: The container's image.
-        is_vllm_serve: Whether the program, or the image's entrypoint, is `vllm serve`. Only that
-            accepts `--headless` and the model as a positional argument.
+        is_vllm_serve: Whether the program, or the image's entrypoint, is `vllm serve`. Only
+            `vllm serve` accepts `--headless` and the model as a positional argument.
         program_in_args: Whether `args` starts with a program although the image's entrypoint starts
             the engine, which then gets the program's name as an argument.
         argv: The container's `command` and `args`.
@@ -545,7 +546,7 @@ class EngineCommand:
     engine: Engine | None
     program: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
-    readable: bool = True
+    is_readable: bool = True
     image: Image = field(default_factory=Image)
     is_vllm_serve: bool = False
     program_in_args: bool = False
@@ -567,7 +568,7 @@ class EngineCommand:
 
     @property
     def port(self) -> int | None:
-        """The engine's `--port`; None if it is not set, or not a port number."""
+        """The engine's `--port`; None if it is unset or not a port number."""
         port = integer(self.value(PORT_FLAG)) if self.engine is not None else None
         return port if port is not None and 0 < port < 65536 else None
 
@@ -594,7 +595,7 @@ class EngineCommand:
     @property
     def served_names(self) -> tuple[str, ...] | None:
         """Names of the served model, without adapters; None if unknown."""
-        if self.engine is None or not self.readable:
+        if self.engine is None or not self.is_readable:
             return None
         names = get_last_values(self.arguments, _SERVED_NAME)
         if names is None:
@@ -620,7 +621,7 @@ class EngineCommand:
 
     @property
     def rank_ports(self) -> int:
-        """Number of ports that the engine serves on: 1, or one for each rank of the pod."""
+        """Number of ports that the engine serves on: 1, or one port for each rank of the pod."""
         sizes = self.parallelism
         return sizes.count_pod_ranks(1) if self._has_port_per_rank and sizes is not None else 1
 

@@ -54,7 +54,7 @@ def _read(container: Mapping[str, Any]) -> EngineCommand:
     command = EngineCommand(
         engine=None,
         arguments=tuple(split_joined_flags(texts)),
-        readable=not (argv.outputs or UNKNOWN in texts),
+        is_readable=not (argv.outputs or UNKNOWN in texts),
         image=image,
         argv=argv,
     )
@@ -68,7 +68,7 @@ def _read(container: Mapping[str, Any]) -> EngineCommand:
             program_in_args=not has_command and _image_serves(image),
         )
     if has_command:
-        # Another program, which may parse its arguments in another way.
+        # The program is not an engine, and may parse its arguments in another way.
         end = len(argv.command)
         arguments = tuple(split_joined_flags(texts[end:]))
         return replace(command, program=tuple(texts[:end]), arguments=arguments)
@@ -84,7 +84,7 @@ def _image_serves(image: Image) -> bool:
 
 
 def _read_script(argv: Argv, image: Image) -> EngineCommand:
-    command = EngineCommand(engine=None, readable=False, image=image, argv=argv)
+    command = EngineCommand(engine=None, is_readable=False, image=image, argv=argv)
     try:
         calls = read_script(argv).calls
     except ShellError:
@@ -92,13 +92,13 @@ def _read_script(argv: Argv, image: Image) -> EngineCommand:
     if not calls:
         return command
     call = calls[0]
-    known = not argv.outputs and UNKNOWN not in call.arguments
+    is_known = not argv.outputs and UNKNOWN not in call.arguments
     return replace(
         command,
         engine=ENGINES[call.engine],
         program=call.program,
         arguments=call.arguments,
-        readable=known and len(calls) == 1 and not call.has_hidden_arguments,
+        is_readable=is_known and len(calls) == 1 and not call.has_hidden_arguments,
         is_vllm_serve=call.is_vllm_serve,
     )
 
@@ -109,7 +109,7 @@ _DEFAULT_PORT = 8000
 
 
 def find_serving_container(template: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
-    """Return the container of this name, else one with a usual name, else the first."""
+    """Return the container with this name, else one with a usual name, else the first."""
     containers = {container["name"]: container for container in template["spec"]["containers"]}
     for candidate in (name, *_SERVING_NAMES):
         if candidate in containers:
@@ -122,7 +122,7 @@ def find_serving_container(template: Mapping[str, Any], name: str | None) -> Map
 def find_serving_port(
     container: Mapping[str, Any], command: EngineCommand, port: int | None
 ) -> int:
-    """Return the role's `port`, `--port`, the container port `http`, the first one, or 8000."""
+    """Return `port`, `--port`, the container port `http`, the first container port, or 8000."""
     explicit = port or command.port
     if explicit is not None:
         return explicit

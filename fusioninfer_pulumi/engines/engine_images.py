@@ -18,8 +18,8 @@ _RELEASE = re.compile(
 
 # Images of the engine projects, by the end of the repository's path, so that mirrors match too.
 _STOCK = {"vllm/vllm-openai": "vllm", "lmsysorg/sglang": "sglang"}
-# Their builds for CPUs and AMD. Their `release` selects the table of arguments and is compared
-# between prefill and decode. They have no `version`, so no default depends on it.
+# vLLM's images for CPUs and AMD GPUs. Their `release` selects the argument table and is compared
+# between prefill and decode. Their `version` is None, so no default depends on it.
 _OTHER_BUILDS = ("vllm/vllm-openai-cpu", "vllm/vllm-openai-rocm")
 
 
@@ -34,7 +34,7 @@ class Image(NamedTuple):
             and for an unknown reference.
         version: The version at the start of a stock image's tag (`v0.11.0` is (0, 11, 0)), or None.
         release: The release (`0.5.10.post1`), if the tag has only that and platform suffixes, in a
-            stock image or a build for CPUs or AMD; else None.
+            stock image or an image for CPUs or AMD GPUs; else None.
     """
 
     name: str | None = None
@@ -46,7 +46,7 @@ class Image(NamedTuple):
 
     @property
     def repository(self) -> str:
-        """The reference without tag and digest, empty if it is unknown."""
+        """The reference without tag and digest; empty for an Output."""
         return _split_reference(self.name or "")[0]
 
 
@@ -65,8 +65,8 @@ def read_image(reference: Any) -> Image:
     stock = next((end for end in _STOCK if f"/{repository}".endswith(f"/{end}")), "")
     named = next((engine for engine in ("sglang", "vllm") if engine in last.lower()), None)
     match = _VERSION.match(tag or "") if stock else None
-    released = stock or f"/{repository}".endswith(tuple(f"/{end}" for end in _OTHER_BUILDS))
-    release = _RELEASE.fullmatch(tag or "") if released else None
+    is_upstream = stock or f"/{repository}".endswith(tuple(f"/{end}" for end in _OTHER_BUILDS))
+    release = _RELEASE.fullmatch(tag or "") if is_upstream else None
     return Image(
         name=reference,
         engine=_STOCK.get(stock, named),

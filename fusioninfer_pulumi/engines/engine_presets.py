@@ -22,8 +22,8 @@ class EnginePreset:
     Attributes:
         release: The default release. It changes only with minor versions of the library, because
             a new image restarts pods.
-        images: Image by hardware (`GPUs`, `CPUs`, `AMD GPUs`), with `{release}` in it. Hardware
-            is missing if its image names contain more than the release.
+        images: Image by hardware (`GPUs`, `CPUs`, `AMD GPUs`), with `{release}` in it. Without
+            the hardware whose image names contain more than the release.
         program: Words that start the engine.
         arguments: Arguments that every pod needs.
         length_arguments: Arguments that limit sequences to the longest that fits. Without them vLLM
@@ -47,17 +47,17 @@ class EnginePreset:
     expert_layouts: bool = False
 
 
-#: Seconds until an engine in a generated container closes an idle connection. It is longer than
-#: Envoy's hour: with the engines' default of 5 s a gateway sends some requests on a connection that
-#: the engine is closing, and clients get HTTP 503 (measured: docs/failures.md).
+#: Seconds until an engine in a generated container closes an idle connection. Envoy closes idle
+#: connections after an hour. With the engines' default of 5 s a gateway sends some requests on a
+#: connection that the engine is closing, and clients get HTTP 503 (measured: docs/failures.md).
 KEEP_ALIVE_SECONDS = "3700"
 
 #: Name of the engine that the arguments in the model catalogue are for.
 CATALOGUE_ENGINE = VLLM.name
 
-#: By engine name. `e2e/serve` runs vLLM 0.32.0, and its parser accepts the arguments of all
-#: presets. Sources of its images: cpu.x86.inc.md and gpu.rocm.inc.md in vLLM's
-#: docs/getting_started/installation, and docker/Dockerfile.rocm, which installs NIXL. Its GPU
+#: By engine name. `e2e/serve` runs vLLM 0.32.0, whose parser accepts the generated arguments.
+#: Sources of vLLM's images: cpu.x86.inc.md and gpu.rocm.inc.md in its
+#: docs/getting_started/installation, and docker/Dockerfile.rocm, which installs NIXL. vLLM's GPU
 #: images have no ray. SGLang's image names for AMD contain the release of ROCm and, before 0.5.12,
 #: the GPU.
 PRESETS: Mapping[str, EnginePreset] = {
@@ -70,7 +70,7 @@ PRESETS: Mapping[str, EnginePreset] = {
         },
         program=("vllm", "serve"),
         length_arguments=("--max-model-len", "auto"),
-        # Without it requests that run longer than 20 s are lost (docs/failures.md).
+        # Without it requests are lost that run longer than the `preStop` hook (docs/failures.md).
         drain_arguments=("--shutdown-timeout", "300"),
         drain_since="0.18.0",
         cpu_variables={"VLLM_CPU_KVCACHE_SPACE": "4"},
@@ -81,19 +81,18 @@ PRESETS: Mapping[str, EnginePreset] = {
         release="0.5.23",
         images={"GPUs": "lmsysorg/sglang:v{release}"},
         program=("python3", "-m", "sglang.launch_server"),
-        # By default it listens on localhost only, and serves no metrics, which endpoint pickers
-        # and autoscalers need to see its load.
+        # By default SGLang listens on localhost only, and does not serve the metrics from which
+        # endpoint pickers and autoscalers read its load.
         arguments=("--host", "0.0.0.0", "--enable-metrics"),  # noqa: S104  # a pod's interfaces
     ),
 }
 
 
 class EditionDefaults(NamedTuple):
-    """The engine presets by name, and the images of endpoint pickers and the sidecar.
+    """The presets by engine name, and the images of endpoint pickers and the sidecar.
 
-    `picker` is the release in FusionInfer's router document. It has no flow control, so
-    `holding_picker` holds requests while no pod is ready. Only `pd_picker` supports
-    `pd-disaggregation`.
+    `picker` is the image in FusionInfer's router document. It has no flow control; services that
+    need it get `holding_picker`. Only `pd_picker` supports `pd-disaggregation`.
     """
 
     presets: Mapping[str, EnginePreset]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand, KvConnector, PairState
 
-#: Other spellings of a type; `fp8` is `fp8_e4m3` on all accelerators that support it.
+#: Main spelling of each type by its other spellings. All accelerators with fp8 use `fp8_e4m3`.
 _SYNONYMS = {
     "half": "float16",
     "fp16": "float16",
@@ -33,11 +33,11 @@ _DEFAULTS = {
 
 
 def _has_hidden_arguments(command: EngineCommand) -> bool:
-    return not command.readable or command.has(CONFIG_FLAG)
+    return not command.is_readable or command.has(CONFIG_FLAG)
 
 
 def read_pair_setting(command: EngineCommand, key: str) -> str | None:
-    """Return a setting from `settings_to_match`, None if unknown; a default or `auto` if unset."""
+    """Return a setting of `settings_to_match`: None if unknown, a default or `auto` if unset."""
     engine, image = command.engine, command.image
     if engine is None:
         return None
@@ -143,11 +143,11 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
         return PairCompatibility(PairState.UNKNOWN, (f"connector {first.name} -> {second.name}",))
     differences, is_certain = [], True
     for key in sorted(engine.kv_cache.settings_to_match(prefill, decode)):
-        filled, loaded = (read_pair_setting(side, key) for side in (prefill, decode))
-        if filled != loaded:
-            is_certain = is_certain and not {None, AUTO} & {filled, loaded}
-            differences.append(f"{key} {filled or 'unknown'} -> {loaded or 'unknown'}")
-    sizes = engine.kv_cache.check_pair_sizes(prefill, decode)
+        prefill_value, decode_value = (read_pair_setting(side, key) for side in (prefill, decode))
+        if prefill_value != decode_value:
+            is_certain = is_certain and not {None, AUTO} & {prefill_value, decode_value}
+            differences.append(f"{key} {prefill_value or 'unknown'} -> {decode_value or 'unknown'}")
+    sizes = engine.kv_cache.explain_size_mismatch(prefill, decode)
     if sizes is not None:
         differences.append(f"{engine.size_flags['tensor'][0]}: {sizes}")
     releases = {read_pair_setting(side, "release") for side in (prefill, decode)}

@@ -33,7 +33,7 @@ RAY_PORT = 6379
 #: data parallel ranks needs it. KServe's template resolves LWS_LEADER_ADDRESS for the same reason.
 LEADER_ADDRESS_ENV = "POD_IP"
 #: Spellings of the flag for the number of nodes.
-NODES = ("--nnodes", "-n")
+NODES_FLAGS = ("--nnodes", "-n")
 
 _SHELL = ["/bin/sh", "-c"]
 _HEAD = f"ray start --head --port={RAY_PORT}"
@@ -42,7 +42,7 @@ _BACKEND = Argument(("--distributed-executor-backend",), ("ray",))
 
 # `ray health-check` succeeds once the head is up; KubeRay's workers use it too. The trap ends the
 # wait on SIGTERM, which a shell as process 1 otherwise ignores; `exec` makes ray process 1, so that
-# it gets later signals. Once it has joined, the worker ends if the head dies.
+# it gets later signals. A worker that has joined exits if the head dies.
 _WAIT_AND_JOIN = f"""\
 trap 'exit 143' TERM
 until ray health-check --address=$LWS_LEADER_ADDRESS:{RAY_PORT} >/dev/null 2>&1; do
@@ -55,10 +55,10 @@ exec {_JOIN}"""
 
 
 def choose_launcher(engine: Engine | None, nodes: int, data: int | None = None) -> Launcher:
-    """Return the default launcher of an engine, ray if it is unknown."""
+    """Return the default launcher for `data` data parallel ranks; ray for an unknown engine."""
     if engine is None:
         return Launcher.RAY
-    # No copy of the model spans nodes if `data` copies are spread evenly over them.
+    # If the ranks are spread evenly over the nodes, no copy of the model spans nodes.
     return engine.data_launcher if data is not None and data % nodes == 0 else engine.launcher
 
 
@@ -118,7 +118,7 @@ def _wrap_script_in_ray(command: EngineCommand) -> ContainerCommand:
     call, text = script.calls[0], edit_script(script, find_missing(command, [_BACKEND]))
     if call.can_exec:
         text = f"{text[: call.start]}exec {text[call.start :]}"
-    if script.is_single_command:
+    if script.is_and_list:
         text = f"{_HEAD} && {text}"
     else:
         # In braces, so that no part of the script runs if ray fails to start.
@@ -130,7 +130,7 @@ def _wrap_script_in_ray(command: EngineCommand) -> ContainerCommand:
 def _build_data_parallel_command(
     command: EngineCommand, wanted: Sequence[Argument]
 ) -> ContainerCommand:
-    # Only `vllm serve` has --headless, and older images start another program.
+    # Never the entrypoint of older images, because only `vllm serve` has --headless.
     program, arguments = _split_program(command)
     added = find_missing(command, wanted)
     shell_only = [argument for argument in added if argument.in_script and not argument.values]
@@ -145,7 +145,7 @@ def _build_data_parallel_command(
 
 
 def _split_program(command: EngineCommand) -> tuple[list[str], list[str]]:
-    """Return program and arguments; the model is positional if the program is `vllm serve`."""
+    """Return program (`vllm serve` by default) and arguments; its model comes before all flags."""
     program = list(command.program)
     arguments = split_joined_flags(command.argv.texts()[len(program) :])
     if command.is_vllm_serve or not program:

@@ -1,4 +1,4 @@
-"""The metric names of each engine release, to find queries that work with only one of two."""
+"""The metric names of each engine release, to find queries that a change of release breaks."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ METRIC = re.compile(r"\b(?P<engine>vllm|sglang):(?P<name>[a-z][a-z0-9_]*)")
 _SUFFIXES = re.compile(r"_(total|bucket|sum|count|created)$")
 
 
-def normalize(metric: str) -> str:
+def strip_suffix(metric: str) -> str:
     """Return a metric's name without the suffix that Prometheus clients add for its type."""
     return _SUFFIXES.sub("", metric)
 
 
 def has_metric(metric: str, engine: str, release: str | None) -> bool | None:
-    """Return whether a release of an engine has a metric, None if that is not known."""
+    """Return whether an engine's release has a metric, None if that is unknown."""
     if not metric.startswith(f"{engine}:"):
         return False
     table = _load()[engine]
     oldest, newest = map(parse_release, table["releases"])
-    span = table["metrics"].get(normalize(metric))
+    span = table["metrics"].get(strip_suffix(metric))
     if release is None or span is None or not oldest <= parse_release(release) <= newest:
         return None
     since, until = span

@@ -26,7 +26,7 @@ _GATED = re.compile(r"meta-llama/[\w.-]+|google/gemma[\w.-]*|mistralai/Mistral-L
 
 
 def is_gated(model: str) -> bool:
-    """Return whether a Hugging Face repository can be downloaded only with a token."""
+    """Return whether a Hugging Face repository is known to need a token."""
     return _GATED.fullmatch(model) is not None
 
 
@@ -55,7 +55,7 @@ class ServedModel:
 def build_model_arguments(
     command: EngineCommand, engine: Engine, served_model: ServedModel
 ) -> tuple[list[Argument], str | None]:
-    """Return the arguments and positional model to add after `check_model_arguments` has passed."""
+    """Return the arguments to add, and the positional model, None if there is none to add."""
     arguments: list[Argument] = []
     positional = None
     if command.model is None:
@@ -72,7 +72,7 @@ def build_model_arguments(
         arguments.append(Argument((_NAME,), (name,)))
     if served_model.adapters:
         flags = engine.lora_flags
-        modules = tuple(f"{name}={place}" for name, place in served_model.adapters.items())
+        modules = tuple(f"{name}={source}" for name, source in served_model.adapters.items())
         arguments += [Argument(("--enable-lora",)), Argument((flags["modules"],), modules)]
         arguments += [Argument((flags[key],), (str(n),)) for key, n in served_model.limits.items()]
     return arguments, positional
@@ -84,8 +84,8 @@ def check_model_arguments(
     """Check the model's arguments against the fields of `model`."""
     command_model, model = command.model, served_model.model
     # A path may name one of the model's files, such as one of several GGUF files.
-    inside = model.startswith("/") and f"{command_model}/".startswith(f"{model}/")
-    if command_model not in (None, model) and not inside:
+    is_inside = model.startswith("/") and f"{command_model}/".startswith(f"{model}/")
+    if command_model not in (None, model) and not is_inside:
         message = f"the model {command_model} conflicts with model.uri ({model}); remove one"
         yield error(MODEL_CONTRADICTED, (engine.model_flags[0],), message)
     expected = {
@@ -126,12 +126,12 @@ def check_size_arguments(
 def check_accelerators(
     command: EngineCommand, accelerators_per_pod: int, nodes: int
 ) -> list[Finding]:
-    """Compare the accelerators that an engine needs with those that its replica requests.
+    """Check that an engine uses exactly the accelerators that its replica requests.
 
-    Call it only for pods that request accelerators. Empty if the sizes are unknown.
+    Call it only for pods that request accelerators. Unknown sizes are not checked.
     """
     parallelism, engine = command.parallelism, command.engine
-    # A head with 0 local ranks only serves HTTP; how many ranks other pods run is unknown.
+    # A leader with 0 local ranks only serves HTTP; the ranks of the other pods are unknown.
     if engine is None or parallelism is None or parallelism.data_local == 0:
         return []
     need, have = parallelism.devices(nodes), accelerators_per_pod * nodes

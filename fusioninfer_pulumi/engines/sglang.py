@@ -34,7 +34,7 @@ from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, SET_TWICE
 #: First release whose decoder rejects a prefiller with another type of KV cache ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
 COMPARES_CACHE_DTYPE: Version = (0, 5, 10)
-#: First release whose decoder rejects another page size ("Page size mismatch": 0.5.8, not 0.5.7).
+#: First release whose decoder rejects another page size of a prefiller (0.5.8, not 0.5.7).
 COMPARES_PAGE_SIZE: Version = (0, 5, 8)
 
 #: Port for `--dist-init-addr`, as in SGLang's multi-node guide.
@@ -46,7 +46,7 @@ _GIGABYTE = 10**9  # the unit of `--hicache-size`
 _MODE = "--disaggregation-mode"
 _BACKEND = "--disaggregation-transfer-backend"
 _DEFAULT_BACKEND = "mooncake"
-#: The default in generated arguments.
+#: Backend in generated arguments if `kvTransfer.connector` is not set.
 _NIXL_BACKEND = "nixl"
 _DP_ATTENTION = "--enable-dp-attention"
 _HICACHE, _HICACHE_SIZE = "--enable-hierarchical-cache", "--hicache-size"
@@ -89,9 +89,9 @@ class SglangKvCache(KvCache):
         return KvConnector(backend, mode, (backend,), (backend,))
 
     def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
-        first = {"block size": COMPARES_PAGE_SIZE, "cache dtype": COMPARES_CACHE_DTYPE}
+        compared_since = {"block size": COMPARES_PAGE_SIZE, "cache dtype": COMPARES_CACHE_DTYPE}
         version = decode.image.version or (0,)
-        return [setting for setting, release in first.items() if version >= release]
+        return [setting for setting, since in compared_since.items() if version >= since]
 
     def transfer(
         self,
@@ -185,7 +185,7 @@ class Sglang(Engine):
         "data": ("--dp-size", "--data-parallel-size", "--dp"),
     }
     expert_flags = ("--ep-size", "--expert-parallel-size", "--ep")
-    expert_ranks = True
+    takes_expert_ranks = True
     shared_copies_flags = (_DP_ATTENTION,)
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-paths",
@@ -231,7 +231,7 @@ class Sglang(Engine):
         kept, skip = [], False
         for word in words:
             name, equals, _ = word.value.partition("=")
-            # Only `sglang serve` accepts it, and removes it (`sglang/cli/serve.py`).
+            # Only `sglang serve` accepts this flag, and removes it first (`sglang/cli/serve.py`).
             if name == "--model-type" and command.program[-1:] == ("serve",):
                 skip = not equals
             elif not skip:
@@ -248,7 +248,7 @@ class Sglang(Engine):
         if data > 1:
             context = ("-cp", "context-parallel")
             if any(part in argument for argument in command.arguments for part in context):
-                return None  # some context parallel layouts use --dp-size for other ranks
+                return None  # in some context parallel layouts --dp-size means other ranks
             data = 1 if command.has(*self.shared_copies_flags) else data
         tensor, pipeline = sizes.get("tensor", 1), sizes.get("pipeline", 1)
         return Parallelism(tensor, pipeline, data, None, is_explicit=bool(sizes))

@@ -24,7 +24,7 @@ from fusioninfer_pulumi.engines.engine import (
     Word,
 )
 from fusioninfer_pulumi.engines.engine_images import Version, format_version
-from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, NODES
+from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, NODES_FLAGS
 from fusioninfer_pulumi.engines.vllm_kv_cache import TRANSFER, VllmKvCache
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 
@@ -40,28 +40,28 @@ _MOVING_TAGS = ("latest", "nightly")
 
 #: Port of the multi-node rendezvous. It is torch's default, as in FusionInfer's later design
 #: document; vLLM's default is 29501. The head picks free ports for data parallelism.
-MASTER_PORT = 29500
+_MASTER_PORT = 29500
 
-EXECUTOR = "--distributed-executor-backend"
-DATA = ("--data-parallel-size", "-dp")
-LOCAL = ("--data-parallel-size-local", "-dpl")
-RANK = ("--data-parallel-rank", "-dpn")
-EXTERNAL_BALANCER = ("--data-parallel-external-lb", "-dpe")
-DATA_BACKEND = ("--data-parallel-backend", "-dpb")
-PORT_PER_RANK = ("--data-parallel-multi-port-external-lb", "-dpm")
-_ADDRESS = ("--data-parallel-address", "-dpa")
-_START_RANK = ("--data-parallel-start-rank", "-dpr")
+_EXECUTOR_FLAG = "--distributed-executor-backend"
+_DATA_FLAGS = ("--data-parallel-size", "-dp")
+_LOCAL_FLAGS = ("--data-parallel-size-local", "-dpl")
+_RANK_FLAGS = ("--data-parallel-rank", "-dpn")
+_EXTERNAL_LB_FLAGS = ("--data-parallel-external-lb", "-dpe")
+_DATA_BACKEND_FLAGS = ("--data-parallel-backend", "-dpb")
+_RANK_PORT_FLAGS = ("--data-parallel-multi-port-external-lb", "-dpm")
+_ADDRESS_FLAGS = ("--data-parallel-address", "-dpa")
+_START_RANK_FLAGS = ("--data-parallel-start-rank", "-dpr")
 _HEADLESS = Argument(("--headless",))
-# Flags that conflict with the launchers. With most of them every node serves or has a fixed rank:
-# either vLLM rejects that together with `--headless`, or one template cannot set it for all nodes.
-# With `--headless` in the user's arguments the leader would not serve.
+# Flags that conflict with the launchers. `--headless` keeps the leader from serving. The others
+# make every node serve, which vLLM rejects together with the workers' `--headless`, or set a rank,
+# which differs between nodes and so cannot be in a template for all of them.
 _LAUNCHER_CONFLICTS = (
     _HEADLESS.names,
-    RANK,
-    _START_RANK,
+    _RANK_FLAGS,
+    _START_RANK_FLAGS,
     ("--data-parallel-hybrid-lb", "-dph"),
-    EXTERNAL_BALANCER,
-    PORT_PER_RANK,
+    _EXTERNAL_LB_FLAGS,
+    _RANK_PORT_FLAGS,
 )
 
 
@@ -73,7 +73,7 @@ class VllmNodes(MultiNode):
     def build_arguments(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
     ) -> list[Argument]:
-        # Without a command the entrypoint of the image runs, which is `vllm serve`.
+        # Without a command the image's entrypoint runs: `vllm serve`, from 0.11.1 on.
         if command.program and not command.is_vllm_serve:
             raise EditError(
                 f"launcher: {launcher.value} starts workers with --headless, which only "
@@ -85,7 +85,7 @@ class VllmNodes(MultiNode):
                     f"{names[0]} cannot be used with launcher: {launcher.value}, which assigns the "
                     "ranks and lets only the leader serve; remove it"
                 )
-        if command.value(*DATA_BACKEND) == "ray":
+        if command.value(*_DATA_BACKEND_FLAGS) == "ray":
             raise EditError(
                 f"--data-parallel-backend ray cannot be used with launcher: {launcher.value}; "
                 "remove it, or use launcher: ray"
@@ -99,20 +99,20 @@ class VllmNodes(MultiNode):
             return []
         findings = []
         image, parallelism = command.image, command.parallelism
-        moving = image.is_stock and (image.tag or "").startswith(_MOVING_TAGS)
-        if moving or (image.version is not None and image.version >= WITHOUT_RAY):
+        is_moving = image.is_stock and (image.tag or "").startswith(_MOVING_TAGS)
+        if is_moving or (image.version is not None and image.version >= WITHOUT_RAY):
             message = (
                 f"the image vllm/vllm-openai:{image.tag} has no ray "
                 f"({format_version(LAST_WITH_RAY)} is the last with it); use launcher: "
                 "multiprocessing, or an image that adds ray"
             )
             findings.append(warning(IMAGE_WITHOUT_RAY, ("multinode", "launcher"), message))
-        # Documented in docs/serving/data_parallel_deployment.md; read in `launch_core_engines`.
-        ray_ranks = command.value(*DATA_BACKEND) == "ray"
-        if parallelism is not None and parallelism.data > 1 and not ray_ranks:
+        # vLLM's docs/serving/data_parallel_deployment.md, and `launch_core_engines`.
+        has_ray_ranks = command.value(*_DATA_BACKEND_FLAGS) == "ray"
+        if parallelism is not None and parallelism.data > 1 and not has_ray_ranks:
             message = (
                 "without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
-                "leader; add it, or use launcher: multiprocessing"
+                "leader; add that flag, or use launcher: multiprocessing"
             )
             findings.append(warning(RANKS_ON_LEADER_ALONE, (), message))
         return findings
@@ -129,13 +129,13 @@ def _build_node_arguments(nodes: int, *, is_leader: bool) -> list[Argument]:
     if not is_leader:
         rank = Argument(rank.names, (f"$({index})",), in_script=f'"${{{index}}}"')
     arguments = [
-        # vLLM 0.11.1 chooses the executor `uni` for ranks of one accelerator and then rejects
-        # `--nnodes`; later releases choose `mp` or `uni` themselves.
-        Argument((EXECUTOR,), ("mp",)),
-        Argument(NODES, (str(nodes),)),
+        # Without this flag vLLM 0.11.1 chooses the executor `uni` for ranks of one accelerator, and
+        # then rejects `--nnodes`. Later releases do not need the flag.
+        Argument((_EXECUTOR_FLAG,), ("mp",)),
+        Argument(NODES_FLAGS, (str(nodes),)),
         rank,
         Argument(("--master-addr",), (f"$({leader})",), in_script=f'"${{{leader}}}"'),
-        Argument(("--master-port",), (str(MASTER_PORT),)),
+        Argument(("--master-port",), (str(_MASTER_PORT),)),
     ]
     # Only the leader serves HTTP.
     return arguments if is_leader else [*arguments, _HEADLESS]
@@ -149,20 +149,19 @@ def _build_rank_arguments(local: int, *, is_leader: bool) -> list[Argument]:
     """
     address = LEADER_ADDRESS_ENV if is_leader else "LWS_LEADER_ADDRESS"
     arguments = [
-        Argument(LOCAL, (str(local),)),
-        # `$NAME` in the script, because the kubelet would expand $(NAME) there.
-        Argument(_ADDRESS, (f"$({address})",), in_script=f'"${address}"'),
+        Argument(_LOCAL_FLAGS, (str(local),)),
+        Argument(_ADDRESS_FLAGS, (f"$({address})",), in_script=f'"${address}"'),
     ]
     if is_leader:
         return arguments
-    # With one rank on each node its number is the node's index, which needs no arithmetic.
+    # With one rank on each node, a rank is the node's index. Otherwise a shell must compute it.
     values = ("$(LWS_WORKER_INDEX)",) if local == 1 else ()
-    first = Argument(_START_RANK, values, in_script=f'"$((LWS_WORKER_INDEX * {local}))"')
+    first = Argument(_START_RANK_FLAGS, values, in_script=f'"$((LWS_WORKER_INDEX * {local}))"')
     return [*arguments, _HEADLESS, first]
 
 
 def _compute_local_ranks(command: EngineCommand, nodes: int) -> int:
-    data, local = integer(command.value(*DATA)), integer(command.value(*LOCAL))
+    data, local = integer(command.value(*_DATA_FLAGS)), integer(command.value(*_LOCAL_FLAGS))
     if data is None:
         raise EditError(
             "launcher: data-parallel divides the ranks of --data-parallel-size among the nodes; "
@@ -171,7 +170,7 @@ def _compute_local_ranks(command: EngineCommand, nodes: int) -> int:
     if local is None and data % nodes == 0:
         return data // nodes
     if local is None or local * nodes != data:
-        share = "" if local is None else f" of {local} ranks each ({LOCAL[0]})"
+        share = "" if local is None else f" of {local} ranks each ({_LOCAL_FLAGS[0]})"
         raise EditError(f"--data-parallel-size {data} cannot be divided among {nodes} nodes{share}")
     return local
 
@@ -203,14 +202,14 @@ class Vllm(Engine):
         "tensor": ("--tensor-parallel-size", "-tp", "--tensor-parallel"),
         "pipeline": ("--pipeline-parallel-size", "-pp", "--pipeline-parallel"),
         "context": ("--prefill-context-parallel-size", "-pcp"),
-        "data": DATA,
-        "data_local": LOCAL,
+        "data": _DATA_FLAGS,
+        "data_local": _LOCAL_FLAGS,
     }
     rpc_flags = ("--data-parallel-rpc-port", "-dpp")
     expert_flags = ("--enable-expert-parallel", "-ep")
-    rank_port_flags = PORT_PER_RANK
-    ray_data_backend = Argument(DATA_BACKEND, ("ray",))
-    # It reports the health of all ranks of the pod (`dp_supervisor.py`, 0.22.0 and later).
+    rank_port_flags = _RANK_PORT_FLAGS
+    ray_data_backend = Argument(_DATA_BACKEND_FLAGS, ("ray",))
+    # The supervisor reports the health of a pod's ranks (`dp_supervisor.py`, 0.22.0 and later).
     supervisor = ("--data-parallel-supervisor-port", 9256)
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-modules",
@@ -234,7 +233,7 @@ class Vllm(Engine):
     length_flag = "--max-model-len"
     compile_cache_variable = "VLLM_CACHE_ROOT"
     keep_alive_variable = "VLLM_HTTP_TIMEOUT_KEEP_ALIVE"  # `vllm/envs.py`, 0.11.2 to 0.32.0: 5 s
-    # The default, 0, loses running requests at SIGTERM (`handle_shutdown`, 0.18.0 and later).
+    # With the default of 0, SIGTERM aborts running requests (`handle_shutdown`, 0.18.0 and later).
     drain_flag = "--shutdown-timeout"
     rejects_unknown_models = True
     reasoning_names: Mapping[str, tuple[str, ...]] = {
@@ -244,7 +243,7 @@ class Vllm(Engine):
     }
     api_source = "vLLM 0.11.0 to 0.33.0, _check_model and ChatMessage"
     metrics = VLLM_METRICS
-    # The flag also disables the Prometheus logger (`vllm/v1/engine/async_llm.py`).
+    # Besides the log, the flag disables Prometheus metrics (`vllm/v1/engine/async_llm.py`).
     metrics_flag = (
         "--disable-log-stats",
         False,
@@ -280,7 +279,7 @@ class Vllm(Engine):
             return None
         local = sizes.get("data_local")
         # With these flags a process runs only one data parallel rank.
-        if local is None and command.has(*RANK, *EXTERNAL_BALANCER):
+        if local is None and command.has(*_RANK_FLAGS, *_EXTERNAL_LB_FLAGS):
             local = 1
         return Parallelism(
             tensor=sizes.get("tensor", 1),

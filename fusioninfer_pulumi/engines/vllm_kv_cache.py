@@ -31,7 +31,7 @@ _REMOVED_CONNECTOR = "PyNcclConnector"
 
 #: Combines other connectors, which are in its extra settings.
 _MULTI = "MultiConnector"
-#: Offloads to host memory and secondary tiers.
+#: Offloads KV cache to host memory and secondary tiers.
 _OFFLOADING = "OffloadingConnector"
 #: First release whose OffloadingConnector accepts bytes (`cpu_bytes_to_use`). 0.11.0 to 0.13.0 need
 #: a number of blocks, whose size depends on the model (`vllm/v1/kv_offload` of 0.11.0 to 0.14.0,
@@ -43,7 +43,7 @@ SECONDARY_OFFLOADING: Version = (0, 22, 0)
 #: (`tests/v1/kv_connector/nixl_integration` of 0.21.0, not of 0.18.0).
 OFFLOADING_WITH_NIXL: Version = (0, 21, 0)
 
-_ENFORCE = "enforce_handshake_compat"
+_STRICT_HASH = "enforce_handshake_compat"
 #: First release in which the decoder's block size need not be a multiple of the prefiller's
 #: (`_split_remote_blocks`: in 0.33.0, not in 0.32.0).
 NIXL_ANY_BLOCKS: Version = (0, 33, 0)
@@ -67,13 +67,13 @@ _HANDSHAKES: tuple[tuple[Version, tuple[str, ...]], ...] = (
 #: `NixlConnectorWorker.get_finished`, whatever the policy is (vllm#40364).
 _REPORTS_FAILURES: Version = (0, 11, 2)
 _SURVIVES_FAILURES: Version = (0, 22, 0)
-#: First release whose prefill engines answer with `remote_request_id`. Decode engines from it on
-#: get no KV cache from a prefill engine without one, and wait (`update_state_after_alloc`). If the
-#: client disconnects, they exit with a KeyError (measured with prefill 0.12.0 and decode 0.32.0).
+#: First release whose prefill engines answer with `remote_request_id`. Decode engines of this and
+#: later releases get no KV cache from older prefill engines, and wait (`update_state_after_alloc`).
+#: If the client disconnects, they exit with a KeyError (measured: prefill 0.12.0, decode 0.32.0).
 _REQUEST_IDS: Version = (0, 13, 0)
 #: First release whose handshake message has a pipeline rank (three parts in 0.26.0, two in 0.25.0).
-#: At a message of the other form, a prefill engine's thread `nixl_handshake_listener` ends, and the
-#: engine answers no handshake until it restarts. Decode engines with a pipeline rank then wait
+#: A message of the other form ends a prefill engine's thread `nixl_handshake_listener`, and the
+#: engine answers no handshake until it restarts. Decode engines of the newer releases then wait
 #: (measured with 0.12.0, 0.17.0, 0.28.0 and 0.32.0 in `e2e/serve/test_pairs.py`).
 _PIPELINE_RANKS: Version = (0, 26, 0)
 #: First release whose default for `kv_load_failure_policy` is `fail`, not `recompute`.
@@ -125,38 +125,38 @@ class VllmKvCache(KvCache):
 
     def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         configs = [read_transfer_config(side) for side in (prefill, decode)]
-        settings = [config for config in configs if isinstance(config, dict)]
-        if len(settings) < 2 or not all(
-            NIXL in _read_connector_names(config) for config in settings
+        readable = [config for config in configs if isinstance(config, dict)]
+        if len(readable) < 2 or not all(
+            NIXL in _read_connector_names(config) for config in readable
         ):
             return ()
         # If served names differ, the prefiller answers 404, which the sidecar passes on.
-        agreed = ["served name"]
+        matching = ["served name"]
         versions = [_read_version(side) for side in (prefill, decode)]
         blocks, decode_blocks = prefill.block_size, decode.block_size
         divides = blocks is None or decode_blocks is None or decode_blocks % blocks == 0
         if not divides and versions[1] is not None and versions[1] < NIXL_ANY_BLOCKS:
-            agreed.append("block size")
+            matching.append("block size")
         if None in versions:
-            return agreed
+            return matching
         compared = [
             [key for since, keys in _HANDSHAKES if version and version >= since for key in keys]
             for version in versions
         ]
-        hashes = ["release" in settings for settings in compared]
-        if not all(hashes):
-            return [*agreed, *(["release"] if any(hashes) else []), "dtype", "cache dtype"]
-        extras = [config.get("kv_connector_extra_config") for config in settings]
-        if any(isinstance(extra, Mapping) and extra.get(_ENFORCE) is False for extra in extras):
-            return agreed
-        return [*agreed, *compared[1]]
+        sends_hash = ["release" in keys for keys in compared]
+        if not all(sends_hash):
+            return [*matching, *(["release"] if any(sends_hash) else []), "dtype", "cache dtype"]
+        extras = [config.get("kv_connector_extra_config") for config in readable]
+        if any(isinstance(extra, Mapping) and extra.get(_STRICT_HASH) is False for extra in extras):
+            return matching
+        return [*matching, *compared[1]]
 
-    def check_pair_sizes(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
+    def explain_size_mismatch(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         first, second = prefill.parallelism, decode.parallelism
-        by_nixl = all(
+        has_nixl = all(
             NIXL in _read_connector_names(read_transfer_config(side)) for side in (prefill, decode)
         )
-        if not by_nixl or first is None or second is None:
+        if not has_nixl or first is None or second is None:
             return None
         # `tp_ratio`, up to 0.33.0.
         large, small = max(first.tensor, second.tensor), min(first.tensor, second.tensor)
@@ -177,19 +177,19 @@ class VllmKvCache(KvCache):
 
     def can_decode_hang(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
         return any(
-            self._are_before_and_from(limit, prefill, decode)
-            for limit in (_REQUEST_IDS, _PIPELINE_RANKS)
+            self._spans_change(change, prefill, decode)
+            for change in (_REQUEST_IDS, _PIPELINE_RANKS)
         )
 
     def can_end_listener(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
-        return self._are_before_and_from(
-            _PIPELINE_RANKS, prefill, decode
-        ) or self._are_before_and_from(_PIPELINE_RANKS, decode, prefill)
+        return self._spans_change(_PIPELINE_RANKS, prefill, decode) or self._spans_change(
+            _PIPELINE_RANKS, decode, prefill
+        )
 
-    def _are_before_and_from(self, limit: Version, old: EngineCommand, new: EngineCommand) -> bool:
-        """Return whether a pair's handshake compares releases, one before and one from a limit."""
+    def _spans_change(self, change: Version, old: EngineCommand, new: EngineCommand) -> bool:
+        """Return whether only `new` has a change of the handshake, and releases must match."""
         old_version, new_version = _read_version(old), _read_version(new)
-        if old_version is None or new_version is None or not old_version < limit <= new_version:
+        if old_version is None or new_version is None or not old_version < change <= new_version:
             return False
         return "release" in self.settings_to_match(old, new)
 
@@ -223,8 +223,7 @@ class VllmKvCache(KvCache):
     def offload(
         self, command: EngineCommand, request: OffloadRequest, nodes: int, *, is_decoder: bool
     ) -> OffloadResult:
-        # In every pod, the ranks of each data parallel copy share one region of this size in
-        # /dev/shm.
+        # In every pod, the ranks of each data parallel copy share `host_bytes` in /dev/shm.
         sizes = command.parallelism
         copies = 1 if sizes is None else min(sizes.count_pod_ranks(nodes), sizes.data)
         return OffloadResult(
@@ -237,7 +236,7 @@ class VllmKvCache(KvCache):
 
 
 def read_transfer_config(command: EngineCommand) -> dict[str, Any] | str | None:
-    """Return `--kv-transfer-config`; text if it is not a JSON object, None if it is absent."""
+    """Return `--kv-transfer-config`: its text if it is not a JSON object, None if it is absent."""
     text = command.value(TRANSFER)
     try:
         settings = None if text is None else parse_json(text)
@@ -289,7 +288,7 @@ def _build_connector_settings(
 
 
 def _read_version(command: EngineCommand) -> Version | None:
-    """Return the engine's version; builds for CPUs and AMD have one too."""
+    """Return the version in the image's tag, also for CPUs and AMD GPUs."""
     image = command.image
     return image.version or (parse_release(image.release)[:3] if image.release else None)
 
@@ -317,8 +316,8 @@ def _check_connector_and_offloading(connector: str, version: Version | None) -> 
             f"or configure both with {TRANSFER} in the arguments",
         )
     elif version is not None and version < OFFLOADING_WITH_NIXL:
-        needed = f"needs vLLM {format_version(OFFLOADING_WITH_NIXL)}, got {format_version(version)}"
-        message = f"together with kvCacheOffloading {needed}"
+        needed = f"{format_version(OFFLOADING_WITH_NIXL)} or later, got {format_version(version)}"
+        message = f"together with kvCacheOffloading needs vLLM {needed}"
         yield error(RELEASE_WITHOUT_FEATURE, (), message)
 
 

@@ -1,1 +1,1 @@
-"""Expands a spec: generates the containers of roles that have none."""
+"""Expands a spec: generates the serving containers of roles, from a model's name."""

@@ -2,7 +2,7 @@
 
 The library generates the serving container of a role if the service has a `model`, and either the
 template's container has no image or the role or the service sets `engine`. Roles with
-`leaderTemplate` and `workerTemplate` are unchanged. Values in the template's container take
+`leaderTemplate` or `workerTemplate` are unchanged. Values in the template's container take
 precedence, and arguments are merged. The origin of each value is recorded.
 """
 
@@ -78,7 +78,7 @@ class Expansion(NamedTuple):
     Attributes:
         args: The spec with generated containers.
         values: Values of the generated containers with their origins.
-        engines: The engines of generated containers whose image the library chooses.
+        engines: The engine and release of each generated container without a user's image.
         findings: Reasons why a container cannot be generated.
         incomplete: Locations of the roles whose containers cannot be generated.
     """
@@ -127,9 +127,9 @@ def expand(args: InferenceServiceArgs) -> Expansion:
         findings += [finding for finding in expander.findings if finding not in findings]
         if errors(expander.findings):
             incomplete.add(("roles", position))
-    timeouts, reasons = _extend_timeouts(args, roles)
+    timeouts, timeout_values = _extend_timeouts(args, roles)
     expanded = _unset_fields(args.model_copy(update={"roles": roles, **timeouts}), "engine")
-    values += reasons
+    values += timeout_values
     return Expansion(
         expanded, tuple(values), tuple(engines), tuple(findings), frozenset(incomplete)
     )
@@ -146,7 +146,7 @@ def _mirror_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
 def _extend_timeouts(
     args: InferenceServiceArgs, roles: Sequence[RoleArgs]
 ) -> tuple[dict[str, Any], list[PresetValue]]:
-    """Return longer timeouts if engines may take longer than the default to start, with reasons."""
+    """Return longer timeouts, and notes, if engines may take longer to start than the default."""
     pairs = zip(args.roles, roles, strict=True)
     longest = max(
         (
@@ -166,7 +166,7 @@ def _extend_timeouts(
         for name, part in (("wait", args.wait), ("rollout", args.rollout))
         if "timeout" not in part.model_fields_set
     }
-    # They are fields of the service, so the role is empty.
+    # Timeouts are fields of the service, so the name of the role is empty.
     values = [PresetValue("", f"{name}.timeout", timeout, LIBRARY, reason) for name in timeouts]
     return timeouts, values
 
@@ -186,8 +186,8 @@ class _RoleExpander:
         presets = get_edition_defaults(self.args.edition).presets
         self.preset: EnginePreset = presets[engine_args.name.value]
         self.release = engine_args.version or self.preset.release
-        default = engine_args.version is None
-        self.role_engine = RoleEngine(self.user_role.name, self.engine.title, self.release, default)
+        role, is_default = self.user_role.name, engine_args.version is None
+        self.role_engine = RoleEngine(role, self.engine.title, self.release, is_default)
         self.model_name = hub_name(self.model.uri) or ""
         self.bytes = None
         if self.model.size is None:
@@ -207,10 +207,10 @@ class _RoleExpander:
         images = self.preset.images
         pattern = images.get(self.hardware, images["GPUs"])
         self.image = use_mirror(pattern.format(release=self.release), self.args.image_registry)
-        # A command line with the user's arguments only.
+        # The user's arguments, parsed as arguments of the chosen engine.
         program = self.user_container.get("command") or list(self.preset.program)
-        known = {"name": self.engine.name, "image": self.image, "command": program}
-        self.command = read_command({**self.user_container, **known})
+        generated = {"name": self.engine.name, "image": self.image, "command": program}
+        self.command = read_command({**self.user_container, **generated})
         self.length = integer(self.command.value(self.engine.length_flag))
 
     def expand_role(self) -> RoleArgs:
@@ -230,8 +230,8 @@ class _RoleExpander:
         return role.model_copy(update={**update, "template": self._build_template(role, chosen)})
 
     def _generate_fields(self, role: RoleArgs) -> Iterator[tuple[str, Any]]:
-        data = role.parallelism is not None and (role.parallelism.data or 1) > 1
-        if role.nodes > 1 and not data and (role.multinode is None or not role.multinode.launcher):
+        has_ranks = role.parallelism is not None and (role.parallelism.data or 1) > 1
+        if role.nodes > 1 and not has_ranks and not (role.multinode and role.multinode.launcher):
             count = role.multinode.node_count if role.multinode is not None else None
             launcher = Launcher.MULTIPROCESSING
             fields: dict[str, Any] = {} if count is None else {"node_count": count}
@@ -265,14 +265,14 @@ class _RoleExpander:
         if self.is_cpu:
             self._note("accelerator", CPU, USER, "no GPUs")
             return GpuLayout(0)
-        sized = role.parallelism is not None and role.parallelism.has_sizes
+        has_sizes = role.parallelism is not None and role.parallelism.has_sizes
         flags = [name for names in self.engine.size_flags.values() for name in names]
         sizes = self.command.parallelism if self.command.has(*flags) else None
         gpus, reason = role.gpus or self.user_gpus, ""
-        if gpus and not sized and sizes is None:
+        if gpus and not has_sizes and sizes is None:
             self._note("gpus", str(gpus), USER, reason)
             return self._split(gpus)
-        if not gpus and role.parallelism is not None and sized:
+        if not gpus and role.parallelism is not None and has_sizes:
             gpus = max(role.parallelism.ranks // role.nodes, 1)
             reason = "parallelism, divided by the pods of a replica"
         elif not gpus and sizes is not None:
@@ -307,7 +307,7 @@ class _RoleExpander:
         """Return the layout of the catalogue or the capacity package, or why there is none.
 
         The catalogue takes precedence, so that pods do not depend on installed packages, unless the
-        user sets the length of sequences: a shorter one may need fewer GPUs.
+        user sets the length of sequences: shorter sequences may need fewer GPUs.
         """
         catalogued = None
         if self.engine.name == CATALOGUE_ENGINE:
@@ -355,7 +355,7 @@ class _RoleExpander:
 
     def _build_template(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
         generated = self._build_container(role, chosen)
-        # The generated lists begin with the user's items, so that findings have their indices.
+        # The generated lists begin with the user's items, which keep their indexes in findings.
         lists = {key: generated[key] for key in ("args", "env") if key in generated}
         serving = overlay(generated, {**self.user_container, **lists})
         containers = [dict(container) for container in self.spec.get("containers") or ()]
@@ -400,20 +400,20 @@ class _RoleExpander:
         return by_engine and not has_volume and hub_name(self.model.uri) is not None
 
     def _build_container(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
-        """Return the generated container; of the user's items it has only `args` and `env`."""
+        """Return the generated container; of the user's lists it contains only `args` and `env`."""
         user_container, preset = self.user_container, self.preset
         name = user_container.get("name") or role.container or self.engine.name
         container: dict[str, Any] = {"name": name, "image": self.image}
         if not user_container.get("command"):
             container["command"] = list(preset.program)
-            arguments = self._generate_arguments(role, auto=self.is_cpu or chosen.auto)
+            arguments = self._generate_arguments(role, chosen)
             if arguments or user_container.get("args"):
                 container["args"] = [*(user_container.get("args") or ()), *arguments]
         port = role.port or self.command.port or self.engine.default_port
         container["ports"] = [{"name": "http", "containerPort": port}]
         self._note_generated(user_container, "ports", f"http {port}", RELEASE, "the engine's port")
         variables: dict[str, tuple[str, str]] = {}
-        # Prefill/decode services do not need it: the sidecar retries on a closed connection.
+        # Prefill and decode roles keep the default: the sidecar retries on a closed connection.
         if role.component_type is ComponentType.WORKER:
             reason = "seconds the engine keeps idle connections, longer than gateways use them"
             variables[self.engine.keep_alive_variable] = (KEEP_ALIVE_SECONDS, reason)
@@ -430,22 +430,23 @@ class _RoleExpander:
         container["resources"] = self._compute_resources(role, chosen)
         return container
 
-    def _generate_arguments(self, role: RoleArgs, *, auto: bool) -> list[str]:
+    def _generate_arguments(self, role: RoleArgs, chosen: GpuLayout) -> list[str]:
         preset, port = self.preset, self.user_role.port
         known = find_catalogue_model(self.model_name)
         # Multi-node replicas do not drain: workers cannot see when their leader has finished, and
         # would always wait for the whole timeout.
-        drains = parse_release(self.release) >= parse_release(preset.drain_since)
+        can_drain = parse_release(self.release) >= parse_release(preset.drain_since)
         drain_arguments, grace = preset.drain_arguments, self.spec.get(GRACE)
         if drain_arguments and isinstance(grace, int):
-            left = min(int(drain_arguments[1]), compute_drain_seconds(grace))
-            drain_arguments = (drain_arguments[0], str(left)) if left > 0 else ()
+            seconds = min(int(drain_arguments[1]), compute_drain_seconds(grace))
+            drain_arguments = (drain_arguments[0], str(seconds)) if seconds > 0 else ()
         candidates = (
             (port is not None and port != self.engine.default_port,
              (PORT_FLAG, str(port)), USER, "port"),
             (True, preset.arguments, RELEASE, "other pods reach the engine and its metrics"),
-            (auto, preset.length_arguments, LIBRARY, "the longest sequence that the cache holds"),
-            (role.nodes == 1 and drains, drain_arguments, LIBRARY,
+            (self.is_cpu or chosen.limits_length, preset.length_arguments, LIBRARY,
+             "the longest sequence that the cache holds"),
+            (role.nodes == 1 and can_drain, drain_arguments, LIBRARY,
              "seconds a terminating pod gets to finish its requests"),
             (known is not None and self.engine.name == CATALOGUE_ENGINE,
              known.arguments if known else (), MODEL, known.source if known else ""),
@@ -456,7 +457,7 @@ class _RoleExpander:
         return words
 
     def _select_missing(self, wanted: Sequence[str], origin: str, reason: str) -> list[str]:
-        """Return the arguments whose flags the user does not set, and note all of them."""
+        """Return the arguments whose flags the user does not set; note each flag's value."""
         user_args = [str(word) for word in self.user_container.get("args") or ()]
         positions = {
             normalize_flag(word.partition("=")[0]): at for at, word in enumerate(user_args)
@@ -494,16 +495,16 @@ class _RoleExpander:
                 reason += ", and kvCacheOffloading.cpu"
         requests = {"cpu": str(cpus), "memory": f"{-(-memory // _GIB)}Gi"}
         user_resources = self.user_container.get("resources") or {}
-        # The API server rejects a request above the limit.
-        lower = {
+        # The API server rejects a request above its limit, so lower limits are requested.
+        lower_limits = {
             name: limit
             for name, limit in (user_resources.get("limits") or {}).items()
             if name in requests and quantity.parse(limit) < quantity.parse(requests[name])
         }
-        user_requests = {**lower, **(user_resources.get("requests") or {})}
+        user_requests = {**lower_limits, **(user_resources.get("requests") or {})}
         self._note_generated(user_requests, "cpu", requests["cpu"], LIBRARY, cpu_reason)
         self._note_generated(user_requests, "memory", requests["memory"], LIBRARY, reason)
-        return {"requests": {**requests, **lower}, **({"limits": limits} if limits else {})}
+        return {"requests": {**requests, **lower_limits}, **({"limits": limits} if limits else {})}
 
     # Notes and findings.
 
@@ -522,7 +523,7 @@ class _RoleExpander:
     def _note_generated(
         self, user_fields: Mapping[str, Any], key: str, value: str, origin: str, reason: str
     ) -> None:
-        """Note a generated value, or the user's if it is set."""
+        """Note the user's value of a field if it is set, else the generated one."""
         if key in user_fields:
             user_value = user_fields[key]
             is_plain = isinstance(user_value, (str, int))

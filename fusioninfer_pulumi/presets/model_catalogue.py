@@ -23,7 +23,7 @@ class CatalogueLayout(NamedTuple):
     Attributes:
         gpus: Number of GPUs.
         expert: Whether expert parallelism is used.
-        auto: Whether a sequence of the model's full length may not fit.
+        auto: Whether to limit sequences, because one of the model's full length may not fit.
     """
 
     gpus: int
@@ -101,14 +101,14 @@ class GpuLayout(NamedTuple):
         parallelism: The parallel sizes; None if the user sets them or the model is not split.
         origin: Where GPUs and sizes come from.
         reason: Why they were chosen.
-        auto: Whether a sequence of the model's full length may not fit.
+        limits_length: See `CatalogueLayout.auto`.
     """
 
     gpus: int
     parallelism: ParallelismArgs | None = None
     origin: str = ""
     reason: str = ""
-    auto: bool = False
+    limits_length: bool = False
 
 
 def compute_layout(
@@ -120,9 +120,9 @@ def compute_layout(
         model: The model.
         accelerator: GPU model.
         engine: Name of the engine.
-        length: Tokens of the longest sequence, None for the model's.
-        uses_ranks: Whether data parallel ranks that share experts span the nodes of a replica, as
-            KV connectors require, instead of pipeline stages.
+        length: Tokens of the longest sequence, None for the model's maximum.
+        uses_ranks: Whether a replica that spans nodes consists of data parallel ranks that share
+            experts, as KV connectors require, instead of pipeline stages.
     """
     from fusioninfer_pulumi.capacity_package import NEEDS_CAPACITY  # noqa: PLC0415  # as in `_get_capacity_method`
 
@@ -155,7 +155,7 @@ def compute_layout(
 
 
 def find_catalogue_layout(name: str, accelerator: str) -> GpuLayout | None:
-    """Return the catalogue's layout of a model on this GPU model, None if it has none."""
+    """Return the catalogue's layout of a model on a GPU model, None if the catalogue has none."""
     model = load_catalogue().get(name)
     if model is None:
         return None
@@ -171,7 +171,7 @@ def find_catalogue_layout(name: str, accelerator: str) -> GpuLayout | None:
 
 def get_model_bytes(model: ModelArgs, name: str) -> int | None:
     """Return the bytes of a model's weights, None if unknown."""
-    # The catalogue takes precedence, so that the result does not depend on installed packages.
+    # The catalogue takes precedence, so that installed packages do not change the result.
     known = load_catalogue().get(name)
     if known is not None:
         return known.bytes
@@ -181,7 +181,7 @@ def get_model_bytes(model: ModelArgs, name: str) -> int | None:
 
 
 def get_weights_size(model: ModelArgs) -> Decimal | None:
-    """Return the bytes of a model's weights: the user's `size`, else `get_model_bytes`."""
+    """Return the bytes of a model's weights: `model.size`, else `get_model_bytes`."""
     size = model.size or get_model_bytes(model, hub_name(model.uri) or "")
     return None if size is None else quantity.parse(size)
 
@@ -214,7 +214,7 @@ def _known_names() -> set[str]:
 
 
 def _get_capacity_method(name: str) -> Any:
-    """Return a method of the capacity package, None without a package that has it."""
+    """Return a method of the capacity package, None if no installed package has it."""
     # Imported here, because only roles that set no GPUs need it.
     from fusioninfer_pulumi.capacity_package import load_package  # noqa: PLC0415  # see above
 

@@ -53,10 +53,10 @@ def model_service(
         accelerator: Model of the GPUs, such as `H100`, or `cpu`. May be None if `gpus` or
             `parallelism` sets the number of GPUs; GPU memory is then not checked.
         replicas: Replicas that generate tokens.
-        prefill_replicas: Replicas for disaggregated prefill, which a router pairs with the others;
-            0 for no disaggregation.
+        prefill_replicas: Replicas for disaggregated prefill; 0 for no disaggregation.
         router: The router role, or its fields, such as `{"gateway": {...}, "httproute": {...}}`.
-            By default a Kubernetes Service is the endpoint.
+            By default there is a router only if `prefill_replicas` is set; otherwise a Kubernetes
+            Service is the endpoint.
         engine: The engine and its release; text such as `0.32.0` is a release of vLLM.
         more: More fields of the service, such as `namespace`, `wait` or `monitoring`, and of its
             serving roles, such as `gpus`, `template` or `autoscaling`.

@@ -97,7 +97,7 @@ def test_group_without_required_replicas_is_not_gang_scheduled() -> None:
     assert not read_source(document).plans[0].shape.needs_gang
     assert (
         "f: warning: template.gangPolicy.minRoleReplicas: has no effect: these pods are not "
-        "gang-scheduled (gangPolicy.mode: On turns it on)" in check(document)
+        "gang-scheduled; gangPolicy.mode: On would gang-schedule them" in check(document)
     )
 
 

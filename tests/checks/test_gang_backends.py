@@ -51,7 +51,7 @@ def cluster(*groups: str, framework: str = KUEUE_FRAMEWORK) -> FakeCluster:
         (
             QUEUED,
             ["apps"],
-            "does not have Kueue: without it pods are scheduled one by one and are not queued",
+            "does not have Kueue: pods would be scheduled one by one and not queued; install it",
         ),
     ],
 )

@@ -16,8 +16,8 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES, LLM_D_
 TYPE = "plugins[0].type"
 
 
-def check(text: str, family: str, *, own_image: bool = False) -> list[str]:
-    return [str(finding) for finding in check_config(text, FAMILIES[family], own_image=own_image)]
+def check(text: str, family: str, *, is_custom: bool = False) -> list[str]:
+    return [str(finding) for finding in check_config(text, FAMILIES[family], is_custom=is_custom)]
 
 
 @each_row("family", [name for name, row in FAMILIES.items() if X_K8S_API in row.api_versions])
@@ -80,7 +80,7 @@ def test_other_fields_are_left_to_the_picker(changes: dict[str, Any]) -> None:
 def test_custom_image_may_have_other_plugins() -> None:
     text = base(plugins=[{"type": "by-label"}])
     assert check(text, "gaie-1.5")[0].startswith(f"{TYPE}: gaie-1.5 has no plugin")
-    assert check(text, "gaie-1.5", own_image=True)[0].startswith(f"warning: {TYPE}: ")
+    assert check(text, "gaie-1.5", is_custom=True)[0].startswith(f"warning: {TYPE}: ")
 
 
 def test_later_documents_and_aliases_are_not_read() -> None:

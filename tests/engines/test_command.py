@@ -80,7 +80,7 @@ def seen(command: EngineCommand) -> tuple[Any, ...]:
         command.program,
         command.arguments,
         command.script,
-        command.readable,
+        command.is_readable,
     )
 
 

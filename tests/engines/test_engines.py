@@ -116,7 +116,7 @@ AT = ("multinode", "launcher")
         (vllm("m -dp 2"), "ray", [(
             "warning", (),
             ("without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
-            "leader; add it, or use launcher: multiprocessing"))]),
+            "leader; add that flag, or use launcher: multiprocessing"))]),
         (vllm("m -dp 2 --data-parallel-backend=ray"), "ray", []),
         (vllm("m -dp 2", "latest"), "multiprocessing", []),
         (sglang("--tp 16"), "multiprocessing", []),

@@ -90,7 +90,7 @@ def test_engine_call_is_found(script: str, call: str, may_exec: bool) -> None:
     ],
 )
 def test_single_pipeline_is_recognized(script: str, single: bool) -> None:
-    assert read(script).is_single_command is single
+    assert read(script).is_and_list is single
 
 
 @each_row(

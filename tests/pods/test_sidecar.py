@@ -199,9 +199,7 @@ def test_user_sidecar_on_engine_port_is_a_warning() -> None:
     proxy = {"name": "proxy", "image": "ghcr.io/llm-d/llm-d-routing-sidecar:v0.6.0"}
     spec = {"containers": [engine("--model=m", "--kv-transfer-config", NIXL), proxy]}
     (text,) = warnings(pair(decode_role={"template": {"spec": spec}}))
-    assert text.startswith(
-        "warning: roles[2]: container proxy listens on port 8000, and according to"
-    )
+    assert text.startswith("warning: roles[2]: container proxy listens on port 8000, which is also")
 
 
 def test_every_family_with_a_sidecar_has_a_release() -> None:

@@ -75,21 +75,21 @@ FINE: dict[str, list[Manifest]] = {
     "a route that takes over": [chat(weight=100), named("next", httproute=ROUTE)],
 }  # fmt: skip
 
-FAILS = "its share of requests fails unless it exists in the cluster"
+FAILS = "its share of requests fails unless the cluster has one"
 #: Where the two services are not the same, and how the only finding about them begins.
 WRONG: dict[str, tuple[list[Manifest], str]] = {
     "a slip": (
         [chat("nxet"), named("next", httproute=BY_HEADER)],
-        (f"chat: warning: {SPLIT}no service nxet in namespace default here: {FAILS}; "
+        (f"chat: warning: {SPLIT}the input has no service nxet in namespace default: {FAILS}; "
         "did you mean next?"),
     ),
     "none of them": (
         [chat("canary"), named("x", httproute=BY_HEADER)],
-        f"chat: warning: {SPLIT}no service canary in namespace default here: {FAILS}",
+        f"chat: warning: {SPLIT}the input has no service canary in namespace default: {FAILS}",
     ),
     "another namespace": (
         [chat(namespace="a"), named("next", httproute=BY_HEADER, namespace="b")],
-        f"chat: warning: {SPLIT}no service next in namespace a here: {FAILS}",
+        f"chat: warning: {SPLIT}the input has no service next in namespace a: {FAILS}",
     ),
     "no router": (
         [chat(), PLAIN],
@@ -103,8 +103,8 @@ WRONG: dict[str, tuple[list[Manifest], str]] = {
         f"next: warning: {BY}chat has no route: this service gets no requests"),
     "a slip back": (
         [named("chat", httproute=ROUTE), other("chatt")],
-        (f"next: warning: {BY}no service chatt in namespace default here: this service "
-        "gets no requests unless it exists in the cluster; did you mean chat?"),
+        (f"next: warning: {BY}the input has no service chatt in namespace default: this service "
+        "gets no requests unless the cluster has one; did you mean chat?"),
     ),
 }  # fmt: skip
 

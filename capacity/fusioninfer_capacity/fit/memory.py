@@ -118,7 +118,7 @@ def fit(
         UnknownMemoryError: The memory cannot be estimated; the text says why.
     """
     engine, sizes = command.engine, command.parallelism
-    if engine is None or not command.readable:
+    if engine is None or not command.is_readable:
         raise UnknownMemoryError("the engine or its arguments are unknown")
     if sizes is None:
         raise UnknownMemoryError("the engine's parallelism is unknown")

@@ -77,7 +77,7 @@ def find_problems(
     command: EngineCommand, model: Architecture, variables: Mapping[str, Any] | None
 ) -> Iterator[Problem]:
     """Yield values that the engine rejects; `variables` are its environment, None if unknown."""
-    if command.engine is None or command.engine.name not in SIZED or not command.readable:
+    if command.engine is None or command.engine.name not in SIZED or not command.is_readable:
         return
     if command.has(*_OVERRIDES):
         return

@@ -39,8 +39,8 @@ def check_engine_setup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     command, at, engine = pods.command, pods.leader.command_path, pods.command.engine
     findings: list[Finding] = []
     per_pod, *different = {accelerators(pod.template) for pod in pods.all}
-    # Pods that claim devices (DRA) or request none are not compared with the sizes, nor are devices
-    # that run several ranks, such as Neuron devices.
+    # Sizes are not compared for pods that claim devices (DRA) or request none, nor for devices that
+    # run several ranks, such as Neuron devices.
     if per_pod and not different and has_one_rank_per_accelerator(pods.leader.template):
         field = at if ctx.role.parallelism is None else ctx.at("parallelism")
         for finding in check_accelerators(command, per_pod, ctx.nodes):
@@ -55,12 +55,12 @@ def check_engine_setup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 def check_startup_policy(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn about a startup policy that deadlocks with the launcher."""
-    probed = {"readinessProbe", "startupProbe"} & pods.leader.container.keys()
+    has_probe = bool({"readinessProbe", "startupProbe"} & pods.leader.container.keys())
     waits_for_leader = ctx.role.startup_policy is StartupPolicy.LEADER_READY
-    if waits_for_leader and probed and ctx.nodes > 1 and ctx.launcher in WRAPPING:
+    if waits_for_leader and has_probe and ctx.nodes > 1 and ctx.launcher in WRAPPING:
         message = (
             f"LeaderReady deadlocks with launcher {ctx.launcher.value}: the leader is not ready "
-            "before its workers have joined, and they are created after it is ready; use "
+            "before its workers have joined, but the workers are created after it is ready; use "
             "LeaderCreated"
         )
         yield warning(LAUNCHER_CONTRADICTED, ctx.at("startupPolicy"), message)
@@ -70,9 +70,9 @@ def check_engine_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the user's arguments against the image's release."""
     for pod in pods.user_pods:
         command, variables = pod.user_command, read_plain_variables(pod.user_container)
-        # `check_kv_transfer` checks the transfer argument of prefillers and decoders.
-        paired = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
-        flag = command.engine.transfer_flag if paired and command.engine else None
+        # `pods.kv_cache` reports an unreadable transfer argument of prefillers and decoders.
+        is_reported = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
+        flag = command.engine.transfer_flag if is_reported and command.engine else None
         for finding in check_arguments(command, variables, ignored=flag):
             yield finding.under(*pod.container_path)
 

@@ -1,4 +1,4 @@
-"""Checks of a role's port, of engines that listen on loopback, and of probes."""
+"""Checks of a role's port, of an engine's address, and of probes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NETWORK = ("httpGet", "tcpSocket", "grpc")
 
 
 def check_role_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check that engine, role and probes agree on a port that is reachable from other pods."""
+    """Check the port that engine, role and probes share, and that other pods can reach it."""
     if pods.kv is None or pods.kv.sidecar is None:
         yield from _check_port(pods, ctx)
     yield from _check_loopback(pods)
@@ -43,7 +43,7 @@ def find_served_port(command: EngineCommand) -> int | None:
     """Return the port that an engine listens on, None if its command line does not show it."""
     if command.engine is None or command.port is not None:
         return command.port
-    if not command.readable or command.has(PORT_FLAG, CONFIG_FLAG):
+    if not command.is_readable or command.has(PORT_FLAG, CONFIG_FLAG):
         return None
     return command.engine.default_port
 
@@ -56,7 +56,7 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     is_proxied = (
         is_proxied or find_user_sidecar(leader.user_template, leader.name, pods.port) is not None
     )
-    if engine is None or not command.readable or is_proxied:
+    if engine is None or not command.is_readable or is_proxied:
         return
     explicit = command.value(HOST_FLAG)
     default = None if command.has(HOST_FLAG, CONFIG_FLAG) else engine.default_host
@@ -76,19 +76,19 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
 
 def _check_probes(pods: RolePods) -> Iterator[Finding]:
     """Report probes and hooks of the engine's container that nothing answers."""
-    pod, command, listens = pods.leader, pods.command, find_served_port(pods.command)
+    pod, command, engine_port = pods.leader, pods.command, find_served_port(pods.command)
     engine, user_container = command.engine, pod.user_container
-    if engine is None or listens is None or not command.readable:
+    if engine is None or engine_port is None or not command.is_readable:
         return
     ports = pod.container.get("ports") or ()
     named = {entry["name"]: entry.get("containerPort") for entry in ports if entry.get("name")}
     containers = (*pod.spec["containers"], *(pod.spec.get("initContainers") or ()))
-    sidecars = [container for container in containers if container["name"] != pod.name]
-    answered = {listens, pods.port}
-    answered |= {entry.get("containerPort") for c in sidecars for entry in c.get("ports") or ()}
+    others = [container for container in containers if container["name"] != pod.name]
+    answered = {engine_port, pods.port}
+    answered |= {entry.get("containerPort") for c in others for entry in c.get("ports") or ()}
     # Another container, or another program in a script, may listen on any port.
     declared = {entry.get("containerPort") for entry in ports}
-    is_only_listener = not sidecars and command.script is None
+    is_only_listener = not others and command.script is None
     for path in _PROBES:
         user_probe, probe = user_container, pod.container
         for key in path:
@@ -104,8 +104,8 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
                 yield error(PROBE_NOT_ANSWERED, (*at, "port"), message)
             elif isinstance(number, int) and number not in answered:
                 make_finding = error if is_only_listener and number not in declared else warning
-                message = f"{engine.title} serves on port {listens}, and nothing listens on port "
-                message += f"{number}; probe {listens}"
+                message = f"{engine.title} serves on port {engine_port}, and nothing listens on "
+                message += f"port {number}; probe {engine_port}"
                 yield make_finding(PROBE_NOT_ANSWERED, (*at, "port"), message)
             elif kind == "httpGet" and _is_rejected(action, pods):
                 message = f"{engine.title} answers {show(action['path'])} with 401, because the "
@@ -125,12 +125,12 @@ def _is_rejected(action: Mapping[str, Any], pods: RolePods) -> bool:
 
 
 def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Check that the engine listens on the role's port, unless the user's sidecar does."""
+    """Check that the engine, or the user's sidecar, listens on the role's port."""
     leader, port, explicit = pods.leader, pods.port, ctx.role.port
     command, at = leader.user_command, leader.command_path
     engine, user_port = command.engine, command.port
-    listens = find_served_port(command)
-    if engine is None or listens is None or listens == port:
+    engine_port = find_served_port(command)
+    if engine is None or engine_port is None or engine_port == port:
         return
     if find_user_sidecar(leader.user_template, leader.name, port) is not None:
         return
@@ -138,14 +138,14 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if command.script is not None and port in declared:
         return  # the script may start a proxy in front of the engine
     # A custom image's entrypoint or an unreadable script may choose another port.
-    known = command.readable if user_port is not None else command.program or command.image.is_stock
-    make_finding = error if known and (user_port or explicit) else warning
+    is_certain = command.is_readable if user_port else command.program or command.image.is_stock
+    make_finding = error if is_certain and (user_port or explicit) else warning
     default = ", its default" if user_port is None else ""
     yield make_finding(
         PORT_NOT_SERVED,
         at if explicit is None else ctx.at("port"),
-        f"the role is reached on port {port}, but {engine.title} listens on {listens}{default}: "
-        f"probes, Service and pool would reach nothing; add {PORT_FLAG}={port} to its arguments",
+        f"the role is reached on port {port}, but {engine.title} listens on {engine_port}{default}"
+        f": probes, Service and pool would reach nothing; add {PORT_FLAG}={port} to its arguments",
     )
 
 
@@ -203,9 +203,9 @@ def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterato
 def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn about a startup probe that fails before the weights are read."""
     probe = pods.leader.container.get("startupProbe")
-    user_probe = "startupProbe" in pods.leader.user_container
+    has_user_probe = "startupProbe" in pods.leader.user_container
     startup = ctx.role.startup or StartupArgs()
-    is_explicit = user_probe or startup.timeout is not None
+    is_explicit = has_user_probe or startup.timeout is not None
     model, uri = ctx.model, f"hf://{pods.command.model}"
     if model is None and parse_model_uri(uri) is not None:
         model = ModelArgs(uri=uri)
@@ -221,7 +221,7 @@ def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         probe_path = (*pods.leader.container_path, "startupProbe")
         yield warning(
             STARTUP_PROBE_TOO_SHORT,
-            probe_path if user_probe else ctx.at("startup", "timeout"),
+            probe_path if has_user_probe else ctx.at("startup", "timeout"),
             f"allows {allowed} s, but reading the weights ({size / 2**30:.0f} GiB) "
             f"takes {needed} s at {startup.read_rate}/s; the kubelet restarts the container before "
             "the model is loaded",

@@ -37,7 +37,7 @@ def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     if ctx.pairing is None:
         return
-    if command.engine is None or not command.readable:
+    if command.engine is None or not command.is_readable:
         flags = " or ".join(
             f"{engine.transfer_flag} ({engine.title})" for engine in ENGINES.values()
         )
@@ -65,8 +65,8 @@ def check_sidecar(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield warning(
             TAKEN_BY_TEMPLATE,
             ctx.at(),
-            f"container {plan.user_sidecar} listens on port {plan.pool_port}, and according to "
-            "its arguments so does the engine; give the engine another --port",
+            f"container {plan.user_sidecar} listens on port {plan.pool_port}, which is also the "
+            "port of the engine; give the engine another --port",
         )
     if plan.sidecar is None:
         return
@@ -97,8 +97,8 @@ _SETTINGS = (
 def check_pair_settings(roles: Sequence[tuple[Context, RolePods]]) -> list[Finding]:
     """Report settings in which prefill and decode roles differ.
 
-    It is an error only if an endpoint picker pairs the roles and the connector is known to fail.
-    Otherwise the pods may never be paired, or the connector may not need equal settings.
+    It is an error only if an endpoint picker pairs the roles, and their engines are known to fail
+    with the difference.
     """
     sides = [[role for role in roles if role[0].role.component_type is kind] for kind in PD_ROLES]
     return [
@@ -116,8 +116,8 @@ def _check_pair(
     engine = prefill.engine
     if engine is None or decode.engine is not engine:
         return  # check_kv_connectors() reports different engines
-    paired = second.pairing is not None
-    agreed = engine.kv_cache.settings_to_match(prefill, decode) if paired else ()
+    is_paired = second.pairing is not None
+    needed = engine.kv_cache.settings_to_match(prefill, decode) if is_paired else ()
     setting_names = {
         "model": "the model",
         "release": engine.title,
@@ -129,9 +129,9 @@ def _check_pair(
         decode_value = read_pair_setting(decode, key)
         if prefill_value is None or decode_value is None or prefill_value == decode_value:
             continue
-        # The model's own configuration decides what `auto` means.
+        # The model's configuration decides what `auto` means, so the values may be equal.
         make_finding: _MakeFinding = (
-            error if key in agreed and AUTO not in (prefill_value, decode_value) else warning
+            error if key in needed and AUTO not in (prefill_value, decode_value) else warning
         )
         message = (
             f"{setting_names[key]} is {decode_value}, but {prefill_value} in role "
@@ -142,14 +142,14 @@ def _check_pair(
         names, known = decode.served_names or (), prefill.served_names
         missing = [name for name in names if known is not None and name not in known]
         # The prefiller gets requests with the same model name.
-        make_finding = error if "served name" in agreed and len(missing) == len(names) else warning
+        make_finding = error if "served name" in needed and len(missing) == len(names) else warning
         if missing:
             message = f"serves {', '.join(missing)}, which role {first.role.name} does not; give "
             message += "both the same --served-model-name"
             yield make_finding(PAIRED_SETTINGS_DIFFER, second.at(), message)
-    reason = engine.kv_cache.check_pair_sizes(prefill, decode)
+    reason = engine.kv_cache.explain_size_mismatch(prefill, decode)
     if reason is not None:
-        make_finding = error if paired else warning
+        make_finding = error if is_paired else warning
         flag = engine.size_flags["tensor"][0]
         message = (
             f"its {flag} does not match role {first.role.name}: {reason}; use the same in both"
@@ -157,6 +157,7 @@ def _check_pair(
         yield make_finding(PAIRED_SIZES_UNSUPPORTED, second.at(), message)
 
 
+# Values of `KvConnector.role` for the other direction.
 _WRONG_WAY = {
     ComponentType.PREFILLER: ("kv_consumer", "decode"),
     ComponentType.DECODER: ("kv_producer", "prefill"),
@@ -164,7 +165,7 @@ _WRONG_WAY = {
 
 
 def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """Report roles of connectors that conflict with the component type, and different connectors.
+    """Report a transfer direction that conflicts with the component type, and differing connectors.
 
     Each is an error if a router pairs prefill with decode, otherwise a warning.
     """
@@ -181,12 +182,12 @@ def check_kv_connectors(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[F
     first, first_pods, first_setup = known[0]
     make_finding = error if first.pairing is not None else warning
     for ctx, _, setup in known:
-        wrong = _WRONG_WAY[ctx.role.component_type]
-        if setup.role in wrong and setup.side_channel is None:
+        wrong_values = _WRONG_WAY[ctx.role.component_type]
+        if setup.role in wrong_values and setup.side_channel is None:
             yield make_finding(
                 KV_TRANSFER_WRONG_WAY,
                 ctx.at(),
-                f"kv_role {setup.role} conflicts with componentType "
+                f"its KV transfer is set to {setup.role}, which conflicts with componentType "
                 f"{ctx.role.component_type.value}: the KV cache is transferred from prefillers to "
                 "decoders",
             )

@@ -27,7 +27,7 @@ from fusioninfer_pulumi.presets.model_catalogue import get_weights_size
 
 ACCELERATORS_NOT_REQUESTED = Rule("accelerators-not-requested")
 
-#: Network devices: they are extended resources, but not accelerators.
+#: Names of network devices, which are extended resources, but not accelerators.
 _NETWORK = re.compile(r"rdma|roce|infiniband|sriov|mlx|mlnx|efa$|nic")
 #: Images of engines for CPUs, and of programs that simulate an engine.
 _NO_ACCELERATOR = re.compile(r"(?<![a-z])(cpu|xeon|openvino|sim|simulator|mock|fake)(?![a-z])")
@@ -39,15 +39,15 @@ def check_accelerator_requests(pods: RolePods, ctx: Context) -> Iterator[Finding
     """Warn about engines that have no accelerator."""
     for pod in pods.user_pods:
         command = pod.user_command
-        # The checks of the template report a misspelled resource.
-        misspelled = any(suggest_accelerator(name) for name, _ in _list_amounts(pod))
+        # `template_checks` reports a misspelled resource.
+        is_misspelled = any(suggest_accelerator(name) for name, _ in _list_amounts(pod))
         engine = pods.command.engine if pod.is_leader or ctx.launcher in WRAPPING else None
         engine = engine or command.engine
         if (
             engine is None
-            or misspelled
+            or is_misspelled
             or _has_devices(pod)
-            or _needs_no_accelerator(pod, pods.command, command)
+            or _may_run_on_cpu(pod, pods.command, command)
         ):
             continue
         requested = [
@@ -79,7 +79,7 @@ def _has_devices(pod: Pod) -> bool:
     return (pod.container.get("securityContext") or {}).get("privileged") is True
 
 
-def _needs_no_accelerator(pod: Pod, command: EngineCommand, user_command: EngineCommand) -> bool:
+def _may_run_on_cpu(pod: Pod, command: EngineCommand, user_command: EngineCommand) -> bool:
     image = command.image if pod.is_leader else user_command.image
     by_image = image.name is None or _NO_ACCELERATOR.search(image.name.lower()) is not None
     by_variable = any(
@@ -93,11 +93,10 @@ VOLCANO_IGNORES_CLAIMS = Rule("volcano-ignores-claims")
 
 
 def check_volcano_claims(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[Finding]:
-    """Warn about pods with claims that Volcano schedules, because it ignores claims by default.
+    """Warn about pods with device claims that Volcano schedules.
 
-    Volcano 1.14.1, pkg/scheduler/plugins/predicates: the plugin for claims is off by default.
-    Volcano then binds pods without an allocation, and kubelets do not start them
-    (e2e/test_claims.py).
+    By default Volcano 1.14.1 ignores claims (pkg/scheduler/plugins/predicates). It binds pods
+    without allocating their devices, and kubelets do not start them (e2e/test_claims.py).
     """
     for ctx, pods in roles:
         if ctx.shape.scheduler != VOLCANO:
@@ -127,7 +126,7 @@ SHARED_MEMORY_MISSING = Rule("shared-memory-missing")
 
 def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn about missing shared memory, or shared memory above the container's memory limit."""
-    has_ranks = _count_ranks_in_pod(pods, ctx) > 1
+    has_ranks = _count_communicating_ranks(pods, ctx) > 1
     shared = _parse_amount(get_shared_memory_limit(ctx.role))
     for pod in pods.user_pods:
         limit = _parse_amount(read_limit(pod.container, "memory"))
@@ -138,11 +137,11 @@ def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
                 f"must be at most the container's memory limit ({quantity.write(limit)}), got "
                 f"{quantity.write(shared)}: files in shared memory count against the limit",
             )
-        runs = pod.is_leader or ctx.launcher in WRAPPING or pod.user_command.engine is not None
+        has_engine = pod.is_leader or ctx.launcher in WRAPPING or bool(pod.user_command.engine)
         # Ranks on TPUs and Neuron devices do not communicate by shared memory.
         is_exempt = any(name.startswith(_EXEMPT_DEVICES) for name, _ in _list_amounts(pod))
-        missing = not pod.spec.get("hostIPC") and find_mount(pod.container, SHARED_MEMORY) is None
-        if has_ranks and runs and not is_exempt and missing:
+        is_missing = not pod.spec.get("hostIPC") and not find_mount(pod.container, SHARED_MEMORY)
+        if has_ranks and has_engine and not is_exempt and is_missing:
             yield warning(
                 SHARED_MEMORY_MISSING,
                 (*pod.container_path, "volumeMounts"),
@@ -154,12 +153,13 @@ def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 _EXEMPT_DEVICES = ("google.com/tpu", "aws.amazon.com/neuron")
 
 
-def _count_ranks_in_pod(pods: RolePods, ctx: Context) -> int:
+def _count_communicating_ranks(pods: RolePods, ctx: Context) -> int:
+    """Return the ranks of one copy of the model in a pod."""
     sizes = pods.command.parallelism
     if sizes is None:
         return 1
-    copy = sizes.tensor * sizes.pipeline * sizes.context
-    return min(copy, sizes.devices(ctx.nodes) // ctx.nodes)
+    ranks = sizes.tensor * sizes.pipeline * sizes.context
+    return min(ranks, sizes.devices(ctx.nodes) // ctx.nodes)
 
 
 def _parse_amount(value: Any) -> Decimal | None:
@@ -169,8 +169,8 @@ def _parse_amount(value: Any) -> Decimal | None:
 def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Report limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
 
-    The sum of the containers' limits applies to an emptyDir, the container's own limit to other
-    files that it writes (`pkg/kubelet/eviction`).
+    For files in an emptyDir the sum of all containers' limits counts, for other files the limit of
+    the container that writes them (`pkg/kubelet/eviction`).
     """
     model, files = ctx.model, ctx.files
     if model is None or files is None or model.cache is not None:
@@ -179,7 +179,7 @@ def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         if files.init_downloads:
             containers = [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
         elif not files.model.startswith("/") and pod.is_leader:
-            # The engine downloads to the node's disk, unless another kind of volume is mounted.
+            # The engine downloads to the node's disk, unless it mounts a volume of another kind.
             disk = {v.get("name") for v in pod.spec.get("volumes") or () if v.get("emptyDir") == {}}
             mounts = [
                 mount
@@ -193,7 +193,7 @@ def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         limits = [limit for limit in amounts if limit is not None]
         size = get_weights_size(model) if limits else None
         if size is not None and sum(limits) < size:
-            # If the size is from the table of models, the weights may have another precision.
+            # If the size is from the model catalogue, the weights may have another precision.
             make_finding = error if model.size is not None else warning
             yield make_finding(
                 DISK_LIMIT_TOO_SMALL,

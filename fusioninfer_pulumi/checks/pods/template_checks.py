@@ -1,8 +1,8 @@
 """Checks of finished pod templates: credentials, and mistakes that the API server rejects.
 
 JSON Schema (`schemas/pod_template.json`) has the constraints of single fields, this module has
-constraints between fields. A server-side dry run finds the rest (`checks/server_dry_run.py`).
-Findings are located at the user's fields.
+constraints between fields. A server-side dry run (`checks/server_dry_run.py`) finds violations of
+other constraints. Findings are located at the user's fields.
 """
 
 from __future__ import annotations
@@ -97,27 +97,27 @@ _QUALIFIED_NAME = re.compile(
 )
 
 
-#: Names of lists in the pod spec, by the word for their items.
+#: Lists in the pod spec, by the word for one of their items.
 _LISTS = {"volume": "volumes", "claim": "resourceClaims"}
 
 
 def known_text(value: Any) -> str:
-    """Return a string; empty text for other values, such as Outputs."""
+    """Return the value if it is a string, else an empty string, for example for an Output."""
     return value if isinstance(value, str) else ""
 
 
 def known_mapping(value: Any) -> Mapping[str, Any]:
-    """Return a mapping, an empty one for other values."""
+    """Return the value if it is a mapping, else an empty mapping."""
     return value if isinstance(value, Mapping) else {}
 
 
 def known_list(value: Any) -> Sequence[Any]:
-    """Return a list, an empty one for other values."""
+    """Return the value if it is a list or tuple, else an empty sequence."""
     return value if isinstance(value, (list, tuple)) else ()
 
 
 def known_mappings(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the known mappings of a list with their indexes."""
+    """Yield the items of a list that are mappings, with their indexes."""
     for index, item in enumerate(known_list(value)):
         if isinstance(item, Mapping):
             yield index, item
@@ -163,9 +163,9 @@ def _check_requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[
     limits = parse_amounts(resources.get("limits"))
     for name, amount in parse_amounts(resources.get("requests")).items():
         here = (*at, "requests", name)
-        exact = is_extended(name) or name.startswith(_HUGE_PAGES)
+        must_be_equal = is_extended(name) or name.startswith(_HUGE_PAGES)
         if name in limits:
-            if exact and amount != limits[name]:
+            if must_be_equal and amount != limits[name]:
                 yield error(
                     REQUESTS_AND_LIMITS,
                     here,
@@ -179,7 +179,7 @@ def _check_requirements(at: Location, resources: Mapping[str, Any]) -> Iterator[
                     f"must be at most limits[{name}] ({parts['limits'][name]}), got "
                     f"{show(parts['requests'][name])}",
                 )
-        elif exact and name not in parts["limits"]:
+        elif must_be_equal and name not in parts["limits"]:
             yield error(REQUESTS_AND_LIMITS, here, "requires the same amount in limits")
 
 
@@ -192,10 +192,10 @@ def _check_resource_name(at: Location, name: str) -> Iterator[Finding]:
         message = f"{show(name)} is not a valid {noun}; {hint}"
         yield error(UNKNOWN_RESOURCE, at, message)
     elif suggestion is not None:
-        # Only a plural or another case is certainly a mistake.
-        same = name.lower().removesuffix("s") == suggestion.lower().removesuffix("s")
+        # A name that differs only in case or by a plural `s` is certainly a mistake.
+        is_certain = name.lower().removesuffix("s") == suggestion.lower().removesuffix("s")
         message = f"unknown device, so no node has it; did you mean {suggestion}?"
-        yield (error if same else warning)(UNKNOWN_RESOURCE, at, message)
+        yield (error if is_certain else warning)(UNKNOWN_RESOURCE, at, message)
 
 
 def _is_valid_resource(name: str) -> bool:
@@ -262,11 +262,11 @@ def _report_credential(at: Location, name: str, advice: str = "") -> Finding:
 
 
 def check_pods(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Yield errors that the API server would report for a role's pods, once for both pods."""
+    """Yield errors that the API server would report for pods, without duplicates of both pods."""
     seen: set[tuple[str, Location]] = set()
     for pod in pods.all:
         for finding in check_template(pod.template):
-            # Labels that the library generates from names are checked with the names.
+            # The library generates other labels from names, which have checks of their own.
             metadata = known_mapping(pod.user_template.get("metadata"))
             is_label = finding.location[:2] == ("metadata", "labels")
             if is_label and finding.location[-1] not in known_mapping(metadata.get("labels")):
@@ -278,10 +278,10 @@ def check_pods(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 
 
 def find_user_location(finished: Any, user_template: Any, location: Location) -> Location:
-    """Return the location in the user's template of a location in a finished template.
+    """Convert a location in a finished template to a location in the user's template.
 
     Generated list items follow the user's items, or are merged with them by name. For a generated
-    value it is the user's field that contains it.
+    value, return the user's field that contains it.
     """
     at: list[str | int] = []
     for position, part in enumerate(location):

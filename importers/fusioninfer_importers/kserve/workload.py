@@ -113,7 +113,7 @@ def _find_other_program(pod: Node | None) -> EngineCommand | None:
     for container in pod.list_at("containers") if pod is not None else ():
         if container.text("name") == MAIN and container.get("command") is not None:
             command = read_command(container.value)
-            return command if command.engine is None and command.readable else None
+            return command if command.engine is None and command.is_readable else None
     return None
 
 
