@@ -61,7 +61,7 @@ class Source:
         documents: Its documents in order; unreadable ones come first.
         remarks: Findings about the source as a whole, or about options.
         objects: Objects that a program registered or a file contains; None to render the plans.
-        encrypted: The ciphertexts of a stack's config by key; None unless it is a project.
+        encrypted: A stack's config values with ciphertexts, by key; None unless it is a project.
         texts: The texts by file.
     """
 
@@ -69,7 +69,7 @@ class Source:
     documents: list[Document] = field(default_factory=list)
     remarks: list[tuple[Origin, Finding]] = field(default_factory=list)
     objects: list[dict[str, Any]] | None = None
-    encrypted: Mapping[str, str] | None = None
+    encrypted: Mapping[str, Any] | None = None
     texts: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -20,7 +20,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import pulumi.runtime
 from pulumi import Output
@@ -40,8 +40,6 @@ from fusioninfer_pulumi.findings import Finding, InvalidServiceError, error, war
 from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput, is_output
 from fusioninfer_pulumi.loading.documents import Document
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-
-T = TypeVar("T")
 
 #: After the program's end, tasks that nothing awaits, such as log messages, have this long.
 _GRACE_SECONDS = 0.5
@@ -174,13 +172,13 @@ class _Executor(ThreadPoolExecutor):
     Functions of the program run in threads.
     """
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if not str(getattr(fn, "__module__", "")).startswith("pulumi."):
             return super().submit(fn, *args, **kwargs)
 
-        async def call() -> T:
-            result: Any = fn(*args, **kwargs)
-            return cast("T", await result if inspect.isawaitable(result) else result)
+        async def call() -> Any:
+            result = fn(*args, **kwargs)
+            return await result if inspect.isawaitable(result) else result
 
         return asyncio.run_coroutine_threadsafe(call(), asyncio.get_running_loop())
 

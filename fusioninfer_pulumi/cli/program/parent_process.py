@@ -68,17 +68,18 @@ def run_program(
         files = [Connection(os.dup(file.fileno())) for file in (output, messages)]
         main = partial(child.main, *files, project, timeout, show_secrets=show_secrets)
         status = _run_child(main, timeout)
-        received = list(_read_messages(messages))
+        # Each secret is a message of its own, because the child may end before it has a result.
+        secrets, results = [], []
+        for message in _read_messages(messages):
+            (secrets if isinstance(message, str) else results).append(message)
         output.seek(0)
-        text = output.read().decode("utf-8", "replace")
-    # The child sends each secret as a text, because it may end before it has a result.
-    text = mask_secrets(text, (message for message in received if isinstance(message, str)))
+        text = mask_secrets(output.read().decode("utf-8", "replace"), secrets)
     if text:
         sys.stderr.write(text.removesuffix("\n") + "\n")
         sys.stderr.flush()
-    result = next((message for message in received if not isinstance(message, str)), None)
-    if status is None or result is None:
-        result = (error(PROGRAM_ENDED, (), _explain_end(status, timeout)),)
+    if status is None or not results:
+        results = [(error(PROGRAM_ENDED, (), _explain_end(status, timeout)),)]
+    result = results[0]
     if not isinstance(result, Recording):
         raise InvalidServiceError([*project.findings, *result])
     return result._replace(

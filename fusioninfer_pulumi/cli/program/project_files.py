@@ -7,7 +7,7 @@ namespace belong to the project, scalars keep their spelling, and structures bec
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +39,7 @@ class Project(NamedTuple):
         declarations: The `config` block of `Pulumi.yaml`.
         stack: The stack's short name.
         config: All config values as text, by full key, `project:key`.
-        encrypted: The ciphertexts by full key.
+        encrypted: The values with ciphertexts, by full key.
         findings: Warnings about the choice of the stack, and about values that only Pulumi can
             read.
     """
@@ -52,7 +52,7 @@ class Project(NamedTuple):
     declarations: dict[str, Any]
     stack: str
     config: dict[str, str]
-    encrypted: Mapping[str, str]
+    encrypted: dict[str, Any]
     findings: tuple[Finding, ...]
 
 
@@ -110,7 +110,7 @@ def load_project(folder: Path, stack: str | None) -> Project:
             **dict(_list_defaults(file, name)),
             **{key: _to_text(_mask_encrypted(value), spelled) for key, value, spelled in entries},
         },
-        encrypted={key: json.dumps(value, sort_keys=True) for key, value in encrypted.items()},
+        encrypted=encrypted,
         findings=(*findings, *_list_unread(stack_file, encrypted)),
     )
 

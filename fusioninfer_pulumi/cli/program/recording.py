@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.findings import Finding, Rule
 from fusioninfer_pulumi.loading.documents import Document
@@ -24,7 +24,6 @@ STACK_NOT_CHOSEN = Rule("stack-not-chosen")
 #: Printed in place of a secret value.
 SECRET = "<secret>"  # noqa: S105  # the mask, not a password
 
-T = TypeVar("T")
 # Neither Kubernetes names nor YAML texts contain control characters.
 _MARK = re.compile(re.escape(SECRET[:-1]) + r"\0[0-9a-f]{64}" + re.escape(SECRET[-1]))
 
@@ -37,16 +36,16 @@ class Recording(NamedTuple):
             the objects that they depend on. Each has `apiVersion`, `kind` and `metadata` (always a
             mapping), then its other fields. All other keys are in alphabetical order, because the
             SDK passes properties as a protobuf map, which has no order.
-        services: The plans of the InferenceService components, in the same order, each with the
-            file (relative to the project if it is inside) and line that declare it if known.
+        services: The InferenceService components, in the same order: plan, file (relative to the
+            project if it is inside, empty if unknown) and line.
         findings: Warnings without duplicates: unknown values, and messages of the program.
-        encrypted: The ciphertexts of the stack's encrypted config values, by key.
+        encrypted: The stack's config values with ciphertexts, by key.
     """
 
     objects: tuple[dict[str, Any], ...]
     services: tuple[Document, ...]
     findings: tuple[Finding, ...]
-    encrypted: Mapping[str, str]
+    encrypted: Mapping[str, Any]
 
 
 def mark_secret(value: Any) -> str:
@@ -55,18 +54,14 @@ def mark_secret(value: Any) -> str:
     return f"{SECRET[:-1]}\0{mark}{SECRET[-1]}"
 
 
-def remove_marks(value: T) -> T:
+def remove_marks(value: Any) -> Any:
     """Return a copy of plain values and named tuples with `<secret>` instead of marked secrets."""
-    return cast("T", _remove_marks(value))
-
-
-def _remove_marks(value: Any) -> Any:
     if isinstance(value, str):
         return _MARK.sub(SECRET, value) if "\0" in value else value
     if isinstance(value, Mapping):
-        return {_remove_marks(key): _remove_marks(item) for key, item in value.items()}
+        return {remove_marks(key): remove_marks(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        items = [_remove_marks(item) for item in value]
+        items = [remove_marks(item) for item in value]
         # The constructor of a named tuple has one parameter for each item.
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value

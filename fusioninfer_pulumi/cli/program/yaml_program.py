@@ -63,7 +63,7 @@ class YamlProgram:
         if name in self._variables:
             return self._evaluate(self._variables[name])
         if name in self._project.declarations:
-            return _read_config(name, self._project.declarations[name])
+            return self._read_config(name)
         if name == "pulumi":
             getters = (pulumi.get_organization, pulumi.get_project, pulumi.get_stack)
             return {get.__name__.removeprefix("get_"): get() for get in getters}
@@ -128,18 +128,18 @@ class YamlProgram:
             return pulumi.ProviderResource(package, logical, properties, options)
         return pulumi.CustomResource(token, logical, properties, options)
 
-
-def _read_config(name: str, entry: Any) -> Any:
-    """Return a config value, which YAML programs read with the type in its declaration."""
-    declaration = entry if isinstance(entry, dict) else {"default": entry}
-    namespace, _, key = name.rpartition(":")
-    text = pulumi.Config(namespace or None).require(key)
-    default = declaration.get("default", declaration.get("value"))
-    kind = declaration.get("type", "string" if isinstance(default, str) else "")
-    value = text if str(kind).lower() == "string" else yaml.safe_load(text)
-    full_key = name if namespace else f"{pulumi.get_project()}:{name}"
-    is_secret = declaration.get("secret") is True or pulumi.runtime.is_config_secret(full_key)
-    return Output.secret(value) if is_secret else value
+    def _read_config(self, name: str) -> Any:
+        """Return a config value with the type in its declaration."""
+        entry = self._project.declarations[name]
+        declaration = entry if isinstance(entry, dict) else {"default": entry}
+        full_key = name if ":" in name else f"{self._project.name}:{name}"
+        namespace, _, key = full_key.rpartition(":")
+        text = pulumi.Config(namespace).require(key)
+        default = declaration.get("default", declaration.get("value"))
+        kind = declaration.get("type", "string" if isinstance(default, str) else "")
+        value = text if str(kind).lower() == "string" else yaml.safe_load(text)
+        is_secret = declaration.get("secret") is True or full_key in self._project.encrypted
+        return Output.secret(value) if is_secret else value
 
 
 def _get_member(value: Any, step: str | int) -> Any:
