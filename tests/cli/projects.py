@@ -29,7 +29,7 @@ def messages(printed: Recording | InvalidServiceError) -> tuple[str, ...]:
 
 def plans(recording: Recording) -> list[ServicePlan]:
     """The plans of a program's services."""
-    return [service.plan for service in recording.services]
+    return [service.plan for service in recording.services if service.plan is not None]
 
 
 def frames(problem: InvalidServiceError) -> tuple[str, ...]:

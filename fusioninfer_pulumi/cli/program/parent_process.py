@@ -67,16 +67,17 @@ def run_program(
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as messages:
         files = [Connection(os.dup(file.fileno())) for file in (output, messages)]
         main = partial(child.main, *files, project, timeout, show_secrets=show_secrets)
-        status = _run_child(main, timeout)
-        # Each secret is a message of its own, because the child may end before it has a result.
-        secrets, results = [], []
-        for message in _read_messages(messages):
-            (secrets if isinstance(message, str) else results).append(message)
-        output.seek(0)
-        text = mask_secrets(output.read().decode("utf-8", "replace"), secrets)
-    if text:
-        sys.stderr.write(text.removesuffix("\n") + "\n")
-        sys.stderr.flush()
+        try:
+            status = _run_child(main, timeout)
+        finally:
+            received = list(_read_messages(messages))
+            # Each secret is a message of its own, because the child may end before it has a result.
+            secrets = [message for message in received if isinstance(message, str)]
+            output.seek(0)
+            if text := mask_secrets(output.read().decode("utf-8", "replace"), secrets):
+                sys.stderr.write(text.removesuffix("\n") + "\n")
+                sys.stderr.flush()
+    results = [message for message in received if not isinstance(message, str)]
     if status is None or not results:
         results = [(error(PROGRAM_ENDED, (), _explain_end(status, timeout)),)]
     result = results[0]
@@ -93,7 +94,8 @@ def _run_child(main: Callable[[], None], timeout: float) -> int | None:
 
     Afterwards neither the process nor any process that it started is running.
     """
-    process: Any = multiprocessing.get_context(_METHOD).Process(target=main)
+    context: Any = multiprocessing.get_context(_METHOD)
+    process = context.Process(target=main)
     process.start()
     deadline = time.monotonic() + timeout + _GRACE_SECONDS
     try:

@@ -47,7 +47,7 @@ _Mask = Callable[[Any], Any]
 
 _STACK = "pulumi:pulumi:Stack"
 _PROVIDER = "pulumi:providers:kubernetes"
-#: Custom resources that are other objects for the provider; YAML programs name all of them so.
+#: Types that the provider expands to other objects; in YAML programs, all are custom resources.
 _EXPANDED = re.compile(r"kubernetes:(yaml|kustomize|helm\.sh)\b")
 
 
@@ -74,8 +74,8 @@ class Recorder(MockMonitor, Mocks):
         self._project = project
         self._mask = _show if show_secrets else mark_secret
         self._positions: dict[tuple[str, str], int] = {}
-        # All functions of transforms, those of each resource and its ancestors by URN, and those
-        # of the stack.
+        # The functions of all transforms, by URN those that apply to a resource because of its own
+        # and its ancestors' options, and those of the stack.
         self._functions: list[_Transform] = []
         self._transforms: dict[str, list[_Transform]] = {}
         self._stack_transforms: list[_Transform] = []
