@@ -28,6 +28,7 @@ def pictures() -> dict[str, str]:
     """Return the text of each picture by its name below `docs/pictures`."""
     (service,) = run_program(ROOT / "examples" / "deepseek-disagg").services
     themes = {"light": DEFAULT_TERMINAL_THEME, "dark": SVG_EXPORT_THEME}
+    assert service.plan is not None, "a service of a program has a plan"
     shown = _remove_infos(service.plan)
     return {f"plan-{name}.svg": _render_picture(shown, theme) for name, theme in themes.items()}
 

@@ -260,7 +260,7 @@ def diff(options: argparse.Namespace) -> int:
     """Print the changes between two sources."""
     from fusioninfer_pulumi.cli import diff as comparison
     from fusioninfer_pulumi.cli.diff_sides import read_diff_sides
-    from fusioninfer_pulumi.cli.program.recording import Secrets, remove_marks
+    from fusioninfer_pulumi.cli.program.recording import mark_secret, remove_marks
     from fusioninfer_pulumi.pods.credentials import mask_credentials
 
     if (options.base is None) == (options.new is None):
@@ -272,7 +272,7 @@ def diff(options: argparse.Namespace) -> int:
         return 2
     if not options.show_secrets:
         # Each mask contains a hash of the value, so a changed credential is shown as a difference.
-        objects = [mask_credentials(items, Secrets.MARKED.mask) for items in objects]
+        objects = [mask_credentials(items, mark_secret) for items in objects]
     plans = sides.old.plans, sides.new.plans
     difference = comparison.compare(*objects, plans=plans)
     caches = _describe_cache_changes(sides.old.plans, sides.new.plans)

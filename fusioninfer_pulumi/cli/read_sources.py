@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusioninfer_pulumi.checks.cross_service_checks import check_targets
 from fusioninfer_pulumi.checks.stages import add_collision_findings, plan_service
+from fusioninfer_pulumi.cli.program.project_files import PROJECT_FILES
 from fusioninfer_pulumi.findings import (
     Finding,
     InvalidServiceError,
@@ -47,7 +48,6 @@ OPTION_OUT_OF_PLACE = Rule("option-out-of-place")
 UNREADABLE_REVISION = Rule("unreadable-revision")
 
 STDIN = "<stdin>"
-_PROJECT_FILES = ("Pulumi.yaml", "Pulumi.yml")
 #: Commands that warn if a program creates no service.
 _COMMANDS_NEEDING_SERVICES = ("check", "plan")
 
@@ -60,8 +60,8 @@ class Source:
         name: Its name in messages: the paths on the command line.
         documents: Its documents in order; unreadable ones come first.
         remarks: Findings about the source as a whole, or about options.
-        objects: Objects that a program registered or a file contains; None until `render` runs.
-        encrypted: The ciphertexts of a stack's config by key; None unless it is a project.
+        objects: Objects that a program registered or a file contains; None to render the plans.
+        encrypted: A stack's config values with ciphertexts, by key; None unless it is a project.
         texts: The texts by file.
     """
 
@@ -69,7 +69,7 @@ class Source:
     documents: list[Document] = field(default_factory=list)
     remarks: list[tuple[Origin, Finding]] = field(default_factory=list)
     objects: list[dict[str, Any]] | None = None
-    encrypted: Mapping[str, str] | None = None
+    encrypted: Mapping[str, Any] | None = None
     texts: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -200,8 +200,8 @@ def _read_manifests(inputs: Sequence[_Input], options: argparse.Namespace) -> So
 def read_diff_side(path: str, options: argparse.Namespace, name: str = "") -> Source:
     """Read a side of a comparison, which may contain Kubernetes objects instead of services.
 
-    A program's secrets are replaced with masks that contain a hash (`Secrets.MARKED`), unless
-    `--show-secrets` is set. `name` replaces the path in messages.
+    A program's secrets are replaced with masks that contain a hash (`mark_secret`), unless they are
+    shown. `name` replaces the path in messages.
     """
     input_ = _read_input(path, name)
     if input_.project is not None:
@@ -212,7 +212,7 @@ def read_diff_side(path: str, options: argparse.Namespace, name: str = "") -> So
 
 def _read_input(path: str, name: str = "") -> _Input:
     file = Path(path)
-    if file.name in (*_PROJECT_FILES, "__main__.py") and is_project(file.parent):
+    if file.name in (*PROJECT_FILES, "__main__.py") and is_project(file.parent):
         file = file.parent
         path = str(file)
     input_ = _Input(name or (STDIN if path == "-" else path))
@@ -233,7 +233,7 @@ def _read_input(path: str, name: str = "") -> _Input:
 
 def is_project(folder: Path) -> bool:
     """Return whether a folder contains a Pulumi project."""
-    return any((folder / name).is_file() for name in _PROJECT_FILES)
+    return any((folder / name).is_file() for name in PROJECT_FILES)
 
 
 def _read_text(input_: _Input, file: str, path: str, folder: str | None = None) -> None:
@@ -303,37 +303,29 @@ def _list_objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
 
 
 def _run_project(input_: _Input, options: argparse.Namespace, *, marked: bool = False) -> Source:
-    # Imported here, because importing Pulumi takes longer than reading a manifest.
+    # Imported here, because manifests need nothing of it.
     from fusioninfer_pulumi.cli.program.parent_process import run_program
-    from fusioninfer_pulumi.cli.program.recording import (
-        PROGRAM_WITHOUT_SERVICE,
-        ProgramError,
-        Secrets,
-    )
+    from fusioninfer_pulumi.cli.program.recording import PROGRAM_WITHOUT_SERVICE
 
     assert input_.project is not None, "the caller has checked it"
     source = Source(input_.name, encrypted={})
-    masks = Secrets.MARKED if marked else Secrets.MASKED
-    try:
+    with _collect_errors(source.remarks, input_.name):
         recording = run_program(
             input_.project,
             options.stack,
-            Secrets.SHOWN if options.show_secrets else masks,
-            options.timeout,
+            show_secrets=options.show_secrets,
+            keep_marks=marked,
+            timeout=options.timeout,
         )
-    except ProgramError as problem:
-        source.add(input_.name, *problem.findings)
-        return source
-    source.encrypted = recording.encrypted
-    source.objects = list(recording.objects)
-    for number, service in enumerate(recording.services, start=1):
-        file = str(Path(input_.name, service.file)) if service.file else input_.name
-        origin = Origin(file, number, line=service.line)
-        source.documents.append(Document(origin, plan=service.plan))
-    if not recording.services and options.command in _COMMANDS_NEEDING_SERVICES:
-        text = "the program creates no InferenceService"
-        source.add(input_.name, warning(PROGRAM_WITHOUT_SERVICE, (), text))
-    source.add(input_.name, *recording.findings)
+        source.encrypted = recording.encrypted
+        source.objects = list(recording.objects)
+        for service in recording.services:
+            file = str(Path(input_.name, service.origin.file))
+            source.documents.append(service._replace(origin=service.origin._replace(file=file)))
+        if not recording.services and options.command in _COMMANDS_NEEDING_SERVICES:
+            text = "the program creates no InferenceService"
+            source.add(input_.name, warning(PROGRAM_WITHOUT_SERVICE, (), text))
+        source.add(input_.name, *recording.findings)
     return source
 
 

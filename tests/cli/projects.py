@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from fusioninfer_pulumi.cli.program.parent_process import run_program
-from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording
+from fusioninfer_pulumi.cli.program.recording import Recording
+from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PROJECT = "name: app\nruntime: python\n"
@@ -21,19 +22,24 @@ config = pulumi.Config()
 """
 
 
-def messages(printed: Recording | ProgramError) -> tuple[str, ...]:
+def messages(printed: Recording | InvalidServiceError) -> tuple[str, ...]:
     """Return the messages of a run."""
     return tuple(finding.message for finding in printed.findings)
 
 
 def plans(recording: Recording) -> list[ServicePlan]:
     """The plans of a program's services."""
-    return [service.plan for service in recording.services]
+    return [service.plan for service in recording.services if service.plan is not None]
 
 
-def frames(problem: ProgramError) -> tuple[str, ...]:
+def frames(problem: InvalidServiceError) -> tuple[str, ...]:
     """Return the lines of the user's own files that led to a failure."""
     return problem.findings[-1].frames
+
+
+def explain(problem: InvalidServiceError) -> str:
+    """Return the findings as they are printed, without rules."""
+    return "\n".join(map(str, problem.findings))
 
 
 class Folder:
@@ -63,6 +69,6 @@ class Folder:
         return data
 
     def fails(self, stack: str | None = None) -> str:
-        with pytest.raises(ProgramError) as caught:
+        with pytest.raises(InvalidServiceError) as caught:
             self.run(stack)
-        return str(caught.value)
+        return explain(caught.value)

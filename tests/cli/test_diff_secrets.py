@@ -12,7 +12,7 @@ from cli.projects import PROGRAM, PROJECT, Folder
 from profiles import slow_unless
 
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.program.recording import Secrets, remove_marks
+from fusioninfer_pulumi.cli.program.recording import mark_secret, remove_marks
 
 SERVICE = """
 from fusioninfer_pulumi import InferenceService
@@ -93,9 +93,9 @@ def test_changed_ciphertext_is_noted_once(compared: Any) -> None:
 
 
 def test_marks_distinguish_values_and_are_removed_completely() -> None:
-    one, other = Secrets.MARKED.mask("one"), Secrets.MARKED.mask("other")
+    one, other = mark_secret("one"), mark_secret("other")
     assert one != other
-    assert one == Secrets.MARKED.mask("one")
+    assert one == mark_secret("one")
     stream = {one: [other, (f"x{one}y",)], "n": None}
     assert remove_marks(stream) == {"<secret>": ["<secret>", ("x<secret>y",)], "n": None}
 

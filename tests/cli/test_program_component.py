@@ -12,7 +12,8 @@ import pytest
 from cli.projects import frames, messages, plans
 
 from fusioninfer_pulumi.cli.program.parent_process import run_program
-from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording
+from fusioninfer_pulumi.cli.program.recording import Recording
+from fusioninfer_pulumi.findings import InvalidServiceError
 
 Run = Callable[[str], Recording]
 
@@ -76,7 +77,7 @@ def test_runs_have_separate_plans(run: Run) -> None:
 
 
 def test_all_errors_of_a_service_are_reported(run: Run) -> None:
-    with pytest.raises(ProgramError) as caught:
+    with pytest.raises(InvalidServiceError) as caught:
         run(
             """
             InferenceService("one", {"roles": [{
@@ -100,7 +101,7 @@ def test_late_failure_prints_only_its_reason(run: Run, capfd: pytest.CaptureFixt
         """
     with warnings.catch_warnings(record=True) as printed:
         warnings.simplefilter("always")
-        with pytest.raises(ProgramError):
+        with pytest.raises(InvalidServiceError):
             run(program)
         gc.collect()
     assert [str(entry.message) for entry in printed] == []

@@ -9,7 +9,8 @@ import pytest
 from cli.projects import messages, plans
 from profiles import slow_unless
 
-from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording, Secrets
+from fusioninfer_pulumi.cli.program.recording import Recording
+from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 Run = Callable[..., Recording]
@@ -62,15 +63,15 @@ RAISING = {
 )
 def test_no_error_holds_a_secret(run: Run, tmp_path: Path, way: str) -> None:
     (tmp_path / "Pulumi.dev.yaml").write_text("config: {app:token: hunter2-long}\n")
-    with pytest.raises(ProgramError) as caught:
+    with pytest.raises(InvalidServiceError) as caught:
         run(RAISING[way])
     assert "hunter2" not in str(caught.value)
     assert "second" not in str(caught.value)
 
 
 def test_secrets_are_in_errors_on_demand(run: Run) -> None:
-    with pytest.raises(ProgramError, match="hunter2-long"):
-        run(RAISING["plain"], secrets=Secrets.SHOWN)
+    with pytest.raises(InvalidServiceError, match="hunter2-long"):
+        run(RAISING["plain"], show_secrets=True)
 
 
 def test_no_message_and_no_stream_holds_a_secret(

@@ -15,7 +15,8 @@ from profiles import slow_unless
 from samples import role
 
 from fusioninfer_pulumi.cli.main import main
-from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording
+from fusioninfer_pulumi.cli.program.recording import Recording
+from fusioninfer_pulumi.findings import InvalidServiceError
 
 Run = Callable[..., Recording]
 
@@ -55,7 +56,7 @@ def test_program_without_a_service_is_a_warning(
 
 def test_killed_program_has_a_message(folder: Folder) -> None:
     folder.write("__main__.py", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
-    with pytest.raises(ProgramError, match="was killed \\(SIGKILL\\)") as caught:
+    with pytest.raises(InvalidServiceError, match="was killed \\(SIGKILL\\)") as caught:
         folder.run()
     assert [finding.rule for finding in caught.value.findings] == ["program-ended"]
 
@@ -75,10 +76,10 @@ def test_child_processes_of_a_program_are_killed(folder: Folder, end: str) -> No
     script = (
         "import pathlib\n"
         "from fusioninfer_pulumi.cli.program.parent_process import run_program\n"
-        "from fusioninfer_pulumi.cli.program.recording import ProgramError\n"
+        "from fusioninfer_pulumi.findings import InvalidServiceError\n"
         "try:\n"
         f"    run_program(pathlib.Path({str(folder.root)!r}), timeout=40)\n"
-        "except ProgramError as problem:\n"
+        "except InvalidServiceError as problem:\n"
         "    print(problem)\n"
     )
     begin = time.monotonic()

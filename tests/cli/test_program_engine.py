@@ -78,16 +78,12 @@ def test_warnings_of_the_program(run: Run, capfd: pytest.CaptureFixture[str]) ->
     assert capfd.readouterr() == ("", "progress\n")
 
 
-def test_methods_and_existence_are_unknown(run: Run) -> None:
+def test_method_results_are_unknown(run: Run) -> None:
     recording = run(
         """
         chart = k8s.helm.v4.Chart("nginx", chart="nginx")
         called = pulumi.runtime.call("kubernetes:index:Chart/value", {"__self__": chart}, chart)
         data = {"called": called.apply(str)}
-        if hasattr(pulumi.runtime, "exists_resource"):
-            found = pulumi.runtime.exists_resource(
-                None, "kubernetes:core/v1:Secret", "default/x", {}, pulumi.ResourceOptions())
-            data["found"] = found.apply(str)
         k8s.core.v1.ConfigMap("a", metadata={"name": "a"}, data=data)
         """
     )

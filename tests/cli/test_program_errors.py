@@ -7,21 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.projects import frames, messages
+from cli.projects import explain, frames, messages
 
 from fusioninfer_pulumi.cli.program.parent_process import run_program
-from fusioninfer_pulumi.cli.program.recording import ProgramError
+from fusioninfer_pulumi.findings import InvalidServiceError
 
-Fails = Callable[[str], ProgramError]
+Fails = Callable[[str], InvalidServiceError]
 
 
 @pytest.fixture
 def fails(tmp_path: Path) -> Fails:
-    def call(program: str) -> ProgramError:
+    def call(program: str) -> InvalidServiceError:
         (tmp_path / "Pulumi.yaml").write_text("name: app\nruntime: python\n")
         head = "import pulumi\nimport pulumi_kubernetes as k8s\n"
         (tmp_path / "__main__.py").write_text(head + textwrap.dedent(program).lstrip())
-        with pytest.raises(ProgramError) as caught:
+        with pytest.raises(InvalidServiceError) as caught:
             run_program(tmp_path)
         return caught.value
 
@@ -40,7 +40,7 @@ def test_only_the_users_frames_are_shown(fails: Fails, tmp_path: Path) -> None:
         json.loads("{}", object_hook=build)
         """
     )
-    assert str(problem).splitlines() == [
+    assert explain(problem).splitlines() == [
         "ValueError: size is wrong",
         "  __main__.py:5",
         "  parts/build.py:2 in build",
@@ -51,11 +51,11 @@ def test_only_the_users_frames_are_shown(fails: Fails, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("sys.exit(3)", "the program called sys.exit(3)"),
+        ("sys.exit(3)", "SystemExit: 3"),
         ('sys.exit("no models")', "SystemExit: no models"),
         (
             "pulumi.Output.from_input(1).apply(lambda _: sys.exit(3))",
-            "the program called sys.exit(3)",
+            "SystemExit: 3",
         ),
     ],
 )

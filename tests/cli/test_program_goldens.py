@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.projects import PROJECT, Folder, frames, messages, plans
+from cli.projects import PROJECT, Folder, explain, frames, messages, plans
 from profiles import slow_unless
 from yaml_files import read
 
-from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording
+from fusioninfer_pulumi.cli.program.recording import Recording
+from fusioninfer_pulumi.findings import InvalidServiceError
 
 Golden = Callable[[str, Sequence[dict[str, Any]]], None]
 
@@ -42,7 +43,7 @@ def outcome(folder: Folder, stack: str) -> list[dict[str, Any]]:
     """The objects that a program registers, then everything else that it brought to light."""
     try:
         recording = folder.run(stack)
-    except ProgramError as problem:
+    except InvalidServiceError as problem:
         return [{"problems": list(messages(problem)), "frames": list(frames(problem))}]
     return [
         *recording.objects,
@@ -80,7 +81,7 @@ def test_findings_have_rules(folder: Folder) -> None:
         (folder.root / "__main__.py").write_bytes((PROGRAMS / f"{program}.py").read_bytes())
         try:
             findings = folder.run().findings
-        except ProgramError as problem:
+        except InvalidServiceError as problem:
             findings = problem.findings
         rules[program] = {finding.rule for finding in findings}
     assert rules == {
@@ -112,8 +113,8 @@ FAST = (
 def test_program_has_objects_and_messages(run: Run, row: dict[str, Any]) -> None:
     try:
         recording = run(row["program"])
-    except ProgramError as problem:
-        actual: dict[str, Any] = {"error": str(problem).splitlines()}
+    except InvalidServiceError as problem:
+        actual: dict[str, Any] = {"error": explain(problem).splitlines()}
     else:
         objects = list(recording.objects)
         actual = {"objects": objects, "messages": list(messages(recording))}

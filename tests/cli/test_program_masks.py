@@ -10,7 +10,8 @@ import pulumi
 import pytest
 
 from fusioninfer_pulumi.cli.program.parent_process import run_program
-from fusioninfer_pulumi.cli.program.recording import ProgramError, Recording, Secrets
+from fusioninfer_pulumi.cli.program.recording import Recording
+from fusioninfer_pulumi.findings import InvalidServiceError
 
 Run = Callable[..., Recording]
 
@@ -24,7 +25,7 @@ def test_missing_key_of_the_program_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "__main__.py").write_text(
         "import pulumi\npulumi.Output.from_input({'size': 1}).apply(lambda own: own['uid'])\n"
     )
-    with pytest.raises(ProgramError, match="KeyError: 'uid'"):
+    with pytest.raises(InvalidServiceError, match="KeyError: 'uid'"):
         run_program(tmp_path)
 
 
@@ -61,7 +62,7 @@ def test_secrets_are_masked(run: Run) -> None:
 
 
 def test_secrets_are_shown_on_demand(run: Run) -> None:
-    first, second, third = manifests(run(SECRETS, secrets=Secrets.SHOWN))
+    first, second, third = manifests(run(SECRETS, show_secrets=True))
     assert first["stringData"] == {
         "password": "hunter2",
         "plain": "text",

@@ -8,8 +8,8 @@ import pytest
 from cli.projects import PROGRAM, PROJECT, Folder
 
 from fusioninfer_pulumi.cli.program.parent_process import run_program
-from fusioninfer_pulumi.cli.program.recording import ProgramError
 from fusioninfer_pulumi.cli.read_sources import is_project
+from fusioninfer_pulumi.findings import InvalidServiceError
 
 UNREADABLE = (
     "but only Python and YAML programs are supported; run `pulumi preview`, or write the service "
@@ -60,7 +60,6 @@ def test_main_is_a_file(folder: Folder) -> None:
             "name: a\nruntime: python\nmain: gone\n",
             "Pulumi.yaml: gone does not exist",
         ),
-        ("name: a\nruntime: python\nconfig: [a]\n", "Pulumi.yaml: config must be a mapping"),
         ("name: a\nruntime: python\n", "Pulumi.yaml: __main__.py does not exist"),
     ],
 )
@@ -85,6 +84,9 @@ def test_unreadable_stack_file(folder: Folder) -> None:
     assert folder.fails() == "Pulumi.dev.yaml: not UTF-8 text"
     folder.write("Pulumi.dev.yaml", "config: text\n")
     assert folder.fails() == "Pulumi.dev.yaml: config must be a mapping"
+    (folder.root / "Pulumi.dev.yaml").unlink()
+    folder.write("Pulumi.yaml", f"{PROJECT}config: [a]\n")
+    assert folder.fails() == "Pulumi.yaml: config must be a mapping"
 
 
 def test_runtime_with_options(folder: Folder) -> None:
@@ -96,7 +98,7 @@ def test_runtime_with_options(folder: Folder) -> None:
 def test_is_project(tmp_path: Path) -> None:
     assert not is_project(tmp_path)
     assert not is_project(tmp_path / "gone")
-    with pytest.raises(ProgramError, match=r"^no Pulumi.yaml in this directory$"):
+    with pytest.raises(InvalidServiceError, match=r"^no Pulumi.yaml in this directory "):
         run_program(tmp_path)
     (tmp_path / "Pulumi.yml").write_text(PROJECT)
     assert is_project(tmp_path)

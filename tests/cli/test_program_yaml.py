@@ -40,6 +40,7 @@ def test_values_are_resolved_without_a_provider(folder: Folder) -> None:
                 stack: ${{pulumi.stack}}
                 uid: ${{team-namespace.metadata.uid}}
                 item: ${{lists[0].names[1]}}
+                joined: ${{count}} in ${{team-namespace.metadata.name}}
                 hidden: {{fn::secret: "${{team}}"}}
                 url: https://${{token}}@host
           team-namespace:
@@ -65,6 +66,7 @@ def test_values_are_resolved_without_a_provider(folder: Folder) -> None:
         "escaped": "${keep}",
         "hidden": "<secret>",
         "item": "models",
+        "joined": "2 in models",
         "stack": "dev",
         "text": "n=2 a-models",
         "token": "<secret>",

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import enum
 import faulthandler
-import importlib
 import inspect
 import io
 import json
@@ -14,35 +13,33 @@ import os
 import pickle
 import runpy
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import pulumi.runtime
 from pulumi import Output
 from pulumi.errors import RunError
 
-from fusioninfer_pulumi.cli.program.project_files import Project, StackConfig
+from fusioninfer_pulumi.cli.program.project_files import Project
 from fusioninfer_pulumi.cli.program.recorder import Recorder
 from fusioninfer_pulumi.cli.program.recording import (
     PROGRAM_FAILED,
+    PROGRAM_MESSAGE,
     UNKNOWN_WITHOUT_PULUMI,
-    ProgramService,
     Recording,
-    Secrets,
+    mask_secrets,
 )
 from fusioninfer_pulumi.component.pulumi_sdk import collect_services
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, error
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, error, warning
 from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput, is_output
+from fusioninfer_pulumi.loading.documents import Document
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-
-T = TypeVar("T")
 
 #: After the program's end, tasks that nothing awaits, such as log messages, have this long.
 _GRACE_SECONDS = 0.5
@@ -54,51 +51,69 @@ _MIN_SECRET_LENGTH = 3
 
 
 def main(
-    connection: Connection,
     output: Connection,
+    messages: Connection,
     project: Project,
-    config: StackConfig,
-    secrets: Secrets,
     timeout: float,
+    *,
+    show_secrets: bool,
 ) -> None:
-    """Run the program, and send a recording of its resources or the errors.
+    """Run the program with standard output and error in the file `output`.
 
-    Args:
-        connection: Receives a text for each secret value, then a recording or a tuple of errors.
-        output: Connection to the file for the output of the program and its child processes.
-        project: The project.
-        config: The configuration of the stack.
-        secrets: What replaces secret values in objects.
-        timeout: Seconds after which the stacks of the threads are printed.
+    The file `messages` gets pickles: the text of each secret unless secrets are shown, and at the
+    end a `Recording`, or a tuple of errors. After `timeout` seconds the threads' stacks are
+    printed.
     """
     os.setsid()  # so that the parent can also kill the processes that the program starts
     for stream in (1, 2):
         os.dup2(output.fileno(), stream)
     sys.stdout = sys.stderr = open(2, "w", 1, "utf-8", "replace", closefd=False)  # noqa: SIM115  # open until the process ends
     program = project.program
-    importlib.invalidate_caches()  # the folder may have just been written
     os.chdir(program.parent)
     sys.path.insert(0, str(program.parent))
     sys.argv = [str(program)]
-
-    lock = threading.Lock()
+    secrets: set[str] = set()
 
     def send(message: Any) -> None:
         data = io.BytesIO()
         _Pickler(data).dump(message)
-        try:
-            with lock:
-                connection.send_bytes(data.getvalue())
-        except OSError:  # the program has closed it, such as with `os.closerange`
-            os._exit(1)
+        os.write(messages.fileno(), data.getvalue())  # at once, because threads may send, too
+
+    def send_secret(text: str) -> None:
+        secrets.add(text)
+        send(text)
+
+    def mask(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        return tuple(
+            replace(item, message=mask_secrets(item.message, secrets)) for item in findings
+        )
 
     faulthandler.dump_traceback_later(timeout)
+    recorder = Recorder(project, show_secrets=show_secrets)
+    services: list[tuple[str, ServicePlan]] = []
+    collect_services.set(services)
+    if not show_secrets:
+        _intercept_secrets(send_secret)
     try:
-        result: Any = _run(project, config, secrets, send)
+        _run(project, recorder)
     except BaseException as problem:  # noqa: BLE001  # GeneratorExit is an error of the program, too
         *first, last = _explain_failure(problem)
-        result = (*first, replace(last, frames=_find_user_frames(problem, project.root)))
-    send(result)
+        send(mask([*first, replace(last, frames=_find_user_frames(problem, project.root))]))
+        return
+    documents = [
+        Document(
+            recorder.origins[name]._replace(document=number),
+            plan=replace(plan, findings=mask(plan.findings)),
+        )
+        for number, (name, plan) in enumerate(services, start=1)
+    ]
+    # The SDK registers resources in any order.
+    objects = tuple(item for _, item in sorted(recorder.objects, key=itemgetter(0)))
+    findings = [
+        *(warning(PROGRAM_MESSAGE, (), text) for text in recorder.messages),
+        *(warning(UNKNOWN_WITHOUT_PULUMI, (), text) for text in sorted(recorder.unknown)),
+    ]
+    send(Recording(objects, tuple(documents), mask(findings), project.encrypted))
 
 
 class _Pickler(pickle.Pickler):
@@ -122,49 +137,33 @@ async def _read_output(output: Output[Any]) -> Any:
     return None
 
 
-def _run(
-    project: Project, config: StackConfig, secrets: Secrets, send: Callable[[str], None]
-) -> Recording:
-    """Run a program and return its recording; exceptions of the program propagate."""
-    recorder = Recorder(secrets, project)
-    services: list[tuple[str, ServicePlan]] = []
-    collect_services.set(services)
+def _run(project: Project, recorder: Recorder) -> None:
+    """Run a program to its end; its exceptions propagate."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.set_default_executor(_Executor(max_workers=4))
     # Otherwise asyncio prints exceptions that nothing awaited after a program has failed.
     loop.set_exception_handler(lambda _loop, _context: None)
-    recorder.install(config.stack)
-    pulumi.runtime.set_all_config(config.values, list(config.encrypted))
-    if secrets is not Secrets.SHOWN:
-        _send_secrets(send)
+    recorder.install()
+    pulumi.runtime.set_all_config(project.config, list(project.encrypted))
 
     def run_program() -> None:
         pulumi.runtime.register_stack_transformation(recorder.record_position)
-        with _raise_failed_exits():  # before registrations are awaited, which old SDKs would skip
+        try:
             if project.runtime == "yaml":
                 from fusioninfer_pulumi.cli.program.yaml_program import YamlProgram
 
                 YamlProgram(project).run()
             else:
                 runpy.run_path(str(project.program), run_name="__main__")
+        except SystemExit as exit_:
+            if exit_.code:
+                raise
 
-    with _raise_failed_exits():
-        loop.run_until_complete(pulumi.runtime.run_in_stack(run_program))
-        # Let log messages and other tasks that nothing awaits finish.
-        if pending := asyncio.all_tasks(loop):
-            loop.run_until_complete(asyncio.wait(pending, timeout=_GRACE_SECONDS))
-    # The program's messages, then others sorted, because the SDK registers resources in any order.
-    findings = sorted(
-        recorder.findings.values(),
-        key=lambda item: item.message if item.rule == UNKNOWN_WITHOUT_PULUMI.id else "",
-    )
-    return Recording(
-        tuple(item for _, item in sorted(recorder.objects, key=itemgetter(0))),
-        tuple(ProgramService(*recorder.places[name], plan) for name, plan in services),
-        tuple(findings),
-        config.encrypted,
-    )
+    loop.run_until_complete(pulumi.runtime.run_in_stack(run_program))
+    # Let log messages and other tasks that nothing awaits finish.
+    if pending := asyncio.all_tasks(loop):
+        loop.run_until_complete(asyncio.wait(pending, timeout=_GRACE_SECONDS))
 
 
 class _Executor(ThreadPoolExecutor):
@@ -173,18 +172,18 @@ class _Executor(ThreadPoolExecutor):
     Functions of the program run in threads.
     """
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if not str(getattr(fn, "__module__", "")).startswith("pulumi."):
             return super().submit(fn, *args, **kwargs)
 
-        async def call() -> T:
-            result: Any = fn(*args, **kwargs)
-            return cast("T", await result if inspect.isawaitable(result) else result)
+        async def call() -> Any:
+            result = fn(*args, **kwargs)
+            return await result if inspect.isawaitable(result) else result
 
         return asyncio.run_coroutine_threadsafe(call(), asyncio.get_running_loop())
 
 
-def _send_secrets(send: Callable[[str], None]) -> None:
+def _intercept_secrets(send: Callable[[str], None]) -> None:
     """Make `Output.secret` also send the texts and numbers in its argument.
 
     `pulumi.Config` passes secrets of the stack's config to `Output.secret`. Pulumi's command line
@@ -216,18 +215,6 @@ def _list_texts(value: Any) -> Iterator[str]:
         text = str(value)
         forms = (text, json.dumps(text)[1:-1], repr(text)[1:-1], *text.splitlines())
         yield from (form for form in forms if len(form) >= _MIN_SECRET_LENGTH)
-
-
-@contextlib.contextmanager
-def _raise_failed_exits() -> Iterator[None]:
-    """Convert `sys.exit` with an error to a RunError, because the SDK does not propagate it."""
-    try:
-        yield
-    except SystemExit as exit_:
-        if isinstance(exit_.code, int) and exit_.code:
-            raise RunError(f"the program called sys.exit({exit_.code})") from exit_
-        if exit_.code:
-            raise RunError(f"SystemExit: {exit_.code}") from exit_
 
 
 def _explain_failure(problem: BaseException) -> Iterator[Finding]:
@@ -268,23 +255,13 @@ def _find_user_frames(problem: BaseException, root: Path) -> tuple[str, ...]:
     If the exception has none, because an asyncio task lost them, its cause may have some.
     """
     current: BaseException | None = problem
-    for _ in range(_MAX_FRAMES):
-        if current is None:
-            break
-        frames = tuple(
-            f"{path}:{frame.lineno}" + ("" if frame.name == "<module>" else f" in {frame.name}")
-            for frame in traceback.extract_tb(current.__traceback__)
-            if (path := _find_user_path(frame.filename, root)) is not None
-        )
+    while current is not None:
+        frames = [
+            f"{path.relative_to(root)}:{line}" + ("" if name == "<module>" else f" in {name}")
+            for file, line, name, _ in traceback.extract_tb(current.__traceback__)
+            if (path := Path(file)).is_relative_to(root) and "site-packages" not in path.parts
+        ]
         if frames:
-            return frames[-_MAX_FRAMES:]
+            return tuple(frames[-_MAX_FRAMES:])
         current = current.__cause__ or current.__context__
     return ()
-
-
-def _find_user_path(file: str, root: Path) -> str | None:
-    """Return the relative path of a user's file; None for installed packages and `<string>`."""
-    path = Path(file)
-    if file.startswith("<") or "site-packages" in path.parts or not path.is_relative_to(root):
-        return None
-    return str(path.relative_to(root))

@@ -1,4 +1,4 @@
-"""Runs a project's program in a child process, and reads the messages that it sends."""
+"""Runs a project's program in a child process, and reads the messages that it leaves."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ import signal
 import sys
 import tempfile
 import time
-import warnings
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from fusioninfer_pulumi.cli.program.project_files import load_project, read_stack_config
+from fusioninfer_pulumi.cli.program.project_files import load_project
 from fusioninfer_pulumi.cli.program.recording import (
     PROGRAM_ENDED,
-    ProgramError,
     Recording,
-    Secrets,
     mask_secrets,
+    remove_marks,
 )
-from fusioninfer_pulumi.findings import Finding, error
+from fusioninfer_pulumi.findings import InvalidServiceError, error
 
 #: Default timeout of a program, in seconds.
 TIMEOUT_SECONDS = 300.0
@@ -34,14 +32,15 @@ TIMEOUT_SECONDS = 300.0
 _METHOD = "fork" if sys.platform == "linux" else "spawn"
 #: After the timeout, a program has this long to print the stacks of its threads.
 _GRACE_SECONDS = 1.0
-#: While nothing is received, the parent checks this often whether the child process has exited.
 _POLL_SECONDS = 0.05
 
 
 def run_program(
     folder: Path,
     stack: str | None = None,
-    secrets: Secrets = Secrets.MASKED,
+    *,
+    show_secrets: bool = False,
+    keep_marks: bool = False,
     timeout: float = TIMEOUT_SECONDS,
 ) -> Recording:
     """Run a project's program as the first `pulumi preview` would, without engine and cluster.
@@ -52,85 +51,72 @@ def run_program(
     Args:
         folder: The folder with `Pulumi.yaml`.
         stack: The stack whose configuration is used; by default the only stack, otherwise `dev`.
-        secrets: What replaces secret values. Encrypted configuration is always `<secret>`, because
-            only the stack's key can decrypt it.
+        show_secrets: Whether secret values are in the recording and in the program's output.
+            Encrypted configuration is always `<secret>`, because only the stack's key decrypts it.
+        keep_marks: Whether secrets in objects stay marked (see `mark_secret`), so that they can be
+            compared.
         timeout: Seconds after which the program is killed.
 
-    Returns:
-        The Kubernetes objects, the InferenceService components, and the warnings.
-
     Raises:
-        ProgramError: The project is invalid, the stack does not exist, or the program failed.
+        InvalidServiceError: The project is invalid, the stack does not exist, or the program
+            failed; the last finding then has the stack frames in the user's files, outermost first.
     """
-    project = load_project(folder)
-    config = read_stack_config(project, stack)
+    project = load_project(folder, stack)
     # Imported before the fork, so that several programs share the loaded SDK.
     child = importlib.import_module("fusioninfer_pulumi.cli.program.child_process")
-    secret_texts: set[str] = set()
-    with tempfile.TemporaryFile(prefix="fusioninfer-pulumi-") as output:
-        arguments = (Connection(os.dup(output.fileno())), project, config, secrets, timeout)
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as messages:
+        files = [Connection(os.dup(file.fileno())) for file in (output, messages)]
+        main = partial(child.main, *files, project, timeout, show_secrets=show_secrets)
         try:
-            result = _run_child(child.main, arguments, timeout, secret_texts)
+            status = _run_child(main, timeout)
         finally:
+            received = list(_read_messages(messages))
+            # Each secret is a message of its own, because the child may end before it has a result.
+            secrets = [message for message in received if isinstance(message, str)]
             output.seek(0)
-            if text := mask_secrets(output.read().decode("utf-8", "replace"), secret_texts):
+            if text := mask_secrets(output.read().decode("utf-8", "replace"), secrets):
                 sys.stderr.write(text.removesuffix("\n") + "\n")
                 sys.stderr.flush()
+    results = [message for message in received if not isinstance(message, str)]
+    if status is None or not results:
+        results = [(error(PROGRAM_ENDED, (), _explain_end(status, timeout)),)]
+    result = results[0]
     if not isinstance(result, Recording):
-        raise ProgramError(*config.findings, *_mask_findings(result, secret_texts))
-    services = []
-    for service in result.services:
-        masked = _mask_findings(service.plan.findings, secret_texts)
-        services.append(service._replace(plan=replace(service.plan, findings=masked)))
-    findings = (*config.findings, *_mask_findings(result.findings, secret_texts))
-    return result._replace(services=tuple(services), findings=findings)
+        raise InvalidServiceError([*project.findings, *result])
+    return result._replace(
+        objects=result.objects if keep_marks else remove_marks(result.objects),
+        findings=(*project.findings, *result.findings),
+    )
 
 
-def _mask_findings(findings: Iterable[Finding], secrets: set[str]) -> tuple[Finding, ...]:
-    return tuple(replace(item, message=mask_secrets(item.message, secrets)) for item in findings)
+def _run_child(main: Callable[[], None], timeout: float) -> int | None:
+    """Run the child process, and return its exit status, None if it did not end in time.
 
-
-def _run_child(
-    main: Any, arguments: tuple[Any, ...], timeout: float, secret_texts: set[str]
-) -> Any:
-    """Run the child process, and return the recording or the errors that it sends or causes.
-
-    The secret values that it sends are added to `secret_texts`, even if it fails later.
+    Afterwards neither the process nor any process that it started is running.
     """
     context: Any = multiprocessing.get_context(_METHOD)
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=main, args=(sender, *arguments))
-    with warnings.catch_warnings():
-        # Python warns about forking a process with threads, such as a test runner.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        process.start()
-    sender.close()
-    result: Any = None
+    process = context.Process(target=main)
+    process.start()
     deadline = time.monotonic() + timeout + _GRACE_SECONDS
     try:
-        while (seconds_left := deadline - time.monotonic()) > 0:
-            has_exited = process.exitcode is not None
-            if receiver.poll(_POLL_SECONDS):
-                try:
-                    message = pickle.loads(receiver.recv_bytes())  # noqa: S301  # our own process
-                except (EOFError, OSError):
-                    process.join(seconds_left)
-                    break
-                if isinstance(message, str):
-                    secret_texts.add(message)
-                else:
-                    result = message
-            elif has_exited:
-                break  # processes that it started may keep the connection open
-        if result is None or process.exitcode is None:
-            return (error(PROGRAM_ENDED, (), _explain_end(process.exitcode, timeout)),)
-        return result
+        while process.exitcode is None and time.monotonic() < deadline:
+            # `join` also waits for processes that it forked, so it gets a short timeout.
+            process.join(_POLL_SECONDS)
+        status: int | None = process.exitcode
+        return status
     finally:
         process.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)  # the processes that it started
         process.join()
-        receiver.close()
+
+
+def _read_messages(file: IO[bytes]) -> Iterator[Any]:
+    """Yield the messages of the child process: texts of secrets, and a recording or errors."""
+    file.seek(0)
+    with contextlib.suppress(EOFError, pickle.UnpicklingError):  # the last one may be incomplete
+        while True:
+            yield pickle.load(file)  # noqa: S301  # our own process
 
 
 def _explain_end(status: int | None, timeout: float) -> str:
@@ -141,7 +127,4 @@ def _explain_end(status: int | None, timeout: float) -> str:
         )
     if status == -signal.SIGKILL:
         return "the program was killed (SIGKILL), probably because the system ran out of memory"
-    cause = "it called os._exit"
-    if status:
-        cause = "it crashed, called os._exit, or closed all file descriptors (os.closerange)"
-    return f"the program ended with exit status {status}: {cause}"
+    return f"the program ended with exit status {status}: it crashed or called os._exit"

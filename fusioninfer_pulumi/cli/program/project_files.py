@@ -7,7 +7,7 @@ namespace belong to the project, scalars keep their spelling, and structures bec
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,20 +18,17 @@ from fusioninfer_pulumi.cli.program.recording import (
     SECRET,
     STACK_NOT_CHOSEN,
     UNKNOWN_WITHOUT_PULUMI,
-    ProgramError,
 )
-from fusioninfer_pulumi.findings import Finding, error, warning
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, error, warning
 from fusioninfer_pulumi.loading.yaml_text import YamlTextError, parse_yaml
 
-_FILES = ("Pulumi.yaml", "Pulumi.yml")
+PROJECT_FILES = ("Pulumi.yaml", "Pulumi.yml")
 #: Name of the stack if the project has none.
 _DEFAULT_STACK = "dev"
-#: A `config` entry of `Pulumi.yaml` with only these keys declares a value; others are the value.
-_DECLARATION_KEYS = {"type", "default", "value", "description", "secret", "items"}
 
 
 class Project(NamedTuple):
-    """A Pulumi project with a program in Python or YAML.
+    """A Pulumi project with a program in Python or YAML, and the configuration of one stack.
 
     Attributes:
         root: The folder with `Pulumi.yaml`.
@@ -39,9 +36,12 @@ class Project(NamedTuple):
         program: The file to run.
         runtime: `python` or `yaml`.
         content: The YAML program, empty for Python.
-        stacks: The folder with the stacks' config files.
-        config: The `config` block with parsed YAML values.
-        spelled_config: The same with all scalars as text, exactly as spelled.
+        declarations: The `config` block of `Pulumi.yaml`.
+        stack: The stack's short name.
+        config: All config values as text, by full key, `project:key`.
+        encrypted: The values with ciphertexts, by full key.
+        findings: Warnings about the choice of the stack, and about values that only Pulumi can
+            read.
     """
 
     root: Path
@@ -49,34 +49,39 @@ class Project(NamedTuple):
     program: Path
     runtime: str
     content: dict[str, Any]
-    stacks: Path
-    config: dict[str, Any]
-    spelled_config: dict[str, Any]
+    declarations: dict[str, Any]
+    stack: str
+    config: dict[str, str]
+    encrypted: dict[str, Any]
+    findings: tuple[Finding, ...]
 
 
-class StackConfig(NamedTuple):
-    """The configuration of one stack.
+class _YamlFile(NamedTuple):
+    """A YAML file with one mapping.
 
     Attributes:
-        stack: The stack's short name.
-        values: All values as text, by full key, `project:key`.
-        findings: Warnings about values that only Pulumi can read.
-        encrypted: The ciphertexts by full key.
+        name: The file's name.
+        content: The mapping.
+        spelled: The same with all scalars as text, exactly as spelled: for Pulumi, `1.10` is not
+            `1.1`.
     """
 
-    stack: str
-    values: dict[str, str]
-    findings: tuple[Finding, ...]
-    encrypted: Mapping[str, str]
+    name: str
+    content: dict[str, Any]
+    spelled: dict[str, Any]
 
 
-def load_project(folder: Path) -> Project:
-    """Read the project in a folder; raises ProgramError if it has no program to run."""
-    path = next((folder / name for name in _FILES if (folder / name).is_file()), None)
+def load_project(folder: Path, stack: str | None) -> Project:
+    """Read the project in a folder, with a stack: by default the only one, otherwise `dev`.
+
+    Raises InvalidServiceError if it has no program to run, the stack does not exist, or a file is
+    invalid.
+    """
+    path = next((folder / name for name in PROJECT_FILES if (folder / name).is_file()), None)
     if path is None:
         raise _make_error("no Pulumi.yaml in this directory")
-    content, spelled = _read_mapping(path)
-    name, runtime = content.get("name"), content.get("runtime")
+    file = _read_file(path)
+    name, runtime = file.content.get("name"), file.content.get("runtime")
     if not isinstance(name, str) or not name:
         raise _make_error(f"{path.name}: name is missing")
     runtime = runtime.get("name") if isinstance(runtime, dict) else runtime
@@ -86,95 +91,70 @@ def load_project(folder: Path) -> Project:
             "are supported; run `pulumi preview`, or write the service as a manifest or a YAML "
             "program"
         )
-    root, config = folder.resolve(), _read_config(path, content)
-    program = Path(str(content.get("main") or "."))
-    if (root / program).is_dir():
-        program /= "Main.yaml" if runtime == "yaml" else "__main__.py"
-        if runtime == "yaml" and not (root / program).is_file():
-            program = Path(path.name)
-    if not (root / program).is_file():
-        raise _make_error(f"{path.name}: {program} does not exist")
-    program = (root / program).resolve()
+    root = folder.resolve()
+    program = _find_program(root, file, runtime)
+    stacks = root / str(file.content.get("stackConfigDir") or ".")
+    stack, stack_path, findings = _choose_stack(stacks, stack)
+    stack_file = _read_file(stack_path) if stack_path else _YamlFile("", {}, {})
+    entries = tuple(_list_config(stack_file, name))
+    encrypted = {key: value for key, value, _ in entries if _mask_encrypted(value) != value}
     return Project(
         root=root,
         name=name,
         program=program,
         runtime=runtime,
-        content=_read_mapping(program)[0] if runtime == "yaml" else {},
-        stacks=root / str(content.get("stackConfigDir") or "."),
-        config=config,
-        spelled_config=spelled.get("config") or {},
+        content=_read_file(program).content if runtime == "yaml" else {},
+        declarations=file.content.get("config") or {},
+        stack=stack,
+        config={
+            **dict(_list_defaults(file, name)),
+            **{key: _to_text(_mask_encrypted(value), spelled) for key, value, spelled in entries},
+        },
+        encrypted=encrypted,
+        findings=(*findings, *_list_unread(stack_file, encrypted)),
     )
 
 
-def _make_error(text: str) -> ProgramError:
-    return ProgramError(error(PROJECT_FILE_INVALID, (), text))
+def _make_error(text: str) -> InvalidServiceError:
+    return InvalidServiceError([error(PROJECT_FILE_INVALID, (), text)])
 
 
-def _read_config(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-    config = content.get("config") or {}
-    if not isinstance(config, dict):
-        raise _make_error(f"{path.name}: config must be a mapping")
-    return config
-
-
-def read_stack_config(project: Project, stack: str | None) -> StackConfig:
-    """Read the configuration of a stack, by default of the only stack, otherwise of `dev`.
-
-    Raises ProgramError if the stack does not exist, its file is invalid or a value is missing.
-    """
-    name, path, findings = _choose_stack(project, stack)
-    values: dict[str, str] = {}
-    encrypted: dict[str, str] = {}
-    if path is not None:
-        content, spelled = _read_mapping(path)
-        if content.get("environment"):
-            text = f"{path.name}: environment is ignored, because only Pulumi can open it"
-            findings.append(warning(UNKNOWN_WITHOUT_PULUMI, (), text))
-        for key, value in _read_config(path, content).items():
-            full_key = _add_namespace(project.name, str(key))
-            masked = _mask_encrypted(value)
-            values[full_key] = _to_text(masked, (spelled.get("config") or {}).get(str(key)))
-            if masked != value:
-                encrypted[full_key] = json.dumps(value, sort_keys=True, default=str)
-                text = f"{path.name}: config {full_key} is encrypted; {SECRET} is used instead"
-                findings.append(warning(UNKNOWN_WITHOUT_PULUMI, (), text))
-    _add_defaults(project, name, values)
-    return StackConfig(name, values, tuple(findings), encrypted)
-
-
-def _read_mapping(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the mapping in a YAML file: parsed, and with all scalars as text, exactly as spelled.
-
-    Pulumi uses the spelling of config values: `1.10` is not `1.1`.
-    """
+def _read_file(path: Path) -> _YamlFile:
     try:
         text = path.read_text(encoding="utf-8")
-        contents = list(parse_yaml(text))
+        contents = list(parse_yaml(text)) or [{}]
     except UnicodeDecodeError:
         raise _make_error(f"{path.name}: not UTF-8 text") from None
     except (OSError, YamlTextError) as problem:
         raise _make_error(f"{path.name}: {problem}") from None
-    if not contents:
-        return {}, {}
     if len(contents) > 1 or not isinstance(contents[0], dict):
         raise _make_error(f"{path.name}: must be one YAML mapping")
     spelled = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  # builds strings only
-    return contents[0], spelled
+    return _YamlFile(path.name, contents[0], spelled or {})
 
 
-def _choose_stack(project: Project, stack: str | None) -> tuple[str, Path | None, list[Finding]]:
-    stacks: dict[str, Path] = {}
-    for suffix in ("yml", "yaml"):
-        for path in sorted(project.stacks.glob(f"Pulumi.*.{suffix}")):
-            stacks[path.name[len("Pulumi.") : -len(suffix) - 1]] = path
+def _find_program(root: Path, file: _YamlFile, runtime: str) -> Path:
+    program = Path(str(file.content.get("main") or "."))
+    if (root / program).is_dir():
+        program /= "Main.yaml" if runtime == "yaml" else "__main__.py"
+        if runtime == "yaml" and not (root / program).is_file():
+            program = Path(file.name)
+    if not (root / program).is_file():
+        raise _make_error(f"{file.name}: {program} does not exist")
+    return (root / program).resolve()
+
+
+def _choose_stack(folder: Path, stack: str | None) -> tuple[str, Path | None, list[Finding]]:
+    """Return the name of the stack, its config file if it has one, and warnings."""
+    stacks = {
+        path.stem.removeprefix("Pulumi."): path for path in sorted(folder.glob("Pulumi.*.y*ml"))
+    }
     names = ", ".join(sorted(stacks)) or "none"
     if stack is not None:
-        short_name = stack.rpartition("/")[2]  # without organisation and project
-        if short_name not in stacks:
-            text = f"no stack {short_name}: Pulumi.{short_name}.yaml is missing (stacks: {names})"
-            raise _make_error(text)
-        return short_name, stacks[short_name], []
+        name = stack.rpartition("/")[2]  # without organisation and project
+        if name not in stacks:
+            raise _make_error(f"no stack {name}: Pulumi.{name}.yaml is missing (stacks: {names})")
+        return name, stacks[name], []
     if len(stacks) == 1:
         return *next(iter(stacks.items())), []
     findings = []
@@ -185,36 +165,38 @@ def _choose_stack(project: Project, stack: str | None) -> tuple[str, Path | None
     return _DEFAULT_STACK, stacks.get(_DEFAULT_STACK), findings
 
 
-def _add_defaults(project: Project, stack: str, values: dict[str, str]) -> None:
-    missing = []
-    for key, entry in project.config.items():
-        full_key = _add_namespace(project.name, str(key))
-        if full_key in values:
-            continue
-        text = project.spelled_config.get(str(key))
-        if isinstance(entry, dict) and entry and set(entry) <= _DECLARATION_KEYS:
-            field = next((name for name in ("default", "value") if name in entry), None)
-            if field is not None:
-                values[full_key] = _to_text(entry[field], text.get(field) if text else None)
-            elif full_key.startswith(f"{project.name}:"):
-                missing.append(str(key))
-        elif entry is not None:
-            values[full_key] = _to_text(entry, text)
-    if missing:
-        names = ", ".join(sorted(missing))
-        raise _make_error(f"stack '{stack}' is missing configuration values: {names}")
+def _list_config(file: _YamlFile, project: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the full key of each entry of `config`, its value, and the value as spelled."""
+    config, spelled = (part.get("config") or {} for part in (file.content, file.spelled))
+    if not isinstance(config, dict):
+        raise _make_error(f"{file.name}: config must be a mapping")
+    for key, value in config.items():
+        full_key = key if ":" in str(key) else f"{project}:{key}"
+        yield full_key, value, spelled.get(str(key))
 
 
-def _add_namespace(project: str, key: str) -> str:
-    return key if ":" in key else f"{project}:{key}"
+def _list_defaults(file: _YamlFile, project: str) -> Iterator[tuple[str, str]]:
+    """Yield the config values of `Pulumi.yaml`; a mapping declares a value, or only its type."""
+    for key, value, spelled in _list_config(file, project):
+        if not isinstance(value, dict):
+            yield key, _to_text(value, spelled)
+        elif field := next((name for name in ("default", "value") if name in value), None):
+            yield key, _to_text(value[field], spelled[field])
+
+
+def _list_unread(file: _YamlFile, encrypted: Iterable[str]) -> Iterator[Finding]:
+    """Yield warnings about parts of a stack's file that only Pulumi can read."""
+    if file.content.get("environment"):
+        text = f"{file.name}: environment is ignored, because only Pulumi can open it"
+        yield warning(UNKNOWN_WITHOUT_PULUMI, (), text)
+    for key in encrypted:
+        text = f"{file.name}: config {key} is encrypted; {SECRET} is used instead"
+        yield warning(UNKNOWN_WITHOUT_PULUMI, (), text)
 
 
 def _to_text(value: Any, spelled: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(spelled, str) and not isinstance(value, (dict, list)):
-        return spelled
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+    text = spelled if isinstance(spelled, str) else value
+    return text if isinstance(text, str) else json.dumps(text)
 
 
 def _mask_encrypted(value: Any) -> Any:

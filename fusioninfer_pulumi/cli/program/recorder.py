@@ -1,14 +1,15 @@
 """A stand-in for the Pulumi engine: records objects, and answers as in the first preview.
 
-In `cli/program` only this module uses internals of the SDK: it subclasses
-MockMonitor, reads requests, replaces `runtime.invoke_output`, and sets `SETTINGS.callbacks`,
-because the SDK would otherwise open a gRPC server through which the engine calls transforms.
+In `cli/program` only this module uses internals of the SDK: it subclasses MockMonitor, reads
+requests, replaces `runtime.invoke_output`, and sets `SETTINGS.callbacks`, because the SDK would
+otherwise open a gRPC server through which the engine calls transforms.
 `tests/cli/test_program_sdk.py` tests that these parts of the SDK exist.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,24 +35,20 @@ from pulumi.runtime.settings import SETTINGS, get_project, get_stack
 
 from fusioninfer_pulumi.cli.finding_formats import find_line
 from fusioninfer_pulumi.cli.program.project_files import Project
-from fusioninfer_pulumi.cli.program.recording import (
-    PROGRAM_MESSAGE,
-    SECRET,
-    UNKNOWN_WITHOUT_PULUMI,
-    Secrets,
-)
+from fusioninfer_pulumi.cli.program.recording import SECRET, mark_secret
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
 from fusioninfer_pulumi.component.pulumi_sdk import SIGNATURE
-from fusioninfer_pulumi.findings import Finding, Rule, warning
+from fusioninfer_pulumi.findings import Origin
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN
 from fusioninfer_pulumi.loading.yaml_text import parse_yaml, parse_yaml_nodes
 
+_Transform = Callable[[ResourceTransformArgs], Any]
+_Mask = Callable[[Any], Any]
+
 _STACK = "pulumi:pulumi:Stack"
 _PROVIDER = "pulumi:providers:kubernetes"
-_RELEASE = "kubernetes:helm.sh/v3:Release"
-_SECRET_DATA = ("data", "stringData")
-#: Largest integer that is exact in protobuf's Struct, whose numbers are all floats.
-_MAX_EXACT_INTEGER = 2**53
+#: Types that the provider expands to other objects; in YAML programs, all are custom resources.
+_EXPANDED = re.compile(r"kubernetes:(yaml|kustomize|helm\.sh)\b")
 
 
 class Recorder(MockMonitor, Mocks):
@@ -63,29 +60,32 @@ class Recorder(MockMonitor, Mocks):
 
     Attributes:
         objects: The objects, each with the position of its constructor call in the program.
-        findings: The warnings by message.
-        places: File and line of each InferenceService, by logical name.
+        origins: File and line of each InferenceService, by logical name.
+        messages: The program's warnings and errors, without duplicates.
+        unknown: What is unknown without Pulumi.
     """
 
-    def __init__(self, secrets: Secrets, project: Project) -> None:
+    def __init__(self, project: Project, *, show_secrets: bool) -> None:
         super().__init__(self)
         self.objects: list[tuple[int, dict[str, Any]]] = []
-        self.findings: dict[str, Finding] = {}
-        self.places: dict[str, tuple[str, int | None]] = {}
-        self._secrets = secrets
+        self.origins: dict[str, Origin] = {}
+        self.messages: dict[str, None] = {}
+        self.unknown: set[str] = set()
         self._project = project
+        self._mask = _show if show_secrets else mark_secret
         self._positions: dict[tuple[str, str], int] = {}
-        self._functions: list[Callable[[ResourceTransformArgs], Any]] = []
-        # Tokens of the transforms of each resource and its ancestors, by URN.
-        self._transforms: dict[str, list[str]] = {}
-        self._stack_tokens: list[str] = []
+        # The functions of all transforms, by URN those that apply to a resource because of its own
+        # and its ancestors' options, and those of the stack.
+        self._functions: list[_Transform] = []
+        self._transforms: dict[str, list[_Transform]] = {}
+        self._stack_transforms: list[_Transform] = []
 
-    def install(self, stack: str) -> None:
-        """Make the SDK call this object instead of the engine, as in a preview of a stack."""
+    def install(self) -> None:
+        """Make the SDK call this object instead of the engine, as in a preview of the stack."""
         pulumi.runtime.configure(
             pulumi.runtime.Settings(
                 project=self._project.name,
-                stack=stack,
+                stack=self._project.stack,
                 monitor=self,
                 engine=self,
                 dry_run=True,
@@ -96,14 +96,6 @@ class Recorder(MockMonitor, Mocks):
         SETTINGS.callbacks = self
         for name in ("invoke_output", "invoke_output_single"):
             setattr(pulumi.runtime, name, self._invoke_output)
-
-    def warn(self, rule: Rule, text: str) -> None:
-        """Add a warning, in one line."""
-        finding = warning(rule, (), " ".join(text.split()))
-        self.findings.setdefault(finding.message, finding)
-
-    def _warn_unknown(self, text: str) -> None:
-        self.warn(UNKNOWN_WITHOUT_PULUMI, text)
 
     def record_position(self, args: ResourceTransformationArgs) -> None:
         """Record the order of constructor calls; the SDK calls this as a transformation."""
@@ -121,16 +113,14 @@ class Recorder(MockMonitor, Mocks):
         if request.type == _STACK:
             return resource_pb2.RegisterResourceResponse(urn=urn)
         if urn in self._transforms:
-            file, line = self._find_place(request)
-            place = f" ({file}:{line})" if line else ""
-            raise RunError(f"Duplicate resource URN '{urn}'; try giving it a unique name{place}")
+            place = self._find_origin(request)
+            raise RunError(f"Duplicate resource URN '{urn}'; try giving it a unique name ({place})")
         # The engine's order: transforms of the resource, its ancestors, then the stack.
-        inherited = self._transforms.get(request.parent, [])
-        tokens = [*(callback.token for callback in request.transforms), *inherited]
-        self._transforms[urn] = tokens
+        transforms = [self._functions[int(callback.token)] for callback in request.transforms]
+        self._transforms[urn] = [*transforms, *self._transforms.get(request.parent, [])]
         properties = request.object
-        for token in (*tokens, *self._stack_tokens):
-            properties = await _transform(self._functions[int(token)], request, properties)
+        for function in (*self._transforms[urn], *self._stack_transforms):
+            properties = await _transform(function, request, properties)
         outputs = self._record(request, properties)
         state = rpc.deserialize_properties(outputs)
         self.resources[urn] = self.ResourceRegistration(urn, "", state)
@@ -138,17 +128,12 @@ class Recorder(MockMonitor, Mocks):
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
         """Return an existing resource, all of whose outputs are unknown."""
-        self._warn_unknown(
-            f'{args.typ} "{args.resource_id}": its outputs are unknown without Pulumi'
-        )
+        self.unknown.add(f'{args.typ} "{args.resource_id}": its outputs are unknown without Pulumi')
         return args.resource_id, {}
 
-    def ExistsResource(self, request: Any) -> Any:
-        """Return that it is unknown whether a resource exists."""
-        self._warn_unknown(
-            f'{request.type} "{request.id}": whether it exists is unknown without Pulumi'
-        )
-        return SimpleNamespace(exists=False, unknown=True)
+    def ExistsResource(self, _request: object) -> None:
+        """Fail, because no provider is asked."""
+        raise RunError("exists_resource needs the Pulumi engine; run `pulumi preview`")
 
     def call(self, args: MockCallArgs) -> Any:
         """Return the result of a function; it is empty if the function needs a provider.
@@ -173,16 +158,16 @@ class Recorder(MockMonitor, Mocks):
         return SimpleNamespace(failures=[], returnDependencies={}, **{"return": result})
 
     def _warn_not_called(self, what: str) -> None:
-        self._warn_unknown(f"{what}: providers are not called, so its result is unknown or empty")
+        self.unknown.add(f"{what}: providers are not called, so its result is unknown or empty")
 
-    def register_transform(self, transform: Callable[[ResourceTransformArgs], Any]) -> Any:
+    def register_transform(self, transform: _Transform) -> Any:
         """Store a transform of one resource and its children."""
         self._functions.append(transform)
         return callback_pb2.Callback(token=str(len(self._functions) - 1))
 
-    def register_stack_transform(self, transform: Callable[[ResourceTransformArgs], Any]) -> None:
+    def register_stack_transform(self, transform: _Transform) -> None:
         """Store a transform of every resource that is registered later."""
-        self._stack_tokens.append(self.register_transform(transform).token)
+        self._stack_transforms.append(transform)
 
     def register_invoke_transform(self, transform: object) -> None:
         """Ignore callbacks for provider functions and deployments, which never run here."""
@@ -191,10 +176,11 @@ class Recorder(MockMonitor, Mocks):
 
     def Log(self, request: Any) -> None:
         """Handle a message of `pulumi.log`."""
+        text = " ".join(request.message.split())
         if request.severity == engine_pb2.WARNING:
-            self.warn(PROGRAM_MESSAGE, request.message)
+            self.messages[text] = None
         elif request.severity == engine_pb2.ERROR:
-            self.warn(PROGRAM_MESSAGE, f"error: {request.message}")
+            self.messages[f"error: {text}"] = None
         elif request.severity == engine_pb2.INFO:
             print(request.message, file=sys.stderr)
 
@@ -205,40 +191,40 @@ class Recorder(MockMonitor, Mocks):
         """Record a resource if it is an object, and return its outputs."""
         token, name = request.type, request.name
         if token == TOKEN:
-            self.places[name] = self._find_place(request)
-        if request.remote or token == _RELEASE:
+            self.origins[name] = self._find_origin(request)
+        if request.remote or (request.custom and _EXPANDED.match(token)):
             text = "only the Pulumi engine can expand it; its objects are missing"
-            self._warn_unknown(f'{token} "{name}": {text}')
-            return Struct() if request.remote else properties
+            self.unknown.add(f'{token} "{name}": {text}')
+            return Struct()
         if token == _PROVIDER and "namespace" in properties:
-            namespace = _read(properties["namespace"], Secrets.MASKED)
+            namespace = _read(properties["namespace"], lambda _: SECRET)
             text = f'provider "{name}" creates objects without metadata.namespace in {namespace}'
-            self._warn_unknown(f"{text}, which the output does not show")
+            self.unknown.add(f"{text}, which the output does not show")
         if not (request.custom and _is_object(token, properties)):
             return properties
         position = self._positions.get((token, name), len(self._positions))
-        self.objects.append((position, _build_manifest(token, name, properties, self._secrets)))
+        self.objects.append((position, _build_manifest(token, name, properties, self._mask)))
         metadata = properties.get_or_create_struct("metadata")
         if "name" not in metadata and SIGNATURE not in metadata:
             metadata["name"] = rpc.UNKNOWN  # the provider will generate it
         return properties
 
-    def _find_place(self, request: Any) -> tuple[str, int | None]:
+    def _find_origin(self, request: Any) -> Origin:
         """Return the file and line that declare a resource, as far as they are known."""
-        root = self._project.root
         if self._project.runtime == "yaml":
             file = self._project.program
             (program,) = parse_yaml_nodes(file.read_text(encoding="utf-8"))
-            return str(file.relative_to(root)), find_line(program, ("resources", request.name))
-        position = request.sourcePosition
-        file = Path(unquote(urlsplit(position.uri).path))
-        name = str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
-        return (name, position.line) if position.line else ("", None)
+            line = find_line(program, ("resources", request.name))
+        else:
+            file = Path(unquote(urlsplit(request.sourcePosition.uri).path))
+            line = request.sourcePosition.line
+            if not line:
+                return Origin("")
+        root = self._project.root
+        return Origin(str(file.relative_to(root) if file.is_relative_to(root) else file), line=line)
 
 
-async def _transform(
-    function: Callable[[ResourceTransformArgs], Any], request: Any, properties: Struct
-) -> Struct:
+async def _transform(function: _Transform, request: Any, properties: Struct) -> Struct:
     """Return the properties after a transform, which cannot change options here.
 
     Unchanged properties keep their secret marks. The SDK passes a property with a secret part as
@@ -267,62 +253,56 @@ async def _transform(
 
 def _is_object(token: str, properties: Struct) -> bool:
     """Return whether a custom resource is a Kubernetes object and not a patch."""
-    if not token.startswith("kubernetes:") or token.count(":") < 2:
-        return False
     name = token.rpartition(":")[2]
     # The token of a patch is `KindPatch`, but its kind is `Kind`. A user-defined kind may end in
     # `Patch`, too.
-    return not name.endswith("Patch") or ("kind" in properties and properties["kind"] == name)
+    is_patch = name.endswith("Patch") and not ("kind" in properties and properties["kind"] == name)
+    return token.startswith("kubernetes:") and not is_patch
 
 
-def _build_manifest(token: str, name: str, properties: Struct, secrets: Secrets) -> dict[str, Any]:
+def _build_manifest(token: str, name: str, properties: Struct, mask: _Mask) -> dict[str, Any]:
     """Return the object of a registration, with keys in the order that `Recording` documents.
 
     If `metadata.name` is missing, the provider derives it from the resource's name with a random
     suffix.
     """
     _, api_version, kind = token.split(":", 2)
-    fields = _read(properties, secrets)
+    fields = _read(properties, mask)
+    # The core group has no name in Kubernetes and is called "core" in tokens. The token of a custom
+    # resource in a YAML program is the same for all kinds.
+    api_version = fields.pop("apiVersion", api_version.removeprefix("core/"))
+    kind = fields.pop("kind", kind)
     metadata = fields.pop("metadata", {})
     if not isinstance(metadata, dict):  # it is secret or unknown, but readers need a mapping
         metadata = {"name": metadata}
     if not {"name", "generateName"} & metadata.keys() and not kind.endswith("List"):
         metadata["name"] = f"{name}-{UNKNOWN}"
-    if kind == "Secret" and secrets is not Secrets.SHOWN:
-        data = {key: properties[key] for key in _SECRET_DATA if key in properties}
-        fields |= {key: _mask_items(value, secrets) for key, value in data.items()}
-    # The core group has no name in Kubernetes and is called "core" in tokens.
-    first = {"apiVersion": api_version.removeprefix("core/"), "kind": kind, "metadata": metadata}
-    return {**first, **{key: value for key, value in fields.items() if key not in first}}
+    if kind == "Secret":
+        # The SDK marks the mapping as a whole, which would hide the keys.
+        for key in {"data", "stringData"} & fields.keys():
+            data = _read(properties[key], _show)
+            is_mapping = isinstance(data, dict)
+            fields[key] = {k: mask(v) for k, v in data.items()} if is_mapping else mask(data)
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
 
 
-def _read(value: Any, secrets: Secrets) -> Any:
-    """Convert a protobuf value to plain Python, with masks for secret and unknown values.
+def _read(value: Any, mask: _Mask) -> Any:
+    """Convert a protobuf value to plain Python, with `mask` applied to secrets.
 
-    Keys of secret mappings are masked, too.
+    A secret mapping is one secret, so its keys are hidden, too.
     """
     if isinstance(value, ListValue):
-        return [_read(item, secrets) for item in value]
+        return [_read(item, mask) for item in value]
     if isinstance(value, Struct):
         if SIGNATURE not in value:
-            return {key: _read(value[key], secrets) for key in sorted(value)}
+            return {key: _read(value[key], mask) for key in sorted(value)}
         # Without `value` it is an asset or a reference, which Kubernetes objects cannot contain.
-        return _mask(value["value"], secrets) if "value" in value else UNKNOWN
-    if isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT_INTEGER:
+        plain = _read(value["value"], _show) if "value" in value else UNKNOWN
+        return UNKNOWN if plain == UNKNOWN else mask(plain)
+    if isinstance(value, float) and value.is_integer():
         return int(value)
     return UNKNOWN if value == rpc.UNKNOWN else value
 
 
-def _mask(value: Any, secrets: Secrets) -> Any:
-    """Return the mask of a secret protobuf value; it is always `SECRET` if the value is unknown."""
-    plain = _read(value, secrets)
-    return SECRET if plain == UNKNOWN else secrets.mask(plain)
-
-
-def _mask_items(value: Any, secrets: Secrets) -> Any:
-    """Mask each item of a Secret's data; the SDK marks the mapping, which would hide the keys."""
-    if isinstance(value, Struct) and SIGNATURE in value and "value" in value:
-        value = value["value"]
-    if not isinstance(value, Struct) or SIGNATURE in value:
-        return _mask(value, secrets)
-    return {key: _mask(value[key], secrets) for key in sorted(value)}
+def _show(value: Any) -> Any:
+    return value

@@ -5,14 +5,13 @@ Must not import Pulumi, because all commands import this module.
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.findings import Finding, Rule
-from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.loading.documents import Document
 
 PROGRAM_ENDED = Rule("program-ended")
 PROGRAM_MESSAGE = Rule("program-message")
@@ -25,23 +24,8 @@ STACK_NOT_CHOSEN = Rule("stack-not-chosen")
 #: Printed in place of a secret value.
 SECRET = "<secret>"  # noqa: S105  # the mask, not a password
 
-T = TypeVar("T")
 # Neither Kubernetes names nor YAML texts contain control characters.
 _MARK = re.compile(re.escape(SECRET[:-1]) + r"\0[0-9a-f]{64}" + re.escape(SECRET[-1]))
-
-
-class ProgramService(NamedTuple):
-    """An InferenceService component that a program created.
-
-    Attributes:
-        file: The file that declares it, relative to the project if it is inside; empty if unknown.
-        line: Its line, None if unknown.
-        plan: Its plan.
-    """
-
-    file: str
-    line: int | None
-    plan: ServicePlan
 
 
 class Recording(NamedTuple):
@@ -52,62 +36,32 @@ class Recording(NamedTuple):
             the objects that they depend on. Each has `apiVersion`, `kind` and `metadata` (always a
             mapping), then its other fields. All other keys are in alphabetical order, because the
             SDK passes properties as a protobuf map, which has no order.
-        services: The InferenceService components, in the same order.
+        services: The InferenceService components, in the same order: plan, file (relative to the
+            project if it is inside, empty if unknown) and line.
         findings: Warnings without duplicates: unknown values, and messages of the program.
-        encrypted: The ciphertexts of the stack's encrypted config values, by key.
+        encrypted: The stack's config values with ciphertexts, by key.
     """
 
     objects: tuple[dict[str, Any], ...]
-    services: tuple[ProgramService, ...]
+    services: tuple[Document, ...]
     findings: tuple[Finding, ...]
-    encrypted: Mapping[str, str]
+    encrypted: Mapping[str, Any]
 
 
-class ProgramError(Exception):
-    """A project that cannot be run, or a program that failed.
-
-    Attributes:
-        findings: The errors, one line each. The last one has the stack frames in the user's files,
-            outermost first.
-    """
-
-    def __init__(self, *findings: Finding) -> None:
-        self.findings = findings
-        super().__init__(*findings)
-
-    def __str__(self) -> str:
-        return "\n".join(str(finding) for finding in self.findings)
+def mark_secret(value: Any) -> str:
+    """Return `<secret>` with a hash of a plain value in it, so that different values differ."""
+    mark = hashlib.sha256(repr(value).encode()).hexdigest()
+    return f"{SECRET[:-1]}\0{mark}{SECRET[-1]}"
 
 
-class Secrets(enum.Enum):
-    """What replaces a secret value."""
-
-    MASKED = enum.auto()  #: `<secret>`
-    MARKED = enum.auto()  #: the same with a hash of the value: see `remove_marks`
-    SHOWN = enum.auto()  #: the value
-
-    def mask(self, value: Any) -> Any:
-        """Return the replacement of a plain value."""
-        if self is Secrets.SHOWN:
-            return value
-        if self is Secrets.MASKED:
-            return SECRET
-        mark = hashlib.sha256(repr(value).encode()).hexdigest()
-        return f"{SECRET[:-1]}\0{mark}{SECRET[-1]}"
-
-
-def remove_marks(value: T) -> T:
-    """Return a copy of plain values and named tuples with `<secret>` instead of marked masks."""
-    return cast("T", _remove_marks(value))
-
-
-def _remove_marks(value: Any) -> Any:
+def remove_marks(value: Any) -> Any:
+    """Return a copy of plain values and named tuples with `<secret>` instead of marked secrets."""
     if isinstance(value, str):
         return _MARK.sub(SECRET, value) if "\0" in value else value
     if isinstance(value, Mapping):
-        return {_remove_marks(key): _remove_marks(item) for key, item in value.items()}
+        return {remove_marks(key): remove_marks(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        items = [_remove_marks(item) for item in value]
+        items = [remove_marks(item) for item in value]
         # The constructor of a named tuple has one parameter for each item.
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value

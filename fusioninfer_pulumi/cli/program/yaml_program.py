@@ -6,7 +6,6 @@ Of functions it knows only `fn::secret`; everything else of the language but `ge
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import pulumi
@@ -20,18 +19,10 @@ from fusioninfer_pulumi.component.serving_prerequisites import TOKEN as PREREQUI
 from fusioninfer_pulumi.kube.pulumi_outputs import has_output, is_output
 from fusioninfer_pulumi.provider.server import construct_component
 
-_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
+_REFERENCE = re.compile(r"(\$\$\{|\$\{[^}]*\})")
 _STEP = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\["([^"]*)"\]')
 _COMPONENTS = {token.replace(":index", ""): token for token in (TOKEN, PREREQUISITES)}
-#: Resources that the Kubernetes provider expands to other resources.
-_REMOTE = re.compile(r"kubernetes:(yaml|kustomize|helm\.sh)\b")
-_CUSTOM_RESOURCE = "kubernetes:apiextensions.k8s.io:CustomResource"
-_OPTIONS = {
-    "provider": "provider",
-    "providers": "providers",
-    "parent": "parent",
-    "dependsOn": "depends_on",
-}
+_PROVIDER = "pulumi:providers:"
 _MASKING_FUNCTION = "fn::secret"
 _ONLY_PULUMI = "needs the Pulumi engine; run `pulumi preview`, or write the program in Python"
 
@@ -41,17 +32,21 @@ class YamlProgram:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._content = project.content
+        self._resources = self._read_section("resources")
+        self._variables = self._read_section("variables")
         self._values: dict[str, Any] = {}
+
+    def _read_section(self, name: str) -> dict[str, Any]:
+        section = self._project.content.get(name) or {}
+        if not isinstance(section, dict):
+            raise RunError(f"{name} must be a mapping")
+        return section
 
     def run(self) -> None:
         """Register all resources, and evaluate all outputs."""
-        for section in ("resources", "outputs"):
-            if not isinstance(self._content.get(section) or {}, dict):
-                raise RunError(f"{section} must be a mapping")
-        for name in self._content.get("resources") or {}:
+        for name in self._resources:
             self._find(name)
-        self._evaluate(self._content.get("outputs"))
+        self._evaluate(self._read_section("outputs"))
 
     def _find(self, name: str) -> Any:
         """Return a resource, a variable, a config value, or the built-in `pulumi`."""
@@ -63,13 +58,12 @@ class YamlProgram:
         return self._values[name]
 
     def _define(self, name: str) -> Any:
-        resources, variables = (self._content.get(key) or {} for key in ("resources", "variables"))
-        if name in resources:
-            return self._register(name, resources[name])
-        if name in variables:
-            return self._evaluate(variables[name])
-        if name in self._project.config:
-            return _read_config(name, self._project.config[name])
+        if name in self._resources:
+            return self._register(name, self._resources[name])
+        if name in self._variables:
+            return self._evaluate(self._variables[name])
+        if name in self._project.declarations:
+            return self._read_config(name)
         if name == "pulumi":
             getters = (pulumi.get_organization, pulumi.get_project, pulumi.get_stack)
             return {get.__name__.removeprefix("get_"): get() for get in getters}
@@ -90,26 +84,24 @@ class YamlProgram:
         return Output.secret(values[_MASKING_FUNCTION]) if _MASKING_FUNCTION in values else values
 
     def _interpolate(self, text: str) -> Any:
-        whole = _REFERENCE.fullmatch(text)
-        if whole and whole[1] is not None:
-            return self._resolve(whole[1])
-        parts: list[Any] = []
-        end = 0
-        for match in _REFERENCE.finditer(text):
-            value = "${" if match[1] is None else self._resolve(match[1])
-            parts += [text[end : match.start()], value]
-            end = match.end()
-        parts.append(text[end:])
-        return Output.concat(*parts) if has_output(parts) else "".join(map(str, parts))
+        """Return a text with values in place of references; one reference alone keeps its type."""
+        parts: list[Any] = [part for part in _REFERENCE.split(text) if part]
+        parts = [self._resolve(part) if _REFERENCE.match(part) else part for part in parts]
+        if len(parts) == 1:
+            return parts[0]
+        if has_output(parts):
+            return Output.all(*parts).apply(lambda known: "".join(map(str, known)))
+        return "".join(map(str, parts))
 
-    def _resolve(self, path: str) -> Any:
-        steps = [
-            int(match[2]) if match[2] else match[1] or match[3] for match in _STEP.finditer(path)
-        ]
-        if not steps:
-            raise RunError(f"${{{path}}}: a name is missing")
-        value = self._find(str(steps[0]))
-        for step in steps[1:]:
+    def _resolve(self, reference: str) -> Any:
+        if reference == "$${":
+            return "${"
+        first, *steps = [
+            int(match[2]) if match[2] else match[1] or match[3]
+            for match in _STEP.finditer(reference[2:-1])
+        ] or [""]
+        value = self._find(str(first))
+        for step in steps:
             value = _get_member(value, step)
         return value
 
@@ -119,38 +111,35 @@ class YamlProgram:
         if "get" in resource:
             raise RunError(f"resources.{name}: get {_ONLY_PULUMI}")
         properties = self._evaluate(resource.get("properties") or {})
-        options = self._read_options(resource.get("options") or {})
-        logical = str(resource.get("name", name))
-        token = str(resource["type"])
+        written = self._evaluate(resource.get("options") or {})
+        # Other options matter only in deployments.
+        options = pulumi.ResourceOptions(
+            parent=written.get("parent"),
+            depends_on=written.get("dependsOn"),
+            provider=written.get("provider"),
+            providers=written.get("providers"),
+        )
+        logical, token = str(resource.get("name", name)), str(resource["type"])
         token = _COMPONENTS.get(token, token)
         if token in _COMPONENTS.values():
             return construct_component(logical, token, properties, options)
-        if token.startswith("pulumi:providers:"):
-            package = token.removeprefix("pulumi:providers:")
+        if token.startswith(_PROVIDER):
+            package = token.removeprefix(_PROVIDER)
             return pulumi.ProviderResource(package, logical, properties, options)
-        if _REMOTE.match(token):
-            return pulumi.ComponentResource(token, logical, properties, options, remote=True)
-        if token == _CUSTOM_RESOURCE:
-            token = f"kubernetes:{properties.get('apiVersion')}:{properties.get('kind')}"
         return pulumi.CustomResource(token, logical, properties, options)
 
-    def _read_options(self, fields: Mapping[str, Any]) -> pulumi.ResourceOptions:
-        """Read the options that change what is registered; others matter only in deployments."""
-        return pulumi.ResourceOptions(
-            **{name: self._evaluate(fields.get(key)) for key, name in _OPTIONS.items()}
-        )
-
-
-def _read_config(name: str, entry: Any) -> Any:
-    namespace, _, key = name.rpartition(":")
-    text = pulumi.Config(namespace or None).require(key)
-    declaration = entry if isinstance(entry, dict) else {"default": entry}
-    default = declaration.get("default", declaration.get("value"))
-    kind = declaration.get("type", "string" if isinstance(default, str) else "")
-    value = text if str(kind).lower() == "string" else yaml.safe_load(text)
-    full_key = name if namespace else f"{pulumi.get_project()}:{name}"
-    is_secret = declaration.get("secret") is True or pulumi.runtime.is_config_secret(full_key)
-    return Output.secret(value) if is_secret else value
+    def _read_config(self, name: str) -> Any:
+        """Return a config value with the type in its declaration."""
+        entry = self._project.declarations[name]
+        declaration = entry if isinstance(entry, dict) else {"default": entry}
+        full_key = name if ":" in name else f"{self._project.name}:{name}"
+        namespace, _, key = full_key.rpartition(":")
+        text = pulumi.Config(namespace).require(key)
+        default = declaration.get("default", declaration.get("value"))
+        kind = declaration.get("type", "string" if isinstance(default, str) else "")
+        value = text if str(kind).lower() == "string" else yaml.safe_load(text)
+        is_secret = declaration.get("secret") is True or full_key in self._project.encrypted
+        return Output.secret(value) if is_secret else value
 
 
 def _get_member(value: Any, step: str | int) -> Any:
