@@ -135,13 +135,13 @@ def probe_endpoint(
         return
 
     async def probe_url(state: list[Any]) -> bool:
-        url, end = state
-        if end is None:
+        url, deadline_at = state
+        if deadline_at is None:
             return False
         reason = "its address is not known to the program"
         try:
             if url:
-                await wait_until_ready(url, max(0.0, end - time.monotonic()))
+                await wait_until_ready(url, max(0.0, deadline_at - time.monotonic()))
                 return True
         except NotReadyError as problem:
             raise pulumi.RunError(

@@ -110,7 +110,7 @@ def get_stack_shares(route: str) -> Mapping[str, float] | None:
 def read_observed(name: str) -> Observed:
     """Return a component's output in the last update, by the component's logical name.
 
-    It is empty, with `served` None, if the state has no component of that name (new or renamed).
+    If the state has no component of that name (new or renamed), it is empty and `served` is None.
     """
     stack = _get_state()
     return (stack.components.get(name) if stack else None) or Observed(served=None)

@@ -28,7 +28,7 @@ RUNBOOK = "https://github.com/fusioninfer/fusioninfer-pulumi/blob/main/docs/aler
 #: Waiting requests above which endpoint pickers consider an engine saturated: the default of their
 #: saturation detector (inference extension v1.5.0, `DefaultQueueDepthThreshold`).
 SATURATED_QUEUE = 5
-#: Minimum restarts of one replica in an hour. A single one may be a drain or a lost node.
+#: Restarts of one replica in an hour that fire the alert. One may be a drain or a lost node.
 RESTARTS = 2
 #: Alert if the prefix cache hit rate is below this fraction of the last day's rate.
 _HIT_RATE_DROP = 0.5
@@ -180,7 +180,7 @@ def _build_engine_alerts(selector: str) -> Iterator[Alert]:
         "0s",
         "warning",
         "The engine of {{ $labels.pod }} restarted {{ $value }} times within an hour.",
-        "Read the log of its previous container: `kubectl logs --previous`.",
+        "Read `kubectl logs --previous`, or the pod's events if the pod was recreated.",
         _ROLE_LABEL,
     )
 

@@ -74,10 +74,10 @@ class LwsChange:
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """A service before, during a batch of, or after the update.
+    """A service before the update, during one of its batches, or after it.
 
     Attributes:
-        seconds: The latest time at which this begins, from the start of the update.
+        seconds: Latest time at which the row begins, from the start of the update.
         restarting: LeaderWorkerSets whose replicas restart.
         starting: LeaderWorkerSets with new replicas that are not available yet.
         serving: Replicas of each role that serve.
