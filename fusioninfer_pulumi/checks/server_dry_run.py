@@ -168,12 +168,12 @@ def _convert_answer(
             "its policies and quotas"
         )
         yield "", info(API_SERVER_CHECK_INCOMPLETE, ("metadata", "namespace"), message)
-    elif _FORBIDDEN.search(answer.message):
-        message = f"{kind} not checked: {_shorten(answer.message)}"
+    elif _FORBIDDEN.search(answer.reply):
+        message = f"{kind} not checked: {_shorten(answer.reply)}"
         yield kind, warning(API_SERVER_CHECK_INCOMPLETE, (), message)
     elif _is_unrelated_failure(answer):
-        message = f"{dry_run.name} not checked: {_shorten(answer.message)}"
-        yield answer.message, warning(API_SERVER_CHECK_INCOMPLETE, at, message)
+        message = f"{dry_run.name} not checked: {_shorten(answer.reply)}"
+        yield answer.reply, warning(API_SERVER_CHECK_INCOMPLETE, at, message)
     else:
         yield from _convert_rejection(plan, dry_run, answer)
 
@@ -203,7 +203,7 @@ def _convert_rejection(
             or "exceeded quota" in reason
             or _IMMUTABLE.search(reason)
             # A webhook may accept the pod only from the user of its controller.
-            or (dry_run.template and _WEBHOOK in answer.message)
+            or (dry_run.template and _WEBHOOK in answer.reply)
         )
         make_finding = warning if is_uncertain else error
         message = f"the API server rejects {dry_run.name}: {name}{_shorten(reason)}"
@@ -229,24 +229,24 @@ def _find_reference(answer: Answer) -> str:
     """Return the field of a pod that names a missing object, empty for any other answer."""
     if answer.code == 403:
         for field, (pattern, _) in POD_REFERENCES.items():
-            if pattern.search(answer.message):
+            if pattern.search(answer.reply):
                 return field
     return ""
 
 
 def _is_unrelated_failure(answer: Answer) -> bool:
     """Return whether the request failed for a reason other than the object's content."""
-    if _APPLY in answer.message:
+    if _APPLY in answer.reply:
         return False  # about the object, although the status is 500
     failed = answer.code in (404, 409, 429) or answer.code >= 500
-    return failed or "does not support dry run" in answer.message
+    return failed or "does not support dry run" in answer.reply
 
 
 def _list_causes(answer: Answer) -> Sequence[tuple[str, str]]:
     """Return field and reason of each cause, parsed from the message if it lists no causes."""
     if answer.causes:
         return answer.causes
-    reason = _OBJECT_PREFIX.sub("", answer.message)
+    reason = _OBJECT_PREFIX.sub("", answer.reply)
     if reference := _find_reference(answer):
         return [(f"spec.{reference}", reason)]
     field = _FIELD.search(reason)

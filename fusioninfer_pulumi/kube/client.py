@@ -303,13 +303,13 @@ class Answer:
 
     Attributes:
         code: HTTP status; 0 if the object was not sent, because its kind is not served.
-        message: The server's message, empty if the server accepts the object.
+        reply: The server's message, empty if the server accepts the object.
         causes: Field and message of each cause in the response.
-        resource: Resource that the message is about: the object's, or another such as `namespaces`.
+        resource: Resource that the reply is about: the object's, or another such as `namespaces`.
     """
 
     code: int
-    message: str = ""
+    reply: str = ""
     causes: tuple[tuple[str, str], ...] = ()
     resource: str = ""
 
@@ -317,7 +317,7 @@ class Answer:
     def is_accepted(self) -> bool:
         """Whether the server would store the object if its name were free."""
         # The server rejects an existing name only after all other checks.
-        return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.message)
+        return 200 <= self.code < 300 or (self.code == 409 and "already exists" in self.reply)
 
 
 def send_dry_runs(

@@ -30,9 +30,7 @@ from fusioninfer_pulumi.findings import Finding, Rule, error, errors, show
 from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 
 WRONG_KIND = Rule("wrong-kind")
-
 NO_SERVICE = Rule("no-service")
-
 EMPTY_INPUT = Rule("empty-input")
 UNREADABLE_FILE = Rule("unreadable-file")
 
