@@ -103,13 +103,13 @@ def test_diff_ends_with_0_or_1(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_diff_reads_each_source_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    parse = file_set.documents
+    parse = file_set.parse_yaml
 
     def counted(text: str) -> Iterator[Any]:
         read.append(text)
         return parse(text)
 
-    monkeypatch.setattr(file_set, "documents", counted)
+    monkeypatch.setattr(file_set, "parse_yaml", counted)
     assert main(["diff", STORY_1, STORY_4]) == 1
     assert len(read) == 2
 
