@@ -12,6 +12,8 @@ import urllib3
 
 from e2e.catalog import program
 from e2e.harness.cluster import Cluster
+from e2e.harness.control_plane import PROGRAMS
+from e2e.harness.control_plane import arguments as format_arguments
 from e2e.harness.processes import LOOPBACK, Lifetime, Program, ProgramFailedError, free_ports
 
 HEALTH_METHOD = "/grpc.health.v1.Health/Check"
@@ -58,16 +60,16 @@ class EndpointPicker(Lifetime):
             name,
             [
                 self._executable or program(self._tool, "epp"),
-                f"--pool-name={self._pool}",
-                f"--pool-namespace={self._namespace}",
-                f"--config-file={config}",
-                f"--grpc-port={self.grpc_port}",
-                f"--grpc-health-port={self.health_port}",
-                f"--metrics-port={self.metrics_port}",
-                "--secure-serving=false",
-                # Authenticated metrics need a ClusterRole, which the library does not generate.
-                "--metrics-endpoint-auth=false",
-                "--tracing=false",
+                *format_arguments(
+                    "epp",
+                    pool=self._pool,
+                    namespace=self._namespace,
+                    config=config,
+                    grpc=self.grpc_port,
+                    health=self.health_port,
+                    metrics=self.metrics_port,
+                ),
+                *PROGRAMS["epp defaults"],
                 *self._arguments,
             ],
             env={"KUBECONFIG": str(self._cluster.kubeconfig_for(subject))},
