@@ -99,9 +99,7 @@ def generated_picker(
         pool=pool["metadata"]["name"],
         account=spec["serviceAccountName"],
         config=config,
-        arguments=[
-            argument for argument in container["args"] if argument.partition("=")[0] not in omitted
-        ],
+        flags=[flag for flag in container["args"] if flag.partition("=")[0] not in omitted],
         executable=PICKERS[version].executable(),
     )
 

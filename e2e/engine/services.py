@@ -163,19 +163,16 @@ class Stack(Project):
         return counts
 
     @contextmanager
-    def min_ready_replicas(self, *others: str) -> Iterator[dict[str, int]]:
+    def min_ready_replicas(self) -> Iterator[dict[str, int]]:
         """Yield the fewest ready replicas of each role that were seen inside the context.
 
-        `samples` counts the readings. `total` is the sum over all roles, also in the
-        namespaces `others`, to which replicas move.
+        `samples` counts the readings, and `total` is the sum over all roles.
         """
         least: dict[str, int] = {}
 
         def look() -> None:
             seen = self.ready()
-            total = sum(seen.values())
-            total += sum(sum(self.ready(other).values()) for other in others)
-            for name, count in {**seen, "total": total}.items():
+            for name, count in {**seen, "total": sum(seen.values())}.items():
                 least[name] = min(count, least.get(name, count))
             least["samples"] = least.get("samples", 0) + 1
 

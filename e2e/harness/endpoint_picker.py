@@ -12,8 +12,7 @@ import urllib3
 
 from e2e.catalog import program
 from e2e.harness.cluster import Cluster
-from e2e.harness.control_plane import PROGRAMS
-from e2e.harness.control_plane import arguments as format_arguments
+from e2e.harness.control_plane import PROGRAMS, arguments
 from e2e.harness.processes import LOOPBACK, Lifetime, Program, ProgramFailedError, free_ports
 
 HEALTH_METHOD = "/grpc.health.v1.Health/Check"
@@ -37,7 +36,7 @@ class EndpointPicker(Lifetime):
         pool: str,
         account: str,
         config: str,
-        arguments: Sequence[str] = (),
+        flags: Sequence[str] = (),
         executable: Path | None = None,
     ) -> None:
         self.grpc_port, self.health_port, self.metrics_port = free_ports(3)
@@ -47,7 +46,7 @@ class EndpointPicker(Lifetime):
         self._pool = pool
         self._account = account
         self._config = config
-        self._arguments = arguments
+        self._flags = flags
         self._executable = executable
         self._program: Program | None = None
 
@@ -60,7 +59,7 @@ class EndpointPicker(Lifetime):
             name,
             [
                 self._executable or program(self._tool, "epp"),
-                *format_arguments(
+                *arguments(
                     "epp",
                     pool=self._pool,
                     namespace=self._namespace,
@@ -70,7 +69,7 @@ class EndpointPicker(Lifetime):
                     metrics=self.metrics_port,
                 ),
                 *PROGRAMS["epp defaults"],
-                *self._arguments,
+                *self._flags,
             ],
             env={"KUBECONFIG": str(self._cluster.kubeconfig_for(subject))},
         )
