@@ -72,7 +72,7 @@ def needs(*programs: str, releases: Sequence[str] = ()) -> pytest.MarkDecorator:
 
 
 def secret(namespace: str, name: str, **values: str) -> Object:
-    """Return a Secret with `data`, because some gateways ignore `stringData`."""
+    """Return a Secret with `data`, because Envoy Gateway's file provider ignores `stringData`."""
     encoded = {key: base64.b64encode(text.encode()).decode() for key, text in values.items()}
     meta = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": encoded}
