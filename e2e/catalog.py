@@ -27,6 +27,7 @@ class Tool:
     manifests: dict[str, list[str]] = field(default_factory=dict)
     ldflags: str = ""
     optional: bool = False
+    title: str = ""
 
     @property
     def folder(self) -> Path:

@@ -16,8 +16,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from e2e.harness import Cluster, Object
 from e2e.harness.certificates import create_certificates
 from e2e.harness.pods import is_condition_true
+from e2e.harness.resources import read_objects
 from e2e.harness.stand_ins import Answer, HttpStandIn, Request
-from e2e.objects import read_objects
 
 CUSTOM = ("custom.metrics.k8s.io", "v1beta2")
 EXTERNAL = ("external.metrics.k8s.io", "v1beta1")

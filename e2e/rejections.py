@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
@@ -19,34 +20,31 @@ def assert_rejected(manifest: Object, message: str) -> None:
         inputs.objects_of(inputs.plan_of(manifest))
 
 
-def edit_lws(edit: Callable[[Object], object]) -> Change:
-    return _edited("LeaderWorkerSet", edit)
+def merge(value: Any, patch: Any) -> Any:
+    """Return a value with a patch merged into its mappings and lists; null removes a field."""
+    if isinstance(value, Mapping) and isinstance(patch, Mapping):
+        merged = {**value, **{key: merge(value.get(key), item) for key, item in patch.items()}}
+        return {key: item for key, item in merged.items() if item is not None or key not in patch}
+    if isinstance(value, list) and isinstance(patch, list):
+        return [*map(merge, value, patch), *value[len(patch) :]]
+    return copy.deepcopy(patch)
 
 
-def edit_pod_group(edit: Callable[[Object], object]) -> Change:
-    return _edited("PodGroup", edit)
+def edit_objects(patches: Mapping[str, Object], role: str | None = None) -> Change:
+    """Return a change of objects by kind, and with `templates` of all pod templates.
 
+    With a role, only its LeaderWorkerSets change.
+    """
 
-def edit_templates(edit: Callable[[Object], object], role: str | None = None) -> Change:
-    """Return a change of all pod templates of one role or of all roles."""
-
-    def edit_all(leader_worker_set: Object) -> None:
-        if role in (None, leader_worker_set["metadata"]["labels"]["fusioninfer.io/role-name"]):
-            group = leader_worker_set["spec"]["leaderWorkerTemplate"]
-            for key in ("leaderTemplate", "workerTemplate"):
-                if key in group:
-                    edit(group[key])
-
-    return edit_lws(edit_all)
-
-
-def _edited(kind: str, edit: Callable[[Object], object]) -> Change:
-    def change(objects: list[Object]) -> list[Object]:
-        # Manifests of a role share dicts, which must not be edited twice.
-        changed: list[Object] = json.loads(json.dumps(objects))
-        for manifest in changed:
-            if manifest["kind"] == kind:
-                edit(manifest)
+    def edit(item: Object) -> Object:
+        labels = item["metadata"].get("labels") or {}
+        if role not in (None, labels.get("fusioninfer.io/role-name")):
+            return item
+        changed: Object = merge(item, patches.get(item["kind"], {}))
+        if "templates" in patches and item["kind"] == "LeaderWorkerSet":
+            group = changed["spec"]["leaderWorkerTemplate"]
+            for key in group.keys() & {"leaderTemplate", "workerTemplate"}:
+                group[key] = merge(group[key], patches["templates"])
         return changed
 
-    return change
+    return lambda objects: [edit(copy.deepcopy(item)) for item in objects]

@@ -26,15 +26,6 @@ from e2e.inputs import ROOT
 DOCUMENT = ROOT / "docs" / "verified.md"
 PAGE = Path(__file__).with_name("verified_page.md")
 
-COMPONENTS = {
-    "kubernetes": "kube-apiserver, kube-controller-manager, kube-scheduler",
-    "etcd": "etcd",
-    "lws-0.9": "LeaderWorkerSet, with its webhooks",
-    "volcano": "Volcano scheduler",
-    "kwok": "kwok, in place of kubelets",
-}
-"""Titles of tools whose catalog names are unclear."""
-
 CLI = "Pulumi CLI and Python language host"
 PACKAGES = {
     "Pulumi SDK for Python": "pulumi",
@@ -182,7 +173,7 @@ class Report:
 
 def document(claims: list[Claim]) -> str:
     rows = [
-        f"| {COMPONENTS.get(tool.name, tool.name)} | {tool.version} | `{tool.source}` |"
+        f"| {tool.title or tool.name} | {tool.version} | `{tool.source}` |"
         for tool in TOOLS
         if not tool.optional
     ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 from e2e import inputs
 from e2e.harness import Cluster, EndpointPicker, Object
 from e2e.harness.components import custom_resource_definitions
+from e2e.harness.control_plane import PROGRAMS
 from e2e.harness.pods import LEADERS
+from e2e.harness.resources import read_objects
 
 IMAGES = {
     "1.2": "registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1",
@@ -59,34 +62,10 @@ def picker_versions(claim: str, *versions: str) -> pytest.MarkDecorator:
     )  # fmt: skip
 
 
-#: Flags that EndpointPicker sets.
-_HARNESS_FLAGS = (
-    "--pool-name",
-    "--pool-namespace",
-    "--config-file",
-    "--grpc-port",
-    "--grpc-health-port",
-    "--metrics-port",
-)
-
-
 def routed(namespace: str, name: str = "svc", **router: Any) -> Object:
     """Return a service with a router and two single-node replicas."""
-    container = {
-        "name": "vllm",
-        "image": "vllm/vllm-openai:v0.11.0",
-        "args": ["--model", "m"],
-        "resources": {"requests": {"cpu": "1"}},
-    }
-    picker = {"name": "router", "componentType": "router", **copy.deepcopy(router)}
-    serving = {
-        "name": "inference",
-        "componentType": "worker",
-        "replicas": 2,
-        "template": {"spec": {"containers": [container]}},
-    }
-    service = inputs.service(name, picker, serving)
-    service["metadata"]["namespace"] = namespace
+    (service,) = read_objects("routed service", namespace=namespace, name=name)
+    service["spec"]["roles"][0] |= copy.deepcopy(router)
     return service
 
 
@@ -111,7 +90,8 @@ def generated_picker(
     (container,) = spec["containers"]
     assert container["image"] == PICKERS[version].image
     (config,) = find(objects, "ConfigMap")["data"].values()
-    omitted = (*_HARNESS_FLAGS, *(("--secure-serving", "--cert-path") if plain else ()))
+    omitted = [flag.partition("=")[0] for flag in PROGRAMS["epp"]]
+    omitted += ["--secure-serving", "--cert-path"] if plain else []
     return EndpointPicker(
         cluster,
         version=version,
@@ -119,47 +99,30 @@ def generated_picker(
         pool=pool["metadata"]["name"],
         account=spec["serviceAccountName"],
         config=config,
-        arguments=[
-            argument for argument in container["args"] if argument.partition("=")[0] not in omitted
-        ],
+        flags=[flag for flag in container["args"] if flag.partition("=")[0] not in omitted],
         executable=PICKERS[version].executable(),
     )
 
 
 KIND, OBJECTIVE = "InferenceModelRewrite", "InferenceObjective"
-DEFINITIONS = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
 
-def install_llm_d_kind(cluster: Cluster, kind: str = KIND) -> str:
-    """Install llm-d's kind and return the name of its definition.
+@contextmanager
+def llm_d_kind(cluster: Cluster, kind: str = KIND) -> Iterator[None]:
+    """Install llm-d's kind until the context ends.
 
     llm-d is not in the tool catalog. Its definition (v0.10.0 `config/crd/bases`) differs from the
     inference extension's only by its group.
     """
-    (definition,) = [
-        crd
-        for crd in custom_resource_definitions("lws-0.9")
-        if crd["spec"]["names"]["kind"] == kind
-    ]
-    llm_d = {key: copy.deepcopy(definition[key]) for key in ("apiVersion", "kind", "spec")}
-    llm_d["spec"]["group"] = "llm-d.ai"
+    definitions = custom_resource_definitions("lws-0.9")
+    (definition,) = [crd for crd in definitions if crd["spec"]["names"]["kind"] == kind]
     name = f"{definition['spec']['names']['plural']}.llm-d.ai"
-    llm_d["metadata"] = {"name": name}
-    cluster.install_kinds([llm_d])
-    return name
-
-
-NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
-
-#: Fields that the restricted Pod Security profile requires.
-RESTRICTED_CONTAINER = {
-    "securityContext": {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "runAsNonRoot": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-}
+    spec = {**definition["spec"], "group": "llm-d.ai"}
+    cluster.install_kinds([{**definition, "metadata": {"name": name}, "spec": spec}])
+    try:
+        yield
+    finally:
+        cluster.delete("apiextensions.k8s.io/v1/CustomResourceDefinition", name)
 
 
 def disaggregated(
@@ -171,29 +134,12 @@ def disaggregated(
     **router: Any,
 ) -> Object:
     """Return a service with two prefill and two decode replicas that are not gang-scheduled."""
-    engine = {
-        "name": "vllm",
-        "image": "vllm/vllm-openai:v0.11.0",
-        "args": ["--model", "m", "--kv-transfer-config", NIXL],
-        "resources": {"requests": {"cpu": "1"}},
-        **(container or {}),
-    }
-    template = {"spec": {"containers": [engine]}}
-
-    def serving(name: str, component_type: str, fields: dict[str, Any] | None) -> Object:
-        built = {"name": name, "componentType": component_type, "replicas": 2}
-        return {**built, "template": copy.deepcopy(template), **copy.deepcopy(fields or {})}
-
-    picker = {
-        "name": "router",
-        "componentType": "router",
-        "strategy": "pd-disaggregation",
-        "httproute": {"parentRefs": [{"name": "gateway"}]},
-        **router,
-    }
-    roles = [serving("prefill", "prefiller", prefill), serving("decode", "decoder", decode)]
-    service = inputs.service("svc", picker, *roles, gangPolicy={"mode": "Off"})
-    service["metadata"]["namespace"] = namespace
+    (service,) = read_objects("disaggregated service", namespace=namespace)
+    roles = service["spec"]["roles"]
+    for role in roles[1:]:
+        role["template"]["spec"]["containers"][0] |= copy.deepcopy(container or {})
+    for index, fields in enumerate((router, prefill, decode)):
+        roles[index] |= copy.deepcopy(fields or {})
     return service
 
 

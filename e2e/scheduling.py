@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from e2e import checks, inputs
 from e2e.harness import Cluster, Object
-from e2e.objects import read_objects
+from e2e.harness.resources import read_objects
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.plan.service_plan import ServicePlan, compute_capacity
 from fusioninfer_pulumi.topology.capacity_model import Capacity, NodePool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,29 +17,9 @@ from fusioninfer_pulumi import load, plan_service, render
 
 CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
 
-RECIPES = {
-    "clients.yaml": "envoy-gateway",
-    "tokens.yaml": "envoy-gateway",
-    "limits.yaml": "envoy-gateway",
-    "verify.yaml": "envoy-gateway",
-    "istio.yaml": "istio",
-    "agentgateway.yaml": "agentgateway",
-}
-"""Tools with the CRDs of each file on the pages."""
-
-KINDS = frozenset(
-    {
-        "AgentgatewayPolicy",
-        "AuthorizationPolicy",
-        "BackendTrafficPolicy",
-        "ClientTrafficPolicy",
-        "DestinationRule",
-        "EnvoyFilter",
-        "RequestAuthentication",
-        "SecurityPolicy",
-    }
+GATEWAYS: dict[str, dict[str, list[str]]] = yaml.safe_load(
+    Path(__file__).with_name("gateways.yaml").read_text(encoding="utf-8")
 )
-"""Kinds whose CRDs are installed."""
 
 
 def rendered(implementation: str) -> list[Object]:
@@ -52,11 +33,11 @@ def rendered(implementation: str) -> list[Object]:
 def kinds(cluster: Cluster) -> Iterator[None]:
     crds = [
         crd
-        for name in sorted(set(RECIPES.values()))
+        for name, gateway in GATEWAYS.items()
         if tool(name).is_built
         for path in manifests(name, "crds")
         for crd in yaml.safe_load_all(path.read_text(encoding="utf-8"))
-        if crd and crd["spec"]["names"]["kind"] in KINDS
+        if crd and crd["spec"]["names"]["kind"] in gateway["kinds"]
     ]
     cluster.install_kinds(crds)
 
@@ -76,7 +57,11 @@ def kinds(cluster: Cluster) -> Iterator[None]:
 
 def cases() -> Iterator[Any]:
     """Yield the files of the pages, and Istio's rendered DestinationRule."""
-    rows = [(file, name, "the security pages' objects") for file, name in RECIPES.items()]
+    rows = [
+        (file, name, "the security pages' objects")
+        for name, gateway in GATEWAYS.items()
+        for file in gateway["files"]
+    ]
     for file, name, what in [*rows, ("", "istio", "the rendered DestinationRule")]:
         proves = pytest.mark.proves(
             f"The API server accepts {what} for {name} unchanged", needs=f"{name} is built"

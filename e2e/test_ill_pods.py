@@ -6,8 +6,9 @@ import copy
 
 import pytest
 
-from e2e import inputs, objects
+from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
+from e2e.harness.resources import read_objects
 from fusioninfer_pulumi.checks.server_dry_run import check_on_api_server
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from tests import invalid_pods, rejected_pods
@@ -27,15 +28,15 @@ CARRIED = [
 
 
 def template(fields: Object, container: Object) -> Object:
-    spec = copy.deepcopy(objects.pod_spec())
-    spec["containers"][0].update(container)
-    return {"spec": {**spec, **fields}}
+    (pod,) = read_objects("ill pod")
+    pod["spec"]["containers"][0] |= container
+    return {"spec": {**pod["spec"], **fields}}
 
 
 def create_pod(cluster: Cluster, room: str, template: Object) -> None:
-    metadata = {**template.get("metadata", {}), "name": "ill"}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-    cluster.create(pod, namespace=room, dry_run=True)
+    (pod,) = read_objects("ill pod")
+    pod["metadata"] = {**template.get("metadata", {}), **pod["metadata"]}
+    cluster.create({**pod, "spec": template["spec"]}, namespace=room, dry_run=True)
 
 
 def create_pods(cluster: Cluster, room: str, template: Object) -> None:
@@ -43,9 +44,7 @@ def create_pods(cluster: Cluster, room: str, template: Object) -> None:
     metadata = template.get("metadata", {})
     labels = {**metadata.get("labels", {}), "name": "ill"}
     pod = {"metadata": {**metadata, "labels": labels}, "spec": template["spec"]}
-    spec = {"serviceName": "ill", "selector": {"matchLabels": {"name": "ill"}}, "template": pod}
-    head = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "ill"}}
-    cluster.apply([{**head, "spec": spec}], namespace=room, dry_run=True)
+    cluster.apply(read_objects("ill StatefulSet", template=pod), namespace=room, dry_run=True)
     omitted = {*OF_CLUSTERS, *(["overhead"] if "runtimeClassName" in template["spec"] else ())}
     pod_spec = {key: value for key, value in template["spec"].items() if key not in omitted}
     create_pod(cluster, room, {**pod, "spec": pod_spec})
@@ -85,7 +84,7 @@ def test_unusual_pod_fields_are_accepted(cluster: Cluster, room: str, fields: Ob
 def test_lws_with_invalid_pod_template_is_accepted(
     cluster: Cluster, room: str, fields: Object
 ) -> None:
-    lws = objects.leader_worker_set("ill", size=1)
+    (lws,) = read_objects("ill LeaderWorkerSet")
     lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"].update(fields)
     cluster.apply([lws], namespace=room, dry_run=True)
 

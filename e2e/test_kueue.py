@@ -12,8 +12,8 @@ import pytest
 from e2e import checks, inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, Cluster, Object
+from e2e.harness.resources import read_objects
 from e2e.live import await_images
-from e2e.objects import read_objects
 from fusioninfer_pulumi.checks.cluster_checks import check_quotas
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan, compute_capacity_for_gpus

@@ -12,8 +12,8 @@ import pytest
 from e2e import inputs
 from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, Cluster, Object
+from e2e.harness.resources import read_objects
 from e2e.live import PATIENCE, LiveService
-from e2e.objects import pod_spec
 from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
 from fusioninfer_pulumi.component.diagnosis import explain_gang, read_service
 from fusioninfer_pulumi.component.status import explain_blocked_gang, find_unaccepted
@@ -79,7 +79,8 @@ class NativeService(LiveService):
     def assert_stays_bound(self, wanted: Mapping[str, int]) -> None:
         """Assert that this many pods are bound after the scheduler has bound other pods."""
         for _ in range(3):
-            marker = self.cluster.create(marker_pod(self.namespace))["metadata"]["name"]
+            (pod,) = read_objects("pod without a gang", namespace=self.namespace)
+            marker = self.cluster.create(pod)["metadata"]["name"]
             self.cluster.wait(
                 lambda: self._read("v1/Pod", marker)["spec"].get("nodeName"),  # type: ignore[index]  # noqa: B023  # waited for
                 PATIENCE,
@@ -91,15 +92,6 @@ class NativeService(LiveService):
 
     def wait_blocked(self) -> None:
         self.cluster.wait(lambda: explain_blocked_gang(self.pod_group()), PATIENCE, self.pod_group)
-
-
-def marker_pod(namespace: str) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"generateName": "marker-", "namespace": namespace},
-        "spec": pod_spec(nodeSelector={CASE: namespace}),
-    }
 
 
 def started(cluster: Cluster, nodes: int = 10, **spec: Any) -> NativeService:

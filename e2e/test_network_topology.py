@@ -10,8 +10,8 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import Cluster, Object
+from e2e.harness.resources import read_objects
 from e2e.live import LiveService
-from e2e.objects import read_objects
 
 PLUGIN = "network-topology-aware"
 HARD = {"mode": "hard", "highestTierAllowed": 1}

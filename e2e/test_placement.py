@@ -26,10 +26,6 @@ TEAM = {"key": "team", "value": "blue", "effect": "NoExecute"}
 CASES = 12
 
 
-def pair(name: str, prefill: Object, decode: Object) -> Object:
-    return inputs.service(name, prefill, decode)
-
-
 def role(name: str, replicas: int, nodes: int, gpus: int, **more: Any) -> Object:
     kind = {"prefill": "prefiller", "decode": "decoder"}.get(name, "worker")
     return inputs.role(name, kind, replicas, nodes, gpus, **more)
@@ -101,7 +97,7 @@ NEAR = {"placement": {"pools": ["big", "small"]}}
 def test_placed_services_run_on_their_pools(cluster: Cluster, namespace: str) -> None:
     services = load_all(
         namespace,
-        pair("chat", role("prefill", 2, 1, 8, **NEAR), role("decode", 4, 1, 4, **NEAR)),
+        inputs.service("chat", role("prefill", 2, 1, 8, **NEAR), role("decode", 4, 1, 4, **NEAR)),
         inputs.service("reason", role("serve", 1, 2, 8)),
         inputs.service("far", role("serve", 2, 2, 8)),
     )
@@ -157,12 +153,10 @@ def random_case(
         shape = dice.randint(1, 2), dice.randint(1, 2), dice.choice((4, 8))
         return role(name, *shape)
 
-    services = [
-        pair(f"s{number}-{index}", one("prefill"), one("decode"))
-        if dice.random() < 0.6
-        else inputs.service(f"s{number}-{index}", one("serve"))
-        for index in range(3)
-    ]
+    services = []
+    for index in range(3):
+        names = ("prefill", "decode") if dice.random() < 0.6 else ("serve",)
+        services.append(inputs.service(f"s{number}-{index}", *map(one, names)))
     pools = [
         {"name": f"p{index}", "nodes": dice.randint(1, 4), "accelerators": dice.choice((4, 8, 8))}
         for index in range(3)
@@ -182,20 +176,9 @@ def load_all(namespace: str, *manifests: Object) -> list[InferenceServiceArgs]:
 DRIVER = "gpu.nvidia.com"
 
 
-def claiming(name: str, namespace: str, replicas: int, count: int) -> Object:
-    built = inputs.service(
-        name,
-        inputs.role(
-            "serve",
-            "worker",
-            replicas,
-            1,
-            0,
-            resourceClaims=[{"name": "gpus", "deviceClassName": DRIVER, "count": count}],
-        ),
-    )
-    built["metadata"]["namespace"] = namespace
-    return built
+def claiming(name: str, replicas: int, count: int) -> Object:
+    claims = [{"name": "gpus", "deviceClassName": DRIVER, "count": count}]
+    return inputs.service(name, role("serve", replicas, 1, 0, resourceClaims=claims))
 
 
 @pytest.mark.proves("Services that claim devices are placed by ResourceSlices and allocated there")
@@ -216,14 +199,7 @@ def test_claims_are_allocated_on_chosen_pools(cluster: Cluster, namespace: str) 
         pools = {pool.name: (pool.nodes, pool.accelerators) for pool in stock.pools}
         assert pools == sizes
         assert all(pool.device_classes == [DRIVER] for pool in stock.pools)
-        services = [
-            item
-            for manifest in (
-                claiming("halves", namespace, 3, 4),
-                claiming("wholes", namespace, 2, 8),
-            )
-            for item in load(manifest)
-        ]
+        services = load_all(namespace, claiming("halves", 3, 4), claiming("wholes", 2, 8))
         placed = place(services, stock)
         assert count_placed(placed) == Counter(
             {("halves", "serve", "small"): 3, ("wholes", "serve", "large"): 2}
@@ -236,11 +212,9 @@ def test_claims_are_allocated_on_chosen_pools(cluster: Cluster, namespace: str) 
         assert [pool.in_use for pool in full.pools] == [[8, 8], [4, 4, 4]]
         free = read_inventory(str(cluster.kubeconfig), services=placed.services)
         assert [pool.in_use for pool in free.pools] == [[], []]
-        (one_more,) = load(claiming("more", namespace, 1, 1))
-        with pytest.raises(
-            InvalidServiceError, match="does not fit; the closest combination, serve on"
-        ):
-            place([one_more], full)
+        text = "does not fit; the closest combination, serve on"
+        with pytest.raises(InvalidServiceError, match=text):
+            place(load_all(namespace, claiming("more", 1, 1)), full)
     finally:
         for item in slices:
             cluster.delete("ResourceSlice", item["metadata"]["name"])

@@ -19,7 +19,7 @@ from e2e.harness.ext_proc import DESTINATION, ExternalProcessor
 from e2e.harness.pods import leaders
 from e2e.harness.processes import LOOPBACK, free_ports
 from e2e.harness.stages import BEHAVIOUR
-from e2e.routers import NIXL, await_leaders, deploy, disaggregated, find_lws, generated_picker
+from e2e.routers import await_leaders, deploy, disaggregated, find_lws, generated_picker
 from e2e.strategies.engine import Engine
 
 LLM_D = "llm-d-epp and llm-d-sidecar are on PATH"
@@ -40,8 +40,9 @@ def test_sidecar_rejects_other_prefill_addresses(cluster: Cluster, namespace: st
         namespace,
         prefill={"port": pool},
         decode={"port": pool, "kvTransfer": {"enginePort": engine}},
-        container={"args": ["--model", "m", "--kv-transfer-config", NIXL, f"--port={pool}"]},
     )
+    for role in manifest["spec"]["roles"][1:]:
+        role["template"]["spec"]["containers"][0]["args"].append(f"--port={pool}")
     objects = deploy(cluster, namespace, manifest, leading=4)
     with ExitStack() as stack:
         stranger = stack.enter_context(Engine(LOOPBACK, elsewhere))

@@ -11,9 +11,8 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
-from e2e.objects import read_objects
+from e2e.harness.resources import read_objects
 from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
-from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -50,25 +49,27 @@ def checked(bare: Cluster) -> Check:
 @pytest.mark.proves("`plan --cluster` warns of a ResourceQuota that the API server then enforces")
 def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Check) -> None:
     namespace = bare.new_namespace()
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpus"},
-             "spec": {"hard": {f"requests.{GPU}": "8"}}}  # fmt: skip
-    bare.apply([quota], namespace=namespace)
+    bare.apply(read_objects("quota of GPUs"), namespace=namespace)
 
     def used() -> object:
         (stored,) = bare.list("v1/ResourceQuota", namespace)
         return stored.get("status", {}).get("used", {}).get(f"requests.{GPU}")
 
+    def create_pod(service: str, gpus: int) -> None:
+        (pod,) = read_objects("pod with GPUs", service=service, gpus=str(gpus))
+        bare.create(pod, namespace=namespace)
+
     bare.wait(lambda: used() == "0", 60, "the quota's controller")
-    bare.create(gpu_pod("other", 4), namespace=namespace)
+    create_pod("other", 4)
     service = inputs.service("svc", inputs.role("serve", "worker", 2, gpus=2))
     service["metadata"]["namespace"] = namespace
     plan = inputs.plan_of(service)
-    bare.create(gpu_pod(plan.service, 2), namespace=namespace)
+    create_pod(plan.service, 2)
     bare.wait(lambda: used() == "6", 60, used)
     # One of its two pods exists, so the remaining quota is enough.
     assert not any("ResourceQuota" in text for text in checked(plan))
 
-    bare.create(gpu_pod("other", 2), namespace=namespace)
+    create_pod("other", 2)
     bare.wait(lambda: used() == "8", 60, used)
     message = (
         f"ResourceQuota gpus in {namespace} allows 8 {GPU} (6 in use by others), but svc requests "
@@ -77,7 +78,7 @@ def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Check) -> None:
     (warning,) = (text for text in checked(plan) if "ResourceQuota" in text)
     assert message in warning
     with pytest.raises(ApiError, match="exceeded quota: gpus"):
-        bare.create(gpu_pod(plan.service, 2), namespace=namespace)
+        create_pod(plan.service, 2)
 
     printed = run_plan(bare, service, tmp_path)
     assert printed.returncode == 0
@@ -106,14 +107,6 @@ def test_missing_gang_backend_is_rejected(bare: Cluster, tmp_path: Path) -> None
         "schedulingStrategy.gangPolicy.backend: the cluster does not have Kueue; install it, "
         "or use backend Volcano [gang-backend-missing]"
     ) in " ".join(printed.stderr.split())
-
-
-def gpu_pod(service: str, gpus: int) -> Object:
-    limits = {"limits": {GPU: str(gpus)}}
-    metadata = {"generateName": f"{service}-", "labels": {labels.SERVICE: service}}
-    container = {"name": "main", "image": "engine:1", "resources": limits}
-    spec = {"containers": [container]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 @pytest.mark.proves("ServingPrerequisites detects missing CRD fields by a strict dry run")
@@ -155,20 +148,7 @@ def test_missing_apis_and_classes_are_reported(bare: Cluster, checked: Check) ->
 )
 def test_check_server_reports_missing_objects(bare: Cluster, tmp_path: Path) -> None:
     namespace = bare.new_namespace()
-    service = inputs.service("svc", inputs.role("serve", "worker"))
-    service["metadata"]["namespace"] = namespace
-    claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
-             "resources": {"requests": {"storage": "1Gi"}}}  # fmt: skip
-    pod = service["spec"]["roles"][0]["template"]["spec"]
-    pod |= {
-        "serviceAccountName": "robot",
-        "imagePullSecrets": [{"name": "pull"}],
-        "volumes": [
-            {"name": "a", "persistentVolumeClaim": {"claimName": "weights"}},
-            {"name": "b", "configMap": {"name": "chat"}},
-            {"name": "c", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}},
-        ],
-    }
+    (service,) = read_objects("service that names missing objects", namespace=namespace)
     path = tmp_path / "service.yaml"
     path.write_text(inputs.text(service), encoding="utf-8")
 
@@ -178,18 +158,12 @@ def test_check_server_reports_missing_objects(bare: Cluster, tmp_path: Path) -> 
         return printed.stderr.splitlines()
 
     named = [line for line in found(bare.kubeconfig) if "[named-object-missing]" in line]
-    for kind, name, field in (
-        ("ServiceAccount", "robot", "serviceAccountName"),
-        ("Secret", "pull", "imagePullSecrets[0].name"),
-        ("PersistentVolumeClaim", "weights", "volumes[0].persistentVolumeClaim.claimName"),
-        ("ConfigMap", "chat", "volumes[1].configMap.name"),
-        ("StorageClass", "fast", "volumes[2].ephemeral.volumeClaimTemplate.spec.storageClassName"),
-    ):
-        assert any(
-            f"warning: roles[0].template.spec.{field}: " in line and f"has no {kind} {name}" in line
-            for line in named
-        ), (kind, named)
-    assert len(named) == 5
+    wanted = read_objects("missing objects")
+    assert len(named) == len(wanted)
+    for row in wanted:
+        field = f"warning: roles[0].template.spec.{row['field']}: "
+        lines = [line for line in named if field in line]
+        assert any(f"has no {row['name']}" in line for line in lines), (row, named)
     nobody = bare.kubeconfig_for("system:serviceaccount:default:default")
     unread = [line for line in found(nobody) if "[cluster-not-checked]" in line]
     assert len(unread) == 1

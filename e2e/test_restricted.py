@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import pytest
+import yaml
 
 from e2e.harness import ApiError, Cluster, Object
 from e2e.harness.pods import leaders
-from e2e.routers import RESTRICTED_CONTAINER, disaggregated, find, objects_of, routed
+from e2e.routers import disaggregated, find, objects_of, routed
 
-ROUTERS: dict[str, dict[str, Any]] = {
-    "one replica": {},
-    "several replicas": {"endpointPicker": {"replicas": 3, "failureMode": "FailClose"}},
-    "certificate": {"endpointPicker": {"tls": {"secretName": "picker-tls"}}},
-    "template": {
-        "endpointPicker": {
-            "resources": {"requests": {"cpu": "2"}, "limits": {"memory": "4Gi"}},
-            "template": {
-                "metadata": {"labels": {"team": "a"}},
-                "spec": {"containers": [{"name": "epp", "env": [{"name": "A", "value": "b"}]}]},
-            },
-        }
-    },
-}
+FIELDS: Object = yaml.safe_load(
+    Path(__file__).with_name("restricted.yaml").read_text(encoding="utf-8")
+)
+ROUTERS: dict[str, Object] = FIELDS["routers"]
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -57,7 +48,7 @@ def test_picker_pods_are_restricted(cluster: Cluster, restricted: str, name: str
 @pytest.mark.parametrize("protected", [True, False])
 def test_sidecars_are_restricted(cluster: Cluster, restricted: str, *, protected: bool) -> None:
     decode = {"kvTransfer": {"sidecar": {"ssrfProtection": protected}}}
-    objects = objects_of(disaggregated(restricted, decode=decode, container=RESTRICTED_CONTAINER))
+    objects = objects_of(disaggregated(restricted, decode=decode, container=FIELDS["container"]))
     cluster.add_nodes(1)
     cluster.apply([manifest for manifest in objects if manifest["kind"] != "Deployment"])
     pods = cluster.wait(

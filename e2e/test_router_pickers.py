@@ -7,7 +7,7 @@ import urllib3
 
 from e2e.harness import Cluster, Object
 from e2e.harness.processes import LOOPBACK
-from e2e.objects import read_objects
+from e2e.harness.resources import read_objects
 from e2e.routers import IMAGES, generated_picker, objects_of, routed
 
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))

@@ -11,62 +11,27 @@ import pytest
 
 from e2e import inputs
 from e2e.harness import Cluster, Object
+from e2e.harness.resources import read_objects
 from fusioninfer_pulumi.checks.server_dry_run import check_on_api_server, list_dry_run_objects
 from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.kube.client import KubernetesApi
 
 RECORDED = Path(__file__).parents[1] / "tests" / "fixtures" / "server_answers.json"
-_QUERY = {"dryRun": "All", "fieldValidation": "Strict"}
-_POD = "svc-inference-0-0"
-
-
-def _pod(**spec: Any) -> Object:
-    container = {"name": "vllm", "image": "vllm/vllm-openai:v0.11.0", **spec.pop("container", {})}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": _POD},
-        "spec": {"containers": [container], **spec},
-    }
-
-
-def _create(api: KubernetesApi, pod: Object, namespace: str = "default") -> Object:
-    return api.request("POST", f"/api/v1/namespaces/{namespace}/pods", _QUERY, pod)[1]
-
-
-def _apply(api: KubernetesApi, template: Object) -> Object:
-    labels = {"app": "svc"}
-    stateful_set = {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": _POD},
-        "spec": {
-            "serviceName": "svc",
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
-        },
-    }
-    path = f"/apis/apps/v1/namespaces/default/statefulsets/{_POD}"
-    query = {**_QUERY, "fieldManager": "fusioninfer-pulumi", "force": "true"}
-    return api.request("PATCH", path, query, stateful_set)[1]
 
 
 def collect_answers(cluster: Cluster) -> dict[str, Object]:
-    api = KubernetesApi(str(cluster.kubeconfig), None)
-    nobody = KubernetesApi(
-        str(cluster.kubeconfig_for("system:serviceaccount:default:default")), None
-    )
-    ports = [{"containerPort": 8000}, {"containerPort": 8000}]
+    """Return the API server's answers to the dry runs in objects.yaml, by their names."""
+    account = cluster.kubeconfig_for("system:serviceaccount:default:default")
+    clients = {
+        user: KubernetesApi(str(kubeconfig), None)
+        for user, kubeconfig in (("admin", cluster.kubeconfig), ("nobody", account))
+    }
+    query = {"dryRun": "All", "fieldValidation": "Strict"}
     return {
-        "unsupported": _create(api, _pod(container={"imagePullPolicy": "Sometimes"})),
-        "unknown": _create(api, _pod(surprise=1)),
-        "account": _create(api, _pod(serviceAccountName="absent")),
-        "class": _create(api, _pod(priorityClassName="absent")),
-        "runtime": _create(api, _pod(runtimeClassName="absent")),
-        "priority": _create(api, _pod(priority=10)),
-        "namespace": _create(api, _pod(), "absent"),
-        "twice": _apply(api, _pod(container={"ports": ports})),
-        "rights": _create(nobody, _pod()),
+        row["name"]: clients[row["user"]].request(
+            row["method"], row["path"], {**query, **row["query"]}, row["object"]
+        )[1]
+        for row in read_objects("dry runs")
     }
 
 

@@ -10,9 +10,7 @@ import pytest
 import yaml
 
 from e2e.harness import Cluster
-from e2e.test_placement import GPU, LABEL, add, count_bound, run
-from fusioninfer_pulumi import load
-from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from e2e.test_placement import GPU, LABEL, add, count_bound, load_all, run
 from fusioninfer_pulumi.cli.main import main
 from fusioninfer_pulumi.loading import load_inventory
 
@@ -26,13 +24,6 @@ POOLS: dict[str, Any] = {
     ],
 }  # fmt: skip
 STOCK = load_inventory(POOLS)
-
-
-def load_service(text: Any, namespace: str) -> InferenceServiceArgs:
-    text["metadata"]["namespace"] = namespace
-    service: InferenceServiceArgs
-    (service,) = load(text)
-    return service
 
 
 def wait_bound_on(cluster: Cluster, namespace: str, pool: str, pods: int) -> None:
@@ -58,7 +49,7 @@ def test_printed_manifest_is_schedulable(
     path.write_text(yaml.safe_dump(POOLS))
     command = ["size", model, "--accelerator", accelerator, "--inventory", str(path)]
     assert main([*command, "--max-model-len", "8192", "--output", "yaml"]) == 0
-    service = load_service(yaml.safe_load(capsys.readouterr().out), namespace)
+    services = load_all(namespace, yaml.safe_load(capsys.readouterr().out))
     add(cluster, STOCK)
-    run(cluster, namespace, [service])
+    run(cluster, namespace, services)
     wait_bound_on(cluster, namespace, accelerator.lower(), pods)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,32 +22,35 @@ from fusioninfer_pulumi.component.status import ServiceStatus, service_status
 FOLDER = inputs.ROOT / "tests" / "fixtures" / "status"
 
 
-class Life:
-    """The stages of a service's life."""
+STAGES: dict[str, dict[str, tuple[str, dict[str, str]]]] = yaml.safe_load(
+    Path(__file__).with_name("status_stages.yaml").read_text(encoding="utf-8")
+)
 
-    def __init__(self, service: LiveService) -> None:
+
+class Life:
+    """The stages of a service's life in `status_stages.yaml`."""
+
+    def __init__(self, story: str, service: LiveService) -> None:
         self.service = service
-        self.stages: list[Object] = []
+        self._story = story
+        self._stages: list[Object] = []
 
     def stage(
         self,
         name: str,
-        active: str,
-        roles: Mapping[str, str],
         *,
-        failures: Mapping[str, str] | None = None,
+        failed: Sequence[str] = (),
         stored: list[Object] | None = None,
     ) -> ServiceStatus:
-        """Wait for a status, record it and return it.
+        """Wait for the status of a stage, record it and return it.
 
         Args:
             name: Description of the stage.
-            active: Status and reason of the condition Active, as in `True Partial`.
-            roles: `phase ready/desired` by role.
-            failures: Failures of pods, by LeaderWorkerSet.
+            failed: LeaderWorkerSets whose pods' failures are part of the status.
             stored: Objects to read instead of the live ones.
         """
         seen: Object = {}
+        failures = self.service.wait_failed(*failed) if failed else None
 
         def look() -> bool:
             seen.update(self._look(failures, stored))
@@ -57,12 +60,12 @@ class Life:
                 role: f"{info['phase']} {info['readyReplicas']}/{info['desiredReplicas']}"
                 for role, info in output["components"].items()
             }
-            seen["said"] = (f"{condition['status']} {condition['reason']}", phases)
-            return bool(seen["said"] == (active, dict(roles)))
+            seen["said"] = [f"{condition['status']} {condition['reason']}", phases]
+            return bool(seen["said"] == STAGES[self._story][name])
 
         self.service.cluster.wait(look, PATIENCE, lambda: (name, seen))
         del seen["said"]
-        self.stages.append({"stage": name, **seen})
+        self._stages.append({"stage": name, **seen})
         status: ServiceStatus = seen["status"]
         return status
 
@@ -90,13 +93,17 @@ class Life:
         assert status == service_status(plan, live, failures)
         return {**facts, "status": status}
 
-    def write(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    def finish(self, request: pytest.FixtureRequest) -> None:
+        """Assert that all stages were seen; write them if transcripts are wanted."""
+        assert [stage["stage"] for stage in self._stages] == list(STAGES[self._story])
+        if not request.config.getoption("--write-transcripts"):
+            return
+        FOLDER.mkdir(parents=True, exist_ok=True)
         comment = "# Recorded on the real components by e2e/test_status.py --write-transcripts\n"
         text = yaml.safe_dump(
-            self.stages, sort_keys=False, width=100, allow_unicode=True, default_flow_style=None
+            self._stages, sort_keys=False, width=100, allow_unicode=True, default_flow_style=None
         )
-        path.write_text(comment + text, encoding="utf-8")
+        (FOLDER / f"{self._story}.yaml").write_text(comment + text, encoding="utf-8")
 
 
 def _keep_status(manifest: Object | None) -> Object | None:
@@ -129,75 +136,55 @@ def update(service: LiveService, manifest: Object, *names: str) -> None:
     service.cluster.apply([item for item in objects if item["metadata"]["name"] in names])
 
 
-def finish(life: Life, request: pytest.FixtureRequest, name: str) -> None:
-    if request.config.getoption("--write-transcripts"):
-        life.write(FOLDER / f"{name}.yaml")
-
-
 @pytest.mark.proves("A gang's status is right from creation through failures to deletion")
 def test_gang_status_from_creation_to_deletion(
     cluster: Cluster, namespace: str, request: pytest.FixtureRequest
 ) -> None:
     service = LiveService(cluster, namespace, DISAGGREGATED)
-    life = Life(service)
+    life = Life("gang", service)
 
-    life.stage("nothing is created", "Unknown InferenceServiceCreating",
-               {"prefill": "Unknown 0/1", "decode": "Unknown 0/2"})  # fmt: skip
+    life.stage("nothing is created")
     answers = cluster.apply(inputs.with_namespace(inputs.objects_of(service.plan), namespace))
     service.apply()
-    life.stage("just created", "False InferenceServiceProcessing",
-               {"prefill": "Pending 0/1", "decode": "Pending 0/2"}, stored=answers)  # fmt: skip
+    life.stage("just created", stored=answers)
     service.wait_bound({"prefill-0": 0, "decode-0": 0, "decode-1": 0})
-    blocked = life.stage("no nodes: the gang is blocked", "False GangNotScheduled",
-                         {"prefill": "Pending 0/1", "decode": "Pending 0/2"})  # fmt: skip
+    blocked = life.stage("no nodes: the gang is blocked")
     output = next(c["message"] for c in blocked["conditions"] if c["type"] == "Active")
     assert "gang unschedulable" in output
 
     cluster.add_nodes(8)
-    life.stage("capacity for one of two decode replicas", "True Partial",
-               {"prefill": "Running 1/1", "decode": "Deploying 1/2"})  # fmt: skip
+    life.stage("capacity for one of two decode replicas")
     cluster.add_nodes(2)
-    life.stage("capacity for all replicas", "True InferenceServiceAvailable",
-               {"prefill": "Running 1/1", "decode": "Running 2/2"})  # fmt: skip
+    life.stage("capacity for all replicas")
 
     slow = with_behaviour(DISAGGREGATED, 1, behaviour=SLOW, delay="6s")
     update(service, slow, "svc-decode-1")
-    life.stage("one of two decode replicas is updated", "True Partial",
-               {"prefill": "Running 1/1", "decode": "Deploying 1/2"})  # fmt: skip
-    life.stage("the first update is complete", "True InferenceServiceAvailable",
-               {"prefill": "Running 1/1", "decode": "Running 2/2"})  # fmt: skip
+    life.stage("one of two decode replicas is updated")
+    life.stage("the first update is complete")
 
     broken = with_behaviour(DISAGGREGATED, 1, behaviour=UNPULLABLE)
     update(service, broken, "svc-decode-1")
-    life.stage("an update whose image cannot be pulled", "True Partial",
-               {"prefill": "Running 1/1", "decode": "Deploying 1/2"})  # fmt: skip
-    life.stage("the same, with failures of pods", "True Partial",
-               {"prefill": "Running 1/1", "decode": "Failed 1/2"},
-               failures=service.wait_failed("svc-decode-1"))  # fmt: skip
+    life.stage("an update whose image cannot be pulled")
+    life.stage("the same, with failures of pods", failed=["svc-decode-1"])
 
     service.apply(DISAGGREGATED)
-    life.stage("rolled back", "True InferenceServiceAvailable",
-               {"prefill": "Running 1/1", "decode": "Running 2/2"})  # fmt: skip
+    life.stage("rolled back")
     prefill = next(p for p in service.pods() if p["metadata"]["name"] == "svc-prefill-0-0")
     cluster.remove_nodes([prefill["spec"]["nodeName"]])
-    life.stage("the only prefill replica lost a node", "False InferenceServiceProcessing",
-               {"prefill": "Deploying 0/1", "decode": "Running 2/2"})  # fmt: skip
+    life.stage("the only prefill replica lost a node")
     cluster.add_nodes(1)
-    life.stage("a node is added", "True InferenceServiceAvailable",
-               {"prefill": "Running 1/1", "decode": "Running 2/2"})  # fmt: skip
+    life.stage("a node is added")
 
     hold = {"metadata": {"finalizers": ["e2e.fusioninfer.io/hold"]}}
     cluster.patch("LeaderWorkerSet", "svc-decode-1", hold, namespace)
     cluster.delete("LeaderWorkerSet", "svc-decode-1", namespace)
-    life.stage("a replica is terminating", "True Partial",
-               {"prefill": "Running 1/1", "decode": "Deploying 1/2"})  # fmt: skip
+    life.stage("a replica is terminating")
     release = {"metadata": {"finalizers": None}}
     cluster.patch("LeaderWorkerSet", "svc-decode-1", release, namespace)
 
     service.delete()
-    life.stage("deleted", "Unknown InferenceServiceCreating",
-               {"prefill": "Unknown 0/1", "decode": "Unknown 0/2"})  # fmt: skip
-    finish(life, request, "gang")
+    life.stage("deleted")
+    life.finish(request)
 
 
 @pytest.mark.proves("The status of independent replicas is right")
@@ -206,30 +193,27 @@ def test_independent_replica_status(
 ) -> None:
     plain = inputs.service("svc", inputs.role("inference", "worker", 3, gpus=8))
     service = LiveService(cluster, namespace, with_behaviour(plain, 0, behaviour=SLOW, delay="4s"))
-    life = Life(service)
+    life = Life("independent", service)
     service.apply()
-    processing = "False InferenceServiceProcessing"
-    life.stage("no nodes", processing, {"inference": "Deploying 0/3"})
+    life.stage("no nodes")
     cluster.add_nodes(1)
-    life.stage("the first replica is ready", "True Partial", {"inference": "Deploying 1/3"})
+    life.stage("the first replica is ready")
     cluster.add_nodes(2)
-    available = "True InferenceServiceAvailable"
-    life.stage("all replicas are ready", available, {"inference": "Running 3/3"})
+    life.stage("all replicas are ready")
 
     broken = with_behaviour(plain, 0, behaviour=UNPULLABLE)
     update(service, broken, "svc-inference-2")
-    life.stage("an update fails at its first replica", "True Partial",
-               {"inference": "Deploying 2/3"})  # fmt: skip
+    life.stage("an update fails at its first replica")
     update(service, broken, "svc-inference-1", "svc-inference-0")
-    life.stage("the failing update is on all replicas", processing, {"inference": "Deploying 0/3"})
-    life.stage("the failing update, with failures of pods", processing, {"inference": "Failed 0/3"},
-               failures=service.wait_failed(*(f"svc-inference-{i}" for i in range(3))))  # fmt: skip
+    life.stage("the failing update is on all replicas")
+    failed = [f"svc-inference-{index}" for index in range(3)]
+    life.stage("the failing update, with failures of pods", failed=failed)
 
     service.apply(plain)
-    life.stage("the image is fixed", available, {"inference": "Running 3/3"})
+    life.stage("the image is fixed")
     service.apply(inputs.service("svc", inputs.role("inference", "worker", 0, gpus=8)))
-    life.stage("scaled to zero", "False Parked", {"inference": "Running 0/0"})
-    finish(life, request, "independent")
+    life.stage("scaled to zero")
+    life.finish(request)
 
 
 @pytest.mark.proves("Status reports what a gateway rejects (stand-in controller)")
@@ -240,18 +224,16 @@ def test_router_status_reports_gateway(
     listener = {"name": "http", "port": 80, "protocol": "HTTP"}
     gateway = {"gatewayClassName": "stand-in", "listeners": [listener]}
     service = LiveService(cluster, namespace, routers.routed("default", gateway=gateway))
-    life = Life(service)
+    life = Life("router", service)
     service.apply()
-    available = "True InferenceServiceAvailable"
-    ready = {"inference": "Running 2/2"}
-    life.stage("no gateway has reported status", available, ready)
+    life.stage("no gateway has reported status")
     with GatewayStandIn(cluster, namespace, delay=0.2) as stand_in:
         stand_in.rejected["HTTPRoute"] = "NotAllowedByListeners"
-        life.stage("the route is rejected", "False RouteNotAccepted", ready)
+        life.stage("the route is rejected")
         stand_in.rejected = {"InferencePool": "InvalidExtensionRef"}
-        life.stage("the pool is rejected", "False PoolNotAccepted", ready)
+        life.stage("the pool is rejected")
         stand_in.rejected = {"Gateway": "AddressNotAssigned"}
-        life.stage("the Gateway is not ready", "False GatewayNotReady", ready)
+        life.stage("the Gateway is not ready")
         stand_in.rejected = {}
-        life.stage("all is accepted", available, ready)
-    finish(life, request, "router")
+        life.stage("all is accepted")
+    life.finish(request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from e2e.engine.project import missing
 from e2e.engine.services import Stack
 from e2e.harness import Cluster
+from e2e.harness.processes import free_ports
 
 _counter = itertools.count(1)
 _HERE = Path(__file__).parent
@@ -48,3 +49,19 @@ def project(cluster: Cluster, namespace: str, tmp_path: Path) -> Callable[..., S
 def stack(project: Callable[..., Stack]) -> Stack:
     """Return an empty stack whose services run in the test's namespace."""
     return project()
+
+
+@pytest.fixture
+def elsewhere(stack: Stack) -> Iterator[str]:
+    """Return a second namespace; destroy the stack and delete the namespace afterwards."""
+    name = stack.cluster.new_namespace()
+    yield name
+    stack.down()
+    stack.cluster.delete_namespace(name)
+
+
+@pytest.fixture
+def port() -> int:
+    """Return a free port, for engines that have their own addresses."""
+    (port,) = free_ports(1)
+    return port

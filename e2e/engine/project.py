@@ -49,8 +49,8 @@ for text in Path("services.yaml").read_text().split("\\n---\\n"):
 """
 
 
-def missing(*more: str) -> list[str]:
-    return [name for name in (*PROGRAMS, *more) if shutil.which(name) is None]
+def missing() -> list[str]:
+    return [name for name in PROGRAMS if shutil.which(name) is None]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from e2e import inputs
-from e2e.engine.project import Project
+from e2e.engine.project import CommandResult, Project
 from e2e.harness import Cluster
 from e2e.harness.pods import is_ready, leaders
 from e2e.harness.stages import BEHAVIOUR, DELAY
@@ -111,6 +111,39 @@ class Stack(Project):
         self.write(*services)
         self.up().assert_succeeded()
 
+    def fail(self, *roles: Mapping[str, Any], **spec: Any) -> CommandResult:
+        """Deploy a program with one service that has these roles; assert that the update fails."""
+        self.write(self.service(*roles, **spec))
+        return self.up().assert_failed()
+
+    def roll(self, *roles: Mapping[str, Any], **spec: Any) -> dict[str, int]:
+        """Deploy one service with these roles; return the result of `min_ready_replicas`."""
+        return self.roll_services(self.service(*roles, **spec))
+
+    def roll_services(self, *services: Mapping[str, Any]) -> dict[str, int]:
+        with self.min_ready_replicas() as least:
+            self.deploy_services(*services)
+        return least
+
+    def assert_rejected(self, manifest: Mapping[str, Any], *texts: str) -> None:
+        """Assert that preview and update of a service fail with these texts and restart no pod."""
+        before = self.pods()
+        self.write(manifest)
+        for words in (("preview",), ("up", "--yes", "--skip-preview")):
+            result = self.run(*words).assert_failed()
+            assert all(text in result.text for text in texts), result.text[-4000:]
+        assert self.pods() == before
+
+    def assert_objects(self, wanted: Mapping[str, Any], namespace: str | None = None) -> None:
+        """Assert that the cluster and the state have exactly the objects that `render` prints."""
+        live = self.remaining_objects(namespace)
+        assert live == state_objects(self.resources()) == rendered(wanted)
+
+    def destroy(self) -> None:
+        """Run `pulumi destroy`; assert that neither the cluster nor the state has an object."""
+        self.down().assert_succeeded()
+        assert (self.remaining_objects(), self.resources()) == ([], [])
+
     def without_permissions(self) -> None:
         """Let the program read the cluster with an account that has no permissions."""
         account = f"system:serviceaccount:{self.namespace}:default"
@@ -130,19 +163,16 @@ class Stack(Project):
         return counts
 
     @contextmanager
-    def min_ready_replicas(self, *others: str) -> Iterator[dict[str, int]]:
+    def min_ready_replicas(self) -> Iterator[dict[str, int]]:
         """Yield the fewest ready replicas of each role that were seen inside the context.
 
-        `samples` counts the readings. `total` is the sum over all roles, also in the
-        namespaces `others`, to which replicas move.
+        `samples` counts the readings, and `total` is the sum over all roles.
         """
         least: dict[str, int] = {}
 
         def look() -> None:
             seen = self.ready()
-            total = sum(seen.values())
-            total += sum(sum(self.ready(other).values()) for other in others)
-            for name, count in {**seen, "total": total}.items():
+            for name, count in {**seen, "total": sum(seen.values())}.items():
                 least[name] = min(count, least.get(name, count))
             least["samples"] = least.get("samples", 0) + 1
 

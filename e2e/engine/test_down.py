@@ -8,6 +8,7 @@ import pytest
 
 from e2e.engine.project import PROGRAM
 from e2e.engine.services import Stack, role
+from e2e.harness.pods import is_condition_true
 
 
 def hold_down(stack: Stack, pod: str) -> None:
@@ -17,13 +18,7 @@ def hold_down(stack: Stack, pod: str) -> None:
 
     def seen() -> bool:
         name = pod.rpartition("-")[0]
-        found = stack.cluster.get(
-            "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", name, stack.namespace
-        )
-        conditions = {
-            condition["type"]: condition["status"] for condition in found["status"]["conditions"]
-        }
-        return bool(conditions["Available"] != "True")
+        return not is_condition_true(stack.lws()[name], "Available")
 
     stack.cluster.wait(seen, 30, f"{pod} to count as down")
 
@@ -54,8 +49,7 @@ def test_unavailable_replicas_update_first(stack: Stack, provider: str) -> None:
     assert stack.ready() == {"serve": 3}
     # Nothing changes, so the update does not read the cluster.
     stack.up().assert_succeeded()
-    with stack.min_ready_replicas() as least:
-        stack.deploy(role(replicas=4, tag="2", behaviour="slow"))
+    least = stack.roll(role(replicas=4, tag="2", behaviour="slow"))
     assert least["serve"] == 3, least
     assert stack.ready() == {"serve": 4}
     assert set(stack.images().values()) == {"2"}
@@ -71,8 +65,8 @@ def test_unavailable_replica_counts_against_limit(stack: Stack) -> None:
     stack.deploy(role(replicas=4), rollout=held)
     hold_down(stack, "svc-serve-0-0")
     before = stack.pods()
-    stack.write(stack.service(role(replicas=4, tag="2", behaviour="slow"), rollout=held))
-    result = stack.up().assert_failed()
+    changed = role(replicas=4, tag="2", behaviour="slow")
+    result = stack.fail(changed, rollout=held)
     assert "no replica of role serve was allowed to change, because" in result.text
     assert "svc-serve-0 is not available and rollout.maxUnavailable allows" in result.text
     assert "pod svc-serve-0-0: phase Running, not ready" in result.text
@@ -80,13 +74,9 @@ def test_unavailable_replica_counts_against_limit(stack: Stack) -> None:
     assert stack.pods() == before
     assert set(stack.images().values()) == {"1"}
     held |= {"maxUnavailable": 2, "timeout": "150s"}
-    with stack.min_ready_replicas() as least:
-        stack.deploy(role(replicas=4, tag="2", behaviour="slow"), rollout=held)
+    least = stack.roll(changed, rollout=held)
     assert least["serve"] == 2, least
-    assert stack.images() == {
-        **{f"svc-serve-{index}": "2" for index in (1, 2, 3)},
-        "svc-serve-0": "1",
-    }
+    assert list(stack.images().values()) == ["1", "2", "2", "2"]
     assert stack.preview() == {}
 
 
@@ -95,11 +85,9 @@ def test_halted_update_continues(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role())
     late = role(tag="2", behaviour="slow", delay="15s")
-    stack.write(stack.service(late, rollout={"timeout": "4s"}))
-    stack.up().assert_failed()
+    stack.fail(late, rollout={"timeout": "4s"})
     assert sorted(stack.images().values()) == ["1", "1", "2"]
-    with stack.min_ready_replicas() as least:
-        stack.deploy(late)
+    least = stack.roll(late)
     assert least["serve"] == 2, least
     assert set(stack.images().values()) == {"2"}
     assert stack.preview() == {}

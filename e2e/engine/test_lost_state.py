@@ -52,19 +52,13 @@ def test_lost_state_is_recovered(stack: Stack) -> None:
     assert "already exists" in result.text
     stack.up(**RECOVER).assert_succeeded()
     assert stack.pods() == before
-    assert (
-        stack.remaining_objects()
-        == state_objects(stack.resources())
-        == rendered(made(stack.namespace))
-    )
+    stack.assert_objects(made(stack.namespace))
     assert stack.preview() == {}
-    with stack.min_ready_replicas() as least:
-        stack.deploy_services(made(stack.namespace, "2"))
+    least = stack.roll_services(made(stack.namespace, "2"))
     assert least["serve"] == 2, least
     assert set(stack.images().values()) == {"2"}
     assert stack.lws_uids() == uids
-    stack.down().assert_succeeded()
-    assert stack.remaining_objects() == []
+    stack.destroy()
 
 
 @pytest.mark.proves("An old backup of a stack is restored without restarts")
@@ -99,12 +93,8 @@ def test_two_stacks(project: Callable[..., Stack]) -> None:
     # The first stack can update fields that the second one has not changed.
     second.deploy_services(made(namespace, "2"))
     changed = first.pods()
-    first.write(made(namespace, "3"))
-    for words in (("preview",), ("up", "--yes", "--skip-preview")):
-        rejected = first.run(*words).assert_failed()
-        assert "field conflict" in rejected.text, rejected.text[-4000:]
-        assert 'conflicts with "pulumi-kubernetes-' in rejected.text
-    assert first.pods() == changed
+    conflict = ("field conflict", 'conflicts with "pulumi-kubernetes-')
+    first.assert_rejected(made(namespace, "3"), *conflict)
     first.run("stack", "rm", "--force", "--yes").assert_succeeded()
     assert first.pods() == changed
     assert second.preview() == {}

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from e2e.engine.project import PROGRAM
-from e2e.engine.services import TWO_NODES, Stack, rendered, role, service, state_objects
-from e2e.engine.traffic import Traffic, engine_port, services
+from e2e.engine.services import TWO_NODES, Stack, role, service
+from e2e.engine.services import router as base_router
+from e2e.engine.traffic import Traffic, services
 
 HOST = "chat.example.com"
 SPREAD: dict[str, Any] = {**TWO_NODES, "gpus": 8}
@@ -18,15 +19,11 @@ ENOUGH = 40
 
 
 def router(**more: Any) -> dict[str, Any]:
+    """Return a router whose HTTPRoute references another team's Gateway."""
     route = {"parentRefs": [{"name": "shared", "namespace": "gateways"}], "hostnames": [HOST]}
-    return {
-        "name": "router",
-        "componentType": "router",
-        "httproute": {**route, **more},
-        "endpointPicker": {
-            "template": {"metadata": {"annotations": {"e2e.fusioninfer.io/behaviour": "ready"}}}
-        },
-    }
+    made = base_router(httproute={**route, **more})
+    del made["gateway"]
+    return made
 
 
 def serving(name: str = "serve", *, port: int, replicas: int = 2, **more: Any) -> dict[str, Any]:
@@ -47,10 +44,9 @@ def serving(name: str = "serve", *, port: int, replicas: int = 2, **more: Any) -
     f"A role moves to another layout in one `up` without failed requests ({STAND_IN})"
 )
 def test_role_moves_to_another_layout(
-    stack: Stack, layouts: tuple[str, str], spread: dict[str, Any], *, routed: bool
+    stack: Stack, port: int, layouts: tuple[str, str], spread: dict[str, Any], *, routed: bool
 ) -> None:
     stack.cluster.add_nodes(8)
-    port = engine_port()
 
     def made(name: str, layout: str) -> dict[str, Any]:
         roles = [router()] if routed else []
@@ -60,14 +56,12 @@ def test_role_moves_to_another_layout(
     asked = {"host": HOST} if routed else {"service": "svc"}
     with Traffic(stack.cluster, stack.namespace, port=port, **asked) as traffic:
         traffic.wait(ENOUGH)
-        stack.write(wanted := made("next", layouts[1]))
-        with stack.min_ready_replicas() as least:
-            stack.up().assert_succeeded()
+        least = stack.roll_services(wanted := made("next", layouts[1]))
         last = traffic.wait(ENOUGH)
     assert traffic.failed() == {}
     assert least["total"] == 2, least
     assert {each.pod.rpartition("-next")[0] for each in last} == {"svc"}
-    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(wanted)
+    stack.assert_objects(wanted)
     assert stack.preview() == {}
 
 
@@ -75,38 +69,28 @@ def test_role_moves_to_another_layout(
 @pytest.mark.proves(
     f"A service moves to another name or namespace without failed requests ({STAND_IN})"
 )
-def test_service_moves_to_another_name_or_namespace(stack: Stack, spaces: int) -> None:
+def test_service_moves_to_another_name_or_namespace(
+    stack: Stack, elsewhere: str, port: int, spaces: int
+) -> None:
     stack.cluster.add_nodes(2)
-    port = engine_port()
     stack.program = PROGRAM.replace('args["metadata"]["name"], args', '"chat", args')
-    elsewhere = stack.cluster.new_namespace() if spaces > 1 else stack.namespace
-    try:
-        stack.deploy(router(), serving(port=port), name="chat")
-        name = "chat" if spaces > 1 else "talk"
-        wanted = service(elsewhere, router(), serving(port=port), name=name)
-        with Traffic(stack.cluster, stack.namespace, elsewhere, port=port, host=HOST) as traffic:
-            traffic.wait(ENOUGH)
-            stack.deploy_services(wanted)
-            last = traffic.wait(ENOUGH)
-        assert traffic.failed() == {}
-        assert {(each.namespace, each.service) for each in last} == {(elsewhere, name)}
-        assert (
-            stack.remaining_objects(elsewhere)
-            == state_objects(stack.resources())
-            == rendered(wanted)
-        )
-        if spaces > 1:
-            assert stack.remaining_objects() == []
-    finally:
-        if spaces > 1:
-            stack.down()
-            stack.cluster.delete_namespace(elsewhere)
+    stack.deploy(router(), serving(port=port), name="chat")
+    name, target = ("chat", elsewhere) if spaces > 1 else ("talk", stack.namespace)
+    wanted = service(target, router(), serving(port=port), name=name)
+    with Traffic(stack.cluster, stack.namespace, elsewhere, port=port, host=HOST) as traffic:
+        traffic.wait(ENOUGH)
+        stack.deploy_services(wanted)
+        last = traffic.wait(ENOUGH)
+    assert traffic.failed() == {}
+    assert {(each.namespace, each.service) for each in last} == {(target, name)}
+    stack.assert_objects(wanted, target)
+    if spaces > 1:
+        assert stack.remaining_objects() == []
 
 
 @pytest.mark.proves(f"A service hands over its requests by weights without failures ({STAND_IN})")
-def test_service_hands_over_by_weights(stack: Stack) -> None:
+def test_service_hands_over_by_weights(stack: Stack, port: int) -> None:
     stack.cluster.add_nodes(2)
-    port = engine_port()
 
     def old(share: int, **more: Any) -> dict[str, Any]:
         split = [{"service": "chat-next", "weight": share}]
@@ -139,16 +123,14 @@ def test_service_hands_over_by_weights(stack: Stack) -> None:
         stack.deploy_services(leads)
         assert set(services(traffic.wait(ENOUGH))) == {"chat-next"}
     assert traffic.failed() == {}
-    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(leads)
+    stack.assert_objects(leads)
 
 
 @pytest.mark.proves(
     f"A service hands over by weights to another namespace without failures ({STAND_IN})"
 )
-def test_service_hands_over_to_another_namespace(stack: Stack) -> None:
+def test_service_hands_over_to_another_namespace(stack: Stack, elsewhere: str, port: int) -> None:
     stack.cluster.add_nodes(2)
-    port = engine_port()
-    elsewhere = stack.cluster.new_namespace()
     stack.program = PROGRAM.replace(
         'args["metadata"]["name"], args', 'args["metadata"]["namespace"], args'
     )
@@ -171,37 +153,28 @@ def test_service_hands_over_to_another_namespace(stack: Stack) -> None:
 
     follows = new({"refs": [{"name": "chat-httproute", "namespace": stack.namespace}]})
     leads = new(router()["httproute"])
-    try:
-        stack.deploy(router(), serving(port=port), name="chat")
-        with Traffic(stack.cluster, stack.namespace, elsewhere, port=port, host=HOST) as traffic:
-            traffic.wait(ENOUGH)
-            for share in (0, 50, 100):
-                stack.deploy_services(follows, old(share))
-                traffic.wait(10)
-                spaces = {each.namespace for each in traffic.wait(ENOUGH)}
-                wanted = {stack.namespace: share < 100, elsewhere: share > 0}
-                assert spaces == {space for space, serves in wanted.items() if serves}
-            stack.deploy_services(leads, old(100))
-            traffic.wait(ENOUGH)
-            stack.deploy_services(leads)
-            assert {each.namespace for each in traffic.wait(ENOUGH)} == {elsewhere}
-        assert traffic.failed() == {}
-        assert stack.remaining_objects() == []
-        assert (
-            stack.remaining_objects(elsewhere)
-            == state_objects(stack.resources())
-            == rendered(leads)
-        )
-    finally:
-        stack.down()
-        stack.cluster.delete_namespace(elsewhere)
+    stack.deploy(router(), serving(port=port), name="chat")
+    with Traffic(stack.cluster, stack.namespace, elsewhere, port=port, host=HOST) as traffic:
+        traffic.wait(ENOUGH)
+        for share in (0, 50, 100):
+            stack.deploy_services(follows, old(share))
+            traffic.wait(10)
+            spaces = {each.namespace for each in traffic.wait(ENOUGH)}
+            wanted = {stack.namespace: share < 100, elsewhere: share > 0}
+            assert spaces == {space for space, serves in wanted.items() if serves}
+        stack.deploy_services(leads, old(100))
+        traffic.wait(ENOUGH)
+        stack.deploy_services(leads)
+        assert {each.namespace for each in traffic.wait(ENOUGH)} == {elsewhere}
+    assert traffic.failed() == {}
+    assert stack.remaining_objects() == []
+    stack.assert_objects(leads, elsewhere)
 
 
 @pytest.mark.proves(f"A service and its share of requests come and go in one `up` ({STAND_IN})")
 @pytest.mark.parametrize("last", [True, False])
-def test_share_and_service_come_and_go(stack: Stack, *, last: bool) -> None:
+def test_share_and_service_come_and_go(stack: Stack, port: int, *, last: bool) -> None:
     stack.cluster.add_nodes(2)
-    port = engine_port()
     alone = stack.service(router(), serving(port=port), name="chat")
     split = router(split=[{"service": "chat-next", "weight": 50}])
     shared = stack.service(split, serving(port=port), name="chat")
@@ -217,4 +190,4 @@ def test_share_and_service_come_and_go(stack: Stack, *, last: bool) -> None:
         traffic.wait(10)
         assert set(services(traffic.wait(ENOUGH))) == {"chat"}
     assert traffic.failed() == {}
-    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(alone)
+    stack.assert_objects(alone)

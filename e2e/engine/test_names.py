@@ -6,22 +6,37 @@ from typing import Any
 
 import pytest
 
-from e2e.engine.services import NO_GANG, Stack, rendered, role, service, state_objects
+from e2e.engine.services import NO_GANG, TWO_NODES, Stack, role, service
+from e2e.harness import Object
+
+SLOW: dict[str, Any] = {"replicas": 2, "behaviour": "slow"}
+FOUR_NODES: dict[str, Any] = {"multinode": {"nodeCount": 4, "launcher": "none"}}
+RENAMED: dict[str, tuple[Any, ...]] = {
+    # Old role, what changes with its name, further roles, and other fields of the service.
+    "A renamed role becomes available before the old one is deleted": (
+        role(**SLOW, **TWO_NODES, gpus=8), {}, [], {}),
+    "A renamed role joins a gang while the old replicas serve": (
+        role(replicas=2, gpus=8), {}, [role("big", replicas=1, gpus=8, **TWO_NODES)], {}),
+    "Renaming the role changes subGroupPolicy without an outage": (
+        role(**SLOW, **FOUR_NODES), {"subGroupPolicy": {"subGroupSize": 2}}, [], NO_GANG),
+}  # fmt: skip
 
 
-@pytest.mark.proves("A renamed role becomes available before the old one is deleted")
-def test_renamed_role_is_available_before_deletion(stack: Stack) -> None:
+@pytest.mark.parametrize(
+    ("old", "changes", "others", "spec"),
+    [pytest.param(*case, marks=pytest.mark.proves(claim)) for claim, case in RENAMED.items()],
+)
+def test_renamed_role_is_available_before_deletion(
+    stack: Stack, old: Object, changes: Object, others: list[Object], spec: Object
+) -> None:
     stack.cluster.add_nodes(8)
-    spread: dict[str, Any] = {"multinode": {"nodeCount": 2, "launcher": "none"}, "gpus": 8}
-    old = role("serve", replicas=2, behaviour="slow", **spread)
-    stack.deploy(old)
-    wanted = stack.service({**old, "name": "decode"})
-    with stack.min_ready_replicas() as least:
-        stack.deploy_services(wanted)
+    stack.deploy(old, **spec)
+    wanted = stack.service({**old, "name": "other", **changes}, *others, **spec)
+    least = stack.roll_services(wanted)
     # Fewer old replicas are allowed only once the new role is ready.
     assert least["total"] == 2, least
-    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(wanted)
-    assert stack.ready() == {"decode": 2}
+    stack.assert_objects(wanted)
+    assert stack.ready() == {"other": 2, **{each["name"]: each["replicas"] for each in others}}
 
 
 TWO = """\
@@ -39,27 +54,22 @@ for text in Path("services.yaml").read_text().split("\\n---\\n"):
 
 
 @pytest.mark.proves("Components with services of one name in two namespaces stay separate")
-def test_equal_service_names_in_two_namespaces(stack: Stack) -> None:
+def test_equal_service_names_in_two_namespaces(stack: Stack, elsewhere: str) -> None:
     stack.cluster.add_nodes(4)
-    elsewhere = stack.cluster.new_namespace()
-    spread: dict[str, Any] = {"multinode": {"nodeCount": 4, "launcher": "none"}}
 
     def made(where: str, component: str, replicas: int = 2, **more: Any) -> dict[str, Any]:
         labels = {"labels": {"component": component}}
-        one = role(replicas=replicas, **spread, **more)
+        one = role(replicas=replicas, **FOUR_NODES, **more)
         return service(where, one, metadata=labels, **NO_GANG)
 
-    try:
-        stack.program = TWO
-        east = made(stack.namespace, "east")
-        policy = {"subGroupPolicy": {"subGroupSize": 2}}
-        stack.deploy_services(east)
-        before = stack.pods()
-        for replicas in (1, 2):
-            # If the two services were confused, this would be rejected as a changed subGroupPolicy.
-            stack.deploy_services(made(elsewhere, "west", replicas, **policy), east)
-            assert stack.ready(elsewhere) == {"serve": replicas}
-            assert stack.pods() == before
-        assert stack.preview() == {}
-    finally:
-        stack.cluster.delete_namespace(elsewhere)
+    stack.program = TWO
+    east = made(stack.namespace, "east")
+    policy = {"subGroupPolicy": {"subGroupSize": 2}}
+    stack.deploy_services(east)
+    before = stack.pods()
+    for replicas in (1, 2):
+        # If the two services were confused, this would be rejected as a changed subGroupPolicy.
+        stack.deploy_services(made(elsewhere, "west", replicas, **policy), east)
+        assert stack.ready(elsewhere) == {"serve": replicas}
+        assert stack.pods() == before
+    assert stack.preview() == {}

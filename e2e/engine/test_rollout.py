@@ -2,43 +2,74 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from e2e.engine.services import TWO_NODES, Stack, role
+from e2e.engine.services import QUICK, TWO_NODES, Stack, role
 
 
-@pytest.mark.core
-@pytest.mark.proves("Creation waits for replicas; further runs of `up` do nothing")
-def test_create_waits_and_repeated_up_does_nothing(stack: Stack) -> None:
-    stack.cluster.add_nodes(4)
-    stack.write(stack.service(role(behaviour="slow")))
-    assert stack.preview() == {"create": 6}
+def layouts(claim: str, *, core: bool = False) -> pytest.MarkDecorator:
+    """Parametrize a test with both layouts, each with a claim."""
+    core_marks = [pytest.mark.core] if core else []
+    return pytest.mark.parametrize(
+        "layout",
+        [
+            pytest.param("PerReplica", marks=[pytest.mark.proves(claim), *core_marks]),
+            pytest.param("PerRole", marks=pytest.mark.proves(f"{claim} (layout PerRole)")),
+        ],
+    )
+
+
+def leader_names(layout: str, *indices: int) -> list[str]:
+    """Return the leader pods of replicas of the role `serve`."""
+    return [f"svc-serve-{index}{'-0' if layout == 'PerReplica' else ''}" for index in indices]
+
+
+CREATED = (
+    "Creation waits for replicas, `up` again does nothing, image changes respect maxUnavailable"
+)
+PER_ROLE_CREATED = f"{CREATED} (layout PerRole)"
+
+
+@pytest.mark.parametrize(
+    ("layout", "replicas", "gpus"),
+    [
+        pytest.param(layout, replicas, gpus, marks=[pytest.mark.proves(claim), *marks])
+        for layout, replicas, gpus, claim, *marks in (
+            ("PerReplica", 3, None, CREATED, pytest.mark.core),
+            ("PerReplica", 3, 0, CREATED, pytest.mark.core),
+            ("PerReplica", 8, 0, CREATED),
+            ("PerRole", 3, None, PER_ROLE_CREATED, pytest.mark.core),
+            ("PerRole", 5, 4, PER_ROLE_CREATED, pytest.mark.core),
+        )
+    ],
+)
+def test_create_and_image_change(
+    stack: Stack, layout: str, replicas: int, gpus: int | None
+) -> None:
+    """Replicas with `gpus` have two nodes, and are a gang."""
+    stack.cluster.add_nodes(6)
+    more: dict[str, Any] = {"behaviour": "slow", "replicas": replicas}
+    more |= {} if gpus is None else {**TWO_NODES, "gpus": gpus}
+    stack.write(stack.service(role(**more), layout=layout))
+    lws = replicas if layout == "PerReplica" else 1
+    assert stack.preview() == {"create": lws + 3 + (gpus is not None)}
     stack.up().assert_succeeded()
-    assert stack.ready() == {"serve": 3}
+    assert stack.ready() == {"serve": replicas}
+    assert stack.output("status")["components"]["serve"]["readyReplicas"] == replicas
     for _ in range(2):
         assert stack.preview() == {}
         stack.up().assert_succeeded()
         assert stack.changes() == {}
-
-
-@pytest.mark.parametrize(
-    ("replicas", "gang"),
-    [(3, False), pytest.param(3, True, marks=pytest.mark.core), (8, True)],
-)
-@pytest.mark.proves("An image change takes down at most maxUnavailable replicas")
-def test_image_change_respects_max_unavailable(stack: Stack, replicas: int, *, gang: bool) -> None:
-    stack.cluster.add_nodes(6)
-    more = TWO_NODES if gang else {}
-    stack.deploy(role(replicas=replicas, **more))
-    assert stack.ready() == {"serve": replicas}
-    with stack.min_ready_replicas() as least:
-        stack.deploy(role(replicas=replicas, tag="2", behaviour="slow", **more))
+    least = stack.roll(role(tag="2", **more), layout=layout)
     assert least["samples"] > replicas
     assert least["serve"] == replicas - 1, least
-    assert set(stack.images().values()) == {"2"}
+    assert set(stack.tags().values()) == {"2"}
+    assert stack.output("status")["components"]["serve"]["phase"] == "Running"
     assert stack.preview() == {}
+    stack.destroy()
 
 
 @pytest.mark.proves("A gang of 40 replicas is created with default parallelism")
@@ -49,72 +80,89 @@ def test_gang_of_forty_replicas_is_created(stack: Stack) -> None:
     assert stack.preview() == {}
 
 
-@pytest.mark.core
-@pytest.mark.proves("A failing image halts the update; a good or the old image repairs it")
+@layouts("A failing image halts the update; a good or the old image repairs it", core=True)
 @pytest.mark.parametrize("repair", ["3", "1"])
-def test_a_failing_image(stack: Stack, repair: str) -> None:
+def test_a_failing_image(stack: Stack, layout: str, repair: str) -> None:
     stack.cluster.add_nodes(4)
-    short: dict[str, Any] = {"rollout": {"timeout": "15s"}}
+    # A LeaderWorkerSet with three replicas has three times the timeout.
+    seconds, halted = ("15s", "svc-serve-2") if layout == "PerReplica" else ("5s", "svc-serve")
+    short: dict[str, Any] = {"layout": layout, "rollout": {"timeout": seconds}}
     stack.deploy(role(), **short)
     before = stack.pods()
-    stack.write(stack.service(role(tag="2", behaviour="unpullable"), **short))
-    result = stack.up().assert_failed()
-    assert "svc: svc-serve-2 is not available after 15s (rollout.timeout)" in result.text, (
-        result.text
-    )
-    assert stack.images() == {
-        "svc-serve-0": "1",
-        "svc-serve-1": "1",
-        "svc-serve-2": "2",
-    }
+    result = stack.fail(role(tag="2", behaviour="unpullable"), **short)
+    assert f"svc: {halted} is not available after 15s (rollout.timeout)" in result.text, result.text
+    assert stack.tags() == dict(zip(leader_names(layout, 0, 1, 2), "112", strict=True))
+    if layout == "PerReplica":
+        assert list(stack.images().values()) == ["1", "1", "2"]
     after = stack.pods()
-    assert {name for name, uid in before.items() if after.get(name) != uid} == {"svc-serve-2-0"}
+    changed = [name for name, uid in before.items() if after.get(name) != uid]
+    assert changed == leader_names(layout, 2)
     assert stack.ready() == {"serve": 2}
-    with stack.min_ready_replicas() as least:
-        stack.deploy(role(tag=repair, behaviour="ready"))
+    least = stack.roll(role(tag=repair), layout=layout)
     assert least["serve"] >= 2
-    assert set(stack.images().values()) == {repair}
+    assert set(stack.images().values()) == set(stack.tags().values()) == {repair}
     assert stack.ready() == {"serve": 3}
     assert stack.preview() == {}
 
 
-@pytest.mark.proves("Replicas below the partition keep their pods, also in later updates")
-def test_partition(stack: Stack) -> None:
+@layouts("Replicas below the partition keep their pods, also in later updates")
+def test_partition(stack: Stack, layout: str) -> None:
     stack.cluster.add_nodes(4)
-    stack.deploy(role(replicas=4))
+    stack.deploy(role(replicas=4), layout=layout)
     before = stack.pods()
-    held = {"timeout": "150s", "partition": 2}
-    frozen = {"svc-serve-0", "svc-serve-1"}
-    stack.deploy(role(replicas=4, tag="2"), rollout=held)
-    assert {name for name, tag in stack.images().items() if tag == "1"} == frozen
+    held: dict[str, Any] = {"layout": layout, "rollout": {"timeout": "150s", "partition": 2}}
+    frozen = leader_names(layout, 0, 1)
+    stack.deploy(role(replicas=4, tag="2"), **held)
+    assert [name for name, tag in stack.tags().items() if tag == "1"] == frozen
     assert stack.preview() == {}
     owner = {"labels": {"team": "blue"}}
-    stack.deploy(role(replicas=5, tag="2"), metadata=owner, rollout=held)
-    assert {name for name, tag in stack.images().items() if tag == "1"} == frozen
+    stack.deploy(role(replicas=5, tag="2"), metadata=owner, **held)
+    assert [name for name, tag in stack.tags().items() if tag == "1"] == frozen
     assert {each["metadata"]["labels"]["team"] for each in stack.lws().values()} == {"blue"}
     after = stack.pods()
-    assert all(after[f"{name}-0"] == before[f"{name}-0"] for name in frozen)
-    stack.deploy(role(replicas=5, tag="2"), metadata=owner)
-    assert set(stack.images().values()) == {"2"}
+    assert all(after[name] == before[name] for name in frozen)
+    stack.deploy(role(replicas=5, tag="2"), metadata=owner, layout=layout)
+    assert set(stack.images().values()) == set(stack.tags().values()) == {"2"}
 
 
-@pytest.mark.core
-@pytest.mark.proves("Scaling adds or removes one LeaderWorkerSet and restarts nothing")
-def test_scale(stack: Stack) -> None:
+@layouts("Scaling restarts nothing, and adds or removes at most one LeaderWorkerSet", core=True)
+def test_scale(stack: Stack, layout: str) -> None:
     stack.cluster.add_nodes(4)
-    stack.deploy(role(replicas=2, gpus=1, **TWO_NODES))
+    stack.deploy(role(replicas=2, gpus=1, **TWO_NODES), layout=layout)
     before = stack.pods()
-    stack.deploy(role(replicas=3, gpus=1, **TWO_NODES))
-    assert stack.changes() == {
-        "create": 1,
-        "update": 2,
-    }  # LeaderWorkerSet; PodGroup and the component
+    stack.deploy(role(replicas=3, gpus=1, **TWO_NODES), layout=layout)
+    # PodGroup and the component, and a LeaderWorkerSet.
+    grown = {"create": 1, "update": 2} if layout == "PerReplica" else {"update": 3}
+    assert stack.changes() == grown
     after = stack.pods()
-    assert {name: uid for name, uid in after.items() if name in before} == before
+    assert before.items() <= after.items()
     assert len(after) == len(before) + 2
-    stack.deploy(role(replicas=2, gpus=1, **TWO_NODES))
-    assert stack.changes() == {"delete": 1, "update": 2}
+    assert stack.ready() == {"serve": 3}
+    stack.deploy(role(replicas=2, gpus=1, **TWO_NODES), layout=layout)
+    assert stack.changes() == ({"delete": 1, "update": 2} if "create" in grown else grown)
     stack.cluster.wait(lambda: stack.pods() == before, 60, "pods of the removed replica")
+
+
+@layouts("AllAtOnce and Recreate change all replicas and wait for rollout.timeout")
+@pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
+def test_other_strategies_change_all_replicas(stack: Stack, layout: str, strategy: str) -> None:
+    stack.cluster.add_nodes(3)
+    spec: dict[str, Any] = {"layout": layout, "rollout": {**QUICK, "strategy": strategy}}
+    stack.deploy(role(), **spec)
+    before = stack.lws_uids()
+    least = stack.roll(role(tag="2", behaviour="slow"), **spec)
+    assert stack.ready() == {"serve": 3}
+    kept = {stack.lws_uids()[name] == uid for name, uid in before.items()}
+    assert kept == {strategy == "AllAtOnce"}
+    # All at once needs the feature gate MaxUnavailableStatefulSet, which is off in 1.35.4.
+    assert least["serve"] == (2 if (layout, strategy) == ("PerRole", "AllAtOnce") else 0)
+    assert stack.preview() == {}
+    started = time.monotonic()
+    short = {**spec, "rollout": {**spec["rollout"], "timeout": "15s"}}
+    stack.fail(role(tag="3", behaviour="unpullable"), **short)
+    assert time.monotonic() - started < 90, "an update has wait.timeout, which is 150s"
+    stack.deploy(role(tag="4"), **spec)
+    assert stack.ready() == {"serve": 3}
 
 
 @pytest.mark.proves("Removing a role leaves nothing; changing metadata restarts nothing")
@@ -132,9 +180,7 @@ def test_removed_role_leaves_nothing(stack: Stack) -> None:
         "LeaderWorkerSet/svc-serve-1",
         "Service/svc",
     ]
-    stack.down().assert_succeeded()
-    assert stack.remaining_objects() == []
-    assert stack.resources() == []
+    stack.destroy()
 
 
 @pytest.mark.core
@@ -173,8 +219,7 @@ def test_role_joins_gang_during_update(stack: Stack) -> None:
         return stack.service(first, *more, **order)
 
     stack.deploy_services(wanted("1", 1))
-    with stack.min_ready_replicas() as least:
-        stack.deploy_services(wanted("2", 3))
+    least = stack.roll_services(wanted("2", 3))
     assert least["prefill"] == 1, least
     assert stack.ready() == {"prefill": 2, "decode": 3}
     assert set(stack.images().values()) == {"2"}

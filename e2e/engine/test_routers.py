@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from e2e.engine.services import QUICK, Stack, rendered, role, router, state_objects
+from e2e.engine.services import QUICK, Stack, rendered, role, router
 from e2e.routers import disaggregated
 
 
@@ -19,21 +19,18 @@ def test_removed_router_restores_service(stack: Stack) -> None:
     spread = role(replicas=2, gpus=1, multinode={"nodeCount": 2, "launcher": "none"})
     routed, alone = stack.service(router(), spread), stack.service(spread)
     stack.deploy_services(routed)
-    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(routed)
+    stack.assert_objects(routed)
     assert {"Deployment/svc-epp", "Gateway/svc-gateway", "PodGroup/svc"} <= set(rendered(routed))
     before = serving(stack)
-    with stack.min_ready_replicas() as least:
-        stack.deploy_services(alone)
+    least = stack.roll_services(alone)
     assert least["serve"] == 2
-    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(alone)
+    stack.assert_objects(alone)
     assert "Service/svc" in rendered(alone)
     assert serving(stack) == before
     stack.deploy_services(routed)
     assert stack.remaining_objects() == rendered(routed)
     assert serving(stack) == before
-    stack.down().assert_succeeded()
-    assert stack.remaining_objects() == []
-    assert stack.resources() == []
+    stack.destroy()
     stack.cluster.wait(lambda: not stack.cluster.pods(stack.namespace), 60, "pods of the service")
 
 
@@ -47,9 +44,8 @@ def test_removed_router_removes_sidecars_gradually(stack: Stack) -> None:
     stack.deploy_services(paired)
     before = serving(stack)
     alone = {**paired, "spec": {**paired["spec"], "roles": paired["spec"]["roles"][1:]}}
-    with stack.min_ready_replicas() as least:
-        stack.deploy_services(alone)
-    assert stack.remaining_objects() == state_objects(stack.resources()) == rendered(alone)
+    least = stack.roll_services(alone)
+    stack.assert_objects(alone)
     after = serving(stack)
     assert not set(after.items()) & set(before.items())
     assert (least["prefill"], least["decode"]) == (1, 1), least
@@ -62,9 +58,8 @@ def test_removed_router_removes_sidecars_gradually(stack: Stack) -> None:
 def test_failing_picker_fails_update(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     bad = router(behaviour="unpullable")
-    stack.write(stack.service(bad, role(replicas=2), wait={"timeout": "15s"}))
     started = time.monotonic()
-    result = stack.up().assert_failed()
+    result = stack.fail(bad, role(replicas=2), wait={"timeout": "15s"})
     assert "Deployment (svc-epp)" in result.text, result.text[-4000:]
     assert time.monotonic() - started < 120
     assert stack.ready()["serve"] == 2

@@ -14,7 +14,6 @@ import yaml
 from e2e.engine.project import PROGRAM, Project
 from e2e.engine.services import (
     GROUPS,
-    QUICK,
     TWO_NODES,
     Stack,
     rendered,
@@ -91,30 +90,6 @@ def test_wait_level_scheduled_waits_for_placement(stack: Stack) -> None:
     larger = role(replicas=40, gpus=1, behaviour="unpullable", **TWO_NODES)
     stack.write(stack.service(larger, wait=level))
     stack.up().assert_failed()  # It requests 80 GPUs; the cluster has 16.
-
-
-@pytest.mark.parametrize("strategy", ["AllAtOnce", "Recreate"])
-@pytest.mark.proves("AllAtOnce and Recreate change all replicas and wait for rollout.timeout")
-def test_other_strategies_change_all_replicas(stack: Stack, strategy: str) -> None:
-    stack.cluster.add_nodes(3)
-    rollout = {**QUICK, "strategy": strategy}
-    stack.deploy(role(), rollout=rollout)
-    before = stack.lws()
-    stack.deploy(role(tag="2", behaviour="slow"), rollout=rollout)
-    assert stack.ready() == {"serve": 3}
-    after = stack.lws()
-    same = [after[name]["metadata"]["uid"] == before[name]["metadata"]["uid"] for name in before]
-    assert same == [strategy == "AllAtOnce"] * 3
-    assert stack.preview() == {}
-    stack.write(
-        stack.service(role(tag="3", behaviour="unpullable"), rollout={**rollout, "timeout": "15s"})
-    )
-    started = time.monotonic()
-    stack.up().assert_failed()
-    assert time.monotonic() - started < 90, "an update has wait.timeout, which is 150s"
-    assert stack.ready() == {"serve": 0}
-    stack.deploy(role(tag="4"), rollout=rollout)
-    assert stack.ready() == {"serve": 3}
 
 
 @pytest.mark.proves("status is an output after up, preview and refresh, also for other stacks")

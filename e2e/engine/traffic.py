@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from e2e.engine.gateway import POOLS, ROUTES
 from e2e.harness import Cluster, Object
 from e2e.harness.pods import is_ready
-from e2e.harness.processes import free_ports
 from e2e.harness.stand_ins import StandIn
 from e2e.strategies.engine import Engine
 
@@ -180,9 +179,3 @@ def _selected(
         if pod["metadata"]["namespace"] == namespace
         and selector.items() <= pod["metadata"]["labels"].items()
     ]
-
-
-def engine_port() -> int:
-    """Return a free port, for engines that have their own addresses."""
-    (port,) = free_ports(1)
-    return port

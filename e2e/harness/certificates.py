@@ -42,6 +42,12 @@ class Certificates:
     def key(self) -> Path:
         return self.directory / "tls.key"
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """The content of the server's certificate and key, by their keys in a Secret."""
+        files = (self.certificate, self.key)
+        return {file.name: file.read_text(encoding="utf-8") for file in files}
+
 
 def create_certificates(
     directory: Path, addresses: Sequence[str] = (), hosts: Sequence[str] = ()

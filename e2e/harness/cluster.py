@@ -30,7 +30,7 @@ from e2e.harness.control_plane import (
 )
 from e2e.harness.pods import is_condition_true
 from e2e.harness.processes import LOOPBACK, Lifetime, Programs, free_ports
-from e2e.harness.resources import Object
+from e2e.harness.resources import Object, read_objects
 
 LOGS_VARIABLE = "FUSIONINFER_E2E_LOGS"
 """Environment variable with a folder for logs, which are otherwise deleted with the cluster."""
@@ -319,26 +319,8 @@ def _node(
     taints: Sequence[Mapping[str, str]],
 ) -> Object:
     """Return a ready node with ample resources other than accelerators."""
-    resources = {"cpu": "192", "memory": "2Ti", "ephemeral-storage": "10Ti", "pods": "110"}
-    if gpus:
-        resources[accelerator] = str(gpus)
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {
-                "kubernetes.io/arch": "amd64",
-                "kubernetes.io/hostname": name,
-                "kubernetes.io/os": "linux",
-                **labels,
-            },
-        },
-        "spec": {"taints": [dict(taint) for taint in taints]} if taints else {},
-        "status": {
-            "capacity": resources,
-            "allocatable": resources,
-            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
-            "phase": "Running",
-        },
-    }
+    (node,) = read_objects("node", name=name, taints=[dict(taint) for taint in taints])
+    node["metadata"]["labels"] |= labels
+    for key in ("capacity", "allocatable"):
+        node["status"][key] |= {accelerator: str(gpus)} if gpus else {}
+    return node

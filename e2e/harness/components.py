@@ -18,7 +18,7 @@ from e2e.catalog import manifests, program
 from e2e.harness.api import Client
 from e2e.harness.control_plane import ControlPlane, arguments, wait_http
 from e2e.harness.processes import LOOPBACK, Programs
-from e2e.harness.resources import Object
+from e2e.harness.resources import Object, read_objects
 from e2e.harness.stages import write_stages
 
 LWS, VOLCANO, KUBE_SCHEDULER, KWOK = "lws", "volcano", "kube-scheduler", "kwok"
@@ -38,24 +38,15 @@ def _manager_config(
     plane: ControlPlane, name: str, api_version: str, ports: list[int], **more: Any
 ) -> Path:
     webhook_port, health_port = ports
-    config = {
-        "apiVersion": api_version,
-        "kind": "Configuration",
-        # Built-in certificates are issued for a Service.
-        "internalCertManagement": {"enable": False},
-        "webhook": {
-            "host": LOOPBACK,
-            "port": webhook_port,
-            "certDir": str(plane.certificates.directory),
-        },
-        "health": {"healthProbeBindAddress": f"{LOOPBACK}:{health_port}"},
-        "metrics": {"bindAddress": "0"},
-        "leaderElection": {"leaderElect": False},
-        "clientConnection": {"qps": 1000, "burst": 2000},
-        **more,
-    }
+    (config,) = read_objects(
+        "configuration of a manager",
+        api_version=api_version,
+        port=webhook_port,
+        certificates=str(plane.certificates.directory),
+        health=f"{LOOPBACK}:{health_port}",
+    )
     path = plane.directory / f"{name}.json"
-    path.write_text(json.dumps(config), encoding="utf-8")
+    path.write_text(json.dumps({**config, **more}), encoding="utf-8")
     return path
 
 

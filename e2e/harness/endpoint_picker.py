@@ -12,6 +12,7 @@ import urllib3
 
 from e2e.catalog import program
 from e2e.harness.cluster import Cluster
+from e2e.harness.control_plane import PROGRAMS, arguments
 from e2e.harness.processes import LOOPBACK, Lifetime, Program, ProgramFailedError, free_ports
 
 HEALTH_METHOD = "/grpc.health.v1.Health/Check"
@@ -35,7 +36,7 @@ class EndpointPicker(Lifetime):
         pool: str,
         account: str,
         config: str,
-        arguments: Sequence[str] = (),
+        flags: Sequence[str] = (),
         executable: Path | None = None,
     ) -> None:
         self.grpc_port, self.health_port, self.metrics_port = free_ports(3)
@@ -45,7 +46,7 @@ class EndpointPicker(Lifetime):
         self._pool = pool
         self._account = account
         self._config = config
-        self._arguments = arguments
+        self._flags = flags
         self._executable = executable
         self._program: Program | None = None
 
@@ -58,17 +59,17 @@ class EndpointPicker(Lifetime):
             name,
             [
                 self._executable or program(self._tool, "epp"),
-                f"--pool-name={self._pool}",
-                f"--pool-namespace={self._namespace}",
-                f"--config-file={config}",
-                f"--grpc-port={self.grpc_port}",
-                f"--grpc-health-port={self.health_port}",
-                f"--metrics-port={self.metrics_port}",
-                "--secure-serving=false",
-                # Authenticated metrics need a ClusterRole, which the library does not generate.
-                "--metrics-endpoint-auth=false",
-                "--tracing=false",
-                *self._arguments,
+                *arguments(
+                    "epp",
+                    pool=self._pool,
+                    namespace=self._namespace,
+                    config=config,
+                    grpc=self.grpc_port,
+                    health=self.health_port,
+                    metrics=self.metrics_port,
+                ),
+                *PROGRAMS["epp defaults"],
+                *self._flags,
             ],
             env={"KUBECONFIG": str(self._cluster.kubeconfig_for(subject))},
         )

@@ -1,11 +1,16 @@
-"""Discovery of the URLs of all kinds of an API server."""
+"""Objects of `objects.yaml`, and discovery of the URLs of all kinds of an API server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from string import Template
 from typing import Any
 from urllib.parse import quote
+
+import yaml
 
 Object = dict[str, Any]
 
@@ -92,3 +97,28 @@ def _resources(group: Object) -> list[Resource]:
         for version in group["versions"]
         for entry in version.get("resources", ())
     ]
+
+
+@functools.cache
+def _read_documents() -> Object:
+    text = Path(__file__).parents[1].joinpath("objects.yaml").read_text(encoding="utf-8")
+    documents: Object = yaml.safe_load(text)
+    return documents
+
+
+def read_objects(title: str, **values: object) -> list[Object]:
+    """Return the objects with a title in objects.yaml, with these values substituted."""
+    objects: list[Object] = _fill(_read_documents()[title], values)
+    return objects
+
+
+def _fill(field: Any, values: Mapping[str, object]) -> Any:
+    if isinstance(field, dict):
+        return {key: _fill(item, values) for key, item in field.items()}
+    if isinstance(field, list):
+        return [_fill(item, values) for item in field]
+    if not isinstance(field, str):
+        return field
+    if field.startswith("$") and field[1:] in values:
+        return values[field[1:]]  # A list or a number stays one.
+    return Template(field).substitute(values)

@@ -26,3 +26,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def running() -> Iterator[Serving]:
     with serving() as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def namespace(running: Serving) -> Iterator[str]:
+    """Return the namespace of a module's pods."""
+    name = running.cluster.new_namespace()
+    yield name
+    running.cluster.delete_namespace(name)

@@ -20,16 +20,16 @@ import yaml
 from e2e.catalog import program
 from e2e.harness import Cluster, Object
 from e2e.harness.certificates import write_kubeconfig
-from e2e.harness.control_plane import SERVICES, wait_http
+from e2e.harness.control_plane import SERVICES, arguments, wait_http
 from e2e.harness.pods import is_condition_true
 from e2e.harness.processes import LOOPBACK, Program, ProgramFailedError, free_ports
+from e2e.harness.resources import read_objects
 from e2e.serve import enclosure
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Environment
 from e2e.serve.images import PAUSE, image, list_mounts, names, write_archive
 from e2e.serve.prerequisites import plugin_folder
 
-PODS = "10.244.0.0/16"
 GPUS = "16"
 
 
@@ -177,34 +177,26 @@ class Node:
         (health,) = free_ports(1)
         settings = _kubelet(self.directory, self._socket, self._place, health)
         config = self._write("kubelet.json", settings)
-        started = self._start(
+        flags = arguments(
             "kubelet",
-            [
-                program("kubernetes-node", "kubelet"),
-                f"--config={config}",
-                f"--kubeconfig={self._kubeconfig('kubelet')}",
-                f"--node-ip={self._place.address}",
-                f"--hostname-override={self.name}",
-                f"--root-dir={self.directory / 'kubelet'}",
-                f"--cert-dir={self.directory / 'kubelet-certificates'}",
-                "-v=2",
-            ],
+            config=config,
+            kubeconfig=self._kubeconfig("kubelet"),
+            address=self._place.address,
+            node=self.name,
+            directory=self.directory,
         )
+        started = self._start("kubelet", [program("kubernetes-node", "kubelet"), *flags])
         wait_http(started, f"http://{self._place.address}:{health}/healthz", timeout=120)
 
     def _start_proxy(self) -> None:
         health, metrics = free_ports(2)
-        config = {
-            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
-            "kind": "KubeProxyConfiguration",
-            "mode": "nftables",
-            "clientConnection": {"kubeconfig": str(self._kubeconfig("kube-proxy"))},
-            "clusterCIDR": PODS,
-            "hostnameOverride": self.name,
-            "healthzBindAddress": f"{self._place.address}:{health}",
-            "metricsBindAddress": f"{LOOPBACK}:{metrics}",
-            "conntrack": {"maxPerCore": 0, "min": 0},  # Keeps the kernel's limit.
-        }
+        (config,) = read_objects(
+            "configuration of kube-proxy",
+            kubeconfig=str(self._kubeconfig("kube-proxy")),
+            node=self.name,
+            health=f"{self._place.address}:{health}",
+            metrics=f"{LOOPBACK}:{metrics}",
+        )
         path = self._write("kube-proxy.json", config)
         command: list[str | Path] = [program("kubernetes-node", "kube-proxy"), f"--config={path}"]
         wait_http(
@@ -237,14 +229,14 @@ def add_network(cluster: Cluster, number: int) -> Place:
     ip("link", "set", name, "up")
     ip("route", "add", place.address, "dev", name, "src", ADDRESS)
     ip("route", "add", place.pods, "via", place.address)
-    for arguments in (
+    for words in (
         ("link", "set", "lo", "up"),
         ("address", "add", f"{place.address}/32", "dev", "eth0"),
         ("link", "set", "eth0", "up"),
         ("route", "add", ADDRESS, "dev", "eth0"),
         ("route", "add", "default", "via", ADDRESS),
     ):
-        ip(*arguments, enter=place.enter)
+        ip(*words, enter=place.enter)
     forward = "echo 1 > /proc/sys/net/ipv4/ip_forward"
     subprocess.run([*place.enter, "sh", "-c", forward], check=True)
     return place

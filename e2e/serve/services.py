@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import shutil
+from collections.abc import Sequence
 from typing import Any
+
+import pytest
 
 from e2e import inputs
 from e2e.harness import Object
+from e2e.serve.engine import absent
 from fusioninfer_pulumi import load, plan_service, render
 
 IMAGE = "vllm/vllm-openai:v0.32.0"
@@ -56,6 +62,20 @@ def router(strategy: str | None = "prefix-cache", **more: Any) -> Object:
              "hostnames": ["svc.example.com"]}  # fmt: skip
     chosen = {} if strategy is None else {"strategy": strategy}
     return {"name": "router", "componentType": "router", **chosen, "httproute": route, **more}
+
+
+def needs(*programs: str, releases: Sequence[str] = ()) -> pytest.MarkDecorator:
+    """Return a mark that skips tests if programs or vLLM releases are not installed."""
+    reasons = [f"needs {name} on PATH" for name in programs if shutil.which(name) is None]
+    reasons += filter(None, map(absent, releases))
+    return pytest.mark.skipif(bool(reasons), reason="; ".join(reasons))
+
+
+def secret(namespace: str, name: str, **values: str) -> Object:
+    """Return a Secret with `data`, because Envoy Gateway's file provider ignores `stringData`."""
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in values.items()}
+    meta = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": encoded}
 
 
 def objects_of(manifest: Object) -> list[Object]:

@@ -52,13 +52,6 @@ class Scraped:
         )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def namespace(running: Serving) -> Iterator[str]:
-    name = running.cluster.new_namespace()
-    yield name
-    running.cluster.delete_namespace(name)
-
-
 @pytest.fixture(params=PICKERS, ids=list(PICKERS))
 def scraped(
     running: Serving, namespace: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -47,9 +46,8 @@ class Starting:
 
 
 @pytest.fixture(scope="module")
-def starting(running: Serving) -> Iterator[Starting]:
+def starting(running: Serving, namespace: str) -> Starting:
     """Deploy roles with default probes, a long startup probe and a short one."""
-    namespace = running.cluster.new_namespace()
     drain = ("--shutdown-timeout", str(DRAIN))
     roles = [
         role("plain", args=("--max-model-len", str(CONTEXT))),
@@ -62,8 +60,7 @@ def starting(running: Serving) -> Iterator[Starting]:
         (container,) = engine_role["template"]["spec"]["containers"]
         container["env"] = [{"name": "LOAD_SECONDS", "value": LOAD_SECONDS}]
     running.apply(objects_of(service(namespace, *roles)))
-    yield Starting(running, namespace)
-    running.cluster.delete_namespace(namespace)
+    return Starting(running, namespace)
 
 
 @pytest.mark.proves(

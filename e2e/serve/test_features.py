@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import time
 from collections.abc import Iterator
@@ -16,13 +15,14 @@ import urllib3
 from e2e.harness import Object
 from e2e.harness.certificates import Certificates, create_certificates
 from e2e.harness.pods import LEADERS
+from e2e.harness.resources import read_objects
 from e2e.serve.deploy import wait_serving
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Models
 from e2e.serve.gateway import Gateway
 from e2e.serve.hub import Collector, Hub
 from e2e.serve.load import complete
-from e2e.serve.services import objects_of, role, router, service
+from e2e.serve.services import objects_of, role, router, secret, service
 from e2e.serve.serving import Serving
 from fusioninfer_pulumi import load, plan_service
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
@@ -65,10 +65,8 @@ class Featured:
 
 
 @pytest.fixture(scope="module")
-def featured(running: Serving) -> Iterator[Featured]:
+def featured(running: Serving, namespace: str) -> Iterator[Featured]:
     with ExitStack() as stack:
-        namespace = running.cluster.new_namespace()
-        stack.callback(running.cluster.delete_namespace, namespace)
         folder = Path(os.environ["TMPDIR"]) / namespace
         folder.mkdir()
         hub = stack.enter_context(Hub(ADDRESS, REPOSITORY, Models().model))
@@ -76,9 +74,9 @@ def featured(running: Serving) -> Iterator[Featured]:
         stack.callback(collector.close)
         certificates = create_certificates(folder / "certificates", hosts=[HOST])
         manifest = service_of(namespace, hub)
-        running.cluster.apply([
-            secret(certificates), volume(folder / "volume"), *expose("collector", collector.url)
-        ], namespace=namespace)  # fmt: skip
+        tls = {**secret(namespace, SECRET, **certificates.texts), "type": "kubernetes.io/tls"}
+        parts = [tls, *volume(folder / "volume"), *expose("collector", collector.url)]
+        running.cluster.apply(parts, namespace=namespace)
         stack.callback(running.cluster.delete, "PersistentVolume", STORAGE)
         objects = objects_of(manifest)
         first = 1 + next(n for n, item in enumerate(objects) if item["kind"] == "Job")
@@ -121,34 +119,17 @@ def service_of(namespace: str, hub: Hub) -> Object:
     return service(namespace, front, engines, model=model, tracing=tracing)
 
 
-def secret(certificates: Certificates) -> Object:
-    files = {"tls.crt": certificates.certificate, "tls.key": certificates.key}
-    data = {name: base64.b64encode(file.read_bytes()).decode() for name, file in files.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET},
-            "type": "kubernetes.io/tls", "data": data}  # fmt: skip
-
-
-def volume(folder: Path) -> Object:
-    """Return a volume that is a folder of the node, for a class without provisioner."""
+def volume(folder: Path) -> list[Object]:
+    """Return a volume that is a folder of the node."""
     folder.mkdir()
     folder.chmod(0o777)  # hostPath ignores fsGroup.
-    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": STORAGE},
-            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"],
-                     "storageClassName": STORAGE, "hostPath": {"path": str(folder)}}}  # fmt: skip
+    return read_objects("volume of a node", name=STORAGE, folder=str(folder))
 
 
 def expose(name: str, url: str) -> list[Object]:
     """Return a Service for a server outside the cluster."""
     address, port = url.removeprefix("http://").split(":")
-    ports = [{"name": "grpc", "port": 4317, "targetPort": int(port)}]
-    slice_ports = [{"name": "grpc", "port": int(port)}]
-    return [
-        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
-         "spec": {"ports": ports}},
-        {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-         "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
-         "addressType": "IPv4", "ports": slice_ports, "endpoints": [{"addresses": [address]}]},
-    ]  # fmt: skip
+    return read_objects("server outside the cluster", name=name, address=address, port=int(port))
 
 
 @pytest.mark.proves("HTTPS: Envoy uses the certificate from the Secret of the generated Gateway")

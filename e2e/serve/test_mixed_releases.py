@@ -6,21 +6,17 @@ from contextlib import closing
 
 import pytest
 
-from e2e.engine.project import missing
+from e2e.engine.project import PROGRAMS
 from e2e.harness import Object
-from e2e.serve.engine import PREVIOUS, VLLM, absent
+from e2e.serve.engine import PREVIOUS, VLLM
 from e2e.serve.images import LLM_D
 from e2e.serve.load import Answer, figures, outage
-from e2e.serve.services import IMAGE, PROMPT, role, router
+from e2e.serve.services import IMAGE, PROMPT, needs, role, router
 from e2e.serve.serving import Serving
 from e2e.serve.stack import COMPUTED, FETCHED, Stack
 
-ABSENT = [*missing(*LLM_D.values()), *filter(None, [absent(PREVIOUS)])]
-pytestmark = [
-    pytest.mark.serve,
-    pytest.mark.long,
-    pytest.mark.skipif(bool(ABSENT), reason=f"missing: {', '.join(ABSENT)}"),
-]
+NEEDED = needs(*PROGRAMS, *LLM_D.values(), releases=[PREVIOUS])
+pytestmark = [pytest.mark.serve, pytest.mark.long, NEEDED]
 
 DECODE = "fusioninfer.io/component-type=decoder"
 ENGINE_PORT = 8001
@@ -79,9 +75,7 @@ def test_release_change_recomputes_no_prompt(running: Serving) -> None:
             assert _change(stack, release) == ([], 0)
 
 
-@pytest.mark.skipif(
-    bool(missing("llm-d-epp-0.9", "llm-d-sidecar-0.9")), reason="llm-d 0.9 is not on PATH"
-)
+@needs("llm-d-epp-0.9", "llm-d-sidecar-0.9")
 @pytest.mark.proves(
     f"Without a filter for pair revisions (llm-d's picker 0.9), the change from vLLM {PREVIOUS} to "
     f"{VLLM} with two prefill and two decode replicas fails no request; decode recomputes prompts"

@@ -21,6 +21,7 @@ from e2e.catalog import program, tool
 from e2e.harness import Object
 from e2e.harness.pods import is_ready
 from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.harness.resources import read_objects
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.services import objects_of, role, router, service
 from e2e.serve.serving import Serving
@@ -54,15 +55,6 @@ def container(*ports: int) -> Object:
         "readinessProbe": {"tcpSocket": {"port": ports[0]}, "periodSeconds": 1,
                            "failureThreshold": 1},
     }  # fmt: skip
-
-
-def pod(name: str, namespace: str) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"containers": [container(SERVING)]},
-    }
 
 
 def replace_containers(objects: list[Object]) -> Iterator[Object]:
@@ -110,7 +102,6 @@ _NAME = "kube-network-policies"
 _QUEUE = "100"  # The default of kube-network-policies.
 _RULE = ["FORWARD", "--match", "conntrack", "--ctstate", "NEW",
          "--jump", "NFQUEUE", "--queue-num", _QUEUE]  # fmt: skip
-_GROUP = "rbac.authorization.k8s.io"
 # In-cluster clients read their token from this folder.
 _RUN = """\
 mount -t tmpfs tmpfs /run
@@ -127,7 +118,7 @@ class NetworkPolicies:
     def __init__(self, running: Serving, directory: Path) -> None:
         """Start the program; until it is ready, all connections between pods are blocked."""
         self._cluster = running.cluster
-        self._cluster.apply(_role_objects())
+        self._cluster.apply(read_objects("account of kube-network-policies"))
         token = directory / "account"
         token.mkdir()
         account = self._cluster.token_for("kube-system", _NAME)
@@ -154,21 +145,6 @@ class NetworkPolicies:
 
 def _iptables(command: str) -> None:
     subprocess.run(["iptables", "--table", "mangle", command, *_RULE], check=True)
-
-
-def _role_objects() -> list[Object]:
-    meta = {"name": _NAME}
-    read = {"verbs": ["get", "list", "watch"]}
-    return [
-        {"apiVersion": "v1", "kind": "ServiceAccount",
-         "metadata": {**meta, "namespace": "kube-system"}},
-        {"apiVersion": f"{_GROUP}/v1", "kind": "ClusterRole", "metadata": meta,
-         "rules": [{"apiGroups": [""], "resources": ["pods", "namespaces", "nodes"], **read},
-                   {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], **read}]},
-        {"apiVersion": f"{_GROUP}/v1", "kind": "ClusterRoleBinding", "metadata": meta,
-         "roleRef": {"apiGroup": _GROUP, "kind": "ClusterRole", "name": _NAME},
-         "subjects": [{"kind": "ServiceAccount", "name": _NAME, "namespace": "kube-system"}]},
-    ]  # fmt: skip
 
 
 ALLOWED = [
@@ -215,7 +191,9 @@ def test_network_policies_block_strangers(
     assert len(policies) == 3
     running.apply([item for item in objects if item not in policies])
     strangers = (("stranger", elsewhere), ("neighbour", namespace), ("proxy", GATEWAYS))
-    running.apply([pod(*stranger) for stranger in strangers])
+    for name, home in strangers:
+        listener = {"name": name, "namespace": home, "container": container(SERVING)}
+        running.apply(read_objects("listening pod", **listener))
     running.wait_ready(namespace, 5, timeout=120)
     running.wait_ready(elsewhere, 1, timeout=120)
     running.wait_ready(GATEWAYS, 1, timeout=120)

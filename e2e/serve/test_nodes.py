@@ -90,9 +90,8 @@ def test_data_parallel_spans_nodes(running: Serving) -> None:
 
 @pytest.mark.proves("`ray`: two pods form a Ray cluster; vLLM then requires GPUs")
 @pytest.mark.long
-def test_ray_spans_nodes_until_the_engine_rejects_it(running: Serving) -> None:
+def test_ray_spans_nodes_until_the_engine_rejects_it(running: Serving, namespace: str) -> None:
     running.ensure_nodes(2)
-    namespace = running.cluster.new_namespace()
     image = "example.org/vllm-ray:v0.32.0"
     inference = spread("ray", "--tensor-parallel-size", "2", image=image)
     inference["template"]["spec"]["containers"][0]["command"] = ["vllm", "serve"]
@@ -117,4 +116,3 @@ def test_ray_spans_nodes_until_the_engine_rejects_it(running: Serving) -> None:
         return seen == {sentence for sentences in wanted.values() for sentence in sentences}
 
     running.cluster.wait(is_joined, 240, lambda: f"{seen}\n{output()}")
-    running.cluster.delete_namespace(namespace)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 import urllib3
 
-from e2e.engine.project import missing
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
-from e2e.serve.engine import VLLM, absent
+from e2e.serve.engine import VLLM
 from e2e.serve.images import LLM_D
 from e2e.serve.load import counter, metrics
-from e2e.serve.services import IMAGE, MODEL, PROMPT, objects_of, role, router, service
+from e2e.serve.services import IMAGE, MODEL, PROMPT, needs, objects_of, role, router, service
 from e2e.serve.serving import Serving
 from fusioninfer_pulumi.engines.engine import EngineCommand, PairState
 from fusioninfer_pulumi.engines.engine_commands import read_command
@@ -25,12 +23,8 @@ from fusioninfer_pulumi.engines.vllm_kv_cache import VllmKvCache
 
 #: Before engines hashed their settings; engines that exit, fail or recompute after a mismatch.
 RELEASES = ("0.12.0", "0.17.0", "0.28.0", VLLM)
-ABSENT = [*missing(*LLM_D.values()), *filter(None, map(absent, RELEASES))]
-pytestmark = [
-    pytest.mark.serve,
-    pytest.mark.long,
-    pytest.mark.skipif(bool(ABSENT), reason=f"missing: {', '.join(ABSENT)}"),
-]
+NEEDED = needs(*LLM_D.values(), releases=RELEASES)
+pytestmark = [pytest.mark.serve, pytest.mark.long, NEEDED]
 
 POLICIES = {"0.17.0": "recompute", "0.28.0": "fail", VLLM: "recompute"}
 """What decode engines do with prompts whose KV cache they cannot load; older ones recompute."""
@@ -117,12 +111,10 @@ def _render(namespace: str, release: str) -> list[Object]:
 
 
 @pytest.fixture(scope="module")
-def engines(running: Serving) -> Iterator[Engines]:
-    namespace = running.cluster.new_namespace()
+def engines(running: Serving, namespace: str) -> Engines:
     for release in RELEASES:
         running.apply(_render(namespace, release))
-    yield Engines(running, namespace)
-    running.cluster.delete_namespace(namespace)
+    return Engines(running, namespace)
 
 
 @pytest.mark.proves(

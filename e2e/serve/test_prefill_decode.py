@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from e2e.serve.deploy import deployed
 from e2e.serve.load import BY_SOURCE, by_pod
-from e2e.serve.services import PROMPT, role, router
+from e2e.serve.services import PROMPT, needs, role, router
 from e2e.serve.serving import Serving
 
-pytestmark = [
-    pytest.mark.serve,
-    pytest.mark.skipif(
-        not (shutil.which("llm-d-epp") and shutil.which("llm-d-sidecar")),
-        reason="not on PATH: llm-d-epp, llm-d-sidecar",
-    ),
-]
+pytestmark = [pytest.mark.serve, needs("llm-d-epp", "llm-d-sidecar")]
 
 DECODE = "fusioninfer.io/component-type=decoder"
 ENGINE_PORT = 8001

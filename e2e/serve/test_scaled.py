@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 import yaml
@@ -14,9 +15,10 @@ import yaml
 from e2e.catalog import manifests, program, tool
 from e2e.engine.services import watched
 from e2e.harness import Cluster, Object
-from e2e.harness.control_plane import wait_http
+from e2e.harness.control_plane import arguments, wait_http
 from e2e.harness.pods import LEADERS
-from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.harness.processes import LOOPBACK, Program, free_ports
+from e2e.harness.resources import read_objects
 from e2e.metrics import EXTERNAL, register_metrics_apis
 from e2e.serve.deploy import wait_pickers
 from e2e.serve.gateway import Gateway
@@ -67,14 +69,12 @@ def make_service(namespace: str, address: str) -> list[Object]:
 
 
 @pytest.mark.proves("KEDA scales real engines from zero to two and back; no request fails")
-def test_engines_follow_their_load(running: Serving, scaler: None) -> None:
-    del scaler
+@pytest.mark.usefixtures("scaler")
+def test_engines_follow_their_load(running: Serving, namespace: str) -> None:
     cluster = running.cluster
-    namespace = cluster.new_namespace()
     (port,) = free_ports(1)
     objects = make_service(namespace, f"http://{LOOPBACK}:{port}")
     with ExitStack() as stack:
-        stack.callback(cluster.delete_namespace, namespace)
         running.apply(objects)
         wait_pickers(running, objects, namespace)
         watcher = Prometheus(cluster, namespace, objects, port=port)
@@ -152,44 +152,20 @@ def run_keda(cluster: Cluster) -> Iterator[None]:
         yaml.safe_load(path.read_text(encoding="utf-8"))
         for path in manifests("keda-operator", "crds")
     ])  # fmt: skip
-    # Without a client certificate, the API server is anonymous to the adapter.
-    cluster.apply(_anonymous())
+    cluster.apply(read_objects("anonymous reader of metrics"))
     plane, programs = cluster.plane, cluster.programs
-    common = {"KUBECONFIG": str(plane.kubeconfig("admin")), "POD_NAMESPACE": "default"}
-    common |= {"WATCH_NAMESPACE": "", "KEDA_CLUSTER_OBJECT_NAMESPACE": "default"}
-    operator = programs.start(
-        "keda-operator",
-        [
-            program("keda-operator", "operator"),
-            f"--kubeconfig={plane.kubeconfig('admin')}",
-            f"--cert-dir={plane.certificates.directory}",
-            f"--metrics-service-bind-address={LOOPBACK}:{grpc}",
-            f"--health-probe-bind-address={LOOPBACK}:{health}",
-            "--metrics-bind-address=0",
-            "--enable-prometheus-metrics=false",
-            "--zap-log-level=info",
-        ],
-        env=common,
-    )
-    adapter_program = programs.start(
-        "keda-adapter",
-        [
-            program("keda-operator", "adapter"),
-            f"--kubeconfig={plane.kubeconfig('admin')}",
-            f"--authentication-kubeconfig={plane.kubeconfig('admin')}",
-            f"--authorization-kubeconfig={plane.kubeconfig('admin')}",
-            f"--lister-kubeconfig={plane.kubeconfig('admin')}",
-            "--authentication-tolerate-lookup-failure",
-            f"--cert-dir={plane.certificates.directory}",
-            f"--tls-cert-file={plane.certificates.certificate}",
-            f"--tls-private-key-file={plane.certificates.key}",
-            f"--metrics-service-address={LOOPBACK}:{grpc}",
-            f"--secure-port={adapter}",
-            f"--bind-address={LOOPBACK}",
-            f"--port={metrics}",
-        ],
-        env=common,
-    )
+    kubeconfig, certificates = plane.kubeconfig("admin"), plane.certificates.directory
+    common = {"kubeconfig": kubeconfig, "certificates": certificates, "grpc": grpc}
+    environment = {"KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": "default"}
+    environment |= {"WATCH_NAMESPACE": "", "KEDA_CLUSTER_OBJECT_NAMESPACE": "default"}
+
+    def start(name: str, executable: str, **values: object) -> Program:
+        settings = arguments(name, **common, **values)
+        command: list[str | Path] = [program("keda-operator", executable), *settings]
+        return programs.start(name, command, env=environment)
+
+    operator = start("keda-operator", "operator", health=health)
+    adapter_program = start("keda-adapter", "adapter", adapter=adapter, metrics=metrics)
     try:
         wait_http(operator, f"http://{LOOPBACK}:{health}/readyz", timeout=60)
         wait_http(
@@ -203,19 +179,3 @@ def run_keda(cluster: Cluster) -> Iterator[None]:
     finally:
         programs.stop("keda-adapter")
         programs.stop("keda-operator")
-
-
-def _anonymous() -> list[dict[str, object]]:
-    rules = [
-        {"apiGroups": ["external.metrics.k8s.io"], "resources": ["*"], "verbs": ["*"]},
-        {"nonResourceURLs": ["/apis/*", "/openapi/*"], "verbs": ["get"]},
-    ]
-    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "e2e-metrics"}}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "e2e-metrics"}
-    nobody = {
-        "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:anonymous",
-    }  # fmt: skip
-    return [
-        {**head, "kind": "ClusterRole", "rules": rules},
-        {**head, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [nobody]},
-    ]

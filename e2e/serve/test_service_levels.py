@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from statistics import median
 from typing import Any
@@ -10,17 +9,13 @@ from typing import Any
 import pytest
 
 from e2e.harness import Object
-from e2e.routers import DEFINITIONS, OBJECTIVE, install_llm_d_kind
+from e2e.routers import OBJECTIVE, llm_d_kind
 from e2e.serve.deploy import Deployed, deployed
 from e2e.serve.load import Load, figures
-from e2e.serve.services import role, router
+from e2e.serve.services import needs, role, router
 from e2e.serve.serving import Serving
 
-pytestmark = [
-    pytest.mark.serve,
-    pytest.mark.long,
-    pytest.mark.skipif(not shutil.which("llm-d-epp"), reason="not on PATH: llm-d-epp"),
-]
+pytestmark = [pytest.mark.serve, pytest.mark.long, needs("llm-d-epp")]
 
 SLOTS = 4
 #: Clients of the batch job, and tokens of their requests.
@@ -33,13 +28,10 @@ LEVELS: Object = {
 
 @pytest.fixture(scope="module")
 def levelled(running: Serving) -> Iterator[Deployed]:
-    definition = install_llm_d_kind(running.cluster, OBJECTIVE)
     engine = role(args=("--max-num-seqs", str(SLOTS)))
-    with deployed(
-        running, router("queue-size", endpointPicker={"serviceLevels": LEVELS}), engine
-    ) as service:
+    front = router("queue-size", endpointPicker={"serviceLevels": LEVELS})
+    with llm_d_kind(running.cluster, OBJECTIVE), deployed(running, front, engine) as service:
         yield service
-    running.cluster.delete(DEFINITIONS, definition)
 
 
 def send(service: Deployed, level: str, tenant: str, **more: Any) -> Load:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 
 from e2e.harness import Object
 from e2e.harness.certificates import Certificates, create_certificates
-from e2e.routers import DEFINITIONS, KIND, install_llm_d_kind
+from e2e.routers import KIND, llm_d_kind
 from e2e.serve.deploy import model_name, wait_serving
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Models
@@ -21,6 +20,7 @@ from e2e.serve.gateway import Gateway
 from e2e.serve.hub import PORT, Hub
 from e2e.serve.images import LLM_D, names
 from e2e.serve.load import complete
+from e2e.serve.services import secret
 from e2e.serve.serving import Serving
 from e2e.serve.shown import (
     SHOWN,
@@ -66,9 +66,9 @@ def test_shown_services_answer(running: Serving, name: str) -> None:
             certificates = create_certificates(Path(os.environ["TMPDIR"]) / "shown",
                                                hosts=[shown.certificate])  # fmt: skip
         if any(item["kind"] == KIND for item in objects):
-            definition = install_llm_d_kind(running.cluster)
-            stack.callback(running.cluster.delete, DEFINITIONS, definition)
-        stack.enter_context(deploy(running, [*secrets(shown, certificates), *objects], namespace))
+            stack.enter_context(llm_d_kind(running.cluster))
+        needed = secrets(namespace, shown, certificates)
+        stack.enter_context(deploy(running, [*needed, *objects], namespace))
         wait_serving(running, objects, namespace)
         host = shown.certificate
         if routes := [item for item in objects if item["kind"] == "HTTPRoute"]:
@@ -100,17 +100,12 @@ def namespace_of(running: Serving, objects: list[Object]) -> str:
     return str(namespace)
 
 
-def secrets(shown: Run, certificates: Certificates | None) -> list[Object]:
-    data = {name: {"token": b"hf_none"} for name in shown.secrets}
+def secrets(namespace: str, shown: Run, certificates: Certificates | None) -> list[Object]:
+    listed = [secret(namespace, name, token="hf_none") for name in shown.secrets]
     if certificates is not None:
         name = f"{shown.certificate.partition('.')[0]}-tls"
-        files = {"tls.crt": certificates.certificate, "tls.key": certificates.key}
-        data[name] = {key: file.read_bytes() for key, file in files.items()}
-    return [
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
-         "data": {key: base64.b64encode(value).decode() for key, value in values.items()}}
-        for name, values in data.items()
-    ]  # fmt: skip
+        listed.append(secret(namespace, name, **certificates.texts))
+    return listed
 
 
 @contextmanager

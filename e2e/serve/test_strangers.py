@@ -24,10 +24,11 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from e2e.catalog import tool
 from e2e.harness import Object
 from e2e.harness.certificates import create_certificates
-from e2e.harness.processes import LOOPBACK, free_ports
+from e2e.harness.processes import LOOPBACK, Lifetime, free_ports
 from e2e.inputs import security_objects
 from e2e.serve.deploy import wait_serving
-from e2e.serve.envoy_gateway import BACKEND_REFERENCE, EnvoyGateway, replace_pool, secret
+from e2e.serve.envoy_gateway import BACKEND_REFERENCE, EnvoyGateway, replace_pool
+from e2e.serve.services import secret
 from e2e.serve.serving import Serving
 from fusioninfer_pulumi import load, plan_service, render
 
@@ -83,7 +84,7 @@ class Engine:
     authorities: tuple[str, str]
 
 
-class GuardedEngine:
+class GuardedEngine(Lifetime):
     """The engine behind Envoy Gateway with the page's objects."""
 
     def __init__(
@@ -108,10 +109,7 @@ class GuardedEngine:
         objects = [*routing, *verify, *limits, clients, keys]
         self._gateway = EnvoyGateway(running.cluster, directory, objects)
 
-    def __enter__(self) -> GuardedEngine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._gateway.close()
 
     def ask(self, prompt: str = "the quick brown fox", **headers: str) -> Any:
@@ -142,8 +140,7 @@ def engine(running: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     other = create_certificates(directory / "other", hosts=[NAME])
     running.cluster.create({"apiVersion": "v1", "kind": "Namespace",
                             "metadata": {"name": NAMESPACE}})  # fmt: skip
-    pair = {"tls.crt": certs.certificate.read_text(), "tls.key": certs.key.read_text()}
-    running.cluster.create(secret(NAMESPACE, "direct-tls", **pair))
+    running.cluster.create(secret(NAMESPACE, "direct-tls", **certs.texts))
     (args,) = load(security_objects("direct.yaml")[0])
     objects = list(render(plan_service(args)))
     (lws,) = [manifest for manifest in objects if manifest["kind"] == "LeaderWorkerSet"]

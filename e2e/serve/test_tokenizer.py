@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import time
 from functools import partial
 from typing import Any
@@ -11,19 +10,16 @@ from typing import Any
 import pytest
 
 from e2e.harness import Object
+from e2e.harness.resources import read_objects
 from e2e.serve.deploy import Deployed, deployed_manifest
 from e2e.serve.enclosure import ADDRESS
 from e2e.serve.engine import Models
 from e2e.serve.hub import PORT, Hub
 from e2e.serve.load import HIT_TOKENS, REQUESTS, by_pod, complete, counter, metrics
-from e2e.serve.services import IMAGE, PROMPT, objects_of, role, service
+from e2e.serve.services import IMAGE, PROMPT, needs, objects_of, role, service
 from e2e.serve.serving import Serving
 
-pytestmark = [
-    pytest.mark.serve,
-    pytest.mark.long,
-    pytest.mark.skipif(not shutil.which("llm-d-epp"), reason="not on PATH: llm-d-epp"),
-]
+pytestmark = [pytest.mark.serve, pytest.mark.long, needs("llm-d-epp")]
 
 NAME, REPOSITORY = "chat", "Qwen/Qwen3-8B"
 CONVERSATIONS, TURNS = 4, 4
@@ -59,50 +55,23 @@ def kserve_service(namespace: str, endpoint: str) -> Object:
     engine = role(args=("--served-model-name", NAME), kvEvents={"endpoint": endpoint})
     (lws, *_) = objects_of(service(namespace, engine))
     (generated,) = lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"]
-    container = {
-        "name": "main",
-        "image": IMAGE,
-        "securityContext": {"runAsUser": 1000},
-        # KServe's preset evaluates them in a shell.
-        "args": ["--max-model-len", "2048", *map(shlex.quote, generated["args"][-2:])],
-        "env": generated["env"],
-        "resources": generated["resources"],
-    }
     plugins = PLUGINS[endpoint]
     others = ("single-profile-handler", "queue-scorer", "max-score-picker")
     weights = {plugins[-1]["type"]: 3, "queue-scorer": 1, "max-score-picker": 1}
-    references = [{"pluginRef": name, "weight": weight} for name, weight in weights.items()]
-    config = {
-        "apiVersion": "llm-d.ai/v1alpha1",
-        "kind": "EndpointPickerConfig",
-        "plugins": [*plugins, *({"type": name} for name in others)],
-        "schedulingProfiles": [{"name": "default", "plugins": references}],
-    }
-    pool = {"group": "inference.networking.k8s.io", "kind": "InferencePool",
-            "name": "svc-inference-pool"}  # fmt: skip
-    small = {"name": "main", "resources": {"requests": {"cpu": "100m", "memory": "100Mi"}}}
-    picker = {**small, "args": ["--metrics-endpoint-auth=false"]}
-    scheduler = {
-        "template": {"containers": [picker]},
-        "config": {"inline": config},
-        # The preset's digest names an image that is not generated here.
-        "tokenizer": {"template": {"containers": [{**small, "image": IMAGE}]}},
-    }
-    return {
-        "apiVersion": "serving.kserve.io/v1alpha2",
-        "kind": "LLMInferenceService",
-        "metadata": {"name": "svc", "namespace": namespace},
-        "spec": {
-            "model": {"uri": f"hf://{REPOSITORY}", "name": NAME},
-            "replicas": 2,
-            "template": {"containers": [container]},
-            "router": {
-                "route": {"http": {"spec": {"rules": [{"backendRefs": [pool]}]}}},
-                "gateway": {},
-                "scheduler": scheduler,
-            },
-        },
-    }
+    (manifest,) = read_objects(
+        "LLMInferenceService with a tokenizer",
+        namespace=namespace,
+        name=NAME,
+        repository=REPOSITORY,
+        image=IMAGE,
+        # KServe's preset evaluates them in a shell.
+        args=["--max-model-len", "2048", *map(shlex.quote, generated["args"][-2:])],
+        env=generated["env"],
+        resources=generated["resources"],
+        plugins=[*plugins, *({"type": name} for name in others)],
+        weighted=[{"pluginRef": name, "weight": weight} for name, weight in weights.items()],
+    )
+    return manifest
 
 
 @pytest.mark.parametrize("endpoint", PLUGINS, ids=["picker-connects", "engines-connect"])

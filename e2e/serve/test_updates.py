@@ -10,18 +10,15 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
-from e2e.engine.project import missing
+from e2e.engine.project import PROGRAMS
 from e2e.harness import Object
 from e2e.harness.pods import LEADERS
 from e2e.serve.load import RUNNING, Load, by_pod, figures, outage
-from e2e.serve.services import IMAGE, role, router
+from e2e.serve.services import IMAGE, needs, role, router
 from e2e.serve.serving import Serving
 from e2e.serve.stack import Stack
 
-pytestmark = [
-    pytest.mark.serve,
-    pytest.mark.skipif(bool(missing()), reason=f"not on PATH: {', '.join(missing())}"),
-]
+pytestmark = [pytest.mark.serve, needs(*PROGRAMS)]
 
 OTHER_IMAGE = f"mirror.example/{IMAGE}"
 """The same release from elsewhere: every pod is replaced, and serves as before."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from e2e.harness import Cluster
-from e2e.routers import DEFINITIONS, install_llm_d_kind, picker_versions
+from e2e.routers import llm_d_kind, picker_versions
 from e2e.strategies.fleet import Chooser, Fleet
 
 REQUESTS = 400
@@ -20,9 +20,8 @@ REQUESTS = 400
 
 @pytest.fixture(autouse=True, scope="module")
 def _llm_d_kind(cluster: Cluster) -> Iterator[None]:
-    definition = install_llm_d_kind(cluster)
-    yield
-    cluster.delete(DEFINITIONS, definition)
+    with llm_d_kind(cluster):
+        yield
 
 
 def canary(share: int) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from e2e.harness import Cluster
-from e2e.routers import DEFINITIONS, OBJECTIVE, install_llm_d_kind, picker_versions
+from e2e.routers import OBJECTIVE, llm_d_kind, picker_versions
 from e2e.strategies.fleet import Chooser, Fleet
 
 PODS, SLOTS, SECONDS = 3, 4, 0.3
@@ -30,9 +30,8 @@ BODY = {"model": "m", "prompt": "Count."}
 
 @pytest.fixture(autouse=True, scope="module")
 def _llm_d_kind(cluster: Cluster) -> Iterator[None]:
-    definition = install_llm_d_kind(cluster, OBJECTIVE)
-    yield
-    cluster.delete(DEFINITIONS, definition)
+    with llm_d_kind(cluster, OBJECTIVE):
+        yield
 
 
 class Overload:
