@@ -74,21 +74,16 @@ def test_lws_depend_on_image_pulls(engine: Any) -> None:
     }
     manifest = service(role(**pods), role("b"), rollout={"pullImages": True})
     result = engine.run(lambda: InferenceService("app", manifest["spec"]))
-    sets = {
-        child.request.name: child
-        for child in sorted(result.children, key=lambda child: child.request.name)
-        if child.request.type == "kubernetes:apps/v1:DaemonSet"
-    }
     # Leader and worker of the first role may run on different nodes.
-    assert list(sets) == ["app-b-images-0", "app-inference-images-0", "app-inference-images-1"]
-    specs = [child.inputs["spec"]["template"]["spec"] for child in sets.values()]
-    assert [spec.get("nodeSelector") for spec in specs] == [None, {"disk": "ssd"}, None]
-    assert [spec.get("tolerations") for spec in specs] == [None, [GPU], None]
+    names = ("app-b-images-0", "app-inference-images-0", "app-inference-images-1")
+    pulls = [result[name] for name in names]
+    specs = [child.inputs["spec"]["template"]["spec"] for child in pulls]
+    placements = [(spec.get("nodeSelector"), spec.get("tolerations")) for spec in specs]
+    assert placements == [(None, None), ({"disk": "ssd"}, [GPU]), (None, None)]
     assert {spec["containers"][0]["image"] for spec in specs} == {container()["image"]}
     assert all("limits" not in spec["containers"][0]["resources"] for spec in specs)
-    lws = result["app-b-0"].request
-    assert {child.urn for child in sets.values()} <= set(lws.dependencies)
-    assert {child.request.customTimeouts.create for child in sets.values()} == {"45m"}
+    assert {child.urn for child in pulls} <= set(result["app-b-0"].request.dependencies)
+    assert {child.request.customTimeouts.create for child in pulls} == {"45m"}
 
 
 def test_existing_claim_is_not_registered(engine: Any) -> None:
