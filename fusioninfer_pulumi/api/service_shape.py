@@ -29,7 +29,7 @@ class ServiceShape(NamedTuple):
         entry_types: Component types that may receive requests directly, without a picker.
         layout: How many LeaderWorkerSets run the replicas of a role.
         needs_gang: Whether a PodGroup gang-schedules the pods, also while there are no replicas.
-        is_native: Whether PodGroups are Kubernetes' own (backend `Native`).
+        backend: What schedules gangs, also if there is none.
         scheduler: Scheduler of the pods, None if the pod templates decide.
         queue: Volcano queue, None for the default queue and for other backends.
         local_queue: Kueue's LocalQueue for the replicas, None without Kueue.
@@ -43,7 +43,7 @@ class ServiceShape(NamedTuple):
     entry_types: tuple[ComponentType, ...]
     layout: Layout
     needs_gang: bool
-    is_native: bool
+    backend: GangBackend
     scheduler: NameOrOutput | None
     queue: NameOrOutput | None
     local_queue: NameOrOutput | None
@@ -54,16 +54,15 @@ def derive_service_shape(args: InferenceServiceArgs) -> ServiceShape:
     """Derive the shape of a service from `args` that presets have expanded."""
     roles, strategy = args.roles, args.scheduling_strategy
     policy = strategy.gang_policy
-    kueue = policy.backend is GangBackend.KUEUE
-    native = policy.backend is GangBackend.NATIVE
+    is_kueue = policy.backend is GangBackend.KUEUE
     gang = policy.mode is GangMode.ON or (
         policy.mode is GangMode.AUTO
         and (is_disaggregated(roles) or any(role.nodes > 1 for role in list_serving_roles(roles)))
     )
-    needs_gang = gang and not kueue
+    needs_gang = gang and not is_kueue
     scheduler = strategy.scheduler_name
     if needs_gang and not scheduler:
-        scheduler = DEFAULT_SCHEDULER if native else VOLCANO
+        scheduler = DEFAULT_SCHEDULER if policy.backend is GangBackend.NATIVE else VOLCANO
     # An autoscaler needs one scale subresource for all replicas of a role: layout PerRole.
     scaled = any(role.autoscaling is not None for role in roles)
     per_role = scaled and "layout" not in args.model_fields_set
@@ -77,10 +76,10 @@ def derive_service_shape(args: InferenceServiceArgs) -> ServiceShape:
         entry_types=find_entry_types(roles),
         layout=Layout.PER_ROLE if per_role else args.layout,
         needs_gang=needs_gang,
-        is_native=native,
+        backend=policy.backend,
         scheduler=scheduler,
         queue=strategy.queue if policy.backend is GangBackend.VOLCANO else None,
-        local_queue=strategy.queue if kueue and policy.mode is not GangMode.OFF else None,
+        local_queue=strategy.queue if is_kueue and policy.mode is not GangMode.OFF else None,
         priority_class=strategy.priority_class_name,
     )
 

@@ -90,8 +90,8 @@ def _locate_set_field(model: Any, path: str) -> Location:
 
 def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[_Row, ...]:
     shape, picker, policy = plan.shape, plan.picker, args.scheduling_strategy.gang_policy
-    is_kueue = policy.backend is GangBackend.KUEUE
-    is_native = policy.backend is GangBackend.NATIVE
+    is_kueue = shape.backend is GangBackend.KUEUE
+    is_native = shape.backend is GangBackend.NATIVE
     lacks_gang = not (is_kueue or is_native or shape.needs_gang)
     generates = any(library_generates_container(args, role) for role in args.roles)
     engines = [role.pods.command.engine for role in plan.roles]

@@ -65,11 +65,11 @@ def check_scheduling(built: BuiltService) -> Iterator[Finding]:
         _MINIMUM: policy.min_role_replicas is not None,
         _NETWORK: topology is not None and bool(topology.group_policy or topology.role_policy),
     }
-    rejected = _REJECTED.get(policy.backend, {} if shape.needs_gang else _REJECTED_WITHOUT_GANG)
+    rejected = _REJECTED.get(shape.backend, {} if shape.needs_gang else _REJECTED_WITHOUT_GANG)
     for at, message in rejected.items():
         if is_set[at]:
             yield error(FIELD_OUT_OF_PLACE, at, message)
-    if policy.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF:
+    if shape.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF:
         if not scheduling.queue:
             message = "is required with backend Kueue: set a LocalQueue of the namespace, because "
             yield error(FIELD_REQUIRED, _QUEUE, f"{message}Kueue admits nothing without one")
@@ -80,7 +80,7 @@ def check_scheduling(built: BuiltService) -> Iterator[Finding]:
                 "Kueue admits each replica on its own: if quota is short, prefill may hold "
                 "accelerators while decode waits, or vice versa; Volcano gang-schedules both",
             )
-    elif shape.needs_gang and policy.backend is not GangBackend.KUEUE:
+    elif shape.needs_gang:
         yield from _check_late_pods(built)
         yield from _check_gang(built, scheduling)
 

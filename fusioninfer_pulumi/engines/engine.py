@@ -264,7 +264,7 @@ class MultiNode:
         raise NotImplementedError
 
     def check_launcher(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
-        """Check for an image or arguments that do not work with the launcher."""
+        """Check for an image or arguments that do not work with the role's launcher."""
         return []
 
 

@@ -97,7 +97,7 @@ class VllmNodes(MultiNode):
     def check_launcher(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
         if launcher is not Launcher.RAY:
             return []
-        findings = []
+        findings, at = [], ("multinode", "launcher")
         image, parallelism = command.image, command.parallelism
         is_moving = image.is_stock and (image.tag or "").startswith(_MOVING_TAGS)
         if is_moving or (image.version is not None and image.version >= WITHOUT_RAY):
@@ -106,7 +106,7 @@ class VllmNodes(MultiNode):
                 f"({format_version(LAST_WITH_RAY)} is the last with it); use launcher: "
                 "multiprocessing, or an image that adds ray"
             )
-            findings.append(warning(IMAGE_WITHOUT_RAY, ("multinode", "launcher"), message))
+            findings.append(warning(IMAGE_WITHOUT_RAY, at, message))
         # vLLM's docs/serving/data_parallel_deployment.md, and `launch_core_engines`.
         has_ray_ranks = command.value(*_DATA_BACKEND_FLAGS) == "ray"
         if parallelism is not None and parallelism.data > 1 and not has_ray_ranks:
@@ -114,7 +114,7 @@ class VllmNodes(MultiNode):
                 "without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
                 "leader; add that flag, or use launcher: multiprocessing"
             )
-            findings.append(warning(RANKS_ON_LEADER_ALONE, (), message))
+            findings.append(warning(RANKS_ON_LEADER_ALONE, at, message))
         return findings
 
 

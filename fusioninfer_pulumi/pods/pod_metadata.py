@@ -8,6 +8,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
+from fusioninfer_pulumi.api.scheduling import GangBackend
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels, object_names
@@ -31,7 +32,7 @@ def set_scheduling(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
         "schedulerName": ctx.shape.scheduler,
         "priorityClassName": ctx.shape.priority_class,
     }
-    if ctx.shape.needs_gang and ctx.shape.is_native:
+    if ctx.shape.needs_gang and ctx.shape.backend is GangBackend.NATIVE:
         fields["schedulingGroup"] = build_scheduling_group(ctx.meta.service)
     elif ctx.shape.needs_gang:
         # Serving groups share this pod template and its revision. Each LeaderWorkerSet later names

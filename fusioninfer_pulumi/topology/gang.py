@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.scheduling import (
+    GangBackend,
     GangPolicyArgs,
     NetworkTopologyArgs,
     RequiredReplicas,
@@ -89,7 +90,7 @@ def plan_gangs(
     gang has subgroups, because the replicas of a LeaderWorkerSet share a pod template and so a
     task.
     """
-    native = shape.is_native
+    native = shape.backend is GangBackend.NATIVE
     # A Kubernetes PodGroup has no roles; checks report the fields that have no effect.
     policy = GangPolicyArgs() if native else scheduling.gang_policy
     minima = get_required_replicas(roles, policy.min_role_replicas)

@@ -47,7 +47,7 @@ def check_engine_setup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             yield finding.at(*field)
     if ctx.launcher is not None and engine is not None:
         for finding in engine.multi_node.check_launcher(command, ctx.launcher):
-            yield finding.under(*ctx.at()) if finding.location else finding.at(*at)
+            yield finding.under(*ctx.at())
     if engine is not None:
         findings += engine.kv_cache.check_connector(command)
     yield from (finding.at(*at) for finding in findings)
