@@ -132,7 +132,7 @@ def choose_pair_affinity(
     In a service with serving groups, even a single one, both pods are in the same group; with group
     pairing `Preferred` only if possible. Without groups, the picker prefers pods with the same pair
     revision. A strict picker would answer HTTP 503 while no revision has both prefill and decode
-    pods; this one lets decode pods serve alone.
+    pods; a picker that only prefers lets decode pods serve alone.
     """
     if intent.strategy is not Strategy.PD_DISAGGREGATION:
         return None
