@@ -14,7 +14,7 @@ from fusioninfer_capacity.fit.load import Load
 from fusioninfer_capacity.fit.sizing import Layout, SizingRequest, list_layouts
 from fusioninfer_capacity.proposals import Proposal
 
-#: Maximum number of proposals to print; the others need more accelerators.
+#: Maximum number of proposals to print; the others need as many accelerators or more.
 _MAX_ROWS = 8
 #: Summary of `docs/reference/accuracy.md`; a test compares them.
 _ACCURACY = "14 published throughputs, estimates were between 24 % too low and 90 % too high."
@@ -38,20 +38,20 @@ def render_proposals(
     proposals: Sequence[Proposal],
     load: Load | None,
 ) -> Iterator[str | Table]:
-    """Yield the basis of the estimate, the proposals, and why other layouts do not fit."""
-    yield from _render_header(request, candidates, proposals)
+    """Yield the basis of the estimate, the proposals, and why others are not proposed."""
+    yield from _render_header(request, candidates, proposals, load)
     yield ""
     if proposals:
         yield _build_table(_build_rows(proposals[:_MAX_ROWS], load))
         yield from _render_notes(proposals[:_MAX_ROWS])
         if len(proposals) > _MAX_ROWS:
-            yield f"and {len(proposals) - _MAX_ROWS} more layouts with more GPUs"
+            yield f"and {len(proposals) - _MAX_ROWS} more, with as many GPUs or more"
     else:
         yield "No layout fits."
     yield ""
     if proposals and proposals[0].source is not None:
-        yield f"TTFT and TPOT are estimates by {proposals[0].source},"
-        yield "without and with other requests. The transfer of the KV cache is not included."
+        yield f"TTFT and TPOT are estimates by {proposals[0].source}, of a request"
+        yield "alone and under the load. The transfer of the KV cache is not included."
         yield f"Compared with {_ACCURACY}"
         yield ""
     sibling = _describe_quantized(request)
@@ -61,7 +61,10 @@ def render_proposals(
 
 
 def _render_header(
-    request: SizingRequest, candidates: Sequence[Layout], proposals: Sequence[Proposal]
+    request: SizingRequest,
+    candidates: Sequence[Layout],
+    proposals: Sequence[Proposal],
+    load: Load | None,
 ) -> Iterator[str]:
     length = request.length or request.model.longest
     sequences = f", sequences of {length:,} tokens" if length is not None else ""
@@ -69,15 +72,17 @@ def _render_header(
     yield f"{request.name} on {request.accelerator.name} ({memory:.1f} GiB){sequences}"
     fits = [layout.fit for layout in candidates if layout.fit is not None]
     yield f"Estimate for {fits[0].basis}" if fits else "Estimate"
-    columns = ", TOKENS in its KV cache, concurrent REQUESTS of that length" if length else ""
-    yield f"For each GPU: WEIGHTS and KV CACHE in GiB. For each replica: GPUS{columns}"
+    columns = "TOKENS in its KV cache"
+    columns += ", concurrent REQUESTS of that length" if length else ""
+    gpus = "GPUS of all replicas. For each replica: " if load else "For each replica: GPUS, "
+    yield f"For each GPU: WEIGHTS and KV CACHE in GiB. {gpus}{columns}"
     doubts = {_get_doubt(proposal) for proposal in proposals} or {fit.doubt for fit in fits[:1]}
     if len(doubts) == 1:
         yield from (f"Uncertain: {doubt}" for doubt in doubts if doubt is not None)
 
 
 def _build_rows(proposals: Sequence[Proposal], load: Load | None) -> list[dict[str, str]]:
-    """Return the rows, with a column that marks uncertain ones if others are not."""
+    """Return the rows; a column marks the uncertain ones if rows differ in that."""
     rows = [_build_row(proposal, load) for proposal in proposals]
     if len({_get_doubt(proposal) for proposal in proposals}) > 1:
         for row, proposal in zip(rows, proposals, strict=True):
@@ -137,7 +142,7 @@ def _build_rates(proposal: Proposal) -> dict[str, str]:
 
 
 def _describe_quantized(request: SizingRequest) -> str | None:
-    """Return the first layout of the same model in FP8, if the table has it and it fits."""
+    """Return a line about the model's FP8 version, if the model table has it and it fits."""
     name = f"{request.name}-FP8"
     model = find_architecture(name) if request.model.quantization is None else None
     if model is None:
@@ -157,7 +162,10 @@ def _describe_quantized(request: SizingRequest) -> str | None:
 def _explain_rejected(
     candidates: Sequence[Layout], proposals: Sequence[Proposal], load: Load | None
 ) -> Iterator[str]:
-    """Yield why layouts do not fit; those of several nodes only if one node is not enough."""
+    """Yield why layouts are not proposed.
+
+    Those of several nodes only if one node is not enough, those with data parallel copies never.
+    """
     one_node = any(layout.nodes == 1 and layout.reason is None for layout in candidates)
     proposed = {proposal.layout for proposal in proposals}
     rejected = [layout for layout in candidates
@@ -173,8 +181,8 @@ def _explain_rejected(
         is_relevant = layout.copies == 1 and (load is not None or not proposed)
         if layout.reason is None and layout not in proposed and is_relevant:
             yield (
-                f"not {name_layout(layout)}: no pool has enough free GPUs, one request exceeds the "
-                "latencies, or its step times are unknown"
+                f"not {name_layout(layout)}: no pool has enough free GPUs, a single request "
+                "exceeds TTFT or TPOT, or step times of this layout are unknown"
             )
 
 

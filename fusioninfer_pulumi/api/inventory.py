@@ -1,4 +1,4 @@
-"""The node pools of a cluster, and what services require of pools, both for `place`."""
+"""The node pools of a cluster, and what services require of pools."""
 
 import enum
 from collections.abc import Iterator
@@ -102,7 +102,7 @@ class InventoryArgs(SpecModel):
     """The node pools of a cluster.
 
     Raises:
-        InvalidServiceError: The input is invalid; it has every finding.
+        InvalidServiceError: The input is invalid; the error has every finding.
     """
 
     pool_label: LabelKey | None = None
@@ -144,7 +144,7 @@ class InventoryArgs(SpecModel):
         for index, pool in enumerate(self.pools):
             value = self.selector_value(pool)
             if first.setdefault(value, pool.name) != pool.name:
-                message = f"{key}: {value} is also the value of pool {first[value]}"
+                message = f"must differ between pools: {key} is {value} in pool {first[value]}, too"
                 yield error(DUPLICATE_NAME, (*at, "pools", index, "labels"), message)
 
 
@@ -205,7 +205,7 @@ class RolePlacementArgs(SpecModel):
     """Node pools that a role may use, in addition to the constraints of its pod templates."""
 
     pools: Annotated[list[Text], Field(min_length=1)] | None = None
-    """Names of the allowed pools; all by default. Their taints are tolerated."""
+    """Names of the allowed pools; all by default. Taints of pools named here are tolerated."""
 
     device: DeviceRequirementArgs | None = None
     """Requirements for each accelerator; none by default."""

@@ -21,7 +21,7 @@ from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.rules.common import FIELD_WITHOUT_EFFECT
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
-#: Dotted Python path of a field in the checked model, whether the field has no effect, and the
+#: Dotted Python path of a field in the checked args, whether the field has no effect, and the
 #: reason, or what to do.
 _Row = tuple[str, bool, str]
 
@@ -63,11 +63,11 @@ def check_ignored_fields(user_args: InferenceServiceArgs, plan: ServicePlan) -> 
         yield from _check_rows(plan.routing.at, plan.routing.args, _build_router_rows(plan.routing))
 
 
-def _check_rows(at: Location, model: SpecModel, rows: Iterable[_Row]) -> Iterator[Finding]:
-    """Report each set field that a row ignores, with the first such row."""
+def _check_rows(at: Location, args: SpecModel, rows: Iterable[_Row]) -> Iterator[Finding]:
+    """Report each set field that has no effect, with the reason of its first row that applies."""
     reported = set()
     for field, is_ignored, reason in rows:
-        path = _locate_set_field(model, field) if is_ignored else ()
+        path = _locate_set_field(args, field) if is_ignored else ()
         if path and field not in reported:
             reported.add(field)
             make_finding = error if field in _REJECTED else warning
@@ -116,7 +116,7 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
         (
             queue,
             lacks_gang and shape.scheduler in (None, DEFAULT_SCHEDULER),
-            "queues belong to Volcano, and these pods use another scheduler",
+            "a Volcano queue requires scheduler volcano, and these pods use another one",
         ),
         (f"{gang_policy}.min_role_replicas", lacks_gang, _NO_GANG),
         (f"{gang_policy}.required_replicas", lacks_gang, _NO_GANG),
@@ -144,7 +144,11 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
             not shape.is_disaggregated,
             "requires prefiller and decoder roles; remove it",
         ),
-        ("rollout.level", args.groups is None, "Group requires groups"),
+        (
+            "rollout.level",
+            args.groups is None,
+            "Group requires the field groups",
+        ),
         ("rollout.role_order", len(plan.roles) == 1, "only one role runs pods"),
         (
             "rollout.max_unavailable",
@@ -198,10 +202,10 @@ def _has_traced_component(tracing: TracingArgs, plan: ServicePlan) -> bool:
 def _build_role_rows(role: RolePlan, plan: ServicePlan, *, generates: bool) -> tuple[_Row, ...]:
     is_rolling = role.rollout.strategy is RolloutStrategy.ROLLING
     per_role, scaling = plan.shape.layout is Layout.PER_ROLE, role.args.autoscaling
-    scales_by_latency = scaling is None or scaling.target is AutoscalingTarget.LATENCY
+    has_other_target = scaling is not None and scaling.target is not AutoscalingTarget.LATENCY
     return (
-        ("autoscaling.time_to_first_token", not scales_by_latency, _LATENCY),
-        ("autoscaling.time_per_token", not scales_by_latency, _LATENCY),
+        ("autoscaling.time_to_first_token", has_other_target, _LATENCY),
+        ("autoscaling.time_per_token", has_other_target, _LATENCY),
         (
             "autoscaling.target_requests",
             scaling is not None and bool(scaling.latency_goals),
@@ -235,7 +239,7 @@ def _build_router_rows(routing: Routing) -> tuple[_Row, ...]:
         (
             "endpoint_picker.flow_control",
             has_own_config,
-            "endpointPickerConfig turns it on with featureGates: [flowControl]",
+            "endpointPickerConfig replaces it; set featureGates: [flowControl] there",
         ),
         (
             "endpoint_picker.group_pairing",

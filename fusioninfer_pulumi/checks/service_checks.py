@@ -198,17 +198,17 @@ def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
         if plan.rollout.pull_images:
             pull = object_names.image_pull(service, role.name, 0)
             names.append((("rollout", "pullImages"), "DaemonSet", pull, DNS_LABEL_LIMIT))
-    derived: list[tuple[Location, str, str]] = []
+    label_values: list[tuple[Location, str, str]] = []
     if model is not None and model.cache is not None and model.cache.warm_up:
         job = object_names.model_warm_up(service, "0" * DIGEST_LENGTH)
-        derived.append((("model", "cache", "warmUp"), "Job", job))
+        label_values.append((("model", "cache", "warmUp"), "Job", job))
     if routing is not None and routing.args.has_endpoint_picker:
         picker = object_names.endpoint_picker(service)
-        derived.append((("metadata", "name"), "endpoint picker", picker))
+        label_values.append((("metadata", "name"), "endpoint picker", picker))
     if routing is not None and routing.gateway is not None:
-        derived.append((("metadata", "name"), "Gateway", routing.gateway.name))
-    # Controllers use these names as label values.
-    names += [(*name, DNS_LABEL_LIMIT) for name in derived]
+        label_values.append((("metadata", "name"), "Gateway", routing.gateway.name))
+    # Controllers also set these names as label values, which have that limit.
+    names += [(*name, DNS_LABEL_LIMIT) for name in label_values]
     for at, kind, name, limit in names:
         if len(name) > limit:
             yield error(
@@ -220,7 +220,7 @@ def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
 
 
 def _check_reachability(built: BuiltService) -> Iterator[Finding]:
-    """Warn about roles and ports that clients cannot reach without an endpoint picker."""
+    """Report roles and ports that the Service does not reach if there is no endpoint picker."""
     plan = built.plan
     if plan.shape.has_endpoint_picker:
         return
@@ -260,7 +260,7 @@ def _check_reachability(built: BuiltService) -> Iterator[Finding]:
 
 
 def _check_placement(built: BuiltService) -> Iterator[Finding]:
-    """Warn about a `placement`, which has no effect until `place` applies and removes it."""
+    """Warn about a `placement`: only `place` reads it, and replaces it with node selectors."""
     message = "has no effect by itself: call `place` in a program, or pass `--inventory`"
     if built.args.placement.colocate is not None:
         yield warning(PLACEMENT_NOT_APPLIED, ("placement", "colocate"), message)

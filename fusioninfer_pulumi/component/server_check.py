@@ -32,8 +32,9 @@ def check_on_server(
     is_yaml_only: pulumi.Output[bool],
     log: Callable[[list[Finding], pulumi.Resource], None],
 ) -> None:
-    """Fail a preview if a check on the cluster finds errors; pass all findings to `log`.
+    """Fail a preview if a check on the cluster finds errors; pass findings to `log`.
 
+    Findings of rules that the service ignores are dropped.
     Runs only in previews by Pulumi. If the cluster cannot be read, the reason is logged with
     `--debug`.
     """

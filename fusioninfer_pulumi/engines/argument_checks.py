@@ -93,7 +93,7 @@ def _has_unknown_part(text: str) -> bool:
 def parse_arguments(
     words: Sequence[Word], definitions: Definitions, *, checks_values: bool = True
 ) -> tuple[list[Word], list[UserArgument]]:
-    """Return the words before the first argument, and the arguments, as argparse reads them."""
+    """Return the words before the first argument, and the arguments up to `--`, as in argparse."""
     texts = [word.value for word in words]
     if "--" in texts:
         words = words[: texts.index("--")]
@@ -160,10 +160,10 @@ def check_arguments(
 ) -> Iterator[Finding]:
     """Check the arguments against the image's release; findings are relative to the container.
 
-    Findings are errors if the release is certain, and warnings if another release may run or the
-    program accepts arguments that the table does not have. If the release is unknown, values are
-    not checked, and an unknown name is reported only if it is similar to an argument of some
-    release. The argument `ignored` is not checked.
+    Findings are errors if the release is known, or warnings if the program accepts more arguments
+    than the table has. If it is unknown, findings are warnings, only the number of values is
+    checked, and an unknown name is reported only if it is similar to an argument of some release.
+    The argument `ignored` is not checked.
     """
     engine = command.engine
     if engine is None or command.program_in_args:
@@ -227,7 +227,7 @@ def find_successor(engine: Engine, name: str) -> str | None:
 
 
 class RemovedArgument(NamedTuple):
-    """An argument that the newer release does not accept, and its successor if known."""
+    """An argument that the new release does not accept, and its successor if known."""
 
     name: str
     instead: str | None

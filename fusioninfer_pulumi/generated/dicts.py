@@ -1273,7 +1273,7 @@ class RolePlacementArgsDict(TypedDict, total=False):
     """Node pools that a role may use, in addition to the constraints of its pod templates."""
 
     pools: Sequence[str] | None
-    """Names of the allowed pools; all by default. Their taints are tolerated."""
+    """Names of the allowed pools; all by default. Taints of pools named here are tolerated."""
 
     device: DeviceRequirementArgs | DeviceRequirementArgsDict | None
     """Requirements for each accelerator; none by default."""

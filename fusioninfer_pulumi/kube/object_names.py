@@ -32,7 +32,7 @@ http_route = "{}-httproute".format
 gateway = "{}-gateway".format
 # ServiceAccount, Role and RoleBinding of the decode pods' sidecars.
 sidecar = "{}-sidecar".format
-# The ClusterIP Service of a service without an endpoint picker, or whose route leads to it.
+# ClusterIP Service that gets the requests if no endpoint picker does.
 serving_service = "{}".format
 alerts = "{}-alerts".format
 dashboards = "{}-dashboards".format
@@ -55,8 +55,8 @@ claim_template = "{}-{}-{}-{}".format
 # ClusterRoleBinding that lets the endpoint picker check who reads its metrics; from namespace and
 # service. No namespace or service has a colon, so two pairs never get the same name.
 metrics_reviewer = "fusioninfer:{}:{}-epp".format
-# ReferenceGrant: namespace and name of the route or Gateway that refers to another namespace. If
-# the route is external, the name is the pool's. No part has a dot.
+# ReferenceGrant: namespace and name of the route or Gateway that refers to another namespace. For
+# routes of other teams the name is their backend's. No part has a dot.
 reference_grant = "{}.{}".format
 
 
@@ -79,12 +79,12 @@ def leader_worker_set(
 
 
 def role_lws(service: str, role: str, serving_group_index: int | None = None) -> str:
-    """Return the name of a role's one LeaderWorkerSet, StatefulSet and headless Service."""
+    """Return the name of a role's LeaderWorkerSet, StatefulSet and Service with layout PerRole."""
     return f"{serving_group(service, serving_group_index)}-{role}"
 
 
 def leader_pod(lws_name: str, group: int = 0) -> str:
-    """Return the name of a group's leader pod and of its worker StatefulSet."""
+    """Return the name of the leader pod of a LeaderWorkerSet's group, and of its StatefulSet."""
     return f"{lws_name}-{group}"
 
 

@@ -45,12 +45,12 @@ class SourceDocument:
 
     @property
     def name(self) -> Any:
-        """Its name, None if it is missing or not a string; may be an Output."""
+        """Its name, an Output or None if it is neither an Output nor a string."""
         return _read_name(self.metadata.get("name"))
 
     @property
     def namespace(self) -> Any:
-        """Its namespace, `default` if it is missing or not a string; may be an Output."""
+        """Its namespace, an Output or `default` if it is neither an Output nor a string."""
         return _read_name(self.metadata.get("namespace")) or "default"
 
     def at(self, *path: str | int) -> SourceField:
@@ -78,9 +78,9 @@ class SourceField(NamedTuple):
 
     @property
     def location(self) -> Location:
-        """Its location in findings, which is relative to `spec`."""
+        """Its location in findings, without a leading `spec`."""
         path = self.path[1:] or self.path if self.path[:1] == ("spec",) else self.path
-        # Keys may also be null or fractions.
+        # Keys of YAML may also be null or floats.
         return tuple(part if isinstance(part, (str, int)) else str(part) for part in path)
 
     @property
@@ -96,7 +96,7 @@ class SourceField(NamedTuple):
 
 
 def _read_name(value: Any) -> Any:
-    """Return a name by which documents refer to each other, None if it is not a string."""
+    """Return a name by which documents refer to each other, None if it cannot be one."""
     return value if isinstance(value, str) or is_output(value) else None
 
 
@@ -128,7 +128,7 @@ class Origins(NamedTuple):
 
     Attributes:
         main: The document that became the service.
-        fields: User's fields by the location of the service's field in findings.
+        fields: The origin of each field of the service, by its location in findings.
         sources: Other documents that the service depends on.
     """
 
@@ -146,9 +146,9 @@ class Origins(NamedTuple):
         """Move a finding about the service to the user's document.
 
         Returns:
-            The document, and the finding at the user's field. If the document has no such field,
-            the finding is at the field from which the service's field was converted, and
-            `converted` is the service's field.
+            The document, and the finding at the user's field if that was copied. Otherwise the
+            finding is at the closest field from which the service's field was converted, or at the
+            root of `main`, and `converted` is the service's field.
         """
         location = finding.location
         for end in range(len(location), 0, -1):
@@ -229,9 +229,9 @@ class Importer(NamedTuple):
         return conversion
 
     def named(self, documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
-        """Return the keys of objects, such as ConfigMaps, that are converted with `documents`.
+        """Return the keys of other objects, such as ConfigMaps, that `documents` name.
 
-        These are objects that the documents name. Calls the module's `named`, if it has one.
+        They are converted together. Calls the module's `named`, if it has one.
         """
         named = getattr(self._converter, "named", None)
         return frozenset() if named is None else named(documents)
@@ -256,7 +256,7 @@ def importers() -> tuple[Importer, ...]:
 
 
 def find_importer(raw: Any, *, platform: bool = False) -> Importer | None:
-    """Return the importer with a document's kind in `kinds`, or with `platform` in `platform`."""
+    """Return the importer that converts a document's kind; with `platform`, that uses it."""
     kind = raw.get("kind") if isinstance(raw, Mapping) else None
     if not isinstance(kind, str):
         return None

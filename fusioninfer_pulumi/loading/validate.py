@@ -1,7 +1,7 @@
 """Validation of a document, and conversion of a service to a manifest.
 
-Pydantic reports all invalid fields of a document. Its pod templates, roles and model that have none
-are checked, too, so that one run reports most errors.
+Pydantic reports all invalid fields. The pod templates, roles and models without invalid fields are
+checked by the other rules, too, so that one run reports most errors.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNREADABLE_FILE = Rule("unreadable-file")
 
 
 _TEMPLATE_FIELDS = ("template", "leaderTemplate", "workerTemplate")
-#: The service, None if the document is invalid, and the document's findings.
+#: The service (None if the document is invalid) and the findings.
 Validated = tuple[InferenceServiceArgs | None, list[Finding]]
 
 
@@ -58,11 +58,12 @@ def validate_document(raw: Any) -> Validated:
 
 def _find_further_errors(raw: Mapping[str, Any], problem: ValidationError) -> Iterator[Finding]:
     """Check the pod templates, roles and model in which pydantic found no error."""
-    invalid = {
+    locations = {
         tuple(to_camel(part) if isinstance(part, str) else part for part in field_of(item["loc"]))
         for item in problem.errors(include_url=False, include_input=False)
     }
-    invalid = {location[1:4] for location in invalid}
+    # Without `spec`; at most `roles`, index and field.
+    invalid = {location[1:4] for location in locations}
     spec = raw.get("spec")
     if not isinstance(spec, Mapping):
         return
@@ -135,12 +136,14 @@ def validate_mapping(mapping: Mapping[str, Any], name: str) -> Validated:
 def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
     """Return the inventory, None if it is invalid, and findings.
 
-    `raw` is a `NodePoolInventory`, only its fields, or a list of pools.
+    `raw` is a `NodePoolInventory`, only its `spec`, or only its list of pools.
     """
     if isinstance(raw, (list, tuple)):
         raw = {"pools": list(raw)}
     if not isinstance(raw, Mapping):
-        return None, [error(WRONG_TYPE, (), f"must be a mapping, got {show(raw)}")]
+        return None, [
+            error(WRONG_TYPE, (), f"must be a mapping or a list of pools, got {show(raw)}")
+        ]
     is_manifest = any(key in raw for key in ("kind", "apiVersion", "spec"))
     if is_manifest and (findings := _check_kind(raw, INVENTORY_KIND)):
         return None, findings

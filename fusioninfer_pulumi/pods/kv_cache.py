@@ -62,7 +62,7 @@ def read_offloading(role: RoleArgs) -> OffloadRequest | None:
 
 
 def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Add volumes, memory and engine arguments for KV cache offloading.
+    """Add volumes, variables, disk requests and engine arguments for KV cache offloading.
 
     If the engine offloads by a KV connector, `add_kv_transfer` sets the argument, which also
     contains the transfer's connector.
@@ -159,9 +159,9 @@ _HANDLERS = ("httpGet", "tcpSocket", "grpc")
 def add_kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Set the arguments of KV cache transfer and KV events, and plan the sidecar.
 
-    Editing also splits list elements that contain both a flag and its value, which no engine
-    accepts. So the command line of a single-node replica is edited even if nothing is added; in
-    multi-node replicas `apply_launcher` edits it, except for launcher `none`.
+    Engines reject an element such as `--port 8000`, and editing splits it. So the command line of a
+    single-node replica is edited even if nothing is added. In multi-node replicas `apply_launcher`
+    edits it; with launcher `none` nothing does.
     """
     role, command = ctx.role, pods.command
     fields = (role.kv_transfer, role.kv_events, role.kv_cache_offloading)
@@ -214,7 +214,7 @@ def add_kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findi
 
 
 def get_events_port(role: RoleArgs) -> int | None:
-    """Return the port on which a role's pods publish KV events, None if they use no such port."""
+    """Return the port on which a role's pods publish KV events, None if they connect elsewhere."""
     if role.kv_events is None:
         return None
     host, _, port = role.kv_events.endpoint.rpartition(":")
@@ -252,8 +252,8 @@ def _plan_transfer(
         is_prefiller = ctx.role.component_type is ComponentType.PREFILLER
         transfer = engine.kv_cache.transfer(command, args, offloading, is_prefiller=is_prefiller)
         return transfer, [finding.under(*field) for finding in transfer.findings]
-    offloads_only = args is not None or ctx.pairing is None
-    if engine is not None and offloading is not None and offloads_only:
+    is_transfer_off = args is not None or ctx.pairing is None
+    if engine is not None and offloading is not None and is_transfer_off:
         return engine.kv_cache.transfer(command, None, offloading), []
     return Transfer(), []
 
@@ -283,31 +283,31 @@ def _plan_decoder(
     leader: Pod, ctx: Context, command: EngineCommand, plan: KvTransferPlan
 ) -> tuple[KvTransferPlan, list[Argument], list[Finding]]:
     args, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.at("kvTransfer")
-    pool, port = plan.pool_port, find_serving_port(leader.container, command, None)
-    user_sidecar = find_user_sidecar(leader.template, leader.name, pool)
+    pool_port, port = plan.pool_port, find_serving_port(leader.container, command, None)
+    user_sidecar = find_user_sidecar(leader.template, leader.name, pool_port)
     if user_sidecar is not None or not args.sidecar.enabled:
         plan = plan._replace(engine_port=args.engine_port or port, user_sidecar=user_sidecar)
         return plan, [], []
-    engine = args.engine_port or (
-        port if port != pool else _find_free_port(leader.spec, pool, args, command)
+    engine_port = args.engine_port or (
+        port if port != pool_port else _find_free_port(leader.spec, pool_port, args, command)
     )
     sidecar, findings = plan_sidecar(
-        args.sidecar, ctx, command, plan.connector, leader.spec, (pool, engine)
+        args.sidecar, ctx, command, plan.connector, leader.spec, (pool_port, engine_port)
     )
-    if engine == pool:
-        message = f"must differ from the pool's port {engine}, on which the sidecar listens"
+    if engine_port == pool_port:
+        message = f"must differ from the pool's port {pool_port}, on which the sidecar listens"
         return plan, [], [*findings, error(TAKEN_BY_TEMPLATE, (*field, "enginePort"), message)]
-    arguments = [Argument((PORT_FLAG,), (str(engine),), replaces=True)]
+    arguments = [Argument((PORT_FLAG,), (str(engine_port),), replaces=True)]
     if command.engine is None:
         arguments = []
-        if args.engine_port is None and port == pool:
+        if args.engine_port is None and port == pool_port:
             message = (
-                f"cannot free port {pool} for the sidecar: {explain_unknown_engine(command)}; "
+                f"cannot free port {pool_port} for the sidecar: {explain_unknown_engine(command)}; "
                 "configure another port for the engine, and set kvTransfer.enginePort to it"
             )
             findings.append(error(ENGINE_NOT_MOVABLE, leader.command_path, message))
-    moved_from = frozenset({port, pool} - {engine})
-    plan = plan._replace(engine_port=engine, moved_from=moved_from, sidecar=sidecar)
+    moved_from = frozenset({port, pool_port} - {engine_port})
+    plan = plan._replace(engine_port=engine_port, moved_from=moved_from, sidecar=sidecar)
     return plan, arguments, findings
 
 

@@ -14,7 +14,7 @@ revision therefore keeps prefill replicas of both revisions while decode changes
 With `rollout.level: Group`, at most `rollout.maxUnavailable` serving groups change at a time. All
 required LeaderWorkerSets of a group change together (role by role with `roleOrder: Sequential`),
 then its optional ones. The next group follows when the required ones are available again. So
-prefill and decode of a group always serve the same revision.
+prefill and decode of a group serve the same revision, except during its update with `Sequential`.
 """
 
 from __future__ import annotations

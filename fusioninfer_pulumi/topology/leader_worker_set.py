@@ -18,7 +18,7 @@ KIND = "LeaderWorkerSet"
 
 SUB_GROUP_POLICY, SUB_GROUP_SIZE = "subGroupPolicy", "subGroupSize"
 SUB_GROUP_TYPE = "subGroupPolicyType"
-#: Default type of LeaderWorkerSet's webhook.
+#: Type that LeaderWorkerSet's webhook sets by default.
 DEFAULT_SUB_GROUP_TYPE = SubGroupPolicyType.LEADER_WORKER.value
 
 

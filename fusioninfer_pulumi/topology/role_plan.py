@@ -172,11 +172,13 @@ class RolePlan:
 
     @cached_property
     def rollout(self) -> RoleRollout:
-        """The rolling update settings: the role's, else the service's, else the defaults."""
+        """The rolling update settings: the role's, else the service's, else the defaults.
+
+        With `level: Group` only strategy and timeout, because the numbers count groups.
+        """
         strategy = self.get_rollout_field("strategy") or RolloutStrategy.ROLLING
         timeout = self.get_rollout_field("timeout") or DEFAULT_TIMEOUT
         if self.service_rollout.level is RolloutLevel.GROUP:
-            # `maxUnavailable` counts groups, so all replicas of a group may be updated at once.
             return RoleRollout(strategy, max(self.group_replicas, 1), 0, 0, timeout)
         limit = self.get_rollout_field("max_unavailable")
         # With layout PerRole, percentages are of the role's replicas in one serving group, which

@@ -187,9 +187,10 @@ REJECTED: list[tuple[list[Manifest], str]] = [
     (
         [released(), ENDPOINT],
         (
-            "f#2: spec: cannot be carried over: is an inference API outside of the cluster that a "
-            "ModelService routes to, which is not supported; register it as a backend of an AI "
-            "gateway, or route to it with an HTTPRoute and a Service of type ExternalName"
+            "f#2: spec: cannot be carried over: describes an inference API outside of the "
+            "cluster, to which ModelServices can route; this is not supported: register it as a "
+            "backend of an AI gateway, or route to it with an HTTPRoute and a Service of type "
+            "ExternalName"
         ),
     ),
     (

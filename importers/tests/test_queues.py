@@ -128,7 +128,7 @@ def test_a_label_of_all_pods_is_the_queue_of_the_service(documents: list[Manifes
 def test_label_on_the_pods_of_one_role_is_rejected() -> None:
     pair = kserve.llm(**{**PAIRED, "prefill": {**PAIRED["prefill"], "labels": LABEL}})
     (message,) = reject(pair)
-    assert f"prefill.labels[{QUEUE}]: keeps the pods of a LeaderWorkerSet from starting" in message
+    assert f"prefill.labels[{QUEUE}]: keeps the pods from starting" in message
 
 
 def test_two_queues_are_rejected() -> None:
@@ -155,7 +155,7 @@ def test_two_queues_are_rejected() -> None:
 )
 def test_gang_settings_are_rejected_with_kueue(group: Manifest, field: str) -> None:
     document = labelled(kthena.serving(group=group))
-    expected = f"Kueue admits each replica separately; remove it, or the label {QUEUE}"
+    expected = f"Kueue admits each replica separately; remove this field, or the label {QUEUE}"
     assert reject(document) == [f"f: template.{field}: cannot be carried over: {expected}"]
     assert to_spec(document, lossy=True)["schedulingStrategy"]["gangPolicy"] == {"backend": "Kueue"}
 

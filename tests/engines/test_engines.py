@@ -114,7 +114,7 @@ AT = ("multinode", "launcher")
          [("warning", AT, f"the image vllm/vllm-openai:latest {NO_RAY}")]),
         (read_command({"image": "me/vllm:v0.30.0"}), "ray", []),
         (vllm("m -dp 2"), "ray", [(
-            "warning", (),
+            "warning", ("multinode", "launcher"),
             ("without --data-parallel-backend ray vLLM starts all data parallel ranks on the "
             "leader; add that flag, or use launcher: multiprocessing"))]),
         (vllm("m -dp 2 --data-parallel-backend=ray"), "ray", []),

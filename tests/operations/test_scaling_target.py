@@ -235,7 +235,7 @@ def test_hpa_follows_external_metrics_of_the_service() -> None:
         (scaled(keda("queue"), router(family="gaie-1.2")), "gaie-1.2 cannot queue requests: it"),
         (service(router(flowControl=True, family="gaie-1.2"), role()), "gaie-1.2 cannot queue"),
         (service({**router(flowControl=True), "endpointPickerConfig": "plugins: []"}, role()),
-         "flowControl: has no effect: endpointPickerConfig turns it on"),
+         "flowControl: has no effect: endpointPickerConfig replaces it"),
         (scaled(keda("queue"), {**router(), "endpointPickerConfig": "plugins: []"}),
          "endpointPickerConfig: requires featureGates: [flowControl], because inference"),
         (scaled(keda("queue"), router(metrics="Off")), "endpointPicker.metrics: is required: auto"),

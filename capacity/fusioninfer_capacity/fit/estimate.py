@@ -1,4 +1,4 @@
-"""Times of an engine's steps by aiconfigurator-core (Apache-2.0), the extra `estimate`.
+"""Estimates the times of an engine's steps with aiconfigurator-core (extra `estimate`).
 
 The only module that uses the package, which is imported only if there are load figures.
 """
@@ -36,19 +36,19 @@ class Estimates:
         accelerator: Name of the accelerator.
         engine: `vllm` or `sglang`.
         tensor: Tensor parallel size.
-        nodes: Pipeline stages.
+        stages: Pipeline parallel size.
 
     Raises:
         NotCoveredError: The package is not installed, or does not cover one of these.
     """
 
-    def __init__(self, model: str, accelerator: str, engine: str, tensor: int, nodes: int) -> None:
+    def __init__(self, model: str, accelerator: str, engine: str, tensor: int, stages: int) -> None:
         compiled, database = _import_package()
         system = SYSTEMS.get(accelerator)
         if system is None:
             raise NotCoveredError(f"{_PACKAGE} has no times of {accelerator}")
         name = _find_name(model)
-        self.stages = nodes
+        self.stages = stages
         self.version = metadata.version(_PACKAGE)
         self.release = database.get_latest_database_version(system, engine)
         if self.release is None:
@@ -57,7 +57,7 @@ class Estimates:
         with _convert_errors("layout"):
             self._engine: Any = compiled.compile(
                 name, system, engine,
-                backend_version=self.release, tp_size=tensor, pp_size=nodes, **split,
+                backend_version=self.release, tp_size=tensor, pp_size=stages, **split,
             )  # fmt: skip
 
     @property
@@ -93,7 +93,7 @@ def _import_package() -> tuple[Any, Any]:
 
 
 def _find_name(model: str) -> str:
-    """Return the package's name of a model; for any other the package would download a config."""
+    """Return the name under which the package has a model; it would download any other."""
     from aiconfigurator_core.sdk.common import DefaultHFModels  # noqa: PLC0415  # loaded above
 
     for name in (model, load_models().get(model, {}).get("base")):

@@ -1,4 +1,4 @@
-"""Finds the nodes that a pod spec allows by the scheduler's rules, and selects nodes in a spec.
+"""Checks pod specs against a pool's labels and taints, and restricts specs to a pool.
 
 Node selectors, required node affinity and tolerations count (Kubernetes, "Assigning Pods to Nodes"
 and "Taints and Tolerations"). Preferences are ignored, because they never keep a pod away.
@@ -36,7 +36,7 @@ def find_outputs(spec: Mapping[str, Any]) -> Iterator[Location]:
 
 
 def find_mismatches(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[str]:
-    """Yield why a pod may not run on nodes with these labels."""
+    """Yield why a pod cannot, or might not, run on nodes with these labels."""
     if spec.get("nodeName"):
         yield f"nodeName {show(spec['nodeName'])} selects a node, and inventories list only pools"
     for key, value in (spec.get("nodeSelector") or {}).items():
@@ -50,7 +50,7 @@ def find_mismatches(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Itera
     terms = required.get("nodeSelectorTerms") or []
     if required and not any(_is_term_met(term, labels) for term in terms):
         alternatives = " or ".join(map(_format_term, terms))
-        yield f"node affinity requires {alternatives or 'no node'}"
+        yield f"node affinity requires {alternatives or 'nothing, so it matches no node'}"
 
 
 def find_untolerated(spec: Mapping[str, Any], taints: Iterable[TaintArgs]) -> Iterator[TaintArgs]:
@@ -64,12 +64,12 @@ def find_untolerated(spec: Mapping[str, Any], taints: Iterable[TaintArgs]) -> It
 
 
 def is_tolerated_by_admission(taint: TaintArgs) -> bool:
-    """Return whether a taint only repels pods that request no accelerator.
+    """Return whether pods that request a taint's accelerator get a toleration of it.
 
-    Providers taint accelerator nodes with the resource's own name, and Kubernetes' admission
-    plugin ExtendedResourceToleration adds the toleration to pods that request it.
+    Providers taint accelerator nodes with the name of the accelerator's resource. The admission
+    plugin ExtendedResourceToleration adds a NoSchedule toleration to pods that request it.
     """
-    return is_accelerator(taint.key)
+    return is_accelerator(taint.key) and taint.effect is TaintEffect.NO_SCHEDULE
 
 
 def select_pool(
@@ -157,4 +157,4 @@ def _format_term(term: Mapping[str, Any]) -> str:
     ]
     if term.get("matchFields"):
         parts.append("a node by its name, which an inventory does not list")
-    return " and ".join(parts) or "nothing"
+    return " and ".join(parts) or "an empty term, which matches no node"

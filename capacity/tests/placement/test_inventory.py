@@ -46,7 +46,7 @@ def test_file_and_data_forms_are_equal(raw: Any, tmp_path: Path) -> None:
         ([*POOLS, pool("a", 1, labels={LABEL: "c"})],
          'pools[2].name: "a" is also the name of pools[0]'),
         ([*POOLS, pool("c", 1, labels={LABEL: "b"})],
-         f"pools[2].labels: {LABEL}: b is also the value of pool b"),
+         f"pools[2].labels: must differ between pools: {LABEL} is b in pool b, too"),
         ([pool("a", 1, labels={LABEL: "a"}, inUse=[1, 1])],
          "pools[0].inUse: must have at most 1 items, one per node, got 2"),
         ([pool("a", 1, labels={LABEL: "a"}, inUse=[9])],

@@ -121,6 +121,9 @@ GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"
                      f"nodeSelector requires {LABEL}=b, has {LABEL}=a", id="pinned"),
         pytest.param({}, {"taints": [TEAM]}, "taint team=blue:NoSchedule is not tolerated "
                      "(tolerate it, or name the pool in placement.pools)", id="taint"),
+        pytest.param({}, {"taints": [{**GPU_TAINT, "effect": "NoExecute"}]},
+                     "taint nvidia.com/gpu=present:NoExecute is not tolerated "
+                     "(tolerate it, or name the pool in placement.pools)", id="evicting taint"),
         pytest.param({"placement": {"pools": ["b"]}}, {}, "not among placement.pools",
                      id="named pools"),
         pytest.param({"placement": {"device": {"attributes": {"model": "H100"}}}},

@@ -73,7 +73,7 @@ class Change:
         services: The objects of both sides, by service.
         edits: The objects that differ.
         autoscaling_notes: Notes about roles whose replicas an autoscaler has set.
-        released: LeaderWorkerSets that restart only because the partition is lower.
+        released: LeaderWorkerSets that restart only replicas released by a lower partition.
     """
 
     def __init__(self, old: Manifests, new: Manifests, plans: Plans) -> None:

@@ -51,7 +51,7 @@ class Edit:
     """A change of one object.
 
     Attributes:
-        restarts: Whether it restarts the object's pods.
+        restarts: Whether it restarts the object's pods, except those that the partition keeps.
         immutable_field: A changed field that forces Pulumi to delete and create the object.
     """
 
@@ -101,7 +101,7 @@ def find_step(key: Identity, steps: Steps) -> LwsStep | None:
 def find_released_lws(
     lws: tuple[Objects, Objects], steps: tuple[Steps, Steps], edits: Iterable[Edit]
 ) -> list[Identity]:
-    """Return LeaderWorkerSets with replicas that restart only because the partition is lower."""
+    """Return LeaderWorkerSets that restart only replicas that a lower partition no longer keeps."""
     restarting = {edit.key for edit in edits if edit.restarts}
     keys = []
     for key in (key for key in lws[0] if key in lws[1] and key not in restarting):
@@ -150,9 +150,9 @@ class _LwsChange:
 
     @property
     def restart_start(self) -> int:
-        """The lowest ordinal that restarts; lower ones keep their template due to the partition.
+        """The lowest ordinal that restarts; if none does, the smaller count of before and after.
 
-        A replacement ignores the partition. If none restarts, the lower number of replicas.
+        Ordinals below the partition keep their template, unless the LeaderWorkerSet is replaced.
         """
         common = min(self.counts)
         if self.restarting_edit is None or self.new is None:
@@ -173,7 +173,7 @@ def find_role_effects(
 ) -> Iterator[RoleEffect]:
     """Yield the effects on replicas of the services that have a changed object.
 
-    There is one effect for each role that LeaderWorkerSets run, and one for each other workload
+    There is one effect for each role with LeaderWorkerSets, and one for each other workload
     that restarts.
     """
     old, new = lws
@@ -304,7 +304,7 @@ def is_overlapping(path: str, roots: Iterable[str]) -> bool:
 def _describe_reason(changes: Iterable[FieldChange], gangs: Collection[str] = ()) -> str:
     """Return why pods restart, such as `image, arguments changed`.
 
-    `gangs` describes changes of gang scheduling; they stand for the fields that implement them.
+    `gangs` describes changes of gang scheduling, listed in place of the fields that implement them.
     """
     parts = dict.fromkeys(sorted(gangs))
     names: dict[str, None] = {}
@@ -335,8 +335,7 @@ def find_rejections(
 ) -> dict[Service, list[Finding]]:
     """Return the changes that `pulumi up` rejects, by service, if the old objects are running.
 
-    Services that a source contains several times are skipped, because they may run in different
-    clusters.
+    Services with several plans are skipped, because they may run in different clusters.
     """
     edits_by_key = {edit.key: edit for edit in edits}
     plan_counts = Counter((str(plan.namespace), plan.service) for plan in plans)
@@ -366,7 +365,7 @@ def find_rejections(
             name: (edit.old, edit.new)
             for name, edit in service_edits.items()
             if edit.old is not None and edit.new is not None and name not in replaced
-            # The mask of a secret template is text.
+            # A template that is a Pulumi secret is masked by a string.
             if all(isinstance(_get_template(side), Mapping) for side in (edit.old, edit.new))
         }
         before = {

@@ -176,7 +176,7 @@ class Recorder(MockMonitor, Mocks):
 
     def Log(self, request: Any) -> None:
         """Handle a message of `pulumi.log`."""
-        text = " ".join(request.message.split())
+        text = " ".join(str(request.message).split())
         if request.severity == engine_pb2.WARNING:
             self.messages[text] = None
         elif request.severity == engine_pb2.ERROR:

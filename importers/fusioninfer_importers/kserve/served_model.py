@@ -19,7 +19,7 @@ from fusioninfer_importers.kserve.container import SERVED_NAME
 from fusioninfer_pulumi.plugins.importers import Location
 
 NAME = "storage-initializer"
-#: Model path in the presets' command.
+#: Where the command of KServe's presets expects the model.
 WEIGHTS = "/mnt/models"
 _FETCHER: Location = ("spec", "model", "fetcher")
 #: Fields that our container has too.
@@ -27,7 +27,7 @@ _SUPPORTED_FIELDS = ("image", "env", "resources", "securityContext")
 #: Default resources of the container (KServe's inferenceservice-config).
 _REQUESTS = {"cpu": "100m", "memory": "100Mi"}
 #: Fields that KServe's controller overwrites (its event StorageInitializerOverride).
-_CONTROLLED_FIELDS = ("name", "args", "command")
+_CONTROLLED_FIELDS = ("args", "command")
 
 
 def qualify_name(namespace: str, model: str) -> str:
@@ -45,7 +45,7 @@ def convert_model(builder: ServiceBuilder, spec: Node) -> tuple[str, ...]:
     """Convert the model, its download and its LoRA adapters.
 
     Returns:
-        Arguments of the presets' command that name the model.
+        Arguments that name the model, for the command of KServe's presets.
     """
     model, report = spec.get("model"), builder.report
     if model is None or model.get("uri") is None:
@@ -98,7 +98,7 @@ def _convert_mounted_model(builder: ServiceBuilder, spec: Node, model: Node) -> 
 
 
 def _report_criticality(builder: ServiceBuilder, model: Node) -> None:
-    """Report the criticality of a model or an adapter, which v1alpha1 has."""
+    """Report `criticality` of a model or adapter, a field that only v1alpha1 has."""
     field = model.get("criticality")
     if field is None:
         return
@@ -139,7 +139,9 @@ def _convert_download(builder: ServiceBuilder, spec: Node, model: Node) -> None:
             "s3:// needs the storage-initializer; remove enabled: false",
         )
     elif enabled is not None:
-        builder.report.consume(enabled.at)  # volumes and images are mounted either way
+        builder.report.consume(
+            enabled.at
+        )  # volumes and images are mounted, and s3:// is downloaded
 
 
 def _convert_lora(builder: ServiceBuilder, model: Node) -> None:
@@ -176,8 +178,8 @@ def _needs_download(uri: Node | None) -> bool:
 def convert_initializer(builder: ServiceBuilder, spec: Node) -> Node:
     """Return the spec without the init container, whose fields become `model.fetcher`.
 
-    KServe's controller removes it as well if there is nothing to download. If the service disables
-    it, a container of that name is the user's and stays.
+    If there is nothing to download, they are ignored, because KServe's controller then removes the
+    container. If the service disables it, a container of that name is the user's and stays.
     """
     enabled = spec.get("storageInitializer", "enabled")
     if enabled is not None and enabled.content is False:
@@ -224,10 +226,12 @@ def _convert_fetcher(builder: ServiceBuilder, container: Node) -> None:
     report = builder.report
     for key, source in container.content.items():
         target = (*_FETCHER, key)
-        # Otherwise Kubernetes would use the limits as requests, too.
-        is_partial = key == "resources" and isinstance(source.content, dict)
+        # Without requests, Kubernetes would use the limits as requests, but KServe has defaults.
+        has_default_requests = key == "resources" and isinstance(source.content, dict)
         field = (
-            merge(make_node(source.at, {"requests": _REQUESTS}), source) if is_partial else source
+            merge(make_node(source.at, {"requests": _REQUESTS}), source)
+            if has_default_requests
+            else source
         )
         present = builder.get(target)
         if key == "name":
@@ -237,7 +241,8 @@ def _convert_fetcher(builder: ServiceBuilder, container: Node) -> None:
         elif key not in _SUPPORTED_FIELDS:
             report.unsupported(
                 field.at,
-                f"is not supported; the storage-initializer has {', '.join(_SUPPORTED_FIELDS)}",
+                "is not supported; of the storage-initializer only "
+                f"{', '.join(_SUPPORTED_FIELDS)} are converted",
             )
         elif present is None:
             copy_node(builder, target, field)

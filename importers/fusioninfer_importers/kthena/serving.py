@@ -27,7 +27,10 @@ RECOVERY_DIFFERS = Rule("recovery-differs")
 PREFILLER, DECODER, WORKER = "prefiller", "decoder", "worker"
 _TYPES = {"prefill": PREFILLER, "prefiller": PREFILLER, "decode": DECODER, "decoder": DECODER}
 _MIN_ROLE_REPLICAS = (*GANG, "minRoleReplicas")
-_NO_GANG = "Kueue admits each replica separately; remove it, or the label kueue.x-k8s.io/queue-name"
+_NO_GANG = (
+    "Kueue admits each replica separately; remove this field, or the label "
+    "kueue.x-k8s.io/queue-name"
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def convert_roles(
 
 
 def choose_component_types(names: Sequence[str]) -> list[str]:
-    """Return component types of a group's roles by name, because Kthena has no field for them."""
+    """Infer the component types of a group's roles from their names; Kthena has no field for it."""
     types = [_TYPES.get(name.lower(), WORKER) for name in names]
     # Prefill without decode, or the reverse, serves whole requests.
     return types if {PREFILLER, DECODER} <= set(types) else [WORKER] * len(types)
@@ -304,7 +307,7 @@ def _report_without_gang(serving: Serving, at: SourceField) -> None:
 
 
 def _choose_gang_mode(serving: Serving) -> str | None:
-    """Set the minima of autoscaled roles; return the gang's mode, None if our rules reject it."""
+    """Set the minima of autoscaled roles; return the gang's mode, None if `check` rejects them."""
     builder = serving.builder
     minima = builder.get(_MIN_ROLE_REPLICAS) or {}
     scaled = {

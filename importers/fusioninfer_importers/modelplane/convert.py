@@ -20,10 +20,10 @@ from fusioninfer_importers.modelplane.models import (
 )
 from fusioninfer_importers.modelplane.services import (
     Deployment,
-    Shared,
+    Routed,
     convert_service,
-    convert_shared,
     get_labels,
+    set_routed_by,
 )
 from fusioninfer_importers.objects import consume_envelope
 from fusioninfer_pulumi.plugins.importers import Conversion, SourceDocument
@@ -38,17 +38,17 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
         for document in filter_kind(documents, "ModelDeployment")
     ]
     deployments = [deployment for deployment in converted if deployment is not None]
-    shared: list[Shared] = []
+    routed: list[Routed] = []
     for document, service in validate_kind(report, documents, "ModelService", ModelService):
-        shared += convert_service(report, document, service.spec, deployments)
-    convert_shared(shared)
+        routed += convert_service(report, document, service.spec, deployments)
+    set_routed_by(routed)
     for document in filter_kind(documents, "ModelEndpoint"):
         consume_envelope(report, document)
         report.unsupported(
             document.at("spec"),
-            "is an inference API outside of the cluster that a ModelService routes to, which is "
-            "not supported; register it as a backend of an AI gateway, or route to it with an "
-            "HTTPRoute and a Service of type ExternalName",
+            "describes an inference API outside of the cluster, to which ModelServices can route; "
+            "this is not supported: register it as a backend of an AI gateway, or route to it with "
+            "an HTTPRoute and a Service of type ExternalName",
         )
     check_cache_users(report, caches)
     return report.finish()
@@ -57,7 +57,7 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
 def _convert_deployment(
     report: ConversionReport, document: SourceDocument, caches: Caches
 ) -> Deployment | None:
-    """Convert a ModelDeployment by the shape of its spec, None if it is invalid."""
+    """Convert a ModelDeployment, None if it is invalid; its fields tell which version it is of."""
     spec = document.raw.get("spec")
     keys = set(spec) if isinstance(spec, Mapping) else set()
     if keys & {"workers", "prefill", "routing"} and not keys & {"template", "engines"}:

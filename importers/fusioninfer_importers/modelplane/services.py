@@ -73,7 +73,7 @@ class _Share:
 
 
 #: A deployment that another service's route leads to, that service's name, and the source field.
-Shared = tuple[Deployment, str, SourceField]
+Routed = tuple[Deployment, str, SourceField]
 
 
 def get_labels(document: SourceDocument, template: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def convert_service(
     document: SourceDocument,
     spec: ModelServiceSpec,
     deployments: Sequence[Deployment],
-) -> list[Shared]:
+) -> list[Routed]:
     """Convert a ModelService to a route rule of the service that gets the most requests.
 
     Returns:
@@ -131,9 +131,9 @@ def convert_service(
     return [(share.deployment, str(builder.main.name), share.at) for share in other_shares]
 
 
-def convert_shared(shared: Sequence[Shared]) -> None:
+def set_routed_by(routed: Sequence[Routed]) -> None:
     """Set `routedBy` in services that have no route rule of their own."""
-    for deployment, main_service, at in shared:
+    for deployment, main_service, at in routed:
         router = _find_or_add_router(deployment.builder, at)
         if not deployment.builder.get((*router, "httproute", "rules")):
             deployment.builder.derive((*router, "httproute", "routedBy"), main_service, at)

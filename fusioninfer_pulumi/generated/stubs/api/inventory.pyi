@@ -1,4 +1,4 @@
-"""The node pools of a cluster, and what services require of pools, both for `place`."""
+"""The node pools of a cluster, and what services require of pools."""
 
 import enum
 from typing import Literal
@@ -67,7 +67,7 @@ class InventoryArgs(SpecModel):
     """The node pools of a cluster.
 
     Raises:
-        InvalidServiceError: The input is invalid; it has every finding.
+        InvalidServiceError: The input is invalid; the error has every finding.
     """
 
     def __init__(self, **fields: Unpack[dicts.InventoryArgsDict]) -> None: ...
@@ -114,7 +114,7 @@ class RolePlacementArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.RolePlacementArgsDict]) -> None: ...
     pools: list[Text] | None
-    "Names of the allowed pools; all by default. Their taints are tolerated."
+    "Names of the allowed pools; all by default. Taints of pools named here are tolerated."
     device: DeviceRequirementArgs | None
     "Requirements for each accelerator; none by default."
 
