@@ -50,8 +50,8 @@ def render_proposals(
         yield "No layout fits."
     yield ""
     if proposals and proposals[0].source is not None:
-        yield f"TTFT and TPOT are estimates by {proposals[0].source}, of a request"
-        yield "alone and under the load. The transfer of the KV cache is not included."
+        yield "TTFT and TPOT are estimates: first for a single request, then under the load. The"
+        yield f"transfer of the KV cache is not included. Source: {proposals[0].source}."
         yield f"Compared with {_ACCURACY}"
         yield ""
     sibling = _describe_quantized(request)
@@ -74,7 +74,7 @@ def _render_header(
     yield f"Estimate for {fits[0].basis}" if fits else "Estimate"
     columns = "TOKENS in its KV cache"
     columns += ", concurrent REQUESTS of that length" if length else ""
-    gpus = "GPUS of all replicas. For each replica: " if load else "For each replica: GPUS, "
+    gpus = "In all replicas: GPUS. For each replica: " if load else "For each replica: GPUS, "
     yield f"For each GPU: WEIGHTS and KV CACHE in GiB. {gpus}{columns}"
     doubts = {_get_doubt(proposal) for proposal in proposals} or {fit.doubt for fit in fits[:1]}
     if len(doubts) == 1:
@@ -164,7 +164,8 @@ def _explain_rejected(
 ) -> Iterator[str]:
     """Yield why layouts are not proposed.
 
-    Those of several nodes only if one node is not enough, those with data parallel copies never.
+    Layouts on several nodes are explained only if no single node is enough, and layouts with data
+    parallel copies only if there is no other candidate.
     """
     one_node = any(layout.nodes == 1 and layout.reason is None for layout in candidates)
     proposed = {proposal.layout for proposal in proposals}
@@ -182,7 +183,7 @@ def _explain_rejected(
         if layout.reason is None and layout not in proposed and is_relevant:
             yield (
                 f"not {name_layout(layout)}: no pool has enough free GPUs, a single request "
-                "exceeds TTFT or TPOT, or step times of this layout are unknown"
+                "exceeds --ttft or --tpot, or step times of this layout are unknown"
             )
 
 

@@ -373,7 +373,7 @@ def test_a_load_chooses_replicas_and_roles(
     wanted = ("Qwen/Qwen3-32B", "--accelerator", "H100", *LOADED, *within)
     status, text, _ = run(capsys, *wanted)
     assert status == 0
-    assert "TTFT and TPOT are estimates by a test" in text
+    assert "Source: a test." in text
     rows = [line.split() for line in text.splitlines() if line.startswith("TP")]
     gpus = [int(row[row.index("serve" if "serve" in row else "decode") + 1]) for row in rows]
     assert gpus == sorted(gpus)

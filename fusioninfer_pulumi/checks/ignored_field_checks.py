@@ -45,7 +45,7 @@ _REJECTED = {
     "endpoint_picker.threshold",
 }
 _NO_GANG = "these pods are not gang-scheduled; gangPolicy.mode: On would gang-schedule them"
-_NOT_ROLLING = "no role with strategy Rolling uses it"
+_NOT_ROLLING = "only roles with strategy Rolling use it, and none does"
 _OWN_CONFIG = "endpointPickerConfig sets the plugins"
 _SINGLE_POD = "a replica is a single pod"
 _LATENCY = "requires target: latency; remove it"
@@ -147,7 +147,7 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
         (
             "rollout.level",
             args.groups is None,
-            "Group requires the field groups",
+            "level Group requires groups",
         ),
         ("rollout.role_order", len(plan.roles) == 1, "only one role runs pods"),
         (
@@ -214,7 +214,7 @@ def _build_role_rows(role: RolePlan, plan: ServicePlan, *, generates: bool) -> t
         (
             "gpus",
             not generates,
-            "the template defines the container; set GPU resources there, or set engine",
+            "the template defines the container; set GPU resources there, or model and engine",
         ),
         ("multinode.launcher", role.nodes == 1, _SINGLE_POD),
         ("parallelism.data_rpc_port", role.nodes == 1, _SINGLE_POD),

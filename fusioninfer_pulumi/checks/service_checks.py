@@ -52,8 +52,8 @@ def check_model_cache(built: BuiltService) -> Iterator[Finding]:
     if storage is not None:
         shared = {AccessMode.READ_WRITE_MANY, AccessMode.READ_ONLY_MANY}
         if count > 1 and shared.isdisjoint(storage.access_modes):
-            # Single-pod replicas may all run on one node.
             unit = "pod" if AccessMode.READ_WRITE_ONCE_POD in storage.access_modes else "node"
+            # Single-pod replicas may all run on one node.
             make_finding = error if unit == "pod" or any(r.nodes > 1 for r in roles) else warning
             message = f"allows one {unit}, but {count} pods mount the claim"
             at = ("model", "cache", "storage", "accessModes")
@@ -167,8 +167,9 @@ def _check_namespace(built: BuiltService) -> Iterator[Finding]:
         yield error(
             OUTPUT_NOT_ALLOWED,
             ("metadata", "namespace"),
-            f"is part of names or queries of {', '.join(used)}: pass the string, and depend on the "
-            "Namespace with ResourceOptions(depends_on=[...]); got a pulumi Output",
+            f"must be a string, got a pulumi Output, because names or queries of {', '.join(used)} "
+            "contain it: pass the name, and depend on the Namespace with "
+            "ResourceOptions(depends_on=[...])",
         )
 
 
@@ -207,7 +208,7 @@ def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
         label_values.append((("metadata", "name"), "endpoint picker", picker))
     if routing is not None and routing.gateway is not None:
         label_values.append((("metadata", "name"), "Gateway", routing.gateway.name))
-    # Controllers also set these names as label values, which have that limit.
+    # Controllers also set these names as label values, whose length is limited, too.
     names += [(*name, DNS_LABEL_LIMIT) for name in label_values]
     for at, kind, name, limit in names:
         if len(name) > limit:
@@ -260,7 +261,7 @@ def _check_reachability(built: BuiltService) -> Iterator[Finding]:
 
 
 def _check_placement(built: BuiltService) -> Iterator[Finding]:
-    """Warn about a `placement`: only `place` reads it, and replaces it with node selectors."""
+    """Warn about a `placement` that `place` has not replaced with node selectors."""
     message = "has no effect by itself: call `place` in a program, or pass `--inventory`"
     if built.args.placement.colocate is not None:
         yield warning(PLACEMENT_NOT_APPLIED, ("placement", "colocate"), message)

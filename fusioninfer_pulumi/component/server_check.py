@@ -34,9 +34,9 @@ def check_on_server(
 ) -> None:
     """Fail a preview if a check on the cluster finds errors; pass findings to `log`.
 
-    Findings of rules that the service ignores are dropped.
-    Runs only in previews by Pulumi. If the cluster cannot be read, the reason is logged with
-    `--debug`.
+    Warnings of rules that the service ignores are dropped.
+    Runs only in previews of the Pulumi engine. If the cluster cannot be read, the reason is logged
+    with `--debug`.
     """
     if not (pulumi.runtime.is_dry_run() and has_pulumi_engine()):
         return

@@ -84,7 +84,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
 
         Raises:
             InvalidServiceError: The cluster lacks prerequisites; the error has a finding for each.
-                If `kubeconfig` is an Output, the outputs fail with it.
+                If `kubeconfig` is an Output, the outputs fail with this error instead.
         """
         self._args = ServingPrerequisitesArgs(**args) if isinstance(args, Mapping) else args
         super().__init__(TOKEN, name, None, opts)
@@ -102,7 +102,7 @@ class ServingPrerequisites(pulumi.ComponentResource):
         settings = pulumi.Config("kubernetes")
         context = self._args.context or settings.get("context")
         if collect_services.get() is not None:
-            return pulumi.Output.from_input(None)  # in a command of the library
+            return pulumi.Output.from_input(None)  # commands run the program without a cluster
         if isinstance(kubeconfig, pulumi.Output):
             releases = kubeconfig.apply(
                 lambda text: self._check(text, context), run_with_unknowns=True

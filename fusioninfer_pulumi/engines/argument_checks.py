@@ -93,7 +93,7 @@ def _has_unknown_part(text: str) -> bool:
 def parse_arguments(
     words: Sequence[Word], definitions: Definitions, *, checks_values: bool = True
 ) -> tuple[list[Word], list[UserArgument]]:
-    """Return the words before the first argument, and the arguments up to `--`, as in argparse."""
+    """Return the words before the first flag, and the flags with their values, up to `--`."""
     texts = [word.value for word in words]
     if "--" in texts:
         words = words[: texts.index("--")]
@@ -160,10 +160,10 @@ def check_arguments(
 ) -> Iterator[Finding]:
     """Check the arguments against the image's release; findings are relative to the container.
 
-    Findings are errors if the release is known, or warnings if the program accepts more arguments
-    than the table has. If it is unknown, findings are warnings, only the number of values is
-    checked, and an unknown name is reported only if it is similar to an argument of some release.
-    The argument `ignored` is not checked.
+    Findings are errors if the release is known and the program accepts only the table's arguments;
+    otherwise they are warnings. If the release is unknown, only the number of values is checked,
+    and an unknown name is reported only if it is similar to an argument of some release. The
+    argument `ignored` is not checked.
     """
     engine = command.engine
     if engine is None or command.program_in_args:
@@ -193,7 +193,7 @@ def check_arguments(
         elif definition is not None and argument.problem is not None:
             yield make_finding(ARGUMENT_VALUE_INVALID, place, f"{name}: {argument.problem}")
     if not command.is_readable or any(_has_unknown_part(word.value) for word in words):
-        return  # an unknown word may be a flag, and the words after it its values
+        return  # an unknown word may be a flag that takes the words after it
     # The message does not show the word, because it may be an API key.
     extras = [*head, *(word for argument in arguments for word in argument.extras)]
     # vLLM's older program, `api_server`, ignores a positional model and serves its default model.
@@ -279,7 +279,7 @@ def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges
 
 
 def _read_names(command: EngineCommand, definitions: Definitions) -> dict[str, None]:
-    """Return the arguments' names as the command line spells them, but without abbreviations."""
+    """Return the arguments' names as the command line spells them; full names for abbreviations."""
     assert command.engine is not None
     words = command.engine.preprocess_words(command, read_argument_words(command, {}))
     return {
@@ -319,7 +319,7 @@ _LIMITS_BY_NAME: Mapping[str, Mapping[str, float]] = {
 
 
 def _check_json(text: str) -> None:
-    # Newer releases of vLLM accept 80m as a number, older releases `key=1,other=2` as an object.
+    # Not checked: newer releases of vLLM accept 80m as a number, older ones `key=1` as an object.
     if "=" not in text and not re.search(r"\d[kKmMgGtT]\b", text):
         parse_json(text)
 
@@ -328,7 +328,7 @@ def _parse_size(text: str) -> int:
     if text.strip().lower() == "auto":
         return -1
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT])", text.strip())
-    # The factor of the suffix makes no difference for the limits.
+    # The limits are so small that 1000 may stand for the factor of any suffix.
     return int(float(match[1]) * 1000) if match else int(text)
 
 

@@ -105,7 +105,7 @@ class ArgumentTable:
         return self.releases[definitions[0].since] if definitions else None
 
     def find_removal(self, word: str, release: str) -> str | None:
-        """Return the release that removed an argument that this release lacks, None if none did."""
+        """Return the release that removed an argument, which `release` lacks; None if none did."""
         at = self.releases.index(release)
         ends = [definition.until for definition in self.list_definitions(word)]
         removals = [end for end in ends if end is not None and end <= at]

@@ -40,23 +40,23 @@ dashboards = "{}-dashboards".format
 disruption_budget = engine_monitor = role_network_policy = "{}-{}".format
 # InferenceObjective of a service level; requests name it in a header.
 inference_objective = "{}-{}".format
-# Volcano task of one replica of a role: the key in `minTaskMember` and the pods' task-spec.
+# Volcano task, from role and replica index: the key in `minTaskMember` and the pods' task-spec.
 task = "{}-{}".format
 
 # DaemonSet that pulls the image of a role's leader (0) or worker (1) before an update.
 image_pull = "{}-{}-images-{}".format
 
-# Names of immutable objects end in a digest of their content, because a change creates a new
-# object: the claim that caches model files, the Job that fills it, a role's claim template.
+# These objects are immutable, so their names end in a digest of their content: the claim that
+# caches model files, the Job that fills it, and a role's claim template (service, role, claim).
 model_cache = "{}-model-cache-{}".format
 model_warm_up = "{}-model-{}".format
 claim_template = "{}-{}-{}-{}".format
 
-# ClusterRoleBinding that lets the endpoint picker check who reads its metrics; from namespace and
-# service. No namespace or service has a colon, so two pairs never get the same name.
+# ClusterRoleBinding that lets the endpoint picker check who reads its metrics. Neither namespace
+# nor service have a colon, so no two services share a name.
 metrics_reviewer = "fusioninfer:{}:{}-epp".format
-# ReferenceGrant: namespace and name of the route or Gateway that refers to another namespace. For
-# routes of other teams the name is their backend's. No part has a dot.
+# ReferenceGrant, from namespace and name of the route or Gateway that refers to another namespace.
+# For routes of other teams, the name of the route's backend is used. Neither part has a dot.
 reference_grant = "{}.{}".format
 
 
@@ -84,7 +84,7 @@ def role_lws(service: str, role: str, serving_group_index: int | None = None) ->
 
 
 def leader_pod(lws_name: str, group: int = 0) -> str:
-    """Return the name of the leader pod of a LeaderWorkerSet's group, and of its StatefulSet."""
+    """Return the name of a LeaderWorkerSet group's leader pod and worker StatefulSet."""
     return f"{lws_name}-{group}"
 
 

@@ -45,12 +45,12 @@ class SourceDocument:
 
     @property
     def name(self) -> Any:
-        """Its name, an Output or None if it is neither an Output nor a string."""
+        """Its name, a string or an Output; None if it is anything else."""
         return _read_name(self.metadata.get("name"))
 
     @property
     def namespace(self) -> Any:
-        """Its namespace, an Output or `default` if it is neither an Output nor a string."""
+        """Its namespace, a string or an Output; `default` if it is anything else."""
         return _read_name(self.metadata.get("namespace")) or "default"
 
     def at(self, *path: str | int) -> SourceField:
@@ -146,9 +146,9 @@ class Origins(NamedTuple):
         """Move a finding about the service to the user's document.
 
         Returns:
-            The document, and the finding at the user's field if that was copied. Otherwise the
-            finding is at the closest field from which the service's field was converted, or at the
-            root of `main`, and `converted` is the service's field.
+            The document, and the finding at the user's field. If the service's field has no origin
+            of its own, the finding is at the origin of its closest parent, or at the root of
+            `main`, and `finding.converted` is the field in the service.
         """
         location = finding.location
         for end in range(len(location), 0, -1):
@@ -231,13 +231,13 @@ class Importer(NamedTuple):
     def named(self, documents: Sequence[SourceDocument]) -> frozenset[ObjectKey]:
         """Return the keys of other objects, such as ConfigMaps, that `documents` name.
 
-        They are converted together. Calls the module's `named`, if it has one.
+        These objects are also passed to `convert`. Calls the module's `named`, if it has one.
         """
         named = getattr(self._converter, "named", None)
         return frozenset() if named is None else named(documents)
 
     def selects(self, documents: Sequence[SourceDocument], raw: Mapping[str, Any]) -> bool:
-        """Return whether another object is converted because labels in `documents` select it.
+        """Return whether a selector in `documents` selects an object, which is then converted, too.
 
         Calls the module's `selects`, if it has one.
         """
@@ -256,7 +256,7 @@ def importers() -> tuple[Importer, ...]:
 
 
 def find_importer(raw: Any, *, platform: bool = False) -> Importer | None:
-    """Return the importer that converts a document's kind; with `platform`, that uses it."""
+    """Return the importer of a document's kind; with `platform`, if it lists the kind there."""
     kind = raw.get("kind") if isinstance(raw, Mapping) else None
     if not isinstance(kind, str):
         return None

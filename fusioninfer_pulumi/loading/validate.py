@@ -62,7 +62,7 @@ def _find_further_errors(raw: Mapping[str, Any], problem: ValidationError) -> It
         tuple(to_camel(part) if isinstance(part, str) else part for part in field_of(item["loc"]))
         for item in problem.errors(include_url=False, include_input=False)
     }
-    # Without `spec`; at most `roles`, index and field.
+    # Drops the leading `spec`, and keeps at most `roles`, index and field.
     invalid = {location[1:4] for location in locations}
     spec = raw.get("spec")
     if not isinstance(spec, Mapping):

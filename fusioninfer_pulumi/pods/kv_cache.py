@@ -79,15 +79,15 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     findings = [finding.under(*at) for finding in offload.findings]
     for pod in pods.all:
         for index, folder in enumerate(request.folders):
-            tier = f"the mount of kvCacheOffloading.secondary[{index}]; mount yours elsewhere"
-            findings += pod.find_conflicts([folder], tier)
+            mount = f"the mount of kvCacheOffloading.secondary[{index}]; mount yours elsewhere"
+            findings += pod.find_conflicts([folder], mount)
     if errors(findings):
         return pods, findings
     variables = [{"name": name, "value": value} for name, value in offload.variables.items()]
     for pod in pods.all:
         configured, problems = pod, list[Finding]()
         if offload.arguments and (pod.is_leader or pod.command.engine is engine):
-            problem = "cannot set the hierarchical cache"
+            problem = "cannot set the arguments of KV cache offloading"
             configured, problems = pod.with_arguments(offload.arguments, problem)
         if problems:
             findings += problems
@@ -118,7 +118,7 @@ def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -
         disk = sum_disk(args)
         resources = container.get("resources") or {}
         limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-        # If only a limit is set, it is also the request, and must cover the tiers.
+        # Kubernetes uses a limit without a request as the request; it must cover the tiers.
         if disk and (DISK in requests or DISK not in limits):
             request = quantity.write(disk + quantity.parse(requests.get(DISK, 0)))
             built["resources"] = {**resources, "requests": {**requests, DISK: request}}
@@ -159,9 +159,9 @@ _HANDLERS = ("httpGet", "tcpSocket", "grpc")
 def add_kv_transfer(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Set the arguments of KV cache transfer and KV events, and plan the sidecar.
 
-    Engines reject an element such as `--port 8000`, and editing splits it. So the command line of a
-    single-node replica is edited even if nothing is added. In multi-node replicas `apply_launcher`
-    edits it; with launcher `none` nothing does.
+    Editing also splits list elements that have both a flag and its value (`["--port 8000"]`), which
+    engines reject. So the command line of a single-node replica is edited even if nothing is added.
+    In multi-node replicas `apply_launcher` edits it; with launcher `none` nothing does.
     """
     role, command = ctx.role, pods.command
     fields = (role.kv_transfer, role.kv_events, role.kv_cache_offloading)
@@ -230,7 +230,7 @@ def _plan_transfer(
     # `add_kv_offloading` sets the arguments of other engines.
     by_connector = engine is not None and engine.offloads_by_connector
     offloading = read_offloading(ctx.role) if by_connector else None
-    if engine is not None and isinstance(connector, str):
+    if engine is not None and isinstance(connector, str):  # why it cannot be read
         unreadable = [error(ARGUMENTS_UNREADABLE, at, f"{engine.transfer_flag} {connector}")]
         return Transfer(), unreadable if ctx.pairing or args or offloading else []
     if engine is not None and connector is not None:

@@ -174,7 +174,7 @@ class RolePlan:
     def rollout(self) -> RoleRollout:
         """The rolling update settings: the role's, else the service's, else the defaults.
 
-        With `level: Group` only strategy and timeout, because the numbers count groups.
+        With `level: Group` the role has no limits of its own, because they count serving groups.
         """
         strategy = self.get_rollout_field("strategy") or RolloutStrategy.ROLLING
         timeout = self.get_rollout_field("timeout") or DEFAULT_TIMEOUT

@@ -203,9 +203,8 @@ def test_namespace_output_has_one_error_that_names_the_fix() -> None:
     manifest["metadata"]["namespace"] = UnknownOutput()
     (error,) = [text for text in problems(manifest) if "Output" in text]
     assert error.startswith(
-        "metadata.namespace: is part of names or queries of autoscaling.target, "
-        "monitoring.alerts, monitoring.dashboards, endpointPicker.metrics Authenticated: "
-        "pass the string"
+        "metadata.namespace: must be a string, got a pulumi Output, because names or queries of "
+        "autoscaling.target, monitoring.alerts, monitoring.dashboards, endpointPicker.metrics "
     )
     assert "depends_on" in error
 

@@ -101,9 +101,8 @@ def test_namespace_output_is_read_in_the_pod(output: Any) -> None:
     (finding,) = problems(
         routed(metadata={"namespace": namespace}, endpointPicker={"metrics": "Authenticated"})
     )
-    assert finding.startswith(
-        "metadata.namespace: is part of names or queries of endpointPicker.metrics"
-    )
+    assert finding.startswith("metadata.namespace: must be a string, got a pulumi Output")
+    assert "names or queries of endpointPicker.metrics Authenticated contain it" in finding
 
 
 def test_literal_credentials_in_the_template_are_warnings() -> None:

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.plugins.capacity import install_command
 
 
 class NotCoveredError(Exception):
-    """The estimates do not cover the input; the message is a sentence."""
+    """The package cannot estimate the input; the message can be shown to the user."""
 
 
 _PACKAGE = "aiconfigurator-core"
@@ -93,7 +93,7 @@ def _import_package() -> tuple[Any, Any]:
 
 
 def _find_name(model: str) -> str:
-    """Return the name under which the package has a model; it would download any other."""
+    """Return the package's name of a model. For other names it would download a configuration."""
     from aiconfigurator_core.sdk.common import DefaultHFModels  # noqa: PLC0415  # loaded above
 
     for name in (model, load_models().get(model, {}).get("base")):

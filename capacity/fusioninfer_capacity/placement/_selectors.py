@@ -1,6 +1,6 @@
 """Checks pod specs against a pool's labels and taints, and restricts specs to a pool.
 
-Node selectors, required node affinity and tolerations count (Kubernetes, "Assigning Pods to Nodes"
+Only node selectors, required node affinity and tolerations matter ("Assigning Pods to Nodes"
 and "Taints and Tolerations"). Preferences are ignored, because they never keep a pod away.
 """
 
@@ -50,7 +50,8 @@ def find_mismatches(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Itera
     terms = required.get("nodeSelectorTerms") or []
     if required and not any(_is_term_met(term, labels) for term in terms):
         alternatives = " or ".join(map(_format_term, terms))
-        yield f"node affinity requires {alternatives or 'nothing, so it matches no node'}"
+        requirement = f"requires {alternatives}" if terms else "has no terms: it matches no node"
+        yield f"node affinity {requirement}"
 
 
 def find_untolerated(spec: Mapping[str, Any], taints: Iterable[TaintArgs]) -> Iterator[TaintArgs]:
@@ -64,7 +65,7 @@ def find_untolerated(spec: Mapping[str, Any], taints: Iterable[TaintArgs]) -> It
 
 
 def is_tolerated_by_admission(taint: TaintArgs) -> bool:
-    """Return whether pods that request a taint's accelerator get a toleration of it.
+    """Return whether pods that request the accelerator in a taint's key tolerate the taint.
 
     Providers taint accelerator nodes with the name of the accelerator's resource. The admission
     plugin ExtendedResourceToleration adds a NoSchedule toleration to pods that request it.

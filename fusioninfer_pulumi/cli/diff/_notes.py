@@ -42,7 +42,7 @@ def describe_changes(
         effects: The effects on replicas.
         services: The services that have objects, before and after.
         rejections: The changes that `pulumi up` rejects, by service.
-        released: LeaderWorkerSets that restart only replicas released by a lower partition.
+        released: LeaderWorkerSets without other restarts whose partition is lowered.
     """
     by_service: dict[Service, list[Edit]] = {}
     for edit in edits:

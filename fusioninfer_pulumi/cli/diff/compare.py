@@ -73,7 +73,7 @@ class Change:
         services: The objects of both sides, by service.
         edits: The objects that differ.
         autoscaling_notes: Notes about roles whose replicas an autoscaler has set.
-        released: LeaderWorkerSets that restart only replicas released by a lower partition.
+        released: LeaderWorkerSets without other restarts whose partition is lowered.
     """
 
     def __init__(self, old: Manifests, new: Manifests, plans: Plans) -> None:

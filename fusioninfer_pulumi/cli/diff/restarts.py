@@ -101,7 +101,7 @@ def find_step(key: Identity, steps: Steps) -> LwsStep | None:
 def find_released_lws(
     lws: tuple[Objects, Objects], steps: tuple[Steps, Steps], edits: Iterable[Edit]
 ) -> list[Identity]:
-    """Return LeaderWorkerSets that restart only replicas that a lower partition no longer keeps."""
+    """Return LeaderWorkerSets without other restarts whose partition is lowered."""
     restarting = {edit.key for edit in edits if edit.restarts}
     keys = []
     for key in (key for key in lws[0] if key in lws[1] and key not in restarting):
@@ -285,7 +285,10 @@ _PART_NAMES = tuple(
 def drop_explained_revision(
     fields: Sequence[FieldChange], templates: Sequence[str]
 ) -> tuple[FieldChange, ...]:
-    """Drop changed revision labels if another field of the template changed, too."""
+    """Drop changed revision labels if another field of the template changed, too.
+
+    If only both labels changed, drop only the revision, because the pair revision explains it.
+    """
     for revisions in ((_REVISION, _PAIR_REVISION), (_REVISION,)):
         rest = [change for change in fields if not change.path.endswith(revisions)]
         if any(is_overlapping(change.path, templates) for change in rest):

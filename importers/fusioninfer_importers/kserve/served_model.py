@@ -88,7 +88,8 @@ def _convert_mounted_model(builder: ServiceBuilder, spec: Node, model: Node) -> 
     """Convert a model that the user mounts where the presets' command looks for it."""
     report = builder.report
     report.translated(model.at / "uri", f"not downloaded; the pods mount the model at {WEIGHTS}")
-    report.consume(*(leaf.at for leaf in (spec.get("storageInitializer", "enabled"),) if leaf))
+    if (enabled := spec.get("storageInitializer", "enabled")) is not None:
+        report.consume(enabled.at)
     _report_criticality(builder, model)
     report.consume(model.at / "name")
     _report_confidential(builder, model)
@@ -178,8 +179,9 @@ def _needs_download(uri: Node | None) -> bool:
 def convert_initializer(builder: ServiceBuilder, spec: Node) -> Node:
     """Return the spec without the init container, whose fields become `model.fetcher`.
 
-    If there is nothing to download, they are ignored, because KServe's controller then removes the
-    container. If the service disables it, a container of that name is the user's and stays.
+    If there is nothing to download, these fields are ignored, because KServe's controller then
+    removes the container. With `storageInitializer.enabled: false`, a container of that name is the
+    user's, and stays.
     """
     enabled = spec.get("storageInitializer", "enabled")
     if enabled is not None and enabled.content is False:
@@ -226,12 +228,10 @@ def _convert_fetcher(builder: ServiceBuilder, container: Node) -> None:
     report = builder.report
     for key, source in container.content.items():
         target = (*_FETCHER, key)
-        # Without requests, Kubernetes would use the limits as requests, but KServe has defaults.
-        has_default_requests = key == "resources" and isinstance(source.content, dict)
+        # KServe merges them into its defaults. Without these, the limits would be the requests.
+        is_resources = key == "resources" and isinstance(source.content, dict)
         field = (
-            merge(make_node(source.at, {"requests": _REQUESTS}), source)
-            if has_default_requests
-            else source
+            merge(make_node(source.at, {"requests": _REQUESTS}), source) if is_resources else source
         )
         present = builder.get(target)
         if key == "name":

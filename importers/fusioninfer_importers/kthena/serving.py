@@ -307,7 +307,7 @@ def _report_without_gang(serving: Serving, at: SourceField) -> None:
 
 
 def _choose_gang_mode(serving: Serving) -> str | None:
-    """Set the minima of autoscaled roles; return the gang's mode, None if `check` rejects them."""
+    """Set the minima of autoscaled roles; return the gang's mode, None to leave it unset."""
     builder = serving.builder
     minima = builder.get(_MIN_ROLE_REPLICAS) or {}
     scaled = {
@@ -322,7 +322,7 @@ def _choose_gang_mode(serving: Serving) -> str | None:
     for name, (count, at) in scaled.items():
         builder.default((*_MIN_ROLE_REPLICAS, name), count, at)
         builder.report.translated(at, f"the gang needs at least {count} replicas of {name}")
-    # Our rules reject minima that are all 0.
+    # `check` reports minima that are all 0, so the mode stays unset.
     return None if are_all_zero else "On"
 
 

@@ -57,7 +57,10 @@ def convert(documents: Sequence[SourceDocument], *, allow_lossy: bool) -> Conver
 def _convert_deployment(
     report: ConversionReport, document: SourceDocument, caches: Caches
 ) -> Deployment | None:
-    """Convert a ModelDeployment, None if it is invalid; its fields tell which version it is of."""
+    """Convert a ModelDeployment, None if it is invalid.
+
+    Its three forms (proposed, 0.1, released) have one API version, so the fields tell them apart.
+    """
     spec = document.raw.get("spec")
     keys = set(spec) if isinstance(spec, Mapping) else set()
     if keys & {"workers", "prefill", "routing"} and not keys & {"template", "engines"}:
