@@ -17,8 +17,11 @@ SERVER_METADATA = frozenset(
     {"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"}
 )
 
-ADMITTED = {"PersistentVolumeClaim": frozenset({"finalizers"})}
-"""Metadata that admission plugins add to a kind: claims in use are protected."""
+ADMITTED = {
+    "PersistentVolumeClaim": frozenset({"finalizers"}),
+    "DaemonSet": frozenset({"annotations", "deprecated.daemonset.template.generation"}),
+}
+"""Metadata and annotations that the API server or its admission plugins add to a kind."""
 
 SET_NAME = "leaderworkerset.sigs.k8s.io/name"
 SET_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
@@ -30,10 +33,12 @@ def assert_stored_unchanged(sent: Object, stored: Object) -> None:
     """Assert that a stored object differs from the sent one only by defaults."""
     errors = list(_differences("", sent, stored))
     metadata = stored["metadata"]
-    known = sent["metadata"].keys() | SERVER_METADATA | ADMITTED.get(sent["kind"], frozenset())
+    admitted = ADMITTED.get(sent["kind"], frozenset())
+    known = sent["metadata"].keys() | SERVER_METADATA | admitted
     errors += [f"metadata.{key}: added as {metadata[key]!r}" for key in metadata.keys() - known]
     for key in ("labels", "annotations"):
-        for name in (metadata.get(key) or {}).keys() - (sent["metadata"].get(key) or {}).keys():
+        expected = (sent["metadata"].get(key) or {}).keys() | admitted
+        for name in (metadata.get(key) or {}).keys() - expected:
             errors.append(f"metadata.{key}[{name}]: added")
     _raise_errors(errors, f"{sent['kind']} {sent['metadata']['name']} is stored differently")
 

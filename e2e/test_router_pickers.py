@@ -16,7 +16,7 @@ VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
 @pytest.mark.proves("Several picker replicas elect a leader with the generated Role")
 @VERSIONS
 def test_several_replicas_elect_a_leader(cluster: Cluster, namespace: str, version: str) -> None:
-    picker = {"image": IMAGES[version], "replicas": 2}
+    picker = {"image": IMAGES[version], "replicas": 2, "leaderElection": True}
     objects = objects_of(routed(namespace, endpointPicker=picker))
     _apply_for_picker(cluster, objects)
     with generated_picker(cluster, version, objects) as running:
