@@ -24,11 +24,11 @@ def check_targets(
 
     `complete`: whether `plans` are all services; only then a missing service is a finding.
     """
-    router = plan.routing
-    route = router.args.httproute if router is not None else None
-    if router is None or route is None:
+    routing = plan.routing
+    route = routing.args.httproute if routing is not None else None
+    if routing is None or route is None:
         return
-    at = ("roles", router.position, "httproute")
+    at = ("roles", routing.position, "httproute")
     fails = "its share of requests fails"
     for index, share in enumerate(route.split or ()):
         place = (*at, "split", index, "service")

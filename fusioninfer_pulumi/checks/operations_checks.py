@@ -235,8 +235,8 @@ def _check_target(
         message = "is required with autoscaling.target, whose queries use its labels"
         yield error(FIELD_REQUIRED, ("monitoring",), f"{message}: set monitoring: {{}}")
     hpa_queue = args.engine is AutoscalingEngine.HPA and args.target is AutoscalingTarget.QUEUE
-    router = built.plan.routing
-    queues_in_picker = router is not None and router.intent.flow_control
+    routing = built.plan.routing
+    queues_in_picker = routing is not None and routing.intent.flow_control
     ttft_includes_queue = args.time_to_first_token is not None and queues_in_picker
     if (counts_queued_requests(args) or ttft_includes_queue) and not hpa_queue:
         yield from _check_picker_target(built, role, args, at)
@@ -246,25 +246,25 @@ def _check_picker_target(
     built: BuiltService, role: RolePlan, args: AutoscalingArgs, target: Location
 ) -> Iterator[Finding]:
     """Check that the endpoint picker queues requests and that Prometheus reads its metrics."""
-    router, picker = built.plan.routing, built.plan.picker
+    routing, picker = built.plan.routing, built.plan.picker
     if not built.plan.shape.has_endpoint_picker:
-        missing = "a router role" if router is None else "endpointPicker.enabled: true"
+        missing = "a router role" if routing is None else "endpointPicker.enabled: true"
         yield error(
             FIELD_REQUIRED,
             target,
             f"requires {missing}: the endpoint picker queues requests while no replica is ready; "
             "without it clients get an error",
         )
-    if router is None or picker is None:
+    if routing is None or picker is None:
         return
-    at = (*router.at, "endpointPicker")
-    if not router.intent.flow_control and picker.epp.request is None:
+    at = (*routing.at, "endpointPicker")
+    if not routing.intent.flow_control and picker.epp.request is None:
         message = (
             f"requires featureGates: [flowControl], because {role.name} is scaled by queued "
             "requests"
         )
-        yield error(FIELD_REQUIRED, (*router.at, "endpointPickerConfig"), message)
-    elif not router.intent.flow_control:
+        yield error(FIELD_REQUIRED, (*routing.at, "endpointPickerConfig"), message)
+    elif not routing.intent.flow_control:
         message = (
             f"cannot be false: {role.name} is scaled by requests that the endpoint picker queues"
         )
@@ -276,7 +276,7 @@ def _check_picker_target(
     elif monitoring is not None and monitoring.picker is False:
         message = "cannot be false: autoscaling reads the endpoint picker's queue"
         yield error(FIELD_OUT_OF_PLACE, ("monitoring", "picker"), message)
-    if router.intent.pairs_pods and counts_queued_requests(args):
+    if routing.intent.pairs_pods and counts_queued_requests(args):
         yield error(
             FIELD_OUT_OF_PLACE,
             target,
