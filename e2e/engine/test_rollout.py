@@ -90,7 +90,9 @@ def test_a_failing_image(stack: Stack, layout: str, repair: str) -> None:
     stack.deploy(role(), **short)
     before = stack.pods()
     result = stack.fail(role(tag="2", behaviour="unpullable"), **short)
-    assert f"svc: {halted} is not available after 15s (rollout.timeout)" in result.text, result.text
+    limit = "" if layout == "PerReplica" else " 5s per replica"
+    expected = f"svc: {halted} is not available after 15s (rollout.timeout{limit})"
+    assert expected in result.text, result.text
     assert stack.tags() == dict(zip(leader_names(layout, 0, 1, 2), "112", strict=True))
     if layout == "PerReplica":
         assert list(stack.images().values()) == ["1", "1", "2"]
