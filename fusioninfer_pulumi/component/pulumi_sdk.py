@@ -1,4 +1,4 @@
-"""All uses of Pulumi's SDK internals by the components.
+"""All uses of Pulumi's SDK internals by the components and their provider.
 
 `tests/component/test_sdk.py` fails if those internals change. The module also determines what runs
 a program (Pulumi, a unit test with mocks, or the command line), and whether it only writes files.
@@ -22,7 +22,8 @@ _RENDER_OPTION = "renderYamlToDirectory"
 _READ_STACK = "pulumi:pulumi:readStackResourceOutputs"
 #: Key by which Pulumi marks mappings that stand for secrets, assets or references.
 SIGNATURE = "4dabf18193072939515e22adb298388d"
-
+#: Value that a provider gets for an unknown input.
+Unknown = pulumi.output.Unknown
 
 #: Set to a list if the command line runs the program: components append their names and plans.
 collect_services: ContextVar[list[tuple[str, ServicePlan]] | None] = ContextVar(
@@ -34,6 +35,13 @@ def get_running_stack() -> Any:
     """Return an object whose lifetime is that of the running program; None outside of programs."""
     # In the process of the component provider there is no root stack.
     return pulumi.runtime.get_root_resource() or settings.get_monitor()
+
+
+def set_root_resource() -> None:
+    """Set the stack as the root resource of a provider, because components read its state."""
+    stack, project = pulumi.get_stack(), pulumi.get_project()
+    urn = f"urn:pulumi:{stack}::{project}::pulumi:pulumi:Stack::{project}-{stack}"
+    settings.set_root_resource(pulumi.resource.DependencyResource(urn))
 
 
 def has_pulumi_engine() -> bool:

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 import pulumi
 import pulumi.provider
 from pulumi.errors import InputPropertiesError, InputPropertyErrorDetails
-from pulumi.runtime import settings
 
 from fusioninfer_pulumi import __version__
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.component.inference_service import InferenceService, raise_errors
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
-from fusioninfer_pulumi.component.pulumi_sdk import make_unknown_output
+from fusioninfer_pulumi.component.pulumi_sdk import (
+    Unknown,
+    make_unknown_output,
+    set_root_resource,
+)
 from fusioninfer_pulumi.component.serving_prerequisites import TOKEN as PREREQUISITES_TOKEN
 from fusioninfer_pulumi.component.serving_prerequisites import (
     ServingPrerequisites,
@@ -97,7 +100,7 @@ class Provider(pulumi.provider.Provider):
         """
         if resource_type not in (TOKEN, PREREQUISITES_TOKEN):
             raise ValueError(f"the package fusioninfer has no resource {resource_type}")
-        _set_root_resource()
+        set_root_resource()
         arguments = {key: normalize_inputs(value) for key, value in inputs.items()}
         try:
             component = construct_component(name, resource_type, arguments, options)
@@ -115,7 +118,7 @@ def normalize_inputs(value: Any) -> Any:
     """Decode inputs: Pulumi passes integers as floats, and unknown values as markers."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    if isinstance(value, pulumi.output.Unknown):
+    if isinstance(value, Unknown):
         return make_unknown_output()
     if isinstance(value, dict):
         return {key: normalize_inputs(item) for key, item in value.items()}
@@ -176,13 +179,6 @@ def _parse_services(services: Sequence[Any]) -> list[InferenceServiceArgs]:
         assert args is not None, "a mapping without errors has args"
         parsed.append(args)
     return parsed
-
-
-def _set_root_resource() -> None:
-    """Set the stack as the root resource, because components read the stack's state."""
-    stack, project = pulumi.get_stack(), pulumi.get_project()
-    urn = f"urn:pulumi:{stack}::{project}::pulumi:pulumi:Stack::{project}-{stack}"
-    settings.set_root_resource(pulumi.resource.DependencyResource(urn))
 
 
 def _convert_errors(output: Any, name: str) -> Any:

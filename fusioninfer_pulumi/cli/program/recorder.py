@@ -1,8 +1,8 @@
 """A stand-in for the Pulumi engine: records objects, and answers as in the first preview.
 
-In `cli/program` only this module uses internals of the SDK: it subclasses MockMonitor, reads
-requests, replaces `runtime.invoke_output`, and sets `SETTINGS.callbacks`, because the SDK would
-otherwise open a gRPC server through which the engine calls transforms.
+It uses internals of the SDK: it subclasses MockMonitor, reads requests, replaces
+`runtime.invoke_output`, and sets `SETTINGS.callbacks`, because the SDK would otherwise open a gRPC
+server through which the engine calls transforms. `child_process.py` replaces `Output.secret`.
 `tests/cli/test_program_sdk.py` tests that these parts of the SDK exist.
 """
 
