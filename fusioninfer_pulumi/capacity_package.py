@@ -94,7 +94,9 @@ class CapacityPackage(Protocol):
         """Return findings that the field checks of `InventoryArgs` do not cover."""
 
     def read_previous(self, source: str | None) -> Any:
-        """Read a file with the JSON of `plan --inventory` or `place`; None is no placement.
+        """Read a file with the JSON of `plan --inventory` or `place`.
+
+        Without a `source` there is no previous placement.
 
         Raises:
             InvalidServiceError: The file is not a placement.

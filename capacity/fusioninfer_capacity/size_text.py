@@ -72,10 +72,12 @@ def _render_header(
     yield f"{request.name} on {request.accelerator.name} ({memory:.1f} GiB){sequences}"
     fits = [layout.fit for layout in candidates if layout.fit is not None]
     yield f"Estimate for {fits[0].basis}" if fits else "Estimate"
-    columns = "TOKENS in its KV cache"
-    columns += ", concurrent REQUESTS of that length" if length else ""
-    gpus = "In all replicas: GPUS. For each replica: " if load else "For each replica: GPUS, "
-    yield f"For each GPU: WEIGHTS and KV CACHE in GiB. {gpus}{columns}"
+    columns = [] if load else ["GPUS"]
+    if length:
+        columns += ["TOKENS in its KV cache", "concurrent REQUESTS of that length"]
+    gpus = " In all replicas: GPUS." if load else ""
+    each = f" For each replica: {', '.join(columns)}" if columns else ""
+    yield f"For each GPU: WEIGHTS and KV CACHE in GiB.{gpus}{each}"
     doubts = {_get_doubt(proposal) for proposal in proposals} or {fit.doubt for fit in fits[:1]}
     if len(doubts) == 1:
         yield from (f"Uncertain: {doubt}" for doubt in doubts if doubt is not None)

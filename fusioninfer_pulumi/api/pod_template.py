@@ -50,6 +50,15 @@ def pod_template_findings(
         yield type_mismatch((*at, "spec"), spec, "a mapping")
 
 
+def role_template_findings(
+    at: Location, template: Mapping[str, Any], container: str | None, *, has_model: bool
+) -> Iterator[Finding]:
+    """Check a template of a role at its field; with a `model` the library completes `template`."""
+    is_partial = has_model and at[-1] == "template"
+    check = partial_template_findings if is_partial else pod_template_findings
+    yield from check(at, template, container)
+
+
 def partial_template_findings(
     at: Location, template: Mapping[str, Any], serving_container: str | None = None
 ) -> Iterator[Finding]:

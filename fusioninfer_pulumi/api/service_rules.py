@@ -11,11 +11,7 @@ from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.engine import parallelism_findings
 from fusioninfer_pulumi.api.field_types import MAX_COUNT
-from fusioninfer_pulumi.api.pod_template import (
-    partial_template_findings,
-    pod_template_findings,
-    reserved_key_findings,
-)
+from fusioninfer_pulumi.api.pod_template import reserved_key_findings, role_template_findings
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
 from fusioninfer_pulumi.api.spec_model import check_model, reject_fields
@@ -164,9 +160,8 @@ def _template_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iter
             yield error(FIELD_REQUIRED, (*at, name), f"is required with {present[0]}")
     for name, template in {"template": role.template, **separate}.items():
         if template is not None:
-            is_partial = has_model and name == "template"
-            check = partial_template_findings if is_partial else pod_template_findings
-            yield from check((*at, name), template, role.container)
+            place = (*at, name)
+            yield from role_template_findings(place, template, role.container, has_model=has_model)
     if not has_model or role.template is None:
         message = "needs the service's model, and template instead of leaderTemplate"
         yield from reject_fields(at, role, ["engine"], message)

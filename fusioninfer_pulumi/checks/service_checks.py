@@ -190,6 +190,7 @@ def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
     plan, model = built.plan, built.args.model
     service, routing = plan.service, plan.routing
     names: list[tuple[Location, str, str, int]] = []
+    label_values: list[tuple[Location, str, str]] = []
     for role in plan.roles:
         if role.lws:
             replicas = count_max_replicas(role, role.lws[-1])
@@ -198,8 +199,7 @@ def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
             names.append((place, "LeaderWorkerSet", role.lws[-1].name, limit))
         if plan.rollout.pull_images:
             pull = object_names.image_pull(service, role.name, 0)
-            names.append((("rollout", "pullImages"), "DaemonSet", pull, DNS_LABEL_LIMIT))
-    label_values: list[tuple[Location, str, str]] = []
+            label_values.append((("rollout", "pullImages"), "DaemonSet", pull))
     if model is not None and model.cache is not None and model.cache.warm_up:
         job = object_names.model_warm_up(service, "0" * DIGEST_LENGTH)
         label_values.append((("model", "cache", "warmUp"), "Job", job))
@@ -208,7 +208,7 @@ def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
         label_values.append((("metadata", "name"), "endpoint picker", picker))
     if routing is not None and routing.gateway is not None:
         label_values.append((("metadata", "name"), "Gateway", routing.gateway.name))
-    # Controllers also set these names as label values, whose length is limited, too.
+    # These names are also label values, whose length is limited, too.
     names += [(*name, DNS_LABEL_LIMIT) for name in label_values]
     for at, kind, name, limit in names:
         if len(name) > limit:

@@ -89,7 +89,7 @@ def read_service(
 ) -> PodSnapshot:
     """Read a service's pods and PodGroups, and the warnings of its namespace.
 
-    `kubeconfig` is a path or content; None stands for kubectl's defaults. Reads that are not
+    `kubeconfig` is a path or content; None for kubectl's defaults. Reads that are not
     allowed are in `unread`. Raises UnreadableError if the cluster does not respond.
     """
     api = KubernetesApi(kubeconfig, context)

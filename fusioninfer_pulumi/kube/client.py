@@ -48,7 +48,7 @@ class KubernetesApi:
     """
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
-        """Load a context of a kubeconfig (path or content); None stands for kubectl's choice.
+        """Load a context of a kubeconfig (path or content); None for kubectl's choice.
 
         Raises:
             UnreadableError: The kubeconfig is not usable.
@@ -93,7 +93,7 @@ class KubernetesApi:
         return self._paths[api_version]
 
     def path(self, api: str, kind: str, namespace: str | None = None) -> str | None:
-        """Return the path of a kind's objects in a namespace; None stands for all namespaces.
+        """Return the path of a kind's objects in a namespace; None for all namespaces.
 
         Returns None if the cluster does not serve the kind.
         """

@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, InventoryManifest
 from fusioninfer_pulumi.api.model import ModelArgs
-from fusioninfer_pulumi.api.pod_template import partial_template_findings, pod_template_findings
+from fusioninfer_pulumi.api.pod_template import role_template_findings
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import (
     API_VERSION,
@@ -81,9 +81,8 @@ def _find_further_errors(raw: Mapping[str, Any], problem: ValidationError) -> It
             field = to_camel(str(key))
             is_valid = isinstance(template, Mapping) and (*at, field) not in invalid
             if field in _TEMPLATE_FIELDS and is_valid:
-                is_partial = has_model and field == "template"
-                check = partial_template_findings if is_partial else pod_template_findings
-                yield from check((*at, key), template, None)
+                place = (*at, key)
+                yield from role_template_findings(place, template, None, has_model=has_model)
     model = spec.get("model")
     if isinstance(model, Mapping) and not any(item[:1] == ("model",) for item in invalid):
         yield from check_model(("model",), ModelArgs.model_validate(model))

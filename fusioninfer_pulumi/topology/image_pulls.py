@@ -12,7 +12,9 @@ from fusioninfer_pulumi.pods.pod import Pod
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
 _USER = 65534
-_PLACEMENT = ("nodeSelector", "tolerations", "imagePullSecrets")
+#: Fields of the role's container and pod that decide what is pulled, and where.
+_CONTAINER_FIELDS = ("image", "imagePullPolicy")
+_POD_FIELDS = ("nodeSelector", "tolerations", "imagePullSecrets")
 
 
 def build_image_pulls(
@@ -31,18 +33,16 @@ def _build_pod_spec(pod: Pod) -> Manifest:
     """Return a pod that only keeps the engine's image on its node, and needs no accelerator."""
     container = {
         "name": "pull",
-        "image": pod.container["image"],
+        **{key: pod.container[key] for key in _CONTAINER_FIELDS if key in pod.container},
         "command": ["sleep", "infinity"],
         "resources": {"requests": {"cpu": "1m", "memory": "8Mi"}},
         "securityContext": restricted_security_context(_USER, readOnlyRootFilesystem=True),
     }
-    if "imagePullPolicy" in pod.container:
-        container["imagePullPolicy"] = pod.container["imagePullPolicy"]
     spec: Manifest = {
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 1,
         "containers": [container],
-        **{key: pod.spec[key] for key in _PLACEMENT if key in pod.spec},
+        **{key: pod.spec[key] for key in _POD_FIELDS if key in pod.spec},
     }
     nodes = (pod.spec.get("affinity") or {}).get("nodeAffinity")
     return spec if nodes is None else {**spec, "affinity": {"nodeAffinity": nodes}}
