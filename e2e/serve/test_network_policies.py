@@ -85,7 +85,7 @@ class Pods:
             self._pods["picker" if name.startswith("svc-epp") else name] = pod
 
     def reaches(self, source: str, target: str, port: int) -> bool:
-        process = next(iter(self._running.node.processes(self._pods[source])))
+        process = next(iter(self._running.processes(self._pods[source])))
         address = self._pods[target]["status"]["podIP"]
         command = ["nsenter", f"--target={process}", "--net", sys.executable, "-c", CONNECT]
         output = subprocess.run([*command, address, str(port)], capture_output=True, check=False)
