@@ -6,7 +6,7 @@ adds to a pod may conflict with the user's template.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -57,58 +57,29 @@ def _locate(finding: Finding, manifest: Mapping[str, Any], plan: ServicePlan) ->
 def find_user_field(
     location: Location, manifest: Mapping[str, Any], plan: ServicePlan
 ) -> tuple[Location, bool]:
-    """Return the user's field for a location in a generated object, and whether it is exact.
+    """Return the user's field for a location in a generated object, and whether it is set.
 
-    If it is not exact, it is the closest field that contains the value.
+    If it is not set, it is the field that generates the value, or contains what generates it.
     """
-    field, below, user_value = _find_origin(location, manifest, plan)
-    location_in_user_value = cut_to_user_value(below, user_value)
-    return (*field, *location_in_user_value), len(location_in_user_value) == len(
-        below
-    ) and user_value is not None
-
-
-def _find_origin(
-    at: Location, manifest: Mapping[str, Any], plan: ServicePlan
-) -> tuple[Location, Location, Any]:
-    """Return the user's field for a location in an object, the rest of it, and the user's value."""
-    if at[:2] == ("metadata", "labels"):
-        return ("metadata", "labels"), at[2:], plan.meta.labels
-    if at[:2] == ("metadata", "annotations"):
-        return ("metadata", "annotations"), at[2:], plan.meta.annotations
+    if location[:2] in (("metadata", "labels"), ("metadata", "annotations")):
+        user_metadata = getattr(plan.meta, str(location[1]))
+        is_set = location[2:3] != () and location[2] in user_metadata
+        return location[: 3 if is_set else 2], is_set
     if manifest["kind"] == KIND:
-        return _find_pod_origin(at, manifest["metadata"]["labels"][labels.ROLE_NAME], plan)
+        name = manifest["metadata"]["labels"][labels.ROLE_NAME]
+        (role,) = (role for role in plan.roles if role.name == name)
+        if location[:3] not in (_LEADER, _WORKER):
+            return role.pods.leader.path[:2], False
+        pod = role.pods.leader if location[:3] == _LEADER else role.pods.all[-1]
+        return plan.provenance.locate((*pod.path, *location[3:]))
     if plan.routing is not None:
         router = plan.routing.at
         args = plan.routing.args
         if manifest["kind"] == "HTTPRoute" and args.httproute is not None:
-            route = args.httproute.model_dump(by_alias=True)
-            return (*router, "httproute"), at[1:], route
+            return plan.provenance.find_field((*router, "httproute", *location[1:]))
         if manifest["kind"] == "Deployment" and args.endpoint_picker is not None:
             # The user's template is merged into the generated one, so indexes differ.
-            return (*router, "endpointPicker", "template"), at, None
+            return (*router, "endpointPicker", "template"), False
         if manifest["metadata"]["labels"].get(labels.ROLE_NAME) == plan.routing.name:
-            return router, at, None
-    return (), at, None
-
-
-def _find_pod_origin(at: Location, name: str, plan: ServicePlan) -> tuple[Location, Location, Any]:
-    (role,) = (role for role in plan.roles if role.name == name)
-    if at[:3] in (_LEADER, _WORKER):
-        pod = role.pods.leader if at[:3] == _LEADER else role.pods.all[-1]
-        return pod.path, at[3:], pod.user_template
-    return role.pods.leader.path[:2], at, None
-
-
-def cut_to_user_value(location: Location, user_value: Any) -> Location:
-    """Return the part of a location that exists in the user's value."""
-    for count, key in enumerate(location):
-        exists = (
-            key in user_value
-            if isinstance(user_value, Mapping)
-            else isinstance(key, int) and isinstance(user_value, Sequence) and key < len(user_value)
-        )
-        if not exists or isinstance(user_value, str):
-            return location[:count]
-        user_value = user_value[key]
-    return location
+            return router, False
+    return (), False

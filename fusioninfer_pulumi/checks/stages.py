@@ -8,7 +8,7 @@ from dataclasses import replace
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.checks.cross_service_checks import ClusterServices, check_targets
 from fusioninfer_pulumi.checks.ignored_field_checks import check_ignored_fields
-from fusioninfer_pulumi.checks.object_checks import check_objects, cut_to_user_value
+from fusioninfer_pulumi.checks.object_checks import check_objects
 from fusioninfer_pulumi.checks.operations_checks import CHECKS as OPERATION_CHECKS
 from fusioninfer_pulumi.checks.pods import (
     engine_checks,
@@ -67,7 +67,7 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
         name: Kubernetes name of the service, used if the spec has none.
     """
     expansion = expand(args)
-    built = build_service(expansion.args, name)
+    built = build_service(expansion.args, expansion.provenance, name)
     memory, memory_findings = _estimate_memory(built.plan, built.args)
     error_locations = {finding.location for finding in errors(expansion.findings)}
     preset_findings = (
@@ -79,38 +79,14 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     ignored_fields = check_ignored_fields(args, built.plan)
     build_findings = (*built.findings, *ignored_fields, *_run_checks(built), *memory_findings)
     findings += [finding for finding in build_findings if finding.location[:2] not in incomplete]
-    plan = replace(built.plan, memory=memory, presets=expansion.values, engines=expansion.engines)
+    plan = replace(built.plan, memory=memory, engines=expansion.engines)
     if not errors(findings):
         findings += check_objects(plan)
     ordered = sorted(findings, key=lambda finding: _ORDER[finding.severity])
-    # Leader and worker templates share metadata that the user sets once.
-    located = dict.fromkeys(_locate_in_role(finding, args) for finding in ordered)
+    locate = plan.provenance.locate
+    # Leader and worker may share a template, and templates metadata, that the user sets once.
+    located = dict.fromkeys(finding.at(*locate(finding.location)[0]) for finding in ordered)
     return replace(plan, findings=tuple(located))
-
-
-def _locate_in_role(finding: Finding, args: InferenceServiceArgs) -> Finding:
-    """Move a finding about a generated part of a template to the field that generates it."""
-    match finding.location:
-        case ("roles", int(position), str(field), "metadata", str(kind), key, *_):
-            role, pod_field = args.roles[position], f"pod{kind.capitalize()}"
-            templates = {
-                "template": role.template,
-                "leaderTemplate": role.leader_template,
-                "workerTemplate": role.worker_template,
-            }
-            metadata = (templates[field] or {}).get("metadata") or {}
-            if key not in (metadata.get(kind) or {}):
-                in_role = key in (role.pod_labels if kind == "labels" else role.pod_annotations)
-                return finding.at(*(("roles", position) if in_role else ()), pod_field, key)
-        case ("roles", int(position), "template", *below):
-            template = args.roles[position].template
-            if template is None:
-                return finding.at("roles", position)
-            in_template = cut_to_user_value(tuple(below), template)
-            # A missing field is reported where the user would add it.
-            if len(below) - len(in_template) > 1:
-                return finding.at("roles", position, "template", *in_template)
-    return finding
 
 
 def _run_checks(built: BuiltService) -> Iterator[Finding]:

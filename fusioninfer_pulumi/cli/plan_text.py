@@ -214,11 +214,11 @@ def _describe_engines(plan: ServicePlan) -> str:
 
 
 def _print_presets(screen: Console, plan: ServicePlan) -> None:
-    if not plan.presets:
+    if not plan.provenance.values:
         screen.print(f"{plan.service}: no generated containers; its templates are complete")
         return
     table = make_table(("ROLE", "FIELD", "VALUE", "FROM", "WHY"))
-    for value in plan.presets:
+    for value in plan.provenance.values:
         table.add_row(value.role, value.field, value.value, value.origin, value.reason)
     screen.print(table)
 

@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, InventoryManifest
 from fusioninfer_pulumi.api.model import ModelArgs
 from fusioninfer_pulumi.api.pod_template import role_template_findings
+from fusioninfer_pulumi.api.provenance import TEMPLATE_FIELDS
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import (
     API_VERSION,
@@ -34,8 +35,6 @@ NO_SERVICE = Rule("no-service")
 EMPTY_INPUT = Rule("empty-input")
 UNREADABLE_FILE = Rule("unreadable-file")
 
-
-_TEMPLATE_FIELDS = ("template", "leaderTemplate", "workerTemplate")
 #: The service (None if the document is invalid) and the findings.
 Validated = tuple[InferenceServiceArgs | None, list[Finding]]
 
@@ -80,7 +79,7 @@ def _find_further_errors(raw: Mapping[str, Any], problem: ValidationError) -> It
         for key, template in role.items():
             field = to_camel(str(key))
             is_valid = isinstance(template, Mapping) and (*at, field) not in invalid
-            if field in _TEMPLATE_FIELDS and is_valid:
+            if field in TEMPLATE_FIELDS and is_valid:
                 place = (*at, key)
                 yield from role_template_findings(place, template, None, has_model=has_model)
     model = spec.get("model")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
+from fusioninfer_pulumi.api.provenance import Provenance
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import derive_service_shape
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import choose_epp_intent
@@ -37,8 +39,16 @@ class BuiltService(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltService:
-    """Build one service; `name` is its Kubernetes name if the spec has none."""
+def build_service(
+    args: InferenceServiceArgs, provenance: Provenance, name: str | None = None
+) -> BuiltService:
+    """Build one service.
+
+    Args:
+        args: The spec that presets have expanded.
+        provenance: Where the expanded values come from.
+        name: Kubernetes name of the service, used if the spec has none.
+    """
     service = args.name or name or ""
     meta = ServiceMeta(
         service=service,
@@ -46,11 +56,15 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         labels=args.labels,
         annotations=args.annotations,
     )
-    args = add_pod_metadata(add_model_size(args))
+    args, origins = add_pod_metadata(add_model_size(args))
     shape = derive_service_shape(args)
     registry, edition = args.image_registry, args.edition
     intent = choose_epp_intent(args.roles, shape, registry, edition) if shape.router else None
     built, findings = build_pods(build_contexts(meta, args, shape, intent))
+    for _, pods in built:
+        for pod in pods.all:
+            origins |= {(*pod.path, *part): field for part, field in pod.origins.items()}
+    provenance = replace(provenance, origins={**provenance.origins, **origins})
     roles = tuple(plan_role(ctx, pods, args.rollout) for ctx, pods in built)
     gangs = plan_gangs(service, roles, args.scheduling_strategy, shape)
     routing: Routing | None = None
@@ -65,6 +79,7 @@ def build_service(args: InferenceServiceArgs, name: str | None = None) -> BuiltS
         rollout=args.rollout,
         wait=args.wait,
         routing=routing,
+        provenance=provenance,
         operations=plan_operations(service, args, shape, roles, routing),
         model=plan_model_cache(service, args),
     )

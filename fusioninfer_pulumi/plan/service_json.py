@@ -67,7 +67,7 @@ def _convert_presets(plan: ServicePlan) -> dict[str, Any]:
                 "from": value.origin,
                 "why": value.reason,
             }
-            for value in plan.presets
+            for value in plan.provenance.values
         ],
     }
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
+from fusioninfer_pulumi.api.provenance import Provenance
 from fusioninfer_pulumi.api.rollout import RolloutArgs, WaitArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.findings import Finding
@@ -46,24 +47,6 @@ class RoleMemory(Protocol):
         """Describe the change to a new estimate of the same role, None if nothing changes."""
 
 
-class PresetValue(NamedTuple):
-    """A value of a generated container, and where it comes from.
-
-    Attributes:
-        role: Name of the role.
-        field: Field of the role, or of its container.
-        value: The value as text.
-        origin: `user`, `model catalogue`, `engine release`, `capacity` or `library default`.
-        reason: Why it has this value, or its source.
-    """
-
-    role: str
-    field: str
-    value: str
-    origin: str
-    reason: str
-
-
 class RoleEngine(NamedTuple):
     """The engine in a generated container.
 
@@ -98,7 +81,7 @@ class ServicePlan:
         operations: Disruption budgets, autoscalers and monitors.
         model: Claim and warm-up Job of `model`, None if it is not set or its source is unknown.
         memory: Memory estimates by role, for roles of which enough is known.
-        presets: Values of generated containers, in the order of the roles.
+        provenance: Where the parts and values of the pods come from in the user's spec.
         engines: Engines of generated containers.
     """
 
@@ -109,11 +92,11 @@ class ServicePlan:
     rollout: RolloutArgs
     wait: WaitArgs
     routing: Routing | None
+    provenance: Provenance
     findings: tuple[Finding, ...] = ()
     operations: OperationsPlan = field(default_factory=OperationsPlan)
     model: ModelPlan | None = None
     memory: Mapping[str, RoleMemory] = field(default_factory=dict)
-    presets: tuple[PresetValue, ...] = ()
     engines: tuple[RoleEngine, ...] = ()
 
     @property

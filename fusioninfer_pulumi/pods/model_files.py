@@ -307,7 +307,6 @@ def _add_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
     volume = {name: choose_free_name(name, spec.get("volumes")) for name in files.volumes}
     mounts = [{**mount, "name": volume[mount["name"]]} for mount in files.mounts]
     added = [{"name": volume[name], **source} for name, source in files.volumes.items()]
-    fields: dict[str, Any] = {}
     if files.init_downloads:
         containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
         fetchers = [
@@ -320,14 +319,14 @@ def _add_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
             )
             for index, (source, folder, mount) in enumerate(files.init_downloads)
         ]
-        fields["initContainers"] = [*(spec.get("initContainers") or ()), *fetchers]
+        pod = pod.append("initContainers", fetchers, ("model", "fetcher"))
     if model.image_pull_secrets:
         existing = list(spec.get("imagePullSecrets") or ())
         names = {secret.get("name") for secret in existing}
         more = [{"name": name} for name in model.image_pull_secrets if name not in names]
-        fields["imagePullSecrets"] = [*existing, *more]
+        pod = pod.append("imagePullSecrets", more, ("model", "imagePullSecrets"))
     built = pod.with_container(lambda container: add_mounts(add_env(container, files.env), mounts))
-    return built.with_spec(**fields).add_volumes(added)
+    return built.add_volumes(added)
 
 
 #: Characters of the digest in the warm-up Job's name.

@@ -167,7 +167,7 @@ _TOKEN = "sidecar-token"  # noqa: S105  # a volume
 _TOKEN_SECONDS = 3607  # as in the volume that the API server would add
 
 
-def add_sidecar(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
+def add_sidecar(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Add the sidecar to the leader.
 
     It is the last init container, so the ones that download the model finish first. It is a native
@@ -186,9 +186,9 @@ def add_sidecar(pods: RolePods, _: Context) -> tuple[RolePods, list[Finding]]:
         built["serviceAccountName"] = plan.account
         # Only the sidecar uses the account, so only it gets the token.
         built["automountServiceAccountToken"] = False
-    existing = spec.get("initContainers") or ()
-    built["initContainers"] = [*existing, _build_container(plan, mounts)]
-    return pods.put(pods.leader.with_spec(**built)), []
+    leader = pods.leader.with_spec(**built)
+    origin = ctx.at("kvTransfer", "sidecar")
+    return pods.put(leader.append("initContainers", [_build_container(plan, mounts)], origin)), []
 
 
 def _build_container(plan: SidecarPlan, mounts: list[Manifest]) -> Manifest:

@@ -150,6 +150,8 @@ class Pod:
         name: Name of the serving container.
         is_leader: Whether the leader uses it; before `split_worker_template` the workers may use it
             too.
+        origins: The user's field of each generated item of a list, by the item's location in the
+            template.
         commands: Parsed command lines of the role's pods.
     """
 
@@ -158,6 +160,7 @@ class Pod:
     template: Template
     name: str
     is_leader: bool
+    origins: Mapping[Location, Location] = field(default_factory=dict)
     commands: CommandCache = field(default_factory=CommandCache, repr=False, compare=False)
 
     @property
@@ -262,6 +265,14 @@ class Pod:
         """Return the pod with these volumes appended."""
         existing = self.spec.get("volumes") or ()
         return self.with_spec(volumes=[*existing, *volumes]) if volumes else self
+
+    def append(self, key: str, items: Sequence[Mapping[str, Any]], origin: Location) -> Pod:
+        """Return the pod with items appended to a list of its spec that the field `origin` sets."""
+        existing = self.spec.get(key) or ()
+        indexes = range(len(existing), len(existing) + len(items))
+        added: dict[Location, Location] = {("spec", key, index): origin for index in indexes}
+        built = self.with_spec(**{key: [*existing, *items]})
+        return replace(built, origins={**self.origins, **added})
 
     def with_shared_memory(self, limit: str | None) -> Pod:
         """Return the pod with /dev/shm mounted in its serving container, unless it has that."""

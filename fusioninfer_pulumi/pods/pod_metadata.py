@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from fusioninfer_pulumi.api.provenance import TEMPLATE_FIELDS
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.api.scheduling import GangBackend
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import ServiceMeta
 from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, Pod, RolePods
@@ -81,55 +82,76 @@ def add_topology_spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Fi
     if args is None:
         return pods, []
     selected = {**get_role_labels(ctx.meta, ctx.role), labels.LWS_WORKER_INDEX: "0"}
-    added = [
-        {
+    leader = pods.leader
+    for index, constraint in enumerate(args):
+        added = {
             "maxSkew": constraint.max_skew,
             "topologyKey": constraint.topology_key,
             "whenUnsatisfiable": constraint.when_unsatisfiable.value,
             "labelSelector": {"matchLabels": dict(selected)},
         }
-        for constraint in args
-    ]
-    constraints = pods.leader.spec.get("topologySpreadConstraints") or ()
-    leader = pods.leader.with_spec(topologySpreadConstraints=[*constraints, *added])
+        origin = ctx.at("topologySpread", index)
+        leader = leader.append("topologySpreadConstraints", [added], origin)
     return pods.put(leader), []
 
 
-def add_pod_metadata(args: InferenceServiceArgs) -> InferenceServiceArgs:
-    """Return the service with `podLabels` and `podAnnotations` merged into its templates.
+def add_pod_metadata(
+    args: InferenceServiceArgs,
+) -> tuple[InferenceServiceArgs, dict[Location, Location]]:
+    """Merge `podLabels` and `podAnnotations` into the templates, and return where each key is from.
 
     For each key, a template takes precedence over the role, and the role over the service. The
     endpoint picker keeps its own label `app`, which its Deployment selects.
     """
+    origins: dict[Location, Location] = {}
 
-    def add_to_templates(role: RoleArgs) -> RoleArgs:
-        more = {
+    def add_to_templates(position: int, role: RoleArgs) -> RoleArgs:
+        at = ("roles", position)
+        added = {
             "labels": {**args.pod_labels, **role.pod_labels},
             "annotations": {**args.pod_annotations, **role.pod_annotations},
         }
-        if not any(more.values()):
+        if not any(added.values()):
             return role
         if role.component_type is ComponentType.ROUTER:
-            more["labels"].pop(labels.APP, None)
+            added["labels"].pop(labels.APP, None)
             picker = role.endpoint_picker or EndpointPickerArgs()
-            template = _with_more_metadata(picker.template or {}, more)
+            template = _with_more_metadata(picker.template or {}, added)
             changed = picker.model_copy(update={"template": template})
             return role.model_copy(update={"endpoint_picker": changed})
-        templates = {
-            name: _with_more_metadata(template, more)
-            for name in ("template", "leader_template", "worker_template")
-            if (template := getattr(role, name)) is not None
+        sources = {
+            (kind, key): (*(at if key in values else ()), source_field, key)
+            for kind, source_field, values in (
+                ("labels", "podLabels", role.pod_labels),
+                ("annotations", "podAnnotations", role.pod_annotations),
+            )
+            for key in added[kind]
         }
+        templates = {}
+        for field, name in TEMPLATE_FIELDS.items():
+            template = getattr(role, name)
+            if template is None:
+                continue
+            templates[name] = _with_more_metadata(template, added)
+            metadata = template.get("metadata") or {}
+            origins.update(
+                {
+                    (*at, field, "metadata", kind, key): source
+                    for (kind, key), source in sources.items()
+                    if key not in (metadata.get(kind) or {})
+                }
+            )
         return role.model_copy(update=templates)
 
-    return args.model_copy(update={"roles": [add_to_templates(role) for role in args.roles]})
+    roles = [add_to_templates(position, role) for position, role in enumerate(args.roles)]
+    return args.model_copy(update={"roles": roles}), origins
 
 
 def _with_more_metadata(
-    template: Mapping[str, Any], more: Mapping[str, Mapping[str, Any]]
+    template: Mapping[str, Any], added: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     metadata = dict(template.get("metadata") or {})
-    for key, values in more.items():
+    for kind, values in added.items():
         if values:
-            metadata[key] = {**values, **(metadata.get(key) or {})}
+            metadata[kind] = {**values, **(metadata.get(kind) or {})}
     return {**template, "metadata": metadata}

@@ -19,6 +19,7 @@ from fusioninfer_pulumi.api.engine import EngineArgs, ParallelismArgs
 from fusioninfer_pulumi.api.field_types import MAX_COUNT
 from fusioninfer_pulumi.api.kv_cache import KvTransferArgs
 from fusioninfer_pulumi.api.model import FETCHER_IMAGE, Fetch, ModelArgs, hub_name
+from fusioninfer_pulumi.api.provenance import PresetValue, Provenance
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, MultinodeArgs, RoleArgs
 from fusioninfer_pulumi.api.rollout import DEFAULT_TIMEOUT
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -36,7 +37,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, errors
 from fusioninfer_pulumi.kube import durations, quantity
 from fusioninfer_pulumi.kube.containers import empty_dir, overlay, shared_memory, use_mirror
 from fusioninfer_pulumi.kube.resource_requests import accelerators
-from fusioninfer_pulumi.plan.service_plan import PresetValue, RoleEngine
+from fusioninfer_pulumi.plan.service_plan import RoleEngine
 from fusioninfer_pulumi.pods.probes_and_shutdown import (
     GRACE,
     compute_drain_seconds,
@@ -77,14 +78,14 @@ class Expansion(NamedTuple):
 
     Attributes:
         args: The spec with generated containers.
-        values: Values of the generated containers with their origins.
+        provenance: Where the values of the generated containers come from.
         engines: The engine and release of each generated container without a user's image.
         findings: Reasons why a container cannot be generated.
         incomplete: Locations of the roles whose containers cannot be generated.
     """
 
     args: InferenceServiceArgs
-    values: tuple[PresetValue, ...] = ()
+    provenance: Provenance
     engines: tuple[RoleEngine, ...] = ()
     findings: tuple[Finding, ...] = ()
     incomplete: frozenset[Location] = frozenset()
@@ -106,13 +107,14 @@ def library_generates_container(args: InferenceServiceArgs, role: RoleArgs) -> b
 
 def expand(args: InferenceServiceArgs) -> Expansion:
     """Expand a spec: generate containers, mirror the fetcher's image and extend timeouts."""
-    args = _mirror_fetcher(args)
+    user_args, args = args, _mirror_fetcher(args)
     model = args.model
     if model is None or not any(library_generates_container(args, role) for role in args.roles):
-        return Expansion(args)
+        return Expansion(args, Provenance(user_args))
     roles: list[RoleArgs] = []
     values: list[PresetValue] = []
     engines: list[RoleEngine] = []
+    origins: dict[Location, Location] = {}
     findings: list[Finding] = []
     incomplete: set[Location] = set()
     for position, role in enumerate(args.roles):
@@ -122,6 +124,7 @@ def expand(args: InferenceServiceArgs) -> Expansion:
         expander = _RoleExpander(args, model, position, role)
         roles.append(expander.expand_role())
         values += expander.values
+        origins |= expander.origins
         if "image" not in expander.user_container:
             engines.append(expander.role_engine)
         findings += [finding for finding in expander.findings if finding not in findings]
@@ -130,9 +133,8 @@ def expand(args: InferenceServiceArgs) -> Expansion:
     timeouts, timeout_values = _extend_timeouts(args, roles)
     expanded = _unset_fields(args.model_copy(update={"roles": roles, **timeouts}), "engine")
     values += timeout_values
-    return Expansion(
-        expanded, tuple(values), tuple(engines), tuple(findings), frozenset(incomplete)
-    )
+    provenance = Provenance(user_args, origins, tuple(values))
+    return Expansion(expanded, provenance, tuple(engines), tuple(findings), frozenset(incomplete))
 
 
 def _mirror_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
@@ -178,6 +180,7 @@ class _RoleExpander:
     position: int
     user_role: RoleArgs
     values: list[PresetValue] = field(default_factory=list)
+    origins: dict[Location, Location] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -355,7 +358,7 @@ class _RoleExpander:
 
     def _build_template(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
         generated = self._build_container(role, chosen)
-        # The generated lists begin with the user's items, which keep their indexes in findings.
+        # The generated lists begin with the user's items, which keep their indexes, except ports.
         lists = {key: generated[key] for key in ("args", "env") if key in generated}
         serving = overlay(generated, {**self.user_container, **lists})
         containers = [dict(container) for container in self.spec.get("containers") or ()]
@@ -364,6 +367,14 @@ class _RoleExpander:
         spec: dict[str, Any] = {
             **self.spec,
             "containers": [*containers[:at], serving, *containers[at + 1 :]],
+        }
+        ports: Location = ("roles", self.position, "template", "spec", "containers", at, "ports")
+        user_names = [port.get("name") for port in self.user_container.get("ports") or ()]
+        self.origins |= {
+            (*ports, index): (*ports, user_names.index(port.get("name")))
+            if port.get("name") in user_names
+            else ("roles", self.position, "port")
+            for index, port in enumerate(serving["ports"])
         }
         transfer = self.user_role.kv_transfer
         volumes = [

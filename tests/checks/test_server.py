@@ -132,7 +132,8 @@ def test_rejected_worker_is_reported_at_its_template() -> None:
         return (422, RECORDED["unsupported"]) if its else None
 
     findings = check(LEADING, worker)
-    assert [finding.path for finding in findings] == ["roles[0].workerTemplate.spec.containers[0]"]
+    container = "roles[0].workerTemplate.spec.containers[0]"
+    assert [finding.path for finding in findings] == [f"{container}.imagePullPolicy"]
 
 
 def test_same_cause_is_reported_once() -> None:

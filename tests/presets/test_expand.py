@@ -242,7 +242,7 @@ def test_generated_requests_are_at_most_the_users_limits() -> None:
     manifest = service(short(gpus=1, template=user_template), **UNKNOWN)
     assert engine(manifest)["resources"]["requests"] == {"cpu": 4, "memory": "16Gi"}
     assert [line for line in list_findings(manifest) if "requests" in line] == []
-    assert ("cpu", "4", "user") in [value[1:4] for value in plan_of(manifest).presets]
+    assert ("cpu", "4", "user") in [value[1:4] for value in plan_of(manifest).provenance.values]
 
 
 def test_generated_variables_follow_the_users() -> None:
@@ -374,7 +374,7 @@ def test_timeouts_are_extended_for_large_weights() -> None:
         wait={"timeout": "20m"}))  # fmt: skip
     expansion = expand(user_args)
     assert expansion.args.wait.timeout == "20m"
-    (reason,) = [value for value in expansion.values if value.field.endswith(".timeout")]
+    (reason,) = [value for value in expansion.provenance.values if value.field.endswith(".timeout")]
     assert (reason.role, reason.field, reason.value) == ("", "rollout.timeout", "69m")
     assert reason.reason == "59m to start a replica (from startup.modelSize), plus 10m"
 
@@ -382,7 +382,7 @@ def test_timeouts_are_extended_for_large_weights() -> None:
 def test_every_value_has_an_origin() -> None:
     user_template = template({"name": "vllm", "resources": {"requests": {"cpu": 64}}})
     plan = plan_of(service(short(accelerator="H100", template=user_template), **QWEN))
-    origins = {value.field: value.origin for value in plan.presets}
+    origins = {value.field: value.origin for value in plan.provenance.values}
     assert origins["engine"] == "library default"
     assert origins["image"] == "engine release"
     assert origins["gpus"] == "model catalogue"
@@ -413,7 +413,7 @@ def test_expanded_spec_renders_the_same_objects(manifest: Manifest) -> None:
         "image" in role["template"]["spec"]["containers"][0] for role in out["spec"]["roles"]
     )
     assert rendered(out) == render(plan_service(args))
-    assert plan_of(out).presets == ()
+    assert plan_of(out).provenance.values == ()
 
 
 AMD = {"accelerator": "MI300X", "gpus": 2}

@@ -18,9 +18,7 @@ from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.resource_requests import is_extended, suggest_accelerator
 from fusioninfer_pulumi.pods.credentials import find_credential_arguments, is_credential
-from fusioninfer_pulumi.pods.model_files import FETCHER_PREFIX
-from fusioninfer_pulumi.pods.pd_sidecar import SIDECAR
-from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
+from fusioninfer_pulumi.pods.pod import Context, RolePods
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
@@ -261,72 +259,15 @@ def _report_credential(at: Location, name: str, advice: str = "") -> Finding:
     )
 
 
-def check_pods(pods: RolePods, ctx: Context) -> Iterator[Finding]:
-    """Yield errors that the API server would report for pods, without duplicates of both pods."""
-    seen: set[tuple[str, Location]] = set()
+def check_pods(pods: RolePods, _: Context) -> Iterator[Finding]:
+    """Yield errors that the API server would report for pods."""
     for pod in pods.all:
         for finding in check_template(pod.template):
             # The library generates other labels from names, which have checks of their own.
             metadata = known_mapping(pod.user_template.get("metadata"))
             is_label = finding.location[:2] == ("metadata", "labels")
-            if is_label and finding.location[-1] not in known_mapping(metadata.get("labels")):
-                continue
-            located = finding.at(*_find_role_field(pod, ctx, finding.location))
-            if (located.rule, located.location) not in seen:
-                yield located
-            seen.add((located.rule, located.location))
-
-
-def find_user_location(finished: Any, user_template: Any, location: Location) -> Location:
-    """Convert a location in a finished template to a location in the user's template.
-
-    Generated list items follow the user's items, or are merged with them by name. For a generated
-    value, return the user's field that contains it.
-    """
-    at: list[str | int] = []
-    for position, part in enumerate(location):
-        if isinstance(part, int):
-            index = _find_user_index(finished, user_template, part)
-            if index is None:
-                break
-            at.append(index)
-            finished, user_template = finished[part], user_template[index]
-        else:
-            if not isinstance(user_template, Mapping):
-                break
-            if part not in user_template and position < len(location) - 1:
-                break
-            at.append(part)
-            finished, user_template = known_mapping(finished).get(part), user_template.get(part)
-    return tuple(at)
-
-
-def _find_user_index(finished: Any, user_template: Any, index: int) -> int | None:
-    """Return the index of a finished item in the user's list, None if it is generated."""
-    items = known_list(user_template)
-    name = known_mapping(finished[index]).get("name")
-    if index < len(items) and known_mapping(items[index]).get("name") == name:
-        return index
-    if name is None:
-        return None
-    return next(
-        (at for at, item in enumerate(items) if known_mapping(item).get("name") == name), None
-    )
-
-
-def _find_role_field(pod: Pod, ctx: Context, location: Location) -> Location:
-    at = find_user_location(pod.template, pod.user_template, location)
-    match location:
-        case (_, str(key), int(index), *rest) if at != location:
-            first = len(known_list(pod.user_template["spec"].get(key)))
-            name = known_text(known_mapping(pod.spec[key][index]).get("name"))
-            if index >= first and key == "topologySpreadConstraints":
-                return ctx.at("topologySpread", index - first)
-            if index >= first and name == SIDECAR:
-                return ctx.at("kvTransfer", "sidecar", *rest)
-            if index >= first and name.startswith(FETCHER_PREFIX):
-                return ("model", "fetcher", *rest)
-    return (*pod.path, *at)
+            if not is_label or finding.location[-1] in known_mapping(metadata.get("labels")):
+                yield finding.under(*pod.path)
 
 
 def check_fetcher_and_picker_credentials(

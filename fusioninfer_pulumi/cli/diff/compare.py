@@ -143,7 +143,7 @@ def _describe_new_defaults(change: Change) -> Iterator[str]:
     defaults = set[Any]()
     for plan in change.plans:
         roles = {engine.role for engine in plan.engines if engine.is_default}
-        values = (value for value in plan.presets if value.field == "image")
+        values = (value for value in plan.provenance.values if value.field == "image")
         defaults.update(value.value for value in values if value.role in roles)
         if plan.picker is not None and plan.picker.epp.args.image is None:
             defaults.add(plan.picker.epp.image)

@@ -1,0 +1,87 @@
+"""Where the parts and values of a service's generated pods come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
+from fusioninfer_pulumi.findings import Location
+
+#: Python names of a role's fields with pod templates, by their YAML names.
+TEMPLATE_FIELDS = {
+    "template": "template",
+    "leaderTemplate": "leader_template",
+    "workerTemplate": "worker_template",
+}
+
+
+class PresetValue(NamedTuple):
+    """A value of a generated container, and where it comes from.
+
+    Attributes:
+        role: Name of the role.
+        field: Field of the role, or of its container.
+        value: The value as text.
+        origin: `user`, `model catalogue`, `engine release`, `capacity` or `library default`.
+        reason: Why it has this value, or its source.
+    """
+
+    role: str
+    field: str
+    value: str
+    origin: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Maps the parts of finished pod templates to fields of the user's spec.
+
+    The location of a part starts with the field of its template: `("roles", 0, "template", "spec",
+    "containers", 1)`. Presets and passes append generated items to the user's lists, so the items
+    of the user keep their indexes. A part that is neither in `origins` nor in the user's spec is
+    generated, and belongs to the closest field that contains it.
+
+    Attributes:
+        spec: The user's spec, before presets.
+        origins: The user's field of each part that presets and passes added or moved, if another
+            field than the template determines it.
+        values: Values of generated containers, in the order of the roles.
+    """
+
+    spec: InferenceServiceArgs
+    origins: Mapping[Location, Location] = field(default_factory=dict)
+    values: tuple[PresetValue, ...] = ()
+
+    @cached_property
+    def _document(self) -> dict[str, Any]:
+        return self.spec.model_dump(by_alias=True, exclude_unset=True, warnings=False)
+
+    def locate(self, location: Location) -> tuple[Location, bool]:
+        """Return the user's field for a part of a finished template, and whether it is set.
+
+        If it is not set, return where the user would add it, or the closest field that contains
+        it. Locations outside of pod templates are the user's already.
+        """
+        if location[:1] != ("roles",) or not TEMPLATE_FIELDS.keys() & location[2:3]:
+            return location, True
+        for end in range(len(location), 2, -1):
+            if (origin := self.origins.get(location[:end])) is not None:
+                return self.find_field((*origin, *location[end:]))
+        return self.find_field(location)
+
+    def find_field(self, location: Location) -> tuple[Location, bool]:
+        """Return a field of the user's spec and whether it is set, as `locate` does."""
+        value: Any = self._document
+        for end, part in enumerate(location):
+            if isinstance(value, Mapping):
+                if part not in value:
+                    is_last = end == len(location) - 1
+                    return location if is_last else location[:end], False
+            elif not isinstance(value, (list, tuple)) or part not in range(len(value)):
+                return location[:end], False
+            value = value[part]
+        return location, True
