@@ -111,7 +111,7 @@ def _pod_facts(
     plan: ServicePlan, namespace: str, role: RolePlan, planned: LwsPlan, group: int, worker: int
 ) -> Any:
     planned_pod = (role.pods.worker if worker else None) or role.pods.leader
-    user_metadata = planned_pod.user_template.get("metadata") or {}
+    user_metadata = planned_pod.expanded_template.get("metadata") or {}
     containers = {item["name"]: item for item in planned_pod.spec["containers"]}
     gpus = role.worker_accelerators if worker else role.leader_accelerators
     leader = f"{planned.name}-{group}"
@@ -150,7 +150,7 @@ def _pod_facts(
             yield key, serving.get(key, []), list(containers[role.pods.leader.name].get(key) or ())
         if worker:
             # All pods of a replica have the generated preStop hook, but only leaders the user's.
-            hooks = ("lifecycle",) if "lifecycle" in planned_pod.user_container else ()
+            hooks = ("lifecycle",) if "lifecycle" in planned_pod.expanded_container else ()
             leader_fields = sorted(k for k in ("ports", "readinessProbe", *hooks) if k in serving)
             yield "fields for leaders only", leader_fields, []
         yield "accelerators", _accelerators(spec), gpus

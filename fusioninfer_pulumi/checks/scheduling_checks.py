@@ -86,7 +86,7 @@ def check_scheduling(built: BuiltService) -> Iterator[Finding]:
 
 
 def _get_annotations(pod: Pod) -> Mapping[str, Any]:
-    return (pod.user_template.get("metadata") or {}).get("annotations") or {}
+    return (pod.expanded_template.get("metadata") or {}).get("annotations") or {}
 
 
 def _locate_annotation(pod: Pod, key: str) -> Location:
@@ -100,7 +100,7 @@ def _check_pod_scheduler(
         ("schedulerName", scheduler),
         ("priorityClassName", scheduling.priority_class_name),
     ):
-        user_value = pod.user_template["spec"].get(field)
+        user_value = pod.expanded_template["spec"].get(field)
         if expected is not None and user_value not in (None, expected):
             message = f'must be "{expected}" as for the service, or unset; got {show(user_value)}'
             yield error(SCHEDULER_DIFFERS_FROM_SERVICE, (*pod.path, "spec", field), message)
@@ -108,7 +108,7 @@ def _check_pod_scheduler(
 
 def _check_gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
     """Reject fields of a pod that the library sets for its gang, or that deadlock the gang."""
-    spec, remove = pod.user_template["spec"], "is set by fusioninfer-pulumi; remove it"
+    spec, remove = pod.expanded_template["spec"], "is set by fusioninfer-pulumi; remove it"
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if "schedulingGroup" in spec:
             yield error(SET_BY_LIBRARY, (*pod.path, "spec", "schedulingGroup"), remove)
@@ -181,5 +181,5 @@ def check_kueue_labels(built: BuiltService) -> Iterator[Finding]:
     message += f"remove it, and {instead} to queue the service"
     for role in built.plan.roles:
         for pod in role.pods.user_pods:
-            if key in ((pod.user_template.get("metadata") or {}).get("labels") or {}):
+            if key in ((pod.expanded_template.get("metadata") or {}).get("labels") or {}):
                 yield error(KUEUE_LABEL, (*pod.path, "metadata", "labels", key), message)

@@ -70,7 +70,7 @@ def build_pods(roles: Sequence[Context]) -> tuple[list[tuple[Context, RolePods]]
     """Run all passes on the pods of each role, then add the revisions."""
     built, findings = [], []
     for ctx in roles:
-        pods = ctx.user_pods
+        pods = ctx.expanded_pods
         for add_feature in PASSES:
             pods, problems = add_feature(pods, ctx)
             findings += problems
@@ -98,7 +98,7 @@ def build_contexts(
 ) -> list[Context]:
     """Return the context of each role that runs pods; `intent` is None without a router."""
     roles = [
-        (position, role, read_user_pods(position, role))
+        (position, role, read_expanded_pods(position, role))
         for position, role in enumerate(args.roles)
         if role.component_type is not ComponentType.ROUTER
     ]
@@ -109,21 +109,21 @@ def build_contexts(
             meta=meta,
             position=position,
             role=role,
-            user_pods=user_pods,
+            expanded_pods=expanded_pods,
             nodes=role.nodes,
-            launcher=_choose_launcher(role, user_pods),
+            launcher=_choose_launcher(role, expanded_pods),
             model=args.model,
             files=files,
             pairing=pairing if role.component_type in PD_ROLES else None,
             tracing=args.tracing,
             shape=shape,
         )
-        for position, role, user_pods in roles
+        for position, role, expanded_pods in roles
     ]
 
 
-def read_user_pods(position: int, role: RoleArgs) -> RolePods:
-    """Return the pods of a role with the user's templates."""
+def read_expanded_pods(position: int, role: RoleArgs) -> RolePods:
+    """Return the pods of a role before the first pass."""
     fields = {"template": role.template, "leaderTemplate": role.leader_template}
     field, leader = next(
         (name, template) for name, template in fields.items() if template is not None
@@ -172,8 +172,8 @@ def _plan_pairing(
     if family.sidecar_image is None:
         return None
     prefillers = [
-        (role, user_pods.leader)
-        for _, role, user_pods in roles
+        (role, expanded_pods.leader)
+        for _, role, expanded_pods in roles
         if role.component_type is ComponentType.PREFILLER
     ]
     role, leader = prefillers[0]

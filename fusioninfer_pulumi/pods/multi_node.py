@@ -108,14 +108,14 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     """Write the launcher's command lines into the pods of a multi-node replica."""
     leader, worker = pods.leader, pods.worker
     findings = []
-    if leader.user_command.engine is not None or ctx.launcher in WRAPPING:
+    if leader.expanded_command.engine is not None or ctx.launcher in WRAPPING:
         # Arguments must be known values, so that they can be quoted or checked.
         findings = [
             error(OUTPUT_IN_COMMAND, at, OUTPUT_HINT)
             for pod in (pods.user_pods if ctx.launcher in WRAPPING else [leader])
             for key in ("command", "args")
-            if has_output(pod.user_container.get(key))
-            for at in output_paths(pod.user_container[key], (*pod.container_path, key))
+            if has_output(pod.expanded_container.get(key))
+            for at in output_paths(pod.expanded_container[key], (*pod.container_path, key))
         ]
     if ctx.launcher not in WRAPPING or worker is None or findings:
         return pods, findings
@@ -125,7 +125,9 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
         edited = launchers.build_command(leader.command, ctx.launcher, ctx.nodes, is_leader=True)
         pods = pods.put(leader.with_command(edited))
         # Only the user's command is an error; other passes add arguments for the leader's engine.
-        is_explicit = worker.user_container.get("command") or worker.user_container.get("args")
+        is_explicit = worker.expanded_container.get("command") or worker.expanded_container.get(
+            "args"
+        )
         if ctx.role.worker_template is not None and ctx.launcher is Launcher.RAY and is_explicit:
             message = (
                 "is replaced by launcher ray, which starts Ray on the workers; remove it, or use "

@@ -139,14 +139,14 @@ class ModelFiles:
 
 @dataclass(frozen=True)
 class Pod:
-    """A user's pod template, and the one generated from it.
+    """A pod template before and after the passes.
 
     Attributes:
         path: The field with the user's template.
-        user_template: The user's template, with the defaults of presets, `podLabels` and
+        expanded_template: The user's template with the values of presets, `podLabels` and
             `podAnnotations`.
-        template: The generated template. A pass returns a new one, and only appends to lists, so
-            that indexes in the user's template stay valid.
+        template: The template with the changes of the passes so far. A pass returns a new one, and
+            only appends to lists, so that the indexes of the user's items stay valid.
         name: Name of the serving container.
         is_leader: Whether the leader uses it; before `split_worker_template` the workers may use it
             too.
@@ -156,7 +156,7 @@ class Pod:
     """
 
     path: Location
-    user_template: Template
+    expanded_template: Template
     template: Template
     name: str
     is_leader: bool
@@ -175,20 +175,20 @@ class Pod:
         return _find_container(self.template, self.name)[1]
 
     @property
-    def user_container(self) -> Mapping[str, Any]:
-        """The user's serving container."""
-        return _find_container(self.user_template, self.name)[1]
+    def expanded_container(self) -> Mapping[str, Any]:
+        """The serving container of the expanded template."""
+        return _find_container(self.expanded_template, self.name)[1]
 
     @property
     def container_path(self) -> Location:
-        """Path of the user's serving container."""
-        index, _ = _find_container(self.user_template, self.name)
+        """Path of the serving container in the expanded template."""
+        index, _ = _find_container(self.expanded_template, self.name)
         return (*self.path, "spec", "containers", index)
 
     @property
     def command_path(self) -> Location:
         """Path of `args`, or of `command` if only that is set."""
-        command = self.user_container.get("command") and not self.user_container.get("args")
+        command = self.expanded_container.get("command") and not self.expanded_container.get("args")
         return (*self.container_path, "command" if command else "args")
 
     @property
@@ -197,9 +197,9 @@ class Pod:
         return self.commands.parse(self.container)
 
     @property
-    def user_command(self) -> EngineCommand:
-        """The user's command line."""
-        return self.commands.parse(self.user_container)
+    def expanded_command(self) -> EngineCommand:
+        """The command line of the expanded template."""
+        return self.commands.parse(self.expanded_container)
 
     @property
     def has_command(self) -> bool:
@@ -370,7 +370,7 @@ class Context(NamedTuple):
 
     Attributes:
         role: The role after presets, with the model's size in its `startup`.
-        user_pods: The role's pods before the first pass.
+        expanded_pods: The role's pods before the first pass.
         nodes: Pods in one replica.
         launcher: Launcher of multi-node replicas, None for single pods.
         pairing: Settings that prefill and decode pods share, None for other services and roles.
@@ -380,7 +380,7 @@ class Context(NamedTuple):
     meta: ServiceMeta
     position: int
     role: RoleArgs
-    user_pods: RolePods
+    expanded_pods: RolePods
     nodes: int
     launcher: Launcher | None
     model: ModelArgs | None

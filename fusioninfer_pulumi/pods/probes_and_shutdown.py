@@ -56,7 +56,7 @@ def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
             "periodSeconds": PERIOD_SECONDS,
             "timeoutSeconds": 5,
         }
-        if "readinessProbe" not in pods.leader.user_container:
+        if "readinessProbe" not in pods.leader.expanded_container:
             probes["readinessProbe"] = probe
         if ctx.role.startup is not None:
             failures = math.ceil(compute_startup_seconds(ctx.role.startup) / PERIOD_SECONDS)
@@ -98,7 +98,7 @@ def _add_pause(pod: Pod, drain: int) -> Pod:
     user_grace = pod.spec.get(GRACE)
     # An Output's value is unknown, and the API server rejects other types than integers.
     is_long = user_grace is None or (isinstance(user_grace, int) and user_grace > PAUSE_SECONDS)
-    if "lifecycle" in pod.user_container or not is_long:
+    if "lifecycle" in pod.expanded_container or not is_long:
         return pod
     seconds = PAUSE_SECONDS if pod.is_leader else PAUSE_SECONDS + drain
     pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {seconds}"]}}}

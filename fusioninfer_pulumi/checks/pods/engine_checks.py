@@ -21,7 +21,7 @@ ENGINE_RELEASE_UNSUPPORTED = Rule("engine-release-unsupported")
 def check_engine_release(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Reject images of engine releases that are older than the supported ones."""
     for pod in pods.user_pods:
-        engine, image = pod.user_command.engine, pod.user_command.image
+        engine, image = pod.expanded_command.engine, pod.expanded_command.image
         if engine is None or not image.is_stock or image.engine != engine.name:
             continue
         oldest = load_argument_table(engine.name).releases[0]
@@ -69,7 +69,7 @@ def check_startup_policy(pods: RolePods, ctx: Context) -> Iterator[Finding]:
 def check_engine_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check the user's arguments against the image's release."""
     for pod in pods.user_pods:
-        command, variables = pod.user_command, read_plain_variables(pod.user_container)
+        command, variables = pod.expanded_command, read_plain_variables(pod.expanded_container)
         # `pods.kv_cache` reports an unreadable transfer argument of prefillers and decoders.
         is_reported = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
         flag = command.engine.transfer_flag if is_reported and command.engine else None

@@ -54,7 +54,8 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     leader = pods.leader
     is_proxied = pods.kv is not None and pods.kv.sidecar is not None
     is_proxied = (
-        is_proxied or find_user_sidecar(leader.user_template, leader.name, pods.port) is not None
+        is_proxied
+        or find_user_sidecar(leader.expanded_template, leader.name, pods.port) is not None
     )
     if engine is None or not command.is_readable or is_proxied:
         return
@@ -77,7 +78,7 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
 def _check_probes(pods: RolePods) -> Iterator[Finding]:
     """Report probes and hooks of the engine's container that nothing answers."""
     pod, command, engine_port = pods.leader, pods.command, find_served_port(pods.command)
-    engine, user_container = command.engine, pod.user_container
+    engine = command.engine
     if engine is None or engine_port is None or not command.is_readable:
         return
     ports = pod.container.get("ports") or ()
@@ -90,7 +91,7 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
     declared = {entry.get("containerPort") for entry in ports}
     is_only_listener = not others and command.script is None
     for path in _PROBES:
-        user_probe, probe = user_container, pod.container
+        user_probe, probe = pod.expanded_container, pod.container
         for key in path:
             user_probe, probe = known_mapping(user_probe.get(key)), known_mapping(probe.get(key))
         for kind in _NETWORK:
@@ -118,7 +119,7 @@ def _is_rejected(action: Mapping[str, Any], pods: RolePods) -> bool:
     engine, path = pods.command.engine, action.get("path")
     if engine is None or not isinstance(path, str) or not engine.paths_with_api_key.match(path):
         return False
-    variables = {entry.get("name") for entry in pods.leader.user_container.get("env") or ()}
+    variables = {entry.get("name") for entry in pods.leader.expanded_container.get("env") or ()}
     headers = {str(header.get("name")).lower() for header in action.get("httpHeaders") or ()}
     needs_key = engine.key_variable in variables or pods.command.has("--api-key")
     return needs_key and "authorization" not in headers
@@ -127,14 +128,16 @@ def _is_rejected(action: Mapping[str, Any], pods: RolePods) -> bool:
 def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that the engine, or the user's sidecar, listens on the role's port."""
     leader, port, explicit = pods.leader, pods.port, ctx.role.port
-    command, at = leader.user_command, leader.command_path
+    command, at = leader.expanded_command, leader.command_path
     engine, user_port = command.engine, command.port
     engine_port = find_served_port(command)
     if engine is None or engine_port is None or engine_port == port:
         return
-    if find_user_sidecar(leader.user_template, leader.name, port) is not None:
+    if find_user_sidecar(leader.expanded_template, leader.name, port) is not None:
         return
-    declared = {entry.get("containerPort") for entry in leader.user_container.get("ports") or ()}
+    declared = {
+        entry.get("containerPort") for entry in leader.expanded_container.get("ports") or ()
+    }
     if command.script is not None and port in declared:
         return  # the script may start a proxy in front of the engine
     # A custom image's entrypoint or an unreadable script may choose another port.
@@ -163,11 +166,11 @@ def check_startup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     yield from _check_startup_probe(pods, ctx)
     if startup is None:
         if command.engine is not None:
-            yield from _check_liveness_probe(at, leader.user_container)
+            yield from _check_liveness_probe(at, leader.expanded_container)
     elif startup.timeout is None and startup.model_size is None:
         message = "requires timeout, modelSize, or the size of the service's model (model.size)"
         yield error(FIELD_REQUIRED, at, message)
-    elif "startupProbe" in leader.user_container:
+    elif "startupProbe" in leader.expanded_container:
         message = "conflicts with the container's startupProbe; remove one of them"
         yield error(TAKEN_BY_TEMPLATE, at, message)
     elif command.engine is None:
@@ -203,7 +206,7 @@ def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterato
 def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn about a startup probe that fails before the weights are read."""
     probe = pods.leader.container.get("startupProbe")
-    has_user_probe = "startupProbe" in pods.leader.user_container
+    has_user_probe = "startupProbe" in pods.leader.expanded_container
     startup = ctx.role.startup or StartupArgs()
     is_explicit = has_user_probe or startup.timeout is not None
     model, uri = ctx.model, f"hf://{pods.command.model}"

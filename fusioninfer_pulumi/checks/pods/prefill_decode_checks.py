@@ -27,7 +27,7 @@ KV_TRANSFER_MISSING = Rule("kv-transfer-missing")
 def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that the engine's command line transfers the KV cache from prefill to decode."""
     # The user's command line, because the finished one has generated arguments.
-    args, command, at = ctx.role.kv_transfer, pods.leader.user_command, pods.leader.command_path
+    args, command, at = ctx.role.kv_transfer, pods.leader.expanded_command, pods.leader.command_path
     if pods.kv is None or command.connector is not None:
         return
     if args is not None:

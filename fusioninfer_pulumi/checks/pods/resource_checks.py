@@ -38,7 +38,7 @@ _CPU_VARIABLES = re.compile(r"VLLM_CPU_\w+|SGLANG_USE_CPU_ENGINE|VLLM_TARGET_DEV
 def check_accelerator_requests(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn about engines that have no accelerator."""
     for pod in pods.user_pods:
-        command = pod.user_command
+        command = pod.expanded_command
         # `template_checks` reports a misspelled resource.
         is_misspelled = any(suggest_accelerator(name) for name, _ in _list_amounts(pod))
         engine = pods.command.engine if pod.is_leader or ctx.launcher in WRAPPING else None
@@ -79,8 +79,8 @@ def _has_devices(pod: Pod) -> bool:
     return (pod.container.get("securityContext") or {}).get("privileged") is True
 
 
-def _may_run_on_cpu(pod: Pod, command: EngineCommand, user_command: EngineCommand) -> bool:
-    image = command.image if pod.is_leader else user_command.image
+def _may_run_on_cpu(pod: Pod, command: EngineCommand, expanded_command: EngineCommand) -> bool:
+    image = command.image if pod.is_leader else expanded_command.image
     by_image = image.name is None or _NO_ACCELERATOR.search(image.name.lower()) is not None
     by_variable = any(
         _CPU_VARIABLES.fullmatch(str(variable.get("name")))
@@ -104,7 +104,7 @@ def check_volcano_claims(roles: Iterable[tuple[Context, RolePods]]) -> Iterator[
         user_claims = (
             (*pod.path, "spec", "resourceClaims")
             for pod in pods.user_pods
-            if pod.user_template["spec"].get("resourceClaims")
+            if pod.expanded_template["spec"].get("resourceClaims")
         )
         at = ctx.at("resourceClaims") if ctx.role.resource_claims else next(user_claims, None)
         if at is not None:
@@ -137,7 +137,7 @@ def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
                 f"must be at most the container's memory limit ({quantity.write(limit)}), got "
                 f"{quantity.write(shared)}: files in shared memory count against the limit",
             )
-        has_engine = pod.is_leader or ctx.launcher in WRAPPING or bool(pod.user_command.engine)
+        has_engine = pod.is_leader or ctx.launcher in WRAPPING or bool(pod.expanded_command.engine)
         # Ranks on TPUs and Neuron devices do not communicate by shared memory.
         is_exempt = any(name.startswith(_EXEMPT_DEVICES) for name, _ in _list_amounts(pod))
         is_missing = not pod.spec.get("hostIPC") and not find_mount(pod.container, SHARED_MEMORY)
@@ -215,7 +215,7 @@ def check_kv_cache_offloading(pods: RolePods, ctx: Context) -> Iterator[Finding]
 
 
 def _check_offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
-    resources = pod.user_container.get("resources") or {}
+    resources = pod.expanded_container.get("resources") or {}
     limit = _parse_amount((resources.get("limits") or {}).get(DISK))
     needed = sum_disk(args) + quantity.parse((resources.get("requests") or {}).get(DISK, 0))
     if sum_disk(args) and limit is not None and limit < needed:

@@ -222,7 +222,7 @@ CREDENTIAL_IN_PLAIN_TEXT = Rule("credential-in-plain-text")
 def check_role_credentials(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Warn about credentials in the templates of a role."""
     for pod in pods.user_pods:
-        yield from check_credentials(pod.path, pod.user_template)
+        yield from check_credentials(pod.path, pod.expanded_template)
 
 
 def check_credentials(at: Location, template: Mapping[str, Any]) -> Iterator[Finding]:
@@ -264,7 +264,7 @@ def check_pods(pods: RolePods, _: Context) -> Iterator[Finding]:
     for pod in pods.all:
         for finding in check_template(pod.template):
             # The library generates other labels from names, which have checks of their own.
-            metadata = known_mapping(pod.user_template.get("metadata"))
+            metadata = known_mapping(pod.expanded_template.get("metadata"))
             is_label = finding.location[:2] == ("metadata", "labels")
             if not is_label or finding.location[-1] in known_mapping(metadata.get("labels")):
                 yield finding.under(*pod.path)
