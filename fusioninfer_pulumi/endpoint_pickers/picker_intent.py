@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.autoscaling import counts_queued_requests
-from fusioninfer_pulumi.api.engine import Edition
 from fusioninfer_pulumi.api.role import RoleArgs, Strategy
 from fusioninfer_pulumi.api.router import EndpointPickerArgs, GroupPairing
+from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     FLOW_CONTROL,
@@ -33,66 +32,68 @@ from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 
 class EppIntent(NamedTuple):
-    """The tasks of a service's endpoint picker, and the source of its default image.
+    """The tasks of a service's endpoint picker, and the picker that was chosen for them.
 
     Attributes:
         strategy: The strategy, None if the user configures the picker or there is none.
         pairs_pods: Whether it chooses a prefill and a decode pod for each request, so that the pool
             must contain both.
-        needs_llm_d: Whether its default image is llm-d's.
         flow_control: Whether the picker holds requests while no pod has capacity for them.
-        registry: Registry that mirrors the default images, None for the original registries.
-        edition: Edition that has the default images, None for the newest.
+        image: The user's image, or a default that can do these tasks; None without a picker.
+        family: The release family of the image, None if it is unknown.
+        findings: Errors that explain an unknown family.
     """
 
     strategy: Strategy | None
-    pairs_pods: bool
-    needs_llm_d: bool = False
+    pairs_pods: bool = False
     flow_control: bool = False
-    registry: str | None = None
-    edition: Edition | None = None
+    image: Any = None
+    family: EppFamily | None = None
+    findings: tuple[Finding, ...] = ()
 
 
 def choose_epp_intent(
-    roles: Sequence[RoleArgs],
-    shape: ServiceShape,
-    registry: str | None = None,
-    edition: Edition | None = None,
+    args: InferenceServiceArgs, router: RoleArgs, shape: ServiceShape
 ) -> EppIntent:
-    """Return the tasks of a service's endpoint picker.
+    """Return the tasks of a service's endpoint picker, and the picker.
 
     The strategy is the router role's, or a default that depends on whether the service is
     disaggregated. A user's configuration pairs prefill with decode if it has several scheduling
     profiles. Without an endpoint picker there is no strategy and no pairing.
     """
-    args = shape.router
-    if args is None or not args.has_endpoint_picker:
-        return EppIntent(None, pairs_pods=False)
-    picker = args.endpoint_picker or EndpointPickerArgs()
-    has_sessions = args.strategy is Strategy.SESSION_AFFINITY or "session" in (args.scorers or ())
-    needs_llm_d = bool(args.model_rewrites or picker.service_levels or has_sessions)
-    if args.endpoint_picker_config is not None:
-        profiles = read_config_list(args.endpoint_picker_config, "schedulingProfiles")
-        gates = read_config_list(args.endpoint_picker_config, "featureGates")
-        has_gate = FLOW_CONTROL in gates
-        return EppIntent(None, len(profiles) > 1, needs_llm_d, has_gate, registry, edition)
-    default = Strategy.PD_DISAGGREGATION if shape.is_disaggregated else Strategy.PREFIX_CACHE
-    strategy = args.strategy or default
-    needs_queue = picker.service_levels is not None or any(
-        role.autoscaling is not None and counts_queued_requests(role.autoscaling) for role in roles
+    if not router.has_endpoint_picker:
+        return EppIntent(None)
+    picker = router.endpoint_picker or EndpointPickerArgs()
+    has_sessions = router.strategy is Strategy.SESSION_AFFINITY or "session" in (
+        router.scorers or ()
     )
-    return EppIntent(
-        strategy,
-        strategy is Strategy.PD_DISAGGREGATION,
-        needs_llm_d or strategy is Strategy.PD_DISAGGREGATION,
-        flow_control=needs_queue if picker.flow_control is None else picker.flow_control,
-        registry=registry,
-        edition=edition,
+    if router.endpoint_picker_config is not None:
+        profiles = read_config_list(router.endpoint_picker_config, "schedulingProfiles")
+        gates = read_config_list(router.endpoint_picker_config, "featureGates")
+        intent = EppIntent(None, len(profiles) > 1, FLOW_CONTROL in gates)
+    else:
+        default = Strategy.PD_DISAGGREGATION if shape.is_disaggregated else Strategy.PREFIX_CACHE
+        strategy = router.strategy or default
+        needs_queue = picker.service_levels is not None or any(
+            role.autoscaling is not None and counts_queued_requests(role.autoscaling)
+            for role in args.roles
+        )
+        flow_control = needs_queue if picker.flow_control is None else picker.flow_control
+        intent = EppIntent(strategy, strategy is Strategy.PD_DISAGGREGATION, flow_control)
+    needs_llm_d = (
+        bool(router.model_rewrites or picker.service_levels or has_sessions)
+        or intent.strategy is Strategy.PD_DISAGGREGATION
     )
+    defaults = get_edition_defaults(args.edition)
+    default_image = defaults.holding_picker if intent.flow_control else defaults.picker
+    default_image = defaults.pd_picker if needs_llm_d else default_image
+    at = ("roles", args.roles.index(router), "endpointPicker")
+    image, family, findings = _choose_image(at, picker, default_image, args.image_registry)
+    return intent._replace(image=image, family=family, findings=tuple(findings))
 
 
-def choose_epp_image(
-    at: Location, args: EndpointPickerArgs, intent: EppIntent
+def _choose_image(
+    at: Location, args: EndpointPickerArgs, default: str, registry: str | None
 ) -> tuple[Any, EppFamily | None, list[Finding]]:
     """Return an endpoint picker's image, its family (None if unknown), and findings below `at`."""
     explicit = None
@@ -103,10 +104,7 @@ def choose_epp_image(
             return args.image, None, [error(PICKER_FAMILY_UNKNOWN, (*at, "family"), message)]
     image = args.image
     if image is None:
-        defaults = get_edition_defaults(intent.edition)
-        default = defaults.holding_picker if intent.flow_control else defaults.picker
-        default = defaults.pd_picker if intent.needs_llm_d else default
-        image = use_mirror(explicit.image if explicit is not None else default, intent.registry)
+        image = use_mirror(explicit.image if explicit is not None else default, registry)
     if is_output(image):
         if explicit is None:
             message = f"is required with an image that is an Output: {', '.join(FAMILIES)}"

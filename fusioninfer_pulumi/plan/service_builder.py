@@ -58,8 +58,7 @@ def build_service(
     )
     args, origins = add_pod_metadata(add_model_size(args))
     shape = derive_service_shape(args)
-    registry, edition = args.image_registry, args.edition
-    intent = choose_epp_intent(args.roles, shape, registry, edition) if shape.router else None
+    intent = choose_epp_intent(args, shape.router, shape) if shape.router else None
     built, findings = build_pods(build_contexts(meta, args, shape, intent))
     for _, pods in built:
         for pod in pods.all:
@@ -69,8 +68,8 @@ def build_service(
     gangs = plan_gangs(service, roles, args.scheduling_strategy, shape)
     routing: Routing | None = None
     if intent is not None:
-        routing, problems = plan_routing(service, args, shape, roles, intent)
-        findings += problems
+        routing = plan_routing(service, args, shape, roles, intent)
+        findings += intent.findings
     plan = ServicePlan(
         meta=meta,
         shape=shape,

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fusioninfer_pulumi.api.role import ComponentType, Launcher, RoleArgs
-from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_families import find_family
-from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent, choose_epp_image
+from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent
 from fusioninfer_pulumi.engines.engine_commands import find_serving_container, find_serving_port
 from fusioninfer_pulumi.engines.engine_presets import get_edition_defaults
 from fusioninfer_pulumi.engines.handshake import compute_pair_revision
@@ -102,7 +101,7 @@ def build_contexts(
         for position, role in enumerate(args.roles)
         if role.component_type is not ComponentType.ROUTER
     ]
-    pairing = _plan_pairing(shape, roles, intent)
+    pairing = _plan_pairing(args, shape, roles, intent)
     files = plan_model_files(meta.service, args.model) if args.model is not None else None
     return [
         Context(
@@ -154,6 +153,7 @@ def _choose_launcher(role: RoleArgs, pods: RolePods) -> Launcher | None:
 
 
 def _plan_pairing(
+    args: InferenceServiceArgs,
     shape: ServiceShape,
     roles: Sequence[tuple[int, RoleArgs, RolePods]],
     intent: EppIntent | None,
@@ -161,14 +161,10 @@ def _plan_pairing(
     """Return the settings that prefill and decode pods share, None without picker or sidecar."""
     if intent is None or not shape.is_disaggregated or not intent.pairs_pods:
         return None
-    assert shape.router is not None, "only a router role has an intent"
-    picker = shape.router.endpoint_picker or EndpointPickerArgs()
-    _, family, _ = choose_epp_image((), picker, intent)
-    defaults = get_edition_defaults(intent.edition)
-    if family is None:
-        # `plan_epp` reports the unknown image; the pods are built for the default endpoint picker.
-        family = find_family(defaults.pd_picker)
-        assert family is not None, "the default image is in the table"
+    defaults = get_edition_defaults(args.edition)
+    # An unknown image is an error; the pods are built for the default endpoint picker.
+    family = intent.family or find_family(defaults.pd_picker)
+    assert family is not None, "the default image is in the table"
     if family.sidecar_image is None:
         return None
     prefillers = [
@@ -181,6 +177,6 @@ def _plan_pairing(
         family=family,
         port=find_serving_port(leader.container, leader.command, role.port),
         prefill_serves_https=any(pods.command.serves_https for _, pods in prefillers),
-        registry=intent.registry,
+        registry=args.image_registry,
         sidecar_image=defaults.sidecar,
     )

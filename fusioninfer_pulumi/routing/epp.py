@@ -27,12 +27,10 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
 from fusioninfer_pulumi.endpoint_pickers.picker_families import LLM_D_API, EppFamily
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import (
     EppIntent,
-    choose_epp_image,
     choose_pair_affinity,
     find_event_port,
 )
 from fusioninfer_pulumi.engines.engine import LoadMetrics
-from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.containers import field_variable, overlay, restricted_security_context
 from fusioninfer_pulumi.kube.object_metadata import (
@@ -136,20 +134,19 @@ def find_load_metrics(roles: Sequence[RolePlan]) -> LoadMetrics | None:
 
 def plan_epp(
     service: str,
-    at: Location,
     spec: InferenceServiceArgs,
     args: RoleArgs,
     intent: EppIntent,
     served: Sequence[RolePlan],
-) -> tuple[EppPlan | None, list[Finding]]:
-    """Plan the endpoint picker of a router role; None with an error if the image is not supported.
+) -> EppPlan | None:
+    """Plan the endpoint picker of a router role; None if its family is unknown.
 
     `served` are the roles whose pods it chooses from.
     """
     epp_args = args.endpoint_picker or EndpointPickerArgs()
-    image, family, findings = choose_epp_image((*at, "endpointPicker"), epp_args, intent)
-    if family is None:
-        return None, findings
+    if intent.family is None:
+        return None
+    family = intent.family
     name, tracing = object_names.endpoint_picker(service), spec.tracing
     if tracing is not None and not tracing.picker:
         tracing = None
@@ -194,10 +191,10 @@ def plan_epp(
         experimental=affinity is not None or (request is not None and request.uses_sessions),
         tracing=tracing is not None,
     )
-    plan = EppPlan(
+    return EppPlan(
         name=name,
         config_name=object_names.endpoint_picker_config(service),
-        image=image,
+        image=intent.image,
         family=family,
         request=request,
         config=config,
@@ -206,7 +203,6 @@ def plan_epp(
         args=epp_args,
         env=() if tracing is None else build_tracing_env(tracing, name),
     )
-    return plan, findings
 
 
 def build_config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:

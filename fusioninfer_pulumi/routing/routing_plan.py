@@ -11,7 +11,7 @@ from fusioninfer_pulumi.api.route import HttpRouteRefArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.endpoint_pickers.picker_intent import EppIntent
-from fusioninfer_pulumi.findings import Finding, Location
+from fusioninfer_pulumi.findings import Location
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.object_metadata import Manifest, ServiceMeta
 from fusioninfer_pulumi.routing.epp import (
@@ -138,8 +138,8 @@ def plan_routing(
     shape: ServiceShape,
     roles: Sequence[RolePlan],
     intent: EppIntent,
-) -> tuple[Routing, list[Finding]]:
-    """Plan the routing of a service; findings explain why its endpoint picker is missing."""
+) -> Routing:
+    """Plan the routing of a service."""
     router, namespace = shape.router, args.namespace
     assert router is not None
     position = args.roles.index(router)
@@ -161,13 +161,13 @@ def plan_routing(
         if route is not None or router.is_routed_externally
         else ()
     )
-    picker, findings = None, list[Finding]()
+    picker = None
     if has_picker:
-        epp, findings = plan_epp(service, at, args, router, intent, served)
+        epp = plan_epp(service, args, router, intent, served)
         if epp is not None and served:
             pool = plan_pool(service, router, served, types)
             picker = PickerPlan(epp, pool, plan_rewrites(service, router, epp.family))
-    routing = Routing(
+    return Routing(
         service=service,
         spec=args,
         position=position,
@@ -182,7 +182,6 @@ def plan_routing(
         network_policy=plan_network_policies(router.network_policy, proxies),
         picker=picker,
     )
-    return routing, findings
 
 
 def build_router_meta(meta: ServiceMeta, role: str) -> ServiceMeta:
