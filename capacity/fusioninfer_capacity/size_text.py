@@ -18,7 +18,7 @@ from fusioninfer_capacity.proposals import Proposal
 _MAX_ROWS = 8
 #: Summary of `docs/reference/accuracy.md`; a test compares them.
 _ACCURACY = "14 published throughputs, estimates were between 24 % too low and 90 % too high."
-_TEXT_COLUMNS = ("LAYOUT", "ROLES", "FREE FOR", "")
+_TEXT_COLUMNS = ("LAYOUT", "ROLES", "CAPACITY", "")
 
 
 def name_layout(layout: Layout) -> str:
@@ -123,7 +123,7 @@ def _build_row(proposal: Proposal, load: Load | None) -> dict[str, str]:
     if layout.fit.tokens is not None and layout.fit.requests is not None:
         row |= {"TOKENS": f"{layout.fit.tokens:,}", "REQUESTS": f"{layout.fit.requests:.1f}"}
     if proposal.place.pool is not None:
-        row["FREE FOR"] = f"{proposal.place.replicas} on {proposal.place.pool.name}"
+        row["CAPACITY"] = f"{proposal.place.replicas} on {proposal.place.pool.name}"
     return row | _build_rates(proposal)
 
 

@@ -27,7 +27,7 @@ class ServiceMeta:
     annotations: Mapping[str, Any]
 
 
-def at(value: Any, *keys: str) -> Any:
+def lookup(value: Any, *keys: str) -> Any:
     """Return a nested value, None if a key on the path is missing."""
     for key in keys:
         if not isinstance(value, Mapping):

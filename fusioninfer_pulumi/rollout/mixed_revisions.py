@@ -31,7 +31,7 @@ from fusioninfer_pulumi.engines.handshake import (
 )
 from fusioninfer_pulumi.engines.metric_names import METRIC, METRICS_SOURCE, has_metric
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import at
+from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.update_order import find_pair_changes, has_pair_stages
 from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
@@ -68,14 +68,16 @@ def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
     """Return the LeaderWorkerSets whose pods run an engine; malformed objects are ignored."""
     engines = []
     for manifest in manifests:
-        template = at(manifest, "spec", "leaderWorkerTemplate")
-        pod = at(template, "leaderTemplate", "spec") or at(template, "workerTemplate", "spec")
+        template = lookup(manifest, "spec", "leaderWorkerTemplate")
+        pod = lookup(template, "leaderTemplate", "spec") or lookup(
+            template, "workerTemplate", "spec"
+        )
         containers = [*_list_items(pod, "containers"), *_list_items(pod, "initContainers")]
         commands = filter(attrgetter("engine"), map(read_command, containers))
         for command in islice(commands, 1):
-            name = str(at(manifest, "metadata", "name"))
+            name = str(lookup(manifest, "metadata", "name"))
             kind, role, revision, pair = (
-                str(at(manifest, "metadata", "labels", key) or "") for key in _LABELS
+                str(lookup(manifest, "metadata", "labels", key) or "") for key in _LABELS
             )
             sidecars = (item.get("image") for item in containers if is_sidecar(item))
             images = (image if isinstance(image, str) else "<output>" for image in sidecars)
@@ -87,7 +89,7 @@ def read_engines(manifests: Iterable[Mapping[str, Any]]) -> list[EngineLws]:
 
 
 def _list_items(value: Any, key: str) -> list[Mapping[str, Any]]:
-    items = at(value, key)
+    items = lookup(value, key)
     return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
@@ -324,10 +326,12 @@ def _find_rewrites(objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, 
     """Yield each model name that the endpoint picker rewrites, and the names that replace it."""
     for manifest in objects:
         is_rewrite = manifest.get("kind") == object_names.REWRITE_KIND
-        for rule in _list_items(at(manifest, "spec"), "rules") if is_rewrite else ():
-            targets = {str(at(target, "modelRewrite")) for target in _list_items(rule, "targets")}
+        for rule in _list_items(lookup(manifest, "spec"), "rules") if is_rewrite else ():
+            targets = {
+                str(lookup(target, "modelRewrite")) for target in _list_items(rule, "targets")
+            }
             for match in _list_items(rule, "matches"):
-                yield str(at(match, "model", "value")), targets
+                yield str(lookup(match, "model", "value")), targets
 
 
 _TOOLS, _REASONING = "--tool-call-parser", "--reasoning-parser"
@@ -412,8 +416,8 @@ def _read_queries(update: UpdateComparison) -> Iterator[tuple[str, list[_Query]]
     """Yield each object that queries engine metrics, with its queries."""
     for manifest in update.objects:
         queries = list(dict.fromkeys(_find_queries(manifest)))
-        if queries and not at(manifest, "spec", "leaderWorkerTemplate"):
-            yield f"{manifest.get('kind')} {at(manifest, 'metadata', 'name')}", queries
+        if queries and not lookup(manifest, "spec", "leaderWorkerTemplate"):
+            yield f"{manifest.get('kind')} {lookup(manifest, 'metadata', 'name')}", queries
     epp = update.plan.picker.epp if update.plan and update.plan.picker else None
     if epp is not None and not METRIC.search(" ".join((epp.config, *epp.flags))):
         yield "endpoint picker", [frozenset({name}) for name in epp.family.engine_metrics]
@@ -453,7 +457,7 @@ def _find_pickers(update: UpdateComparison) -> Iterator[MixedPair]:
     before = [
         item.get("image")
         for manifest in update.objects_before
-        for item in _list_items(at(manifest, "spec", "template", "spec"), "containers")
+        for item in _list_items(lookup(manifest, "spec", "template", "spec"), "containers")
     ]
     if isinstance(image, str) and before and image not in before and find_family(image) is None:
         yield MixedPair(

@@ -16,7 +16,7 @@ from fusioninfer_pulumi.api.scheduling import (
 )
 from fusioninfer_pulumi.api.service_shape import ServiceShape
 from fusioninfer_pulumi.kube import labels, object_names
-from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, at, build_object, metadata
+from fusioninfer_pulumi.kube.object_metadata import ServiceMeta, build_object, lookup, metadata
 from fusioninfer_pulumi.kube.resource_requests import pod_requests, sum_requests
 from fusioninfer_pulumi.topology.capacity_model import GangForm
 from fusioninfer_pulumi.topology.role_plan import RolePlan
@@ -154,9 +154,9 @@ def read_gang_reference(annotations: Any, pod_group: Any) -> str:
 
 def read_lws_gang_reference(manifest: Any) -> str:
     """Return the `GangPlan.reference` of a LeaderWorkerSet's pods, empty for none."""
-    template = at(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
-    annotations = at(template, "metadata", "annotations")
-    native = at(template, "spec", "schedulingGroup", "podGroupName")
+    template = lookup(manifest, "spec", "leaderWorkerTemplate", "workerTemplate")
+    annotations = lookup(template, "metadata", "annotations")
+    native = lookup(template, "spec", "schedulingGroup", "podGroupName")
     return read_gang_reference(annotations if isinstance(annotations, Mapping) else None, native)
 
 

@@ -23,7 +23,7 @@ from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.engine_commands import read_command
 from fusioninfer_pulumi.findings import Finding, list_names
 from fusioninfer_pulumi.kube import labels, quantity
-from fusioninfer_pulumi.kube.object_metadata import at
+from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.kube.object_names import POOL_KIND, REWRITE_KIND, inference_pool
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
 
@@ -109,10 +109,10 @@ def _warn_about_larger_gang(edit: Edit) -> Iterator[str]:
         return
     native = edit.key.group == NATIVE_GROUP
     field = ("schedulingPolicy", "gang", "minCount") if native else ("minMember",)
-    before, after = at(edit.old, "spec", *field), at(edit.new, "spec", *field)
+    before, after = lookup(edit.old, "spec", *field), lookup(edit.new, "spec", *field)
     if not isinstance(before, int) or not isinstance(after, int) or after <= before:
         return
-    policies = [at(edit.new, "spec", name) for name in ("minTaskMember", "subGroupPolicy")]
+    policies = [lookup(edit.new, "spec", name) for name in ("minTaskMember", "subGroupPolicy")]
     if any(policies) or native:
         prefix = "the gang is all-or-nothing; " if policies[0] or native else ""
         yield (
@@ -127,12 +127,12 @@ def _warn_about_live_effects(edit: Edit, removed: Container[str]) -> Iterator[st
     `removed` contains the names of the LeaderWorkerSets that the update deletes.
     """
     name, kind = edit.key.name, edit.key.kind
-    target = at(edit.old, "spec", "scaleTargetRef", "name")
+    target = lookup(edit.old, "spec", "scaleTargetRef", "name")
     if kind in _AUTOSCALERS and not edit.new and target not in removed:
         yield f"{kind} {name} removed: the role may scale down to the manifest's `replicas`"
     if not edit.old or not edit.new:
         return
-    before, after = (at(side, "spec", *_STORAGE) for side in (edit.old, edit.new))
+    before, after = (lookup(side, "spec", *_STORAGE) for side in (edit.old, edit.new))
     if kind == "PersistentVolumeClaim" and _is_less(after, before):
         yield f"error: a claim cannot shrink: the API server rejects {name} {before} -> {after}"
     before, after = (_format_target_ports(side) for side in (edit.old, edit.new))
@@ -155,8 +155,8 @@ def _is_less(after: Any, before: Any) -> bool:
 
 
 def _format_target_ports(manifest: Manifest) -> str:
-    pool = [port.get("number") for port in _list_items(at(manifest, "spec", "targetPorts"))]
-    service = [port.get("targetPort") for port in _list_items(at(manifest, "spec", "ports"))]
+    pool = [port.get("number") for port in _list_items(lookup(manifest, "spec", "targetPorts"))]
+    service = [port.get("targetPort") for port in _list_items(lookup(manifest, "spec", "ports"))]
     return ", ".join(str(port) for port in pool or service if port is not None)
 
 
@@ -190,11 +190,11 @@ def _read_shares(kind: str, manifest: Manifest | None) -> dict[str, Mapping[str,
     shares: dict[str, Mapping[str, float]] = {}
     if kind not in (REWRITE_KIND, "HTTPRoute"):
         return shares
-    for index, rule in enumerate(_list_items(at(manifest, "spec", "rules"))):
+    for index, rule in enumerate(_list_items(lookup(manifest, "spec", "rules"))):
         matches, backends = _list_items(rule.get("matches")), _list_items(rule.get("backendRefs"))
         if kind == REWRITE_KIND:
             targets = _compute_percentages(_list_items(rule.get("targets")), "modelRewrite")
-            for name in [at(match, "model", "value") for match in matches] or [""]:
+            for name in [lookup(match, "model", "value") for match in matches] or [""]:
                 shares.setdefault(str(name), targets)
         elif all(backend.get("kind") == POOL_KIND for backend in backends):
             name = f"rule {rule.get('name') or index + 1}" if rule.get("matches") else ""
@@ -252,7 +252,7 @@ def _find_commands(edits: Sequence[Edit]) -> Iterator[tuple[Edit, EngineCommand,
 
 
 def _index_containers(manifest: Manifest, template: str) -> dict[str, Mapping[str, Any]]:
-    items = _list_items(at(manifest, *LWS_TEMPLATE.split("."), template, "spec", "containers"))
+    items = _list_items(lookup(manifest, *LWS_TEMPLATE.split("."), template, "spec", "containers"))
     return {item["name"]: item for item in items if isinstance(item.get("name"), str)}
 
 

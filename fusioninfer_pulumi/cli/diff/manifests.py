@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.object_metadata import at
+from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.kube.resource_requests import accelerators
 from fusioninfer_pulumi.topology import leader_worker_set as lws_objects
 from fusioninfer_pulumi.topology.gang import NATIVE_GROUP
@@ -59,13 +59,13 @@ def is_equal(old: Any, new: Any) -> bool:
 
 def get_text(value: Any, *keys: str) -> str:
     """Return a nested value as text, empty if it is missing."""
-    item = at(value, *keys)
+    item = lookup(value, *keys)
     return "" if item is None else str(item)
 
 
 def get_count(value: Any, *keys: str) -> int:
     """Return a nested count, or Kubernetes' default of 1 if it is missing or invalid."""
-    number = at(value, *keys)
+    number = lookup(value, *keys)
     is_count = isinstance(number, int) and not isinstance(number, bool) and number >= 0
     return number if is_count else 1
 
@@ -129,8 +129,8 @@ def index_by_identity(manifests: Iterable[Manifest]) -> dict[Identity, Manifest]
 
 def _flatten(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
     for manifest in manifests:
-        items = at(manifest, "items")
-        if isinstance(items, (list, tuple)) and at(manifest, "kind") == "List":
+        items = lookup(manifest, "items")
+        if isinstance(items, (list, tuple)) and lookup(manifest, "kind") == "List":
             yield from _flatten(items)
         elif isinstance(manifest, Mapping):
             yield manifest
@@ -143,7 +143,7 @@ def select_lws(objects: Objects) -> Objects:
 
 def get_labels(manifest: Manifest | None) -> Mapping[str, Any]:
     """Return the labels of an object."""
-    object_labels = at(manifest, "metadata", "labels")
+    object_labels = lookup(manifest, "metadata", "labels")
     return object_labels if isinstance(object_labels, Mapping) else {}
 
 
@@ -168,16 +168,16 @@ def get_role(key: Identity, manifest: Manifest | None) -> str:
 
 def get_partition(manifest: Manifest) -> int:
     """Return the partition of a LeaderWorkerSet: lower ordinals keep their pod template."""
-    is_set = at(manifest, *_ROLLING_UPDATE, "partition") is not None
+    is_set = lookup(manifest, *_ROLLING_UPDATE, "partition") is not None
     return get_count(manifest, *_ROLLING_UPDATE, "partition") if is_set else 0
 
 
 def count_pods_and_accelerators(manifest: Manifest) -> tuple[int, int]:
     """Count the pods and accelerators of a LeaderWorkerSet."""
-    template = at(manifest, "spec", "leaderWorkerTemplate")
+    template = lookup(manifest, "spec", "leaderWorkerTemplate")
     replicas, size = get_count(manifest, "spec", "replicas"), max(get_count(template, "size"), 1)
-    worker = at(template, "workerTemplate")
-    devices = _count_accelerators(at(template, "leaderTemplate") or worker)
+    worker = lookup(template, "workerTemplate")
+    devices = _count_accelerators(lookup(template, "leaderTemplate") or worker)
     return replicas * size, replicas * (devices + (size - 1) * _count_accelerators(worker))
 
 
@@ -199,39 +199,39 @@ def needs_restart(key: Identity, old: Manifest, new: Manifest) -> bool:
 
 def _read_spec_field(manifest: Manifest, field: str) -> Any:
     """Return a field of the spec, or the mask if the whole spec is secret."""
-    spec = at(manifest, "spec")
-    return spec if isinstance(spec, str) else at(spec, field)
+    spec = lookup(manifest, "spec")
+    return spec if isinstance(spec, str) else lookup(spec, field)
 
 
 def _read_lws_revision(manifest: Manifest) -> list[Any]:
     """Return the values whose change creates a new revision."""
     template = _read_spec_field(manifest, "leaderWorkerTemplate")
     if isinstance(template, Mapping):
-        policy = at(template, lws_objects.SUB_GROUP_POLICY)
+        policy = lookup(template, lws_objects.SUB_GROUP_POLICY)
         if isinstance(policy, Mapping):
             template = {
                 **template,
                 lws_objects.SUB_GROUP_POLICY: lws_objects.set_default_type(policy),
             }
         template = {**_TEMPLATE_DEFAULTS, **template}
-    network = at(manifest, "spec", "networkConfig")
+    network = lookup(manifest, "spec", "networkConfig")
     return [template, _NETWORK_DEFAULT if network is None else network]
 
 
 def find_immutable_change(key: Identity, old: Manifest, new: Manifest) -> str | None:
     """Return a changed immutable field, which forces a replacement of the object, or None."""
     if key.is_apps_workload:
-        changed = not is_equal(at(old, "spec", "selector"), at(new, "spec", "selector"))
+        changed = not is_equal(lookup(old, "spec", "selector"), lookup(new, "spec", "selector"))
         return "selector" if changed else None
     if not key.is_lws:
         return None
-    templates = [at(manifest, "spec", "leaderWorkerTemplate") for manifest in (old, new)]
-    policies = [at(template, lws_objects.SUB_GROUP_POLICY) for template in templates]
+    templates = [lookup(manifest, "spec", "leaderWorkerTemplate") for manifest in (old, new)]
+    policies = [lookup(template, lws_objects.SUB_GROUP_POLICY) for template in templates]
     if not lws_objects.is_same_policy(*policies):
         if None in policies:
             return lws_objects.SUB_GROUP_POLICY
-        sizes = (at(policy, lws_objects.SUB_GROUP_SIZE) for policy in policies)
+        sizes = (lookup(policy, lws_objects.SUB_GROUP_SIZE) for policy in policies)
         field = lws_objects.SUB_GROUP_TYPE if is_equal(*sizes) else lws_objects.SUB_GROUP_SIZE
         return f"{lws_objects.SUB_GROUP_POLICY}.{field}"
-    claims = [at(template, "volumeClaimTemplates") or [] for template in templates]
+    claims = [lookup(template, "volumeClaimTemplates") or [] for template in templates]
     return None if is_equal(*claims) else "volumeClaimTemplates"

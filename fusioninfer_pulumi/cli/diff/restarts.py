@@ -35,7 +35,7 @@ from fusioninfer_pulumi.cli.diff.manifests import (
 )
 from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.kube import labels
-from fusioninfer_pulumi.kube.object_metadata import at
+from fusioninfer_pulumi.kube.object_metadata import lookup
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.stack_lws import read_layout
 from fusioninfer_pulumi.rollout.update_order import LwsStep, order_update
@@ -405,4 +405,4 @@ def index_lws_by_name(plan: ServicePlan, lws: Objects) -> dict[str, Identity]:
 
 
 def _get_template(manifest: Manifest) -> Any:
-    return at(manifest, "spec", "leaderWorkerTemplate")
+    return lookup(manifest, "spec", "leaderWorkerTemplate")

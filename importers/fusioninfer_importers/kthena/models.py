@@ -64,9 +64,15 @@ class ServingGroup(ImportedModel):
     restart_grace_period_seconds: Count | None = None
     gang_policy: GangPolicy | None = None
     # The spelling in the sample of Kthena's article.
-    gangpolicy: Annotated[GangPolicy | None, Field(alias="gangpolicy")] = None
+    lowercase_gang_policy: Annotated[GangPolicy | None, Field(alias="gangpolicy")] = None
     network_topology: NetworkTopology | None = None
     roles: Annotated[list[Role], Field(min_length=1, max_length=4)]
+
+    @property
+    def gang_policies(self) -> list[str]:
+        """The fields that set a gang policy; at most one may."""
+        fields = {"gangPolicy": self.gang_policy, "gangpolicy": self.lowercase_gang_policy}
+        return [key for key, policy in fields.items() if policy is not None]
 
 
 class RollingUpdate(ImportedModel):

@@ -54,9 +54,9 @@ class Serving:
 
 
 def convert_roles(
-    builder: ServiceBuilder, roles: Sequence[Role], at: SourceField, *, is_per_role: bool
+    builder: ServiceBuilder, roles: Sequence[Role], at: SourceField, *, has_role_rollout: bool
 ) -> None:
-    """Convert the roles; with `is_per_role` their rollout settings apply (RoleRollingUpdate)."""
+    """Convert the roles; their rollout settings apply only with `has_role_rollout`."""
     builder.set_origin(("spec", "roles"), at)
     types = choose_component_types([role.name for role in roles])
     for index, (role, component_type) in enumerate(zip(roles, types, strict=True)):
@@ -68,7 +68,7 @@ def convert_roles(
         _convert_role_templates(builder, target, role, block)
         if needs_environment(role):
             builder.default((*target, "environment"), "Kthena", block)
-        _convert_role_rollout(builder, target, role, block, is_per_role=is_per_role)
+        _convert_role_rollout(builder, target, role, block, has_role_rollout=has_role_rollout)
 
 
 def choose_component_types(names: Sequence[str]) -> list[str]:
@@ -107,17 +107,22 @@ def _convert_role_templates(
 
 
 def _convert_role_rollout(
-    builder: ServiceBuilder, target: Location, role: Role, at: SourceField, *, is_per_role: bool
+    builder: ServiceBuilder,
+    target: Location,
+    role: Role,
+    at: SourceField,
+    *,
+    has_role_rollout: bool,
 ) -> None:
     if role.max_unavailable is not None:
         place = at / "maxUnavailable"
-        if is_per_role:
+        if has_role_rollout:
             builder.copy((*target, "rollout", "maxUnavailable"), role.max_unavailable, place)
         else:
             _report_no_effect(builder, place)
     if role.partition is not None:
         place = at / "partition"
-        if is_per_role:
+        if has_role_rollout:
             count = count_replicas(role.partition, 1 if role.replicas is None else role.replicas)
             builder.derive((*target, "rollout", "partition"), count, place)
             if count != role.partition:
@@ -146,10 +151,12 @@ def convert_serving(builder: ServiceBuilder, serving: ModelServing) -> None:
     copy_metadata(builder, builder.main)
     spec = serving.spec
     _convert_groups(builder, spec, at)
-    is_per_role = (
+    has_role_rollout = (
         spec.rollout_strategy is not None and spec.rollout_strategy.type == "RoleRollingUpdate"
     )
-    convert_roles(builder, spec.template.roles, at / "template" / "roles", is_per_role=is_per_role)
+    convert_roles(
+        builder, spec.template.roles, at / "template" / "roles", has_role_rollout=has_role_rollout
+    )
     _convert_scheduling(builder, spec, at)
     _convert_recovery(builder, spec, at)
     _convert_rollout(builder, spec, at / "rolloutStrategy")
@@ -265,7 +272,7 @@ def convert_gang(serving: Serving) -> None:
     builder, group = serving.builder, serving.model.spec.template
     at = builder.main.at("spec")
     group_field, scheduler = at / "template", builder.get((*SCHEDULING, "schedulerName"))
-    if group.gang_policy is not None and group.gangpolicy is not None:
+    if len(group.gang_policies) > 1:
         builder.report.invalid(
             group_field / "gangpolicy",
             "conflicts with gangPolicy; remove one of them",
@@ -276,9 +283,7 @@ def convert_gang(serving: Serving) -> None:
     # With Volcano Kthena always creates PodGroups, otherwise never (podgroupmanager,
     # shouldCreatePodGroup).
     uses_volcano = scheduler == VOLCANO
-    for key, policy in (("gangPolicy", group.gang_policy), ("gangpolicy", group.gangpolicy)):
-        if policy is None:
-            continue
+    for key in group.gang_policies:
         place = group_field / key
         builder.report.consume(place)
         if not uses_volcano:
@@ -297,11 +302,10 @@ def convert_gang(serving: Serving) -> None:
 def _report_without_gang(serving: Serving, at: SourceField) -> None:
     """Report gang settings, which have no effect where Kueue admits each replica separately."""
     report, group = serving.builder.report, serving.model.spec.template
-    for key, policy in (("gangPolicy", group.gang_policy), ("gangpolicy", group.gangpolicy)):
-        if policy is not None:
-            report.consume(at / key)
-            if (at / key / "minRoleReplicas").value:
-                report.unsupported(at / key / "minRoleReplicas", _NO_GANG)
+    for key in group.gang_policies:
+        report.consume(at / key)
+        if (at / key / "minRoleReplicas").value:
+            report.unsupported(at / key / "minRoleReplicas", _NO_GANG)
     if group.network_topology is not None:
         report.unsupported(at / "networkTopology", _NO_GANG)
 
