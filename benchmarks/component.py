@@ -15,8 +15,8 @@ import pulumi
 from pulumi.runtime import mocks, stack
 
 from fusioninfer_pulumi import InferenceServiceArgs, plan_service, render
-from fusioninfer_pulumi.component import (
-    InferenceService,
+from fusioninfer_pulumi.component.inference_service import InferenceService
+from fusioninfer_pulumi.component.kubernetes_objects import (
     KubernetesObject,
     LeaderWorkerSet,
     PodGroup,

@@ -12,11 +12,11 @@ __version__ = "0.3.0.dev0"
 # process before it imports pydantic. The other public names come from `api` and `generated.dicts`.
 _NAMES_BY_MODULE = {
     "capacity_package": ("Placement", "place", "read_inventory", "read_placement"),
-    "component": (
+    "component.inference_service": ("InferenceService",),
+    "component.kubernetes_objects": (
         "Gateway",
         "HTTPRoute",
         "InferencePool",
-        "InferenceService",
         "LeaderWorkerSet",
         "PodGroup",
     ),

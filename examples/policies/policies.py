@@ -14,7 +14,7 @@ from pulumi_policy import (
     StackValidationPolicy,
 )
 
-from fusioninfer_pulumi.component import TOKEN
+from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
 from fusioninfer_pulumi.kube.resource_requests import accelerators
 
 MAX_GPUS = 64

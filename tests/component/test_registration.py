@@ -17,8 +17,8 @@ from fusioninfer_pulumi import (
     plan_service,
     render,
 )
-from fusioninfer_pulumi.component import TOKEN
 from fusioninfer_pulumi.component.inference_service import build_recorded_inputs
+from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
 from fusioninfer_pulumi.findings import errors
 from fusioninfer_pulumi.loading.validate import validate_mapping
 

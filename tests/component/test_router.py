@@ -9,7 +9,7 @@ import pytest
 
 from fusioninfer_pulumi import InferenceService, plan_service, render
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.component import TOKEN, Gateway, HTTPRoute, InferencePool
+from fusioninfer_pulumi.component.kubernetes_objects import TOKEN, Gateway, HTTPRoute, InferencePool
 
 CONTAINER = {
     "name": "vllm",
