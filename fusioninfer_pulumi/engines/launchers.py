@@ -27,6 +27,8 @@ from fusioninfer_pulumi.engines.command_editing import (
 from fusioninfer_pulumi.engines.command_flags import split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, Engine, EngineCommand
 
+#: Launchers that edit command lines.
+EDITING_LAUNCHERS = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 #: Port of ray's head.
 RAY_PORT = 6379
 #: Variable with a pod's IP address. ZeroMQ binds to addresses and not to names, so the leader of
