@@ -550,14 +550,12 @@ class ProposedContainer:
         program: Command that starts it, the same as the image's entrypoint.
         connector: KV connector from prefill to decode.
         arguments: Further arguments of a pod.
-        launcher: Launcher of several nodes, None for the default.
     """
 
     image: str
     program: Sequence[str]
     connector: str
     arguments: Sequence[str] = ()
-    launcher: str | None = None
 
 
 @dataclass(frozen=True)
@@ -597,7 +595,6 @@ SIZED: Mapping[str, SizedEngine] = {
             image=_format_image("vllm"),
             program=PRESETS["vllm"].program,
             connector=NIXL,
-            launcher="multiprocessing",  # its newer images have no Ray
         ),
         shares_experts=True,
         rejects_bfloat16=True,  # `check_if_supports_dtype`
