@@ -241,8 +241,8 @@ def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
         command = role.pods.command
         if command.engine is None:
             continue
-        exported.add(command.engine.metrics)
-        reason = command.engine.explain_missing_metrics(command)
+        exported.add(command.engine.telemetry.load_metrics)
+        reason = command.explain_missing_metrics()
         if reason is not None:
             message = f"{cannot_work} without metrics of {role.name}: {reason}"
             yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)

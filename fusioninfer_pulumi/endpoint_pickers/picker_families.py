@@ -29,8 +29,8 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
-from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.engines.engine_images import Version, format_version
+from fusioninfer_pulumi.engines.metric_names import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.findings import Finding, Rule, error, show
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output

@@ -71,12 +71,11 @@ def _add_sizes(
     command = pod.command
     if command.engine is None:
         return pod, []  # a worker that does not run an engine
-    arguments = command.engine.build_size_arguments(sizes)
-    conflicts = check_size_arguments(command, arguments)
-    problems = [finding.at(*pod.command_path) for finding in conflicts]
+    arguments = command.engine.sizes.build_arguments(sizes)
+    problems = list(check_size_arguments(command, arguments, pod.command_path))
     if problems:
         return pod, problems
-    backend = command.engine.ray_data_backend
+    backend = command.engine.multi_node.ray_data_backend
     if launcher is Launcher.RAY and (sizes.data or 1) > 1 and backend is not None:
         arguments["ray"] = backend
     added = find_missing(command, list(arguments.values()))

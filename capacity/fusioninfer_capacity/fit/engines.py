@@ -346,7 +346,7 @@ def _estimate_activations(
     if shape.experts_per_token and version >= _UNCHUNKED:
         width = shape.intermediate
         # Both projections of each expert; experts that are spread are not split.
-        spread = command.engine is not None and command.engine.spreads_experts(command)
+        spread = command.engine is not None and command.engine.sizes.has_expert_parallelism(command)
         expert = shape.expert_width / shape.experts_per_token / (1 if spread else ways)
         tokens = _count_expert_tokens(command, batched) if _is_gathered(command) else batched
         rows = tokens * shape.experts_per_token
