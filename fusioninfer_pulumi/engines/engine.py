@@ -105,7 +105,7 @@ class Parallelism(NamedTuple):
     is_explicit: bool = False
     context: int = 1
 
-    def devices(self, nodes: int | None = None) -> int:
+    def count_devices(self, nodes: int | None = None) -> int:
         """Return the accelerators that a replica on this many nodes needs; None counts all ranks.
 
         Every data parallel rank needs tensor x pipeline x context accelerators (vLLM
@@ -124,7 +124,7 @@ class Parallelism(NamedTuple):
         return self.data_local or max(self.data // nodes, 1)
 
     def describe(self, size_flags: Mapping[str, Sequence[str]], nodes: int | None = None) -> str:
-        """Return the sizes that `devices` multiplies, for messages: `--tp-size 4 x --dp-size 2`."""
+        """Return the sizes in `count_devices`, for messages: `--tp-size 4 x --dp-size 2`."""
         names = {size: spellings[0] for size, spellings in size_flags.items()}
         sizes = {"tensor": self.tensor, "pipeline": self.pipeline, "context": self.context}
         parts = [f"{names[size]} {number}" for size, number in sizes.items() if number > 1]

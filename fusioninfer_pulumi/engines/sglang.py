@@ -140,7 +140,7 @@ class SglangKvCache(KvCache):
         gigabytes = request.host_bytes // (_GIGABYTE * ranks)
         memory = Decimal(request.host_bytes)
         if sizes is not None:
-            memory = Decimal(gigabytes * _GIGABYTE * sizes.devices() // nodes)
+            memory = Decimal(gigabytes * _GIGABYTE * sizes.count_devices() // nodes)
         arguments = [Argument((_HICACHE,)), Argument((_HICACHE_SIZE,), (str(gigabytes),))]
         variables = {}
         if request.folders:

@@ -279,7 +279,8 @@ class _RoleExpander:
             gpus = max(role.parallelism.ranks // role.nodes, 1)
             reason = "parallelism, divided by the pods of a replica"
         elif not gpus and sizes is not None:
-            gpus, reason = max(sizes.devices() // role.nodes, 1), "parallel sizes in the arguments"
+            gpus = max(sizes.count_devices() // role.nodes, 1)
+            reason = "parallel sizes in the arguments"
         if gpus:
             self._note("gpus", str(gpus), USER, reason)
             return GpuLayout(gpus)
