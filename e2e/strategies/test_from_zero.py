@@ -32,7 +32,7 @@ def read_gauge(chooser: Chooser, metric: str) -> float:
 
 @picker_versions("With flow control, a picker queues requests until a pod is ready", *HOLDING)
 def test_picker_queues_requests_until_a_pod_serves(empty: Fleet, version: str) -> None:
-    flow = HOLDING[version].flow_control
+    flow = HOLDING[version].flow_control_metrics
     assert flow is not None
     body = {"model": "m", "prompt": "Wake up."}
     with empty.picker(version, endpointPicker=HOLDS) as chooser, ThreadPoolExecutor() as threads:
@@ -146,6 +146,6 @@ def test_requests_queue_while_engines_serve_no_metrics(mixed: Fleet, version: st
 
 
 def _wait_held(fleet: Fleet, picker: Chooser, version: str) -> None:
-    flow = HOLDING[version].flow_control
+    flow = HOLDING[version].flow_control_metrics
     assert flow is not None
     fleet.cluster.wait(lambda: read_gauge(picker, flow.queued) == 1, 60, picker.picker.metrics)

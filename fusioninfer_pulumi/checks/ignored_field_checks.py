@@ -193,8 +193,8 @@ def _has_traced_component(tracing: TracingArgs, plan: ServicePlan) -> bool:
     commands = [role.pods.command for role in plan.roles if tracing.engines]
     return any(
         command.engine is not None
-        and command.engine.tracing_flag is not None
-        and command.has(command.engine.tracing_flag)
+        and command.engine.telemetry.tracing_flag is not None
+        and command.has(command.engine.telemetry.tracing_flag)
         for command in commands
     )
 

@@ -83,8 +83,7 @@ def check_monitoring(built: BuiltService) -> Iterator[Finding]:
 
 def _check_engine_monitor(role: RolePlan) -> Iterator[Finding]:
     at, port = ("roles", role.position), role.pods.port
-    engine = role.pods.command.engine
-    reason = engine.explain_missing_metrics(role.pods.command) if engine is not None else None
+    reason = role.pods.command.explain_missing_metrics()
     if reason is not None:
         message = f"monitoring gets no metrics from {role.name}: {reason}"
         yield warning(ENGINE_WITHOUT_METRICS, at, message)

@@ -30,7 +30,7 @@ from fusioninfer_pulumi.kube.supported_products import (
     Release,
     find_products,
     format_release,
-    parse_release,
+    parse_product_release,
 )
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import (
@@ -142,14 +142,14 @@ class Prerequisites:
         if not product.program:
             annotations = ((definition or {}).get("metadata") or {}).get("annotations") or {}
             bundles = (text for key, text in annotations.items() if _BUNDLE.search(key))
-            return parse_release(next(bundles, ""))
+            return parse_product_release(next(bundles, ""))
         images = (
             container["image"].partition("@")[0].rpartition("/")[2].partition(":")
             for workload in self._api.objects("apps/v1", "Deployment", self._get_namespace(product))
             or ()
             for container in workload["spec"]["template"]["spec"]["containers"]
         )
-        tags = (parse_release(tag) for name, _, tag in images if name == product.program)
+        tags = (parse_product_release(tag) for name, _, tag in images if name == product.program)
         return min((release for release in tags if release is not None), default=None)
 
     def _check_managers(self) -> Iterator[Finding]:
@@ -212,7 +212,7 @@ class Prerequisites:
                 "GenericWorkload in the scheduler, too; the API does not show whether it is on, "
                 "and without it pods start one by one",
             )
-        release = parse_release(self._api.release)
+        release = parse_product_release(self._api.release)
         if release is None:
             return
         first, last = RELEASES_WITH_STALLED_STATEFULSETS

@@ -241,8 +241,8 @@ def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
         command = role.pods.command
         if command.engine is None:
             continue
-        exported.add(command.engine.metrics)
-        reason = command.engine.explain_missing_metrics(command)
+        exported.add(command.engine.telemetry.load_metrics)
+        reason = command.explain_missing_metrics()
         if reason is not None:
             message = f"{cannot_work} without metrics of {role.name}: {reason}"
             yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
@@ -311,7 +311,7 @@ def _check_flow_control(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     if epp.request is not None and epp.args.service_levels and not routing.intent.flow_control:
         message = "must not be false with serviceLevels, which queue requests; remove one of them"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "flowControl"), message)
-    elif routing.intent.flow_control and epp.family.flow_control is None:
+    elif routing.intent.flow_control and epp.family.flow_control_metrics is None:
         yield error(
             RELEASE_WITHOUT_FEATURE,
             at,

@@ -137,7 +137,7 @@ def _needs_memory_check(role: RolePlan) -> bool:
     engine = command.engine
     if engine is None:
         return False
-    sizes = engine.size_flags
+    sizes = engine.sizes.flags
     return command.has(*sizes["tensor"], *sizes["pipeline"], engine.length_flag)
 
 

@@ -25,7 +25,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_families import (
     EppFamily,
     PrefixBlockParameter,
 )
-from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
+from fusioninfer_pulumi.engines.metric_names import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.object_names import POOL_GROUP
 

@@ -29,8 +29,8 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
-from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.engines.engine_images import Version, format_version
+from fusioninfer_pulumi.engines.metric_names import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.findings import Finding, Rule, error, show
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
@@ -108,8 +108,8 @@ class EppFamily:
             extension reads other headers.
         rewrite_api: apiVersion of the InferenceModelRewrites that it supports, None if it supports
             none. v1.2 defines the kind but ignores it.
-        flow_control: Names of its flow control metrics; None if it cannot hold requests while no
-            pod is ready, and answers 503 instead (v1.2.1 `requestcontrol/director.go`).
+        flow_control_metrics: None if it cannot hold requests while no pod is ready, and answers 503
+            instead (v1.2.1 `requestcontrol/director.go`).
         limits_waiting: Whether flow control rejects a request after 60 s by default (llm-d v0.10.0
             `flowcontrol/controller/config.go`; 0s means no limit, the default of other families).
         sidecar_reads_pool: Whether the sidecar's SSRF protection supports v1 InferencePools. Up to
@@ -131,7 +131,7 @@ class EppFamily:
     needs_inference_objective_crd: bool = False
     objective_api: str | None = None
     rewrite_api: str | None = None
-    flow_control: FlowControlMetrics | None = None
+    flow_control_metrics: FlowControlMetrics | None = None
     limits_waiting: bool = False
     sidecar_reads_pool: bool = False
     is_tested: bool = True
@@ -196,7 +196,7 @@ _GAIE_1_3 = EppFamily(
     integer_weights=True,
     prefix_block_parameter=PrefixBlockParameter.CHARACTERS,
     averages_saturation=False,
-    flow_control=FlowControlMetrics(
+    flow_control_metrics=FlowControlMetrics(
         "inference_extension_flow_control_queue_size", "inference_objective_running_requests"
     ),
     rewrite_api="inference.networking.x-k8s.io/v1alpha2",
@@ -207,7 +207,7 @@ _GAIE_1_2 = replace(
     versions=((1, 2, 0), (1, 2, 1)),
     engine_metrics=VLLM_METRICS._replace(kv_cache="vllm:gpu_cache_usage_perc"),
     needs_inference_objective_crd=True,
-    flow_control=None,
+    flow_control_metrics=None,
     rewrite_api=None,
 )
 _GAIE_1_4 = replace(
@@ -227,7 +227,7 @@ _LLM_D_0_9 = EppFamily(
     prefix_block_parameter=PrefixBlockParameter.PRODUCER,
     # If the cluster has the kind in both API groups, the endpoint picker ignores the older group.
     rewrite_api="llm-d.ai/v1alpha2",
-    flow_control=FlowControlMetrics(
+    flow_control_metrics=FlowControlMetrics(
         "llm_d_epp_flow_control_queue_size",
         "llm_d_epp_request_running",
         "llm_d_epp_request_ttft_seconds",

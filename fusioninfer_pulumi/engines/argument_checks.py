@@ -23,12 +23,13 @@ from fusioninfer_pulumi.engines.command_flags import (
     replace_variables,
     split_joined_flags,
 )
-from fusioninfer_pulumi.engines.engine import ARGUMENT_VALUE_INVALID, Engine, EngineCommand, Word
+from fusioninfer_pulumi.engines.engine import Engine, EngineCommand, Word
 from fusioninfer_pulumi.findings import Finding, Rule, closest_name, error, show, warning
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 
 ARGUMENT_UNKNOWN = Rule("argument-unknown")
 ARGUMENT_REMOVED = Rule("argument-removed")
+ARGUMENT_VALUE_INVALID = Rule("argument-value-invalid")
 
 #: Words that start with a dash but are values: a dash alone, and a negative number.
 _VALUE = re.compile(r"-|-\d+|-\d*\.\d+")
@@ -172,7 +173,7 @@ def check_arguments(
     if version is not None and version < parse_release(table.releases[0]):
         return  # reported as unsupported
     release, is_serve = find_known_release(command), command.program[-1:] == ("serve",)
-    is_certain = release is not None and not (is_serve and engine.serve_starts_others)
+    is_certain = release is not None and not (is_serve and engine.has_diffusion_server)
     make_finding = error if is_certain else warning
     words = engine.preprocess_words(command, read_argument_words(command, variables))
     head, arguments = parse_arguments(

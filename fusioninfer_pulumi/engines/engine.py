@@ -1,8 +1,8 @@
 """The facts that every inference engine defines, and the parsed command line of a container.
 
 The modules `vllm` and `sglang` fill in these classes; no other package checks which engine it has.
-All functions are pure. Locations of findings are relative: `()`, a flag such as `("--nnodes",)`, or
-a field of the object that the function documents. Callers prefix or replace them.
+All functions are pure. Locations of findings are relative to the object that the function
+documents; `()` is that object itself. Callers prepend the object's location.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from fusioninfer_pulumi.api.kv_cache import KvTransferArgs
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines._shell_words import UNKNOWN, Argv
 from fusioninfer_pulumi.engines.command_flags import (
-    dump_json,
     get_flag_value,
     get_last_values,
     has_flag,
@@ -27,26 +26,21 @@ from fusioninfer_pulumi.engines.command_flags import (
     parse_json,
 )
 from fusioninfer_pulumi.engines.engine_images import Image
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error
+from fusioninfer_pulumi.engines.metric_names import LoadMetrics
+from fusioninfer_pulumi.findings import Finding, Location
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
-ARGUMENT_VALUE_INVALID = Rule("argument-value-invalid")
-UNSUPPORTED_BY_ENGINE = Rule("unsupported-by-engine")
-
 # These flags are the same for all engines.
-#: Serving port.
 PORT_FLAG = "--port"
-#: Address to listen on.
 HOST_FLAG = "--host"
 #: A file of further arguments; the command line overrides it.
 CONFIG_FLAG = "--config"
 #: Settings of KV cache events, a JSON object.
 KV_EVENTS_FLAG = "--kv-events-config"
+SERVED_NAME_FLAG = "--served-model-name"
 
 #: vLLM's connector over NIXL (RDMA, NVLink or TCP), the default between pods.
 NIXL = "NixlConnector"
-
-_SERVED_NAME = "--served-model-name"
 
 
 class Argument(NamedTuple):
@@ -90,41 +84,6 @@ class ContainerCommand(NamedTuple):
     args: list[Any] | None
 
 
-class LoadMetrics(NamedTuple):
-    """Names of an engine's load metrics.
-
-    Attributes:
-        running: Running requests.
-        waiting: Waiting requests.
-        kv_cache: KV cache usage, from 0 to 1.
-        lora: LoRA adapters, in vLLM's format; empty if the engine has no such metric.
-        cache: Block size and number of blocks, in labels named as in vLLM; empty if the engine has
-            no such metric.
-        ttft: Histogram of the time to first token, in seconds.
-        itl: Histogram of the time between two tokens, in seconds.
-    """
-
-    running: str
-    waiting: str
-    kv_cache: str
-    lora: str = ""
-    cache: str = ""
-    ttft: str = ""
-    itl: str = ""
-
-
-#: vLLM's metrics: the defaults of the inference extension from v1.3 on and of all llm-d pickers.
-VLLM_METRICS = LoadMetrics(
-    running="vllm:num_requests_running",
-    waiting="vllm:num_requests_waiting",
-    kv_cache="vllm:kv_cache_usage_perc",
-    lora="vllm:lora_requests_info",
-    cache="vllm:cache_config_info",
-    ttft="vllm:time_to_first_token_seconds",
-    itl="vllm:inter_token_latency_seconds",
-)
-
-
 class Parallelism(NamedTuple):
     """Degrees of parallelism.
 
@@ -139,14 +98,14 @@ class Parallelism(NamedTuple):
             Decode context parallelism needs no further accelerators, so it is ignored.
     """
 
-    tensor: int
-    pipeline: int
-    data: int
-    data_local: int | None
-    is_explicit: bool
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    data_local: int | None = None
+    is_explicit: bool = False
     context: int = 1
 
-    def devices(self, nodes: int | None = None) -> int:
+    def count_devices(self, nodes: int | None = None) -> int:
         """Return the accelerators that a replica on this many nodes needs; None counts all ranks.
 
         Every data parallel rank needs tensor x pipeline x context accelerators (vLLM
@@ -165,7 +124,7 @@ class Parallelism(NamedTuple):
         return self.data_local or max(self.data // nodes, 1)
 
     def describe(self, size_flags: Mapping[str, Sequence[str]], nodes: int | None = None) -> str:
-        """Return the sizes that `devices` multiplies, for messages: `--tp-size 4 x --dp-size 2`."""
+        """Return the sizes in `count_devices`, for messages: `--tp-size 4 x --dp-size 2`."""
         names = {size: spellings[0] for size, spellings in size_flags.items()}
         sizes = {"tensor": self.tensor, "pipeline": self.pipeline, "context": self.context}
         parts = [f"{names[size]} {number}" for size, number in sizes.items() if number > 1]
@@ -175,6 +134,99 @@ class Parallelism(NamedTuple):
         elif ranks > 1:
             parts.append(f"{names['data']} {ranks}")
         return " x ".join(parts) or f"{names['tensor']} 1"
+
+
+class ParallelSizes:
+    """How an engine's arguments set its parallel sizes.
+
+    A tuple named `..._flags` has the spellings of one flag.
+
+    Attributes:
+        flags: Spellings by size (`tensor`, `pipeline`, `data`, and for vLLM `context` and
+            `data_local`); messages use the first.
+        rpc_flags: Port that coordinates the ranks of several nodes.
+        expert_flags: Expert parallelism.
+        needs_expert_ranks: Whether `expert_flags` need the number of ranks as their value.
+        rank_port_flags: Give every rank a separate port.
+        supervisor: Flag and default of the health port for all ranks, used with `rank_port_flags`.
+    """
+
+    flags: Mapping[str, tuple[str, ...]]
+    rpc_flags: tuple[str, ...] = ()
+    expert_flags: tuple[str, ...]
+    needs_expert_ranks: bool = False
+    rank_port_flags: tuple[str, ...] = ()
+    supervisor: tuple[str, int] = ("", 0)
+
+    def read(self, command: EngineCommand) -> Parallelism | None:
+        """Return the parallel sizes that the arguments set.
+
+        None if unknown: arguments are hidden, a value is not a positive integer (`$TP`), or
+        `--config` names a file, which may set any of them.
+        """
+        if not command.is_readable or command.has(CONFIG_FLAG):
+            return None
+        sizes: dict[str, int] = {}
+        for size, names in self.flags.items():
+            if not command.has(*names):
+                continue
+            number = integer(command.value(*names))
+            if number is None or number < (0 if size == "data_local" else 1):
+                return None
+            sizes[size] = number
+        return Parallelism(**sizes, is_explicit=bool(sizes))
+
+    def build_arguments(self, sizes: ParallelismArgs) -> dict[str, Argument]:
+        """Return the arguments that set these sizes, by field of `parallelism`."""
+        numbers = {
+            "tensor": (self.flags["tensor"], sizes.tensor),
+            "pipeline": (self.flags["pipeline"], sizes.pipeline),
+            "data": (self.flags["data"], sizes.data),
+            "dataLocal": (self.flags.get("data_local"), sizes.data_local),
+            "dataRPCPort": (self.rpc_flags, sizes.data_rpc_port),
+        }
+        arguments = {
+            field: Argument(names, (str(number),))
+            for field, (names, number) in numbers.items()
+            if names and number is not None
+        }
+        if sizes.expert:
+            # SGLang recommends as many expert ranks as tensor ranks.
+            ranks = (str(sizes.tensor or 1),) if self.needs_expert_ranks else ()
+            arguments["expert"] = Argument(self.expert_flags, ranks)
+        if sizes.port_per_rank and self.rank_port_flags:
+            arguments["portPerRank"] = Argument(self.rank_port_flags)
+        return arguments
+
+    def has_expert_parallelism(self, command: EngineCommand) -> bool:
+        """Return whether the arguments enable expert parallelism."""
+        return command.has(*self.expert_flags) and integer(command.value(*self.expert_flags)) != 1
+
+
+class MultiNode:
+    """How an engine runs on several nodes.
+
+    Attributes:
+        launchers: The launchers it supports, the default first; see also `choose_launcher`.
+        ray_data_backend: Argument that spreads data parallel ranks over a ray cluster.
+    """
+
+    launchers: tuple[Launcher, ...]
+    ray_data_backend: Argument | None = None
+
+    def build_arguments(
+        self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
+    ) -> list[Argument]:
+        """Return the arguments of the leader or of a worker for a launcher other than ray.
+
+        Raises:
+            EditError: If the launcher cannot start this command line.
+        """
+        raise NotImplementedError
+
+    def check_launcher(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
+        """Check for an image or arguments that do not work with the role's launcher."""
+        return []
 
 
 class KvConnector(NamedTuple):
@@ -244,30 +296,6 @@ class OffloadResult(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-class MultiNode:
-    """How an engine runs on several nodes.
-
-    Attributes:
-        launchers: The launchers it supports.
-    """
-
-    launchers: tuple[Launcher, ...]
-
-    def build_arguments(
-        self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
-    ) -> list[Argument]:
-        """Return the arguments of the leader or of a worker for a launcher other than ray.
-
-        Raises:
-            EditError: If the launcher cannot start this command line.
-        """
-        raise NotImplementedError
-
-    def check_launcher(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
-        """Check for an image or arguments that do not work with the role's launcher."""
-        return []
-
-
 class PairState(str, enum.Enum):
     """Whether a decode pod can use the KV cache of a prefill pod.
 
@@ -281,14 +309,27 @@ class PairState(str, enum.Enum):
 
 
 class KvCache:
-    """How an engine transfers, offloads and matches its KV cache.
+    """How an engine transfers, offloads and matches its KV cache, and publishes its events.
 
     Attributes:
+        block_size_flag: Tokens in a block.
+        transfer_flag: Flag that configures the KV connector.
+        sidecar_protocol: Protocol of the prefill/decode sidecar; None if the connector decides.
+        offloads_by_connector: Whether offloading is a KV connector, set by `transfer_flag`.
+        event_settings: Settings of KV cache events other than publisher, endpoint and topic.
+        pair_setting_flags: Spellings by setting that prefill and decode should share, such as the
+            type of the model (`dtype`) and of its KV cache (`cache dtype`).
         handshake_source: Source of the facts about the handshake of prefill and decode.
         recompute_setting: Setting that makes a decode engine compute a prompt whose KV cache it
             cannot load; empty if the engine has none.
     """
 
+    block_size_flag: str
+    transfer_flag: str
+    sidecar_protocol: str | None = None
+    offloads_by_connector: bool
+    event_settings: Mapping[str, Any]
+    pair_setting_flags: Mapping[str, tuple[str, ...]]
     handshake_source: str
     recompute_setting: str = ""
 
@@ -330,7 +371,7 @@ class KvCache:
     def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         """Return the names of the settings that prefill and decode must have in common.
 
-        Names are `model`, `release`, `served name`, `block size` and keys of `model_setup_flags`.
+        Names are `model`, `release`, `served name`, `block size` and keys of `pair_setting_flags`.
         """
         raise NotImplementedError
 
@@ -355,173 +396,83 @@ class KvCache:
         return False
 
 
-class Engine:
-    """An inference engine: its facts, and how it reads its arguments.
-
-    A tuple named `..._flags` has the spellings of one flag.
+@dataclass(frozen=True, kw_only=True)
+class HttpServer:
+    """How an engine serves HTTP.
 
     Attributes:
-        name: Its name, as in its program and its images.
-        title: Its name as its project spells it.
-        launcher: Default launcher for multi-node replicas.
-        data_launcher: Default launcher if data parallel ranks are spread evenly over the nodes.
         default_port: Default of `--port`.
         default_host: Default of `--host`, None for all addresses.
         health_path: Path that answers 200 once the engine serves.
         paths_with_api_key: Pattern of the paths that require the API key.
-        key_variable: Environment variable that sets the API key.
-        image_serves: Whether the entrypoint of its images starts the engine.
-        block_size_flag: Tokens in a block of the KV cache.
-        model_flags: Path or name of the model.
-        size_flags: Spellings by size (`tensor`, `pipeline`, `data`, and for vLLM `context` and
-            `data_local`); messages use the first.
-        rpc_flags: Port that coordinates the ranks of several nodes.
-        expert_flags: Expert parallelism.
-        takes_expert_ranks: Whether `expert_flags` take the number of ranks as their value.
-        shared_copies_flags: Make data parallel ranks share accelerators.
-        rank_port_flags: Give every rank a separate port.
-        supervisor: Flag and default of the health port for all ranks, used with `rank_port_flags`.
-        lora_flags: Flags for LoRA adapters (`modules`) and their limits.
-        transfer_flag: Flag that configures the KV connector.
-        sidecar_protocol: Protocol of the prefill/decode sidecar; None if the connector decides.
-        offloads_by_connector: Whether offloading is a KV connector, set by `transfer_flag`.
-        events: Settings of KV cache events other than endpoint and topic.
-        ray_data_backend: Argument that spreads data parallel ranks over a ray cluster.
-        serve_starts_others: Whether `NAME serve` may start another server (SGLang: diffusion).
-        model_setup_flags: Spellings by setting that prefill and decode should share, such as the
-            type of the model (`dtype`) and of its KV cache (`cache dtype`).
-        rejects_unknown_models: Whether requests for another model get HTTP 404.
-        reasoning_names: Response fields that hold the reasoning, by the first release with exactly
-            these fields.
-        api_source: Source of `rejects_unknown_models` and `reasoning_names`.
-        length_flag: Tokens of the longest sequence.
-        compile_cache_variable: Environment variable: directory of its compiled kernels.
+        api_key_variable: Environment variable that sets the API key.
         keep_alive_variable: Environment variable: seconds until it closes an idle connection.
         drain_flag: Seconds that running requests may take after SIGTERM.
-        metrics: Names of its load metrics.
+        rejects_unknown_models: Whether requests for another model get HTTP 404.
+        reasoning_fields: Response fields that hold the reasoning, by the first release with exactly
+            these fields.
+        api_source: Source of `rejects_unknown_models` and `reasoning_fields`.
+    """
+
+    default_port: int
+    default_host: str | None = None
+    health_path: str = "/health"
+    paths_with_api_key: re.Pattern[str]
+    api_key_variable: str | None = None
+    keep_alive_variable: str
+    drain_flag: str | None = None
+    rejects_unknown_models: bool
+    reasoning_fields: Mapping[str, tuple[str, ...]]
+    api_source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Telemetry:
+    """The metrics and traces of an engine.
+
+    Attributes:
+        load_metrics: Names of its load metrics.
         metrics_flag: Flag for metrics, True if it enables and False if it disables them, and the
             message if the engine serves none.
         tracing_flag: Endpoint of traces; None if the library does not know the flag.
     """
 
-    name: str
-    title: str
-    launcher: Launcher
-    data_launcher: Launcher
-    default_port: int
-    default_host: str | None = None
-    health_path: str = "/health"
-    paths_with_api_key: re.Pattern[str]
-    key_variable: str | None = None
-    image_serves: bool
-    block_size_flag: str
-    model_flags: tuple[str, ...]
-    size_flags: Mapping[str, tuple[str, ...]]
-    rpc_flags: tuple[str, ...] = ()
-    expert_flags: tuple[str, ...]
-    takes_expert_ranks: bool = False
-    shared_copies_flags: tuple[str, ...] = ()
-    rank_port_flags: tuple[str, ...] = ()
-    supervisor: tuple[str, int] = ("", 0)
-    lora_flags: Mapping[str, str]
-    transfer_flag: str
-    sidecar_protocol: str | None = None
-    offloads_by_connector: bool
-    ray_data_backend: Argument | None = None
-    serve_starts_others: bool = False
-    events: Mapping[str, Any]
-    model_setup_flags: Mapping[str, tuple[str, ...]]
-    rejects_unknown_models: bool
-    reasoning_names: Mapping[str, tuple[str, ...]]
-    api_source: str
-    length_flag: str
-    compile_cache_variable: str | None = None
-    keep_alive_variable: str
-    drain_flag: str | None = None
-    metrics: LoadMetrics
+    load_metrics: LoadMetrics
     metrics_flag: tuple[str, bool, str]
     tracing_flag: str | None = None
+
+
+class Engine:
+    """An inference engine: its programs, its arguments for the model, and how it parses arguments.
+
+    Attributes:
+        name: Its name, as in its program and its images.
+        title: Its name as its project spells it.
+        image_serves: Whether the entrypoint of its images starts the engine.
+        has_diffusion_server: Whether `NAME serve` starts another server for diffusion models.
+        model_flags: Spellings of the flag for the path or name of the model.
+        lora_flags: Flags for LoRA adapters (`modules`) and their limits.
+        length_flag: Tokens of the longest sequence.
+        compile_cache_variable: Environment variable: directory of its compiled kernels.
+    """
+
+    name: str
+    title: str
+    image_serves: bool
+    has_diffusion_server: bool = False
+    model_flags: tuple[str, ...]
+    lora_flags: Mapping[str, str]
+    length_flag: str
+    compile_cache_variable: str | None = None
+    sizes: ParallelSizes
     multi_node: MultiNode
     kv_cache: KvCache
+    http: HttpServer
+    telemetry: Telemetry
 
     def preprocess_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         """Return the words that the engine's own preprocessing leaves for argparse."""
         raise NotImplementedError
-
-    def parallelism(self, command: EngineCommand) -> Parallelism | None:
-        """Return the parallel sizes that the arguments set.
-
-        None if unknown: arguments are hidden, a value is not a positive integer (`$TP`), or
-        `--config` names a file.
-        """
-        raise NotImplementedError
-
-    def read_sizes(self, command: EngineCommand) -> dict[str, int] | None:
-        """Return the sizes that `size_flags` set, None if any is unknown."""
-        if not command.is_readable:
-            return None
-        sizes: dict[str, int] = {}
-        for size, names in self.size_flags.items():
-            if not command.has(*names):
-                continue
-            number = integer(command.value(*names))
-            if number is None or number < (0 if size == "data_local" else 1):
-                return None
-            sizes[size] = number
-        # The config file may set any of these flags.
-        return None if command.has(CONFIG_FLAG) else sizes
-
-    def build_size_arguments(self, sizes: ParallelismArgs) -> dict[str, Argument]:
-        """Return the arguments that set these sizes, by field of `parallelism`."""
-        numbers = {
-            "tensor": (self.size_flags["tensor"], sizes.tensor),
-            "pipeline": (self.size_flags["pipeline"], sizes.pipeline),
-            "data": (self.size_flags["data"], sizes.data),
-            "dataLocal": (self.size_flags.get("data_local"), sizes.data_local),
-            "dataRPCPort": (self.rpc_flags, sizes.data_rpc_port),
-        }
-        arguments = {
-            field: Argument(names, (str(number),))
-            for field, (names, number) in numbers.items()
-            if names and number is not None
-        }
-        if sizes.expert:
-            # SGLang recommends as many expert ranks as tensor ranks.
-            ranks = (str(sizes.tensor or 1),) if self.takes_expert_ranks else ()
-            arguments["expert"] = Argument(self.expert_flags, ranks)
-        if sizes.port_per_rank and self.rank_port_flags:
-            arguments["portPerRank"] = Argument(self.rank_port_flags)
-        return arguments
-
-    def check_sizes(self, sizes: ParallelismArgs) -> list[Finding]:
-        """Check for sizes that the engine does not support; located relative to `parallelism`."""
-        missing = {
-            "dataRPCPort": sizes.data_rpc_port is not None and not self.rpc_flags,
-            "portPerRank": bool(sizes.port_per_rank) and not self.rank_port_flags,
-        }
-        problems = [
-            error(UNSUPPORTED_BY_ENGINE, (field,), f"is not supported by {self.title}; remove it")
-            for field, is_missing in missing.items()
-            if is_missing
-        ]
-        if sizes.expert and self.takes_expert_ranks and sizes.tensor is None:
-            message = f"requires tensor: {self.title} spreads experts over that many ranks"
-            problems.append(error(UNSUPPORTED_BY_ENGINE, ("expert",), message))
-        return problems
-
-    def spreads_experts(self, command: EngineCommand) -> bool:
-        """Return whether the arguments enable expert parallelism."""
-        return command.has(*self.expert_flags) and integer(command.value(*self.expert_flags)) != 1
-
-    def build_events_argument(self, endpoint: str, topic: str) -> Argument:
-        """Return the argument that publishes KV cache events over ZMQ."""
-        settings = {**self.events, "publisher": "zmq", "endpoint": endpoint, "topic": topic}
-        return Argument((KV_EVENTS_FLAG,), (dump_json(settings),))
-
-    def explain_missing_metrics(self, command: EngineCommand) -> str | None:
-        """Return why the engine serves no metrics, None if it does."""
-        flag, enables, reason = self.metrics_flag
-        return reason if command.is_readable and command.has(flag) is not enables else None
 
 
 @dataclass(frozen=True)
@@ -572,6 +523,13 @@ class EngineCommand:
         port = integer(self.value(PORT_FLAG)) if self.engine is not None else None
         return port if port is not None and 0 < port < 65536 else None
 
+    def explain_missing_metrics(self) -> str | None:
+        """Return why the engine serves no metrics, None if it does or that is unknown."""
+        if self.engine is None or not self.is_readable:
+            return None
+        flag, enables, reason = self.engine.telemetry.metrics_flag
+        return reason if self.has(flag) is not enables else None
+
     @property
     def serves_https(self) -> bool:
         """Whether the engine's port speaks TLS, so that probes need `scheme: HTTPS`."""
@@ -580,7 +538,7 @@ class EngineCommand:
     @property
     def block_size(self) -> int | None:
         """Tokens in a block of the KV cache, None if not set."""
-        size = integer(self.value(self.engine.block_size_flag)) if self.engine else None
+        size = integer(self.value(self.engine.kv_cache.block_size_flag)) if self.engine else None
         return size if size is not None and size > 0 else None
 
     @property
@@ -597,7 +555,7 @@ class EngineCommand:
         """Names of the served model, without adapters; None if unknown."""
         if self.engine is None or not self.is_readable:
             return None
-        names = get_last_values(self.arguments, _SERVED_NAME)
+        names = get_last_values(self.arguments, SERVED_NAME_FLAG)
         if names is None:
             if self.has(CONFIG_FLAG):
                 return None
@@ -616,7 +574,7 @@ class EngineCommand:
     @property
     def drain_seconds(self) -> int:
         """Seconds that running requests may take after SIGTERM, 0 if no flag sets them."""
-        flag = self.engine.drain_flag if self.engine is not None else None
+        flag = self.engine.http.drain_flag if self.engine is not None else None
         return max(0, integer(self.value(flag)) or 0) if flag is not None else 0
 
     @property
@@ -630,17 +588,17 @@ class EngineCommand:
         """Port with the health of all ranks of the pod, None if that is the serving port."""
         if self.engine is None or not self._has_port_per_rank:
             return None
-        flag, default = self.engine.supervisor
+        flag, default = self.engine.sizes.supervisor
         return integer(self.value(flag)) or default
 
     @property
     def _has_port_per_rank(self) -> bool:
-        return self.engine is not None and self.has(*self.engine.rank_port_flags)
+        return self.engine is not None and self.has(*self.engine.sizes.rank_port_flags)
 
     @property
     def parallelism(self) -> Parallelism | None:
-        """The parallel sizes; see `Engine.parallelism`."""
-        return self.engine.parallelism(self) if self.engine is not None else None
+        """The parallel sizes; see `ParallelSizes.read`."""
+        return self.engine.sizes.read(self) if self.engine is not None else None
 
     @property
     def connector(self) -> KvConnector | str | None:

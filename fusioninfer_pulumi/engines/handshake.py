@@ -47,9 +47,9 @@ def read_pair_setting(command: EngineCommand, key: str) -> str | None:
         return str(command.block_size) if command.block_size is not None else None
     if key == "model":
         value = command.model
-    elif command.has(*engine.model_setup_flags.get(key, ())):
+    elif command.has(*engine.kv_cache.pair_setting_flags.get(key, ())):
         # A switch has no value.
-        value = command.value(*engine.model_setup_flags[key]) or "set"
+        value = command.value(*engine.kv_cache.pair_setting_flags[key]) or "set"
     elif not _has_hidden_arguments(command):
         return _DEFAULTS.get(key, AUTO)
     else:
@@ -84,7 +84,7 @@ def compute_pair_revision(commands: Sequence[EngineCommand]) -> str | None:
             image = f"{command.image.repository.rpartition('/')[2]}:{release}"
         # Defaults are omitted, so that a setting added here does not change the hash of services
         # that do not set it.
-        keys = ("model", "block size", *engine.model_setup_flags)
+        keys = ("model", "block size", *engine.kv_cache.pair_setting_flags)
         settings = {key: read_pair_setting(command, key) for key in keys}
         changed = {
             key: value
@@ -141,26 +141,26 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
         return PairCompatibility(PairState.UNKNOWN)
     if first.transfer_connectors != second.transfer_connectors:
         return PairCompatibility(PairState.UNKNOWN, (f"connector {first.name} -> {second.name}",))
+    cache, source = engine.kv_cache, engine.kv_cache.handshake_source
     differences, is_certain = [], True
-    for key in sorted(engine.kv_cache.settings_to_match(prefill, decode)):
+    for key in sorted(cache.settings_to_match(prefill, decode)):
         prefill_value, decode_value = (read_pair_setting(side, key) for side in (prefill, decode))
         if prefill_value != decode_value:
             is_certain = is_certain and not {None, AUTO} & {prefill_value, decode_value}
             differences.append(f"{key} {prefill_value or 'unknown'} -> {decode_value or 'unknown'}")
-    sizes = engine.kv_cache.explain_size_mismatch(prefill, decode)
+    sizes = cache.explain_size_mismatch(prefill, decode)
     if sizes is not None:
-        differences.append(f"{engine.size_flags['tensor'][0]}: {sizes}")
+        differences.append(f"{engine.sizes.flags['tensor'][0]}: {sizes}")
     releases = {read_pair_setting(side, "release") for side in (prefill, decode)}
     if not differences and len(releases) == 1 and None not in releases:
-        return PairCompatibility(PairState.COMPATIBLE, source=engine.kv_cache.handshake_source)
-    source = engine.kv_cache.handshake_source
-    listener = _LISTENER_ENDS if engine.kv_cache.can_end_listener(prefill, decode) else ""
-    if engine.kv_cache.can_decode_hang(prefill, decode):
+        return PairCompatibility(PairState.COMPATIBLE, source=source)
+    listener = _LISTENER_ENDS if cache.can_end_listener(prefill, decode) else ""
+    if cache.can_decode_hang(prefill, decode):
         return PairCompatibility(PairState.BROKEN, tuple(differences), _HANGS + listener, source)
     if not differences or not is_certain:
         return PairCompatibility(PairState.UNKNOWN, tuple(differences))
-    state = engine.kv_cache.predict_load_failure(decode)
+    state = cache.predict_load_failure(decode)
     if state not in _EFFECTS:
         return PairCompatibility(state, tuple(differences))
-    effect = _EFFECTS[state] if engine.kv_cache.can_survive_failed_handshake(decode) else _EXITS
+    effect = _EFFECTS[state] if cache.can_survive_failed_handshake(decode) else _EXITS
     return PairCompatibility(state, tuple(differences), effect + listener, source)

@@ -27,6 +27,8 @@ from fusioninfer_pulumi.engines.command_editing import (
 from fusioninfer_pulumi.engines.command_flags import split_joined_flags
 from fusioninfer_pulumi.engines.engine import Argument, ContainerCommand, Engine, EngineCommand
 
+#: Launchers that edit command lines.
+EDITING_LAUNCHERS = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 #: Port of ray's head.
 RAY_PORT = 6379
 #: Variable with a pod's IP address. ZeroMQ binds to addresses and not to names, so the leader of
@@ -58,8 +60,11 @@ def choose_launcher(engine: Engine | None, nodes: int, data: int | None = None) 
     """Return the default launcher for `data` data parallel ranks; ray for an unknown engine."""
     if engine is None:
         return Launcher.RAY
+    supported = engine.multi_node.launchers
     # If the ranks are spread evenly over the nodes, no copy of the model spans nodes.
-    return engine.data_launcher if data is not None and data % nodes == 0 else engine.launcher
+    is_even = data is not None and data % nodes == 0
+    is_data_parallel = is_even and Launcher.DATA_PARALLEL in supported
+    return Launcher.DATA_PARALLEL if is_data_parallel else supported[0]
 
 
 def build_command(
@@ -79,7 +84,7 @@ def build_command(
     if engine is not None and launcher not in engine.multi_node.launchers:
         raise EditError(
             f"{engine.title} does not support launcher: {launcher.value}; use launcher: "
-            f"{engine.launcher.value}"
+            f"{engine.multi_node.launchers[0].value}"
         )
     if launcher is Launcher.RAY:
         if is_leader:

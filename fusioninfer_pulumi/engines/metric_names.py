@@ -1,14 +1,50 @@
-"""The metric names of each engine release, to find queries that a change of release breaks."""
+"""Names of the engines' load metrics, and of all metrics of each engine release."""
 
 from __future__ import annotations
 
 import json
 import re
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.engines.argument_tables import parse_release
 from fusioninfer_pulumi.generated import FOLDER
+
+
+class LoadMetrics(NamedTuple):
+    """Names of an engine's load metrics.
+
+    Attributes:
+        running: Running requests.
+        waiting: Waiting requests.
+        kv_cache: KV cache usage, from 0 to 1.
+        lora: LoRA adapters, in vLLM's format; empty if the engine has no such metric.
+        cache: Block size and number of blocks, in labels named as in vLLM; empty if the engine has
+            no such metric.
+        ttft: Histogram of the time to first token, in seconds.
+        itl: Histogram of the time between two tokens, in seconds.
+    """
+
+    running: str
+    waiting: str
+    kv_cache: str
+    lora: str = ""
+    cache: str = ""
+    ttft: str = ""
+    itl: str = ""
+
+
+#: vLLM's metrics: the defaults of the inference extension from v1.3 on and of all llm-d pickers.
+VLLM_METRICS = LoadMetrics(
+    running="vllm:num_requests_running",
+    waiting="vllm:num_requests_waiting",
+    kv_cache="vllm:kv_cache_usage_perc",
+    lora="vllm:lora_requests_info",
+    cache="vllm:cache_config_info",
+    ttft="vllm:time_to_first_token_seconds",
+    itl="vllm:inter_token_latency_seconds",
+)
+
 
 #: Written by `tools/engine_metrics.py`.
 FILE = FOLDER / "engine_metrics.json"

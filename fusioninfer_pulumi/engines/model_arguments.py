@@ -6,15 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fusioninfer_pulumi.engines.engine import Argument, Engine, EngineCommand
-from fusioninfer_pulumi.findings import Finding, Rule, error, warning
+from fusioninfer_pulumi.engines.engine import SERVED_NAME_FLAG, Argument, Engine, EngineCommand
+from fusioninfer_pulumi.findings import Finding, Location, Rule, error, warning
 from fusioninfer_pulumi.rules.common import SET_TWICE
 
 MODEL_CONTRADICTED = Rule("model-contradicted")
 
 # vLLM: `vllm/engine/arg_utils.py` and `entrypoints/openai/cli_args.py` of 0.11.0 and 0.33.0.
 # SGLang: `ServerArgs` of 0.5.3.
-_NAME = "--served-model-name"
 _REVISION = "--revision"
 _LIMIT_FIELDS = {
     "max_rank": "maxRank",
@@ -69,7 +68,7 @@ def build_model_arguments(
         arguments.append(Argument((_REVISION,), (served_model.revision,)))
     name = served_model.name or served_model.default_name
     if name is not None:
-        arguments.append(Argument((_NAME,), (name,)))
+        arguments.append(Argument((SERVED_NAME_FLAG,), (name,)))
     if served_model.adapters:
         flags = engine.lora_flags
         modules = tuple(f"{name}={source}" for name, source in served_model.adapters.items())
@@ -90,7 +89,7 @@ def check_model_arguments(
         yield error(MODEL_CONTRADICTED, (engine.model_flags[0],), message)
     expected = {
         _REVISION: (served_model.revision, "model.uri"),
-        _NAME: (served_model.name, "model.name"),
+        SERVED_NAME_FLAG: (served_model.name, "model.name"),
         **{
             engine.lora_flags[key]: (str(limit), f"model.lora.{_LIMIT_FIELDS[key]}")
             for key, limit in served_model.limits.items()
@@ -112,15 +111,15 @@ ACCELERATORS_IDLE = Rule("accelerators-idle")
 
 
 def check_size_arguments(
-    command: EngineCommand, expected: Mapping[str, Argument]
+    command: EngineCommand, expected: Mapping[str, Argument], at: Location
 ) -> Iterator[Finding]:
-    """Check for arguments that contradict the fields of `parallelism`."""
+    """Check the command line at a location for arguments that contradict `parallelism`."""
     for name, argument in expected.items():
         flag, value = argument.names[0], command.value(*argument.names)
         if argument.values and command.has(*argument.names) and value != argument.values[0]:
             text = f"{flag} {value or 'without a value'}"
             text += f" conflicts with parallelism.{name} ({argument.values[0]})"
-            yield error(SET_TWICE, (flag,), f"{text}; remove one")
+            yield error(SET_TWICE, at, f"{text}; remove one")
 
 
 def check_accelerators(
@@ -134,8 +133,8 @@ def check_accelerators(
     # A leader with 0 local ranks only serves HTTP; the ranks of the other pods are unknown.
     if engine is None or parallelism is None or parallelism.data_local == 0:
         return []
-    need, have = parallelism.devices(nodes), accelerators_per_pod * nodes
-    sizes = parallelism.describe(engine.size_flags, nodes)
+    need, have = parallelism.count_devices(nodes), accelerators_per_pod * nodes
+    sizes = parallelism.describe(engine.sizes.flags, nodes)
     flag = sizes.partition(" ")[0]
     count = f"{need} accelerator{'' if need == 1 else 's'}"
     has = f"a replica has {nodes} nodes x {accelerators_per_pod} = {have}"
@@ -149,7 +148,7 @@ def check_accelerators(
     if parallelism.is_explicit:
         message = f"{sizes} uses {count}, but {has}: {have - need} stay idle"
     else:
-        tensor = engine.size_flags["tensor"][0]
+        tensor = engine.sizes.flags["tensor"][0]
         message = (
             f"no parallelism is set, so {engine.name} uses 1 accelerator, but {has}: "
             f"set {tensor} {have}, or ask for fewer accelerators"

@@ -13,23 +13,25 @@ from decimal import Decimal
 from fusioninfer_pulumi.api.kv_cache import KvTransferArgs
 from fusioninfer_pulumi.api.role import Launcher
 from fusioninfer_pulumi.engines.engine import (
-    UNSUPPORTED_BY_ENGINE,
     Argument,
     Engine,
     EngineCommand,
+    HttpServer,
     KvCache,
     KvConnector,
-    LoadMetrics,
     MultiNode,
     OffloadRequest,
     OffloadResult,
     Parallelism,
+    ParallelSizes,
+    Telemetry,
     Transfer,
     Word,
 )
 from fusioninfer_pulumi.engines.engine_images import Version
+from fusioninfer_pulumi.engines.metric_names import LoadMetrics
 from fusioninfer_pulumi.findings import Finding, error
-from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, SET_TWICE
+from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, SET_TWICE, UNSUPPORTED_BY_ENGINE
 
 #: First release whose decoder rejects a prefiller with another type of KV cache ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
@@ -79,6 +81,19 @@ class SglangNodes(MultiNode):
 class SglangKvCache(KvCache):
     """The KV cache of SGLang."""
 
+    block_size_flag = "--page-size"
+    transfer_flag = _MODE
+    sidecar_protocol = "sglang"
+    offloads_by_connector = False
+    event_settings: Mapping[str, bool] = {}
+    pair_setting_flags: Mapping[str, tuple[str, ...]] = {
+        "dtype": ("--dtype",),
+        "cache dtype": ("--kv-cache-dtype",),
+        "quantization": ("--quantization",),
+        "revision": ("--revision",),
+        "tokenizer": ("--tokenizer-path",),
+        "attention backend": ("--attention-backend",),
+    }
     handshake_source = "SGLang 0.5.3 to 0.5.23, disaggregation/common/conn.py"
 
     def connector(self, command: EngineCommand) -> KvConnector | str | None:
@@ -125,7 +140,7 @@ class SglangKvCache(KvCache):
         gigabytes = request.host_bytes // (_GIGABYTE * ranks)
         memory = Decimal(request.host_bytes)
         if sizes is not None:
-            memory = Decimal(gigabytes * _GIGABYTE * sizes.devices() // nodes)
+            memory = Decimal(gigabytes * _GIGABYTE * sizes.count_devices() // nodes)
         arguments = [Argument((_HICACHE,)), Argument((_HICACHE_SIZE,), (str(gigabytes),))]
         variables = {}
         if request.folders:
@@ -164,68 +179,71 @@ def _check_offload(
         yield error(UNSUPPORTED_BY_ENGINE, ("secondary",), message)
 
 
-class Sglang(Engine):
-    """SGLang."""
+class SglangSizes(ParallelSizes):
+    """The parallel sizes of SGLang."""
 
-    name = "sglang"
-    title = "SGLang"
-    launcher = Launcher.MULTIPROCESSING
-    data_launcher = Launcher.MULTIPROCESSING
-    default_port = 30000  # `ServerArgs.port`
-    default_host = "127.0.0.1"  # `ServerArgs.host`
-    # srt/utils: add_api_key_middleware
-    paths_with_api_key = re.compile(r"/(?!health|metrics)")
-    image_serves = False
-    block_size_flag = "--page-size"
-    model_flags = ("--model-path", "--model")
     # SGLang's documentation uses the abbreviation `--tp`, which argparse completes.
-    size_flags: Mapping[str, tuple[str, ...]] = {
+    flags: Mapping[str, tuple[str, ...]] = {
         "tensor": ("--tp-size", "--tensor-parallel-size", "--tp"),
         "pipeline": ("--pp-size", "--pipeline-parallel-size", "--pp"),
         "data": ("--dp-size", "--data-parallel-size", "--dp"),
     }
     expert_flags = ("--ep-size", "--expert-parallel-size", "--ep")
-    takes_expert_ranks = True
-    shared_copies_flags = (_DP_ATTENTION,)
+    needs_expert_ranks = True
+
+    def read(self, command: EngineCommand) -> Parallelism | None:
+        sizes = super().read(command)
+        if sizes is None or sizes.data == 1:
+            return sizes
+        context = ("-cp", "context-parallel")
+        if any(part in argument for argument in command.arguments for part in context):
+            return None  # in some context parallel layouts --dp-size means other ranks
+        # With data parallel attention, the copies share accelerators.
+        return sizes._replace(data=1) if command.has(_DP_ATTENTION) else sizes
+
+
+class Sglang(Engine):
+    """SGLang."""
+
+    name = "sglang"
+    title = "SGLang"
+    image_serves = False
+    has_diffusion_server = True
+    model_flags = ("--model-path", "--model")
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-paths",
         "max_rank": "--max-lora-rank",
         "max_adapters": "--max-loras-per-batch",
         "max_cpu_adapters": "--max-loaded-loras",
     }
-    transfer_flag = _MODE
-    sidecar_protocol = "sglang"
-    serve_starts_others = True  # another server, for diffusion models
-    offloads_by_connector = False
-    events: Mapping[str, bool] = {}
-    model_setup_flags: Mapping[str, tuple[str, ...]] = {
-        "dtype": ("--dtype",),
-        "cache dtype": ("--kv-cache-dtype",),
-        "quantization": ("--quantization",),
-        "revision": ("--revision",),
-        "tokenizer": ("--tokenizer-path",),
-        "attention backend": ("--attention-backend",),
-    }
-    keep_alive_variable = "SGLANG_TIMEOUT_KEEP_ALIVE"  # `srt/environ.py`, 0.5.10 to 0.5.23: 5 s
     length_flag = "--context-length"
-    rejects_unknown_models = False
-    reasoning_names: Mapping[str, tuple[str, ...]] = {"0.5.3": ("reasoning_content",)}
-    api_source = "SGLang 0.5.3 to 0.5.23, openai/protocol.py"
-    # From SGLang's guide to production metrics.
-    metrics = LoadMetrics(
-        "sglang:num_running_reqs",
-        "sglang:num_queue_reqs",
-        "sglang:token_usage",
-        ttft="sglang:time_to_first_token_seconds",
-        itl="sglang:inter_token_latency_seconds",
-    )
-    metrics_flag = (
-        "--enable-metrics",
-        True,
-        "SGLang serves metrics only with --enable-metrics; add it to the arguments",
-    )
+    sizes = SglangSizes()
     multi_node = SglangNodes()
     kv_cache = SglangKvCache()
+    http = HttpServer(
+        default_port=30000,  # `ServerArgs.port`
+        default_host="127.0.0.1",  # `ServerArgs.host`
+        paths_with_api_key=re.compile(r"/(?!health|metrics)"),  # srt/utils: add_api_key_middleware
+        keep_alive_variable="SGLANG_TIMEOUT_KEEP_ALIVE",  # `srt/environ.py`, 0.5.10 to 0.5.23: 5 s
+        rejects_unknown_models=False,
+        reasoning_fields={"0.5.3": ("reasoning_content",)},
+        api_source="SGLang 0.5.3 to 0.5.23, openai/protocol.py",
+    )
+    telemetry = Telemetry(
+        # From SGLang's guide to production metrics.
+        load_metrics=LoadMetrics(
+            "sglang:num_running_reqs",
+            "sglang:num_queue_reqs",
+            "sglang:token_usage",
+            ttft="sglang:time_to_first_token_seconds",
+            itl="sglang:inter_token_latency_seconds",
+        ),
+        metrics_flag=(
+            "--enable-metrics",
+            True,
+            "SGLang serves metrics only with --enable-metrics; add it to the arguments",
+        ),
+    )
 
     def preprocess_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         kept, skip = [], False
@@ -239,19 +257,6 @@ class Sglang(Engine):
             else:
                 skip = False
         return kept
-
-    def parallelism(self, command: EngineCommand) -> Parallelism | None:
-        sizes = self.read_sizes(command)
-        if sizes is None:
-            return None
-        data = sizes.get("data", 1)
-        if data > 1:
-            context = ("-cp", "context-parallel")
-            if any(part in argument for argument in command.arguments for part in context):
-                return None  # in some context parallel layouts --dp-size means other ranks
-            data = 1 if command.has(*self.shared_copies_flags) else data
-        tensor, pipeline = sizes.get("tensor", 1), sizes.get("pipeline", 1)
-        return Parallelism(tensor, pipeline, data, None, is_explicit=bool(sizes))
 
 
 SGLANG = Sglang()

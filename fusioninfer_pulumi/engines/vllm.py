@@ -15,17 +15,20 @@ from fusioninfer_pulumi.engines._shell_words import UNKNOWN
 from fusioninfer_pulumi.engines.command_editing import EditError
 from fusioninfer_pulumi.engines.command_flags import integer, normalize_flag
 from fusioninfer_pulumi.engines.engine import (
-    VLLM_METRICS,
     Argument,
     Engine,
     EngineCommand,
+    HttpServer,
     MultiNode,
     Parallelism,
+    ParallelSizes,
+    Telemetry,
     Word,
 )
 from fusioninfer_pulumi.engines.engine_images import Version, format_version
 from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, NODES_FLAGS
-from fusioninfer_pulumi.engines.vllm_kv_cache import TRANSFER, VllmKvCache
+from fusioninfer_pulumi.engines.metric_names import VLLM_METRICS
+from fusioninfer_pulumi.engines.vllm_kv_cache import VllmKvCache
 from fusioninfer_pulumi.findings import Finding, Rule, warning
 
 IMAGE_WITHOUT_RAY = Rule("image-without-ray")
@@ -69,6 +72,7 @@ class VllmNodes(MultiNode):
     """The launchers of vLLM."""
 
     launchers = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
+    ray_data_backend = Argument(_DATA_BACKEND_FLAGS, ("ray",))
 
     def build_arguments(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
@@ -175,30 +179,12 @@ def _compute_local_ranks(command: EngineCommand, nodes: int) -> int:
     return local
 
 
-_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
+class VllmSizes(ParallelSizes):
+    """The parallel sizes of vLLM."""
 
-
-class Vllm(Engine):
-    """vLLM."""
-
-    name = "vllm"
-    title = "vLLM"
-    launcher = Launcher.RAY
-    data_launcher = Launcher.DATA_PARALLEL
-    default_port = 8000  # `vllm/entrypoints`
-    # entrypoints/serve/middleware/authenticate.py
-    paths_with_api_key = re.compile(r"/(v1|v2|inference|cohere)")
-    key_variable = "VLLM_API_KEY"  # `vllm/envs.py`
-    # The entrypoint of vllm/vllm-openai is `python3 -m vllm.entrypoints.openai.api_server` up to
-    # 0.11.0 and `vllm serve` from 0.11.1 on (`docker/Dockerfile`). `vllm serve --model X` is an
-    # error up to 0.11.0 and a warning from 0.11.1 to 0.33.0 (`FlexibleArgumentParser`), so the
-    # generated model is positional, which all of them accept.
-    image_serves = True
-    block_size_flag = "--block-size"
-    model_flags = ("--model",)
     # `vllm/engine/arg_utils.py` 0.11.0 to 0.33.0. vLLM's documentation also uses the abbreviation
     # `--tensor-parallel`, which argparse completes.
-    size_flags: Mapping[str, tuple[str, ...]] = {
+    flags: Mapping[str, tuple[str, ...]] = {
         "tensor": ("--tensor-parallel-size", "-tp", "--tensor-parallel"),
         "pipeline": ("--pipeline-parallel-size", "-pp", "--pipeline-parallel"),
         "context": ("--prefill-context-parallel-size", "-pcp"),
@@ -208,50 +194,70 @@ class Vllm(Engine):
     rpc_flags = ("--data-parallel-rpc-port", "-dpp")
     expert_flags = ("--enable-expert-parallel", "-ep")
     rank_port_flags = _RANK_PORT_FLAGS
-    ray_data_backend = Argument(_DATA_BACKEND_FLAGS, ("ray",))
     # The supervisor reports the health of a pod's ranks (`dp_supervisor.py`, 0.22.0 and later).
     supervisor = ("--data-parallel-supervisor-port", 9256)
+
+    def read(self, command: EngineCommand) -> Parallelism | None:
+        sizes = super().read(command)
+        if sizes is None or sizes.data_local is not None:
+            return sizes
+        # With these flags a process runs only one data parallel rank.
+        has_one_rank = command.has(*_RANK_FLAGS, *_EXTERNAL_LB_FLAGS)
+        return sizes._replace(data_local=1) if has_one_rank else sizes
+
+
+_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
+
+
+class Vllm(Engine):
+    """vLLM."""
+
+    name = "vllm"
+    title = "vLLM"
+    # The entrypoint of vllm/vllm-openai is `python3 -m vllm.entrypoints.openai.api_server` up to
+    # 0.11.0 and `vllm serve` from 0.11.1 on (`docker/Dockerfile`). `vllm serve --model X` is an
+    # error up to 0.11.0 and a warning from 0.11.1 to 0.33.0 (`FlexibleArgumentParser`), so the
+    # generated model is positional, which all of them accept.
+    image_serves = True
+    model_flags = ("--model",)
     lora_flags: Mapping[str, str] = {
         "modules": "--lora-modules",
         "max_rank": "--max-lora-rank",
         "max_adapters": "--max-loras",
         "max_cpu_adapters": "--max-cpu-loras",
     }
-    transfer_flag = TRANSFER
-    offloads_by_connector = True
-    events: Mapping[str, bool] = {"enable_kv_cache_events": True}
-    model_setup_flags: Mapping[str, tuple[str, ...]] = {
-        "dtype": ("--dtype",),
-        "cache dtype": ("--kv-cache-dtype",),
-        "quantization": ("--quantization", "-q"),
-        "revision": ("--revision",),
-        "tokenizer": ("--tokenizer",),
-        "attention backend": ("--attention-backend",),
-        "hybrid cache": ("--disable-hybrid-kv-cache-manager",),
-        "speculation": ("--speculative-config", "-sc"),
-    }
     length_flag = "--max-model-len"
     compile_cache_variable = "VLLM_CACHE_ROOT"
-    keep_alive_variable = "VLLM_HTTP_TIMEOUT_KEEP_ALIVE"  # `vllm/envs.py`, 0.11.2 to 0.32.0: 5 s
-    # With the default of 0, SIGTERM aborts running requests (`handle_shutdown`, 0.18.0 and later).
-    drain_flag = "--shutdown-timeout"
-    rejects_unknown_models = True
-    reasoning_names: Mapping[str, tuple[str, ...]] = {
-        "0.11.0": ("reasoning_content",),
-        "0.11.1": ("reasoning", "reasoning_content"),
-        "0.16.0": ("reasoning",),
-    }
-    api_source = "vLLM 0.11.0 to 0.33.0, _check_model and ChatMessage"
-    metrics = VLLM_METRICS
-    # Besides the log, the flag disables Prometheus metrics (`vllm/v1/engine/async_llm.py`).
-    metrics_flag = (
-        "--disable-log-stats",
-        False,
-        "vLLM collects no metrics with --disable-log-stats; remove it",
-    )
-    tracing_flag = "--otlp-traces-endpoint"
+    sizes = VllmSizes()
     multi_node = VllmNodes()
     kv_cache = VllmKvCache()
+    http = HttpServer(
+        default_port=8000,  # `vllm/entrypoints`
+        # entrypoints/serve/middleware/authenticate.py
+        paths_with_api_key=re.compile(r"/(v1|v2|inference|cohere)"),
+        api_key_variable="VLLM_API_KEY",  # `vllm/envs.py`
+        keep_alive_variable="VLLM_HTTP_TIMEOUT_KEEP_ALIVE",  # `vllm/envs.py`, 0.11.2 to 0.32.0: 5 s
+        # With the default of 0, SIGTERM aborts running requests (`handle_shutdown`, 0.18.0 and
+        # later).
+        drain_flag="--shutdown-timeout",
+        rejects_unknown_models=True,
+        reasoning_fields={
+            "0.11.0": ("reasoning_content",),
+            "0.11.1": ("reasoning", "reasoning_content"),
+            "0.16.0": ("reasoning",),
+        },
+        api_source="vLLM 0.11.0 to 0.33.0, _check_model and ChatMessage",
+    )
+    telemetry = Telemetry(
+        load_metrics=VLLM_METRICS,
+        # Besides the log, the flag disables Prometheus metrics (`vllm/v1/engine/async_llm.py`).
+        metrics_flag=(
+            "--disable-log-stats",
+            False,
+            "vLLM collects no metrics with --disable-log-stats; remove it",
+        ),
+        tracing_flag="--otlp-traces-endpoint",
+    )
 
     def preprocess_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
         # `FlexibleArgumentParser.parse_args`, up to 0.33.0.
@@ -272,23 +278,6 @@ class Vllm(Engine):
             else:
                 kept.append(Word(f"{normalize_flag(name)}{equals}{value}", word.place))
         return kept
-
-    def parallelism(self, command: EngineCommand) -> Parallelism | None:
-        sizes = self.read_sizes(command)
-        if sizes is None:
-            return None
-        local = sizes.get("data_local")
-        # With these flags a process runs only one data parallel rank.
-        if local is None and command.has(*_RANK_FLAGS, *_EXTERNAL_LB_FLAGS):
-            local = 1
-        return Parallelism(
-            tensor=sizes.get("tensor", 1),
-            pipeline=sizes.get("pipeline", 1),
-            data=sizes.get("data", 1),
-            data_local=local,
-            is_explicit=bool(sizes),
-            context=sizes.get("context", 1),
-        )
 
 
 VLLM = Vllm()

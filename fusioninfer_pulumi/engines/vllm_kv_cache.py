@@ -93,6 +93,20 @@ TRANSFER = "--kv-transfer-config"
 class VllmKvCache(KvCache):
     """The KV cache of vLLM, where one argument configures all connectors."""
 
+    block_size_flag = "--block-size"
+    transfer_flag = TRANSFER
+    offloads_by_connector = True
+    event_settings: Mapping[str, bool] = {"enable_kv_cache_events": True}
+    pair_setting_flags: Mapping[str, tuple[str, ...]] = {
+        "dtype": ("--dtype",),
+        "cache dtype": ("--kv-cache-dtype",),
+        "quantization": ("--quantization", "-q"),
+        "revision": ("--revision",),
+        "tokenizer": ("--tokenizer",),
+        "attention backend": ("--attention-backend",),
+        "hybrid cache": ("--disable-hybrid-kv-cache-manager",),
+        "speculation": ("--speculative-config", "-sc"),
+    }
     handshake_source = (
         "vLLM 0.11.0 to 0.33.0, compute_nixl_compatibility_hash and KVTransferConfig; "
         "measured with 0.12.0, 0.17.0, 0.28.0, 0.31.0 and 0.32.0"

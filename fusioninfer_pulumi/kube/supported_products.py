@@ -301,8 +301,8 @@ def _values(
         yield from _values(parts[1:], (*at, parts[0]), value[parts[0]], value)
 
 
-def parse_release(text: str) -> Release | None:
-    """Parse a release such as `v1.2.3-rc.1`, None for other texts such as `latest`."""
+def parse_product_release(text: str) -> Release | None:
+    """Parse a product's release such as `v1.2.3-rc.1`, None for other texts such as `latest`."""
     match = _RELEASE.fullmatch(text)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 

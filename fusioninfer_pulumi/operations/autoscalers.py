@@ -190,20 +190,18 @@ def build_target_metrics(
         "first-token": (load.ttft, engine),
         "per-token": (load.itl, engine),
     }
-    if epp is not None and epp.args.metrics is not MetricsMode.OFF and epp.family.flow_control:
+    flow = epp.family.flow_control_metrics if epp is not None else None
+    if epp is not None and epp.args.metrics is not MetricsMode.OFF and flow and flow.ttft:
         # Requests of a negative priority may wait, and those without streaming have no first token.
-        streamed = f'{picker},streaming="true",priority!~"-.*"'
-        if epp.family.flow_control.ttft:
-            sources["first-token"] = (epp.family.flow_control.ttft, streamed)
+        sources["first-token"] = (flow.ttft, f'{picker},streaming="true",priority!~"-.*"')
     for name, goal in args.latency_goals.items():
         queries[name] = _build_latency_query(replicas, *sources[name], float(goal))
     if scales_to_zero(args):
         # Without pods these series do not exist, and a query without a result is an error.
         queries = {name: f"({query}) or vector(0)" for name, query in queries.items()}
     if counts_queued_requests(args):
-        if epp is None or epp.family.flow_control is None:
+        if flow is None:
             return ()
-        flow = epp.family.flow_control
         gauges = (flow.queued, flow.running)
         queued, running = (f"({_sum(gauge, picker)} or vector(0))" for gauge in gauges)
         # If the picker is not scraped, the query has no result, so that replicas stay unchanged.

@@ -19,13 +19,9 @@ from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.capacity_package import MEMORY_NOT_CHECKED, CapacityPackage
 from fusioninfer_pulumi.checks.stages import plan_service
+from fusioninfer_pulumi.engines.argument_checks import ARGUMENT_VALUE_INVALID
 from fusioninfer_pulumi.engines.command_flags import integer
-from fusioninfer_pulumi.engines.engine import (
-    ARGUMENT_VALUE_INVALID,
-    NIXL,
-    EngineCommand,
-    Parallelism,
-)
+from fusioninfer_pulumi.engines.engine import NIXL, EngineCommand, Parallelism
 from fusioninfer_pulumi.engines.engine_commands import ENGINES, read_command
 from fusioninfer_pulumi.engines.engine_presets import PRESETS
 from fusioninfer_pulumi.engines.model_arguments import is_gated

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from fusioninfer_pulumi.api.monitoring import TracingArgs
-from fusioninfer_pulumi.engines.engine import UNSUPPORTED_BY_ENGINE, Argument
+from fusioninfer_pulumi.engines.engine import Argument
 from fusioninfer_pulumi.findings import Finding, info
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.kube.containers import add_env
 from fusioninfer_pulumi.pods.pod import Context, RolePods
+from fusioninfer_pulumi.rules.common import UNSUPPORTED_BY_ENGINE
 
 
 def add_kthena_variables(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
@@ -64,7 +65,7 @@ def add_tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     if args is None or not args.engines:
         return pods, []
     engine = pods.command.engine
-    flag = engine.tracing_flag if engine is not None else None
+    flag = engine.telemetry.tracing_flag if engine is not None else None
     if flag is None:
         name = engine.name if engine is not None else "the program"
         note = info(

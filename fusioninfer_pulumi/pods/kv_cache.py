@@ -11,6 +11,7 @@ from fusioninfer_pulumi.api.kv_cache import KvCacheOffloadingArgs, KvTransferArg
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.spec_model import check_model
 from fusioninfer_pulumi.engines.command_editing import EditError, edit_command
+from fusioninfer_pulumi.engines.command_flags import dump_json
 from fusioninfer_pulumi.engines.engine import (
     KV_EVENTS_FLAG,
     PORT_FLAG,
@@ -228,10 +229,11 @@ def _plan_transfer(
     args, at, field = ctx.role.kv_transfer, leader.command_path, ctx.at("kvTransfer")
     engine, connector = command.engine, command.connector
     # `add_kv_offloading` sets the arguments of other engines.
-    by_connector = engine is not None and engine.offloads_by_connector
+    by_connector = engine is not None and engine.kv_cache.offloads_by_connector
     offloading = read_offloading(ctx.role) if by_connector else None
     if engine is not None and isinstance(connector, str):  # why it cannot be read
-        unreadable = [error(ARGUMENTS_UNREADABLE, at, f"{engine.transfer_flag} {connector}")]
+        message = f"{engine.kv_cache.transfer_flag} {connector}"
+        unreadable = [error(ARGUMENTS_UNREADABLE, at, message)]
         return Transfer(), unreadable if ctx.pairing or args or offloading else []
     if engine is not None and connector is not None:
         assert not isinstance(connector, str), "reported above"
@@ -242,7 +244,7 @@ def _plan_transfer(
             if getattr(args, name, None) is not None
         ]
         if offloading is not None:
-            flag = f"{engine.transfer_flag} ({connector.name})"
+            flag = f"{engine.kv_cache.transfer_flag} ({connector.name})"
             message = f"conflicts with {flag} in the arguments; remove one of them"
             conflicts.append(error(SET_TWICE, ctx.at("kvCacheOffloading"), message))
         return Transfer(connector=connector), conflicts
@@ -276,7 +278,9 @@ def _plan_events(
             message = "is required: the arguments do not name the model"
             return [], [error(FIELD_REQUIRED, (*field, "topic"), message)]
         topic = f"kv@$({POD_IP_ENV}):{port}@{command.served_names[0]}"
-    return [command.engine.build_events_argument(args.endpoint, topic)], []
+    settings = {"publisher": "zmq", "endpoint": args.endpoint, "topic": topic}
+    settings_text = dump_json({**command.engine.kv_cache.event_settings, **settings})
+    return [Argument((KV_EVENTS_FLAG,), (settings_text,))], []
 
 
 def _plan_decoder(

@@ -9,7 +9,7 @@ from fusioninfer_pulumi.api.role import Launcher, RestartPolicy
 from fusioninfer_pulumi.engines import launchers
 from fusioninfer_pulumi.engines.command_editing import EditError, find_missing
 from fusioninfer_pulumi.engines.engine_commands import find_serving_port
-from fusioninfer_pulumi.engines.launchers import LEADER_ADDRESS_ENV, RAY_PORT
+from fusioninfer_pulumi.engines.launchers import EDITING_LAUNCHERS, LEADER_ADDRESS_ENV, RAY_PORT
 from fusioninfer_pulumi.engines.model_arguments import check_size_arguments
 from fusioninfer_pulumi.findings import OUTPUT_HINT, Finding, Rule, error
 from fusioninfer_pulumi.kube.containers import add_env, field_variable
@@ -22,9 +22,6 @@ OUTPUT_IN_COMMAND = Rule("output-in-command")
 
 #: Fields removed from a worker's serving container; `add_graceful_shutdown` may add `lifecycle`.
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
-
-#: Launchers that change command lines.
-WRAPPING = (Launcher.RAY, Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 
 
 def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
@@ -74,12 +71,11 @@ def _add_sizes(
     command = pod.command
     if command.engine is None:
         return pod, []  # a worker that does not run an engine
-    arguments = command.engine.build_size_arguments(sizes)
-    conflicts = check_size_arguments(command, arguments)
-    problems = [finding.at(*pod.command_path) for finding in conflicts]
+    arguments = command.engine.sizes.build_arguments(sizes)
+    problems = list(check_size_arguments(command, arguments, pod.command_path))
     if problems:
         return pod, problems
-    backend = command.engine.ray_data_backend
+    backend = command.engine.multi_node.ray_data_backend
     if launcher is Launcher.RAY and (sizes.data or 1) > 1 and backend is not None:
         arguments["ray"] = backend
     added = find_missing(command, list(arguments.values()))
@@ -108,16 +104,16 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     """Write the launcher's command lines into the pods of a multi-node replica."""
     leader, worker = pods.leader, pods.worker
     findings = []
-    if leader.expanded_command.engine is not None or ctx.launcher in WRAPPING:
+    if leader.expanded_command.engine is not None or ctx.launcher in EDITING_LAUNCHERS:
         # Arguments must be known values, so that they can be quoted or checked.
         findings = [
             error(OUTPUT_IN_COMMAND, at, OUTPUT_HINT)
-            for pod in (pods.user_pods if ctx.launcher in WRAPPING else [leader])
+            for pod in (pods.user_pods if ctx.launcher in EDITING_LAUNCHERS else [leader])
             for key in ("command", "args")
             if has_output(pod.expanded_container.get(key))
             for at in output_paths(pod.expanded_container[key], (*pod.container_path, key))
         ]
-    if ctx.launcher not in WRAPPING or worker is None or findings:
+    if ctx.launcher not in EDITING_LAUNCHERS or worker is None or findings:
         return pods, findings
     # A worker that exits before the Ray head is up would restart its replica forever.
     waits = ctx.role.restart_policy is RestartPolicy.RECREATE_GROUP_ON_POD_RESTART

@@ -143,7 +143,7 @@ def _choose_protocol(
     supported = family.sidecar_connectors
     chosen = args.connector.value if args.connector is not None else None
     if chosen is None and command.engine is not None:
-        chosen = command.engine.sidecar_protocol
+        chosen = command.engine.kv_cache.sidecar_protocol
     if chosen is None and connector is not None:
         chosen = find_protocol(connector.names)
         if chosen is None:

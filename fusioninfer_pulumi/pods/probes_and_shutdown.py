@@ -52,7 +52,7 @@ def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
         if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
             port = command.health_port or port
         probe = {
-            "httpGet": {"path": command.engine.health_path, "port": port, **https},
+            "httpGet": {"path": command.engine.http.health_path, "port": port, **https},
             "periodSeconds": PERIOD_SECONDS,
             "timeoutSeconds": 5,
         }

@@ -269,7 +269,7 @@ class _RoleExpander:
             self._note("accelerator", CPU, USER, "no GPUs")
             return GpuLayout(0)
         has_sizes = role.parallelism is not None and role.parallelism.has_sizes
-        flags = [name for names in self.engine.size_flags.values() for name in names]
+        flags = [name for names in self.engine.sizes.flags.values() for name in names]
         sizes = self.command.parallelism if self.command.has(*flags) else None
         gpus, reason = role.gpus or self.user_gpus, ""
         if gpus and not has_sizes and sizes is None:
@@ -279,7 +279,8 @@ class _RoleExpander:
             gpus = max(role.parallelism.ranks // role.nodes, 1)
             reason = "parallelism, divided by the pods of a replica"
         elif not gpus and sizes is not None:
-            gpus, reason = max(sizes.devices() // role.nodes, 1), "parallel sizes in the arguments"
+            gpus = max(sizes.count_devices() // role.nodes, 1)
+            reason = "parallel sizes in the arguments"
         if gpus:
             self._note("gpus", str(gpus), USER, reason)
             return GpuLayout(gpus)
@@ -420,14 +421,14 @@ class _RoleExpander:
             arguments = self._generate_arguments(role, chosen)
             if arguments or user_container.get("args"):
                 container["args"] = [*(user_container.get("args") or ()), *arguments]
-        port = role.port or self.command.port or self.engine.default_port
+        port = role.port or self.command.port or self.engine.http.default_port
         container["ports"] = [{"name": "http", "containerPort": port}]
         self._note_generated(user_container, "ports", f"http {port}", RELEASE, "the engine's port")
         variables: dict[str, tuple[str, str]] = {}
         # Prefill and decode roles keep the default: the sidecar retries on a closed connection.
         if role.component_type is ComponentType.WORKER:
             reason = "seconds the engine keeps idle connections, longer than gateways use them"
-            variables[self.engine.keep_alive_variable] = (KEEP_ALIVE_SECONDS, reason)
+            variables[self.engine.http.keep_alive_variable] = (KEEP_ALIVE_SECONDS, reason)
         if self.is_cpu:
             variables |= {
                 key: (value, "GiB of KV cache") for key, value in preset.cpu_variables.items()
@@ -452,7 +453,7 @@ class _RoleExpander:
             seconds = min(int(drain_arguments[1]), compute_drain_seconds(grace))
             drain_arguments = (drain_arguments[0], str(seconds)) if seconds > 0 else ()
         candidates = (
-            (port is not None and port != self.engine.default_port,
+            (port is not None and port != self.engine.http.default_port,
              (PORT_FLAG, str(port)), USER, "port"),
             (True, preset.arguments, RELEASE, "other pods reach the engine and its metrics"),
             (self.is_cpu or chosen.limits_length, preset.length_arguments, LIBRARY,

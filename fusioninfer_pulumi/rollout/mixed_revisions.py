@@ -294,21 +294,22 @@ def _find_model_names(update: UpdateComparison) -> Iterator[MixedPair]:
         members, engine = f"clients with {age} {lws.role} pods", lws.command.engine
         names = lws.command.requestable_names
         is_same = lws.command.arguments == other.command.arguments
-        if engine is None or not engine.rejects_unknown_models or is_same:
+        if engine is None or not engine.http.rejects_unknown_models or is_same:
             continue
         if names is None:
             yield MixedPair(PairState.UNKNOWN, members, "it is unknown which names they serve")
             continue
         missing = sorted(name for name, targets in requested.items() if not targets <= names)
         if missing:
-            yield _describe_missing(missing, members, engine.api_source)
+            yield _describe_missing(missing, members, engine.http.api_source)
     # Aliases that the endpoint picker no longer rewrites.
     removed = {*dict(_find_rewrites(update.objects_before))} - rewrites.keys()
     for lws in {lws.role: lws for lws in update.after}.values():
         engine, names = lws.command.engine, lws.command.requestable_names
         missing = sorted(removed.difference(removed if names is None else names))
-        if missing and engine is not None and engine.rejects_unknown_models:
-            yield _describe_missing(missing, f"clients with {lws.role} pods", engine.api_source)
+        if missing and engine is not None and engine.http.rejects_unknown_models:
+            members = f"clients with {lws.role} pods"
+            yield _describe_missing(missing, members, engine.http.api_source)
 
 
 def _describe_missing(names: Sequence[str], members: str, source: str) -> MixedPair:
@@ -360,12 +361,12 @@ def _find_response_formats(update: UpdateComparison) -> Iterator[MixedPair]:
         removed_name = next((name for name in old_fields if name not in new_fields), None)
         if removed_name and new_fields and engine is not None and new.command.has(_REASONING):
             text = f"responses contain the reasoning in `{new_fields[0]}`, not in `{removed_name}`"
-            yield MixedPair(PairState.DEGRADED, members, text, remedy, engine.api_source)
+            yield MixedPair(PairState.DEGRADED, members, text, remedy, engine.http.api_source)
 
 
 def _find_reasoning_fields(command: EngineCommand) -> tuple[str, ...]:
     number = parse_release(read_pair_setting(command, "release") or "")
-    fields = command.engine.reasoning_names if command.engine else {}
+    fields = command.engine.http.reasoning_fields if command.engine else {}
     return next((fields[since] for since in [*fields][::-1] if number >= parse_release(since)), ())
 
 

@@ -30,7 +30,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_intent import (
     choose_pair_affinity,
     find_event_port,
 )
-from fusioninfer_pulumi.engines.engine import LoadMetrics
+from fusioninfer_pulumi.engines.metric_names import LoadMetrics
 from fusioninfer_pulumi.kube import labels, object_names
 from fusioninfer_pulumi.kube.containers import field_variable, overlay, restricted_security_context
 from fusioninfer_pulumi.kube.object_metadata import (
@@ -127,8 +127,8 @@ class EppPlan(NamedTuple):
 
 def find_load_metrics(roles: Sequence[RolePlan]) -> LoadMetrics | None:
     """Return the names of the engines' load metrics, None if they are unknown or differ."""
-    commands = [role.pods.command for role in roles]
-    metrics = {command.engine.metrics if command.engine else None for command in commands}
+    engines = [role.pods.command.engine for role in roles]
+    metrics = {engine.telemetry.load_metrics if engine else None for engine in engines}
     return metrics.pop() if len(metrics) == 1 else None
 
 

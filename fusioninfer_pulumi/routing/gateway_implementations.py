@@ -76,7 +76,7 @@ def _build_gke_extras(
     """Build the policies that set the health check and the timeout of GKE's load balancers."""
     target = {key: backend.get(key, "") for key in ("group", "kind", "name")}
     engines = [role.pods.command.engine for role in served]
-    paths = {_HEALTH_PATH if engine is None else engine.health_path for engine in engines}
+    paths = {_HEALTH_PATH if engine is None else engine.http.health_path for engine in engines}
     path = paths.pop() if len(paths) == 1 else _HEALTH_PATH
     health = {"type": "HTTP", "httpHealthCheck": {"requestPath": path, "port": port}}
     for kind, default in (

@@ -5,6 +5,7 @@ from fusioninfer_pulumi.findings import Rule
 FIELD_REQUIRED = Rule("field-required")
 OUT_OF_RANGE = Rule("out-of-range")
 RELEASE_WITHOUT_FEATURE = Rule("release-without-feature")
+UNSUPPORTED_BY_ENGINE = Rule("unsupported-by-engine")
 UNKNOWN_VALUE = Rule("unknown-value")
 UNKNOWN_KEY = Rule("unknown-key")
 ENGINE_WITHOUT_METRICS = Rule("engine-without-metrics")

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.kube.supported_products import (
     LEADER_WORKER_SET,
     PRODUCTS,
     format_release,
-    parse_release,
+    parse_product_release,
 )
 
 LWS, VOLCANO = "leaderworkerset.x-k8s.io", "scheduling.volcano.sh"
@@ -345,7 +345,7 @@ def test_installed_releases_are_read() -> None:
      ("v1.2", None), ("", None)],
 )  # fmt: skip
 def test_release_of_a_tag(text: str, release: Any) -> None:
-    assert parse_release(text) == release
+    assert parse_product_release(text) == release
 
 
 def test_every_product_has_an_installation() -> None:

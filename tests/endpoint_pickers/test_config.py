@@ -21,7 +21,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     dump_epp_config,
 )
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES
-from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
+from fusioninfer_pulumi.engines.metric_names import VLLM_METRICS, LoadMetrics
 from fusioninfer_pulumi.findings import errors, format_with_rule
 
 TABLE = Path(__file__).with_name("requests.yaml")

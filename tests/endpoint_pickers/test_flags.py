@@ -6,7 +6,7 @@ from rows import each_row
 from fusioninfer_pulumi.api.router import EndpointPickerArgs
 from fusioninfer_pulumi.endpoint_pickers.picker_config import build_epp_flags, can_read_metrics
 from fusioninfer_pulumi.endpoint_pickers.picker_families import FAMILIES, EppFamily
-from fusioninfer_pulumi.engines.engine import VLLM_METRICS, LoadMetrics
+from fusioninfer_pulumi.engines.metric_names import VLLM_METRICS, LoadMetrics
 
 PORTABLE = [
     "--pool-name=s-pool",

@@ -157,12 +157,12 @@ def test_target_that_needs_a_queue_enables_flow_control() -> None:
     assert waiting["flowControl"] == {"defaultRequestTTL": "0s"}
 
 
-@each_row("family", [name for name, row in FAMILIES.items() if row.flow_control])
+@each_row("family", [name for name, row in FAMILIES.items() if row.flow_control_metrics])
 def test_each_family_with_flow_control_accepts_its_configuration(family: str) -> None:
     row = FAMILIES[family]
     manifest = scaled(keda("queue", minReplicas=0), router(family=family))
-    assert row.flow_control is not None
-    assert row.flow_control.queued in triggers(manifest)["waiting"][0]
+    assert row.flow_control_metrics is not None
+    assert row.flow_control_metrics.queued in triggers(manifest)["waiting"][0]
 
 
 def pair(prefill: int, decode: int, **more: Any) -> Manifest:

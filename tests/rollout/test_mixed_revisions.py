@@ -307,7 +307,7 @@ def test_generated_queries_match_all_known_releases() -> None:
     names = set(METRIC.findall(json.dumps(manifests)))
     assert len(names) > 10
     for engine in (VLLM, SGLANG):
-        generated = [*filter(None, engine.metrics), *(":".join(n) for n in names)]
+        generated = [*filter(None, engine.telemetry.load_metrics), *(":".join(n) for n in names)]
         for release in load_argument_table(engine.name).releases:
             for name in generated:
                 if name.startswith(engine.name):

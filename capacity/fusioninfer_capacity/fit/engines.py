@@ -346,7 +346,7 @@ def _estimate_activations(
     if shape.experts_per_token and version >= _UNCHUNKED:
         width = shape.intermediate
         # Both projections of each expert; experts that are spread are not split.
-        spread = command.engine is not None and command.engine.spreads_experts(command)
+        spread = command.engine is not None and command.engine.sizes.has_expert_parallelism(command)
         expert = shape.expert_width / shape.experts_per_token / (1 if spread else ways)
         tokens = _count_expert_tokens(command, batched) if _is_gathered(command) else batched
         rows = tokens * shape.experts_per_token
@@ -550,14 +550,12 @@ class ProposedContainer:
         program: Command that starts it, the same as the image's entrypoint.
         connector: KV connector from prefill to decode.
         arguments: Further arguments of a pod.
-        launcher: Launcher of several nodes, None for the default.
     """
 
     image: str
     program: Sequence[str]
     connector: str
     arguments: Sequence[str] = ()
-    launcher: str | None = None
 
 
 @dataclass(frozen=True)
@@ -597,7 +595,6 @@ SIZED: Mapping[str, SizedEngine] = {
             image=_format_image("vllm"),
             program=PRESETS["vllm"].program,
             connector=NIXL,
-            launcher="multiprocessing",  # its newer images have no Ray
         ),
         shares_experts=True,
         rejects_bfloat16=True,  # `check_if_supports_dtype`

@@ -102,7 +102,7 @@ def _suggest_change(command: EngineCommand, model: Architecture, role_fit: Fit, 
             fitting.append(" ".join(sized.small_cache))
     if not fitting:
         sizes = command.parallelism
-        flag = engine.size_flags["tensor"][0]
+        flag = engine.sizes.flags["tensor"][0]
         tensor = sizes.tensor if sizes is not None else 1
         for ways in (size for size in _WAYS if tensor < size <= _PER_NODE * nodes):
             splits: list[tuple[str, ...]] = [(flag, str(ways))]

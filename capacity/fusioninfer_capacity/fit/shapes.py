@@ -183,11 +183,11 @@ def _count_ways(command: EngineCommand, part: Part, sizes: Parallelism) -> int:
     engine = command.engine
     if not part.expert or engine is None:
         return sizes.tensor
-    if not engine.spreads_experts(command):
+    if not engine.sizes.has_expert_parallelism(command):
         # vLLM splits experts over the ranks of all copies (`FusedMoEParallelConfig.make`).
         return sizes.tensor * (sizes.data if engine.name == "vllm" else 1)
     # SGLang's flag has the number of groups; vLLM spreads experts over all ranks.
-    groups = integer(command.value(*engine.expert_flags))
+    groups = integer(command.value(*engine.sizes.expert_flags))
     return max(1, sizes.tensor // groups) if groups else 1
 
 

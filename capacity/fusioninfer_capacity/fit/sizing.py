@@ -83,11 +83,11 @@ def build_arguments(request: SizingRequest, layout: Layout) -> list[str]:
     engine, sized = ENGINES[request.engine], SIZED[request.engine]
     words = [engine.model_flags[0], request.name, *sized.proposal.arguments, *request.arguments]
     if layout.tensor > 1:
-        words += [engine.size_flags["tensor"][0], str(layout.tensor)]
+        words += [engine.sizes.flags["tensor"][0], str(layout.tensor)]
     if layout.stages > 1:
-        words += [engine.size_flags["pipeline"][0], str(layout.stages)]
+        words += [engine.sizes.flags["pipeline"][0], str(layout.stages)]
     if layout.copies > 1:
-        words += [engine.size_flags["data"][0], str(layout.copies)]
+        words += [engine.sizes.flags["data"][0], str(layout.copies)]
     if layout.has_expert_parallelism:
         words += sized.expert_argument(layout.tensor)
     if layout.small_cache:

@@ -8,11 +8,12 @@ from fusioninfer_pulumi.api.role import StartupPolicy
 from fusioninfer_pulumi.engines.argument_checks import check_arguments
 from fusioninfer_pulumi.engines.argument_tables import load_argument_table, parse_release
 from fusioninfer_pulumi.engines.command_flags import read_plain_variables
+from fusioninfer_pulumi.engines.launchers import EDITING_LAUNCHERS
 from fusioninfer_pulumi.engines.model_arguments import check_accelerators
 from fusioninfer_pulumi.findings import Finding, Rule, error, warning
 from fusioninfer_pulumi.kube.resource_requests import accelerators, has_one_rank_per_accelerator
-from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import PD_ROLES, Context, RolePods
+from fusioninfer_pulumi.rules.common import UNSUPPORTED_BY_ENGINE
 
 LAUNCHER_CONTRADICTED = Rule("launcher-contradicted")
 ENGINE_RELEASE_UNSUPPORTED = Rule("engine-release-unsupported")
@@ -57,7 +58,7 @@ def check_startup_policy(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn about a startup policy that deadlocks with the launcher."""
     has_probe = bool({"readinessProbe", "startupProbe"} & pods.leader.container.keys())
     waits_for_leader = ctx.role.startup_policy is StartupPolicy.LEADER_READY
-    if waits_for_leader and has_probe and ctx.nodes > 1 and ctx.launcher in WRAPPING:
+    if waits_for_leader and has_probe and ctx.nodes > 1 and ctx.launcher in EDITING_LAUNCHERS:
         message = (
             f"LeaderReady deadlocks with launcher {ctx.launcher.value}: the leader is not ready "
             "before its workers have joined, but the workers are created after it is ready; use "
@@ -72,7 +73,7 @@ def check_engine_arguments(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         command, variables = pod.expanded_command, read_plain_variables(pod.expanded_container)
         # `pods.kv_cache` reports an unreadable transfer argument of prefillers and decoders.
         is_reported = ctx.role.component_type in PD_ROLES and isinstance(command.connector, str)
-        flag = command.engine.transfer_flag if is_reported and command.engine else None
+        flag = command.engine.kv_cache.transfer_flag if is_reported and command.engine else None
         for finding in check_arguments(command, variables, ignored=flag):
             yield finding.under(*pod.container_path)
 
@@ -82,4 +83,13 @@ def check_parallelism(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     args, at, engine = ctx.role.parallelism, ctx.at("parallelism"), pods.command.engine
     if args is None or engine is None:
         return
-    yield from (finding.under(*at) for finding in engine.check_sizes(args))
+    missing = {
+        "dataRPCPort": args.data_rpc_port is not None and not engine.sizes.rpc_flags,
+        "portPerRank": bool(args.port_per_rank) and not engine.sizes.rank_port_flags,
+    }
+    for field in (field for field, is_missing in missing.items() if is_missing):
+        message = f"is not supported by {engine.title}; remove it"
+        yield error(UNSUPPORTED_BY_ENGINE, (*at, field), message)
+    if args.expert and engine.sizes.needs_expert_ranks and args.tensor is None:
+        message = f"requires tensor: {engine.title} spreads experts over that many ranks"
+        yield error(UNSUPPORTED_BY_ENGINE, (*at, "expert"), message)

@@ -45,7 +45,7 @@ def find_served_port(command: EngineCommand) -> int | None:
         return command.port
     if not command.is_readable or command.has(PORT_FLAG, CONFIG_FLAG):
         return None
-    return command.engine.default_port
+    return command.engine.http.default_port
 
 
 def _check_loopback(pods: RolePods) -> Iterator[Finding]:
@@ -60,7 +60,7 @@ def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     if engine is None or not command.is_readable or is_proxied:
         return
     explicit = command.value(HOST_FLAG)
-    default = None if command.has(HOST_FLAG, CONFIG_FLAG) else engine.default_host
+    default = None if command.has(HOST_FLAG, CONFIG_FLAG) else engine.http.default_host
     host = (default if explicit is None else explicit) or ""
     if not (host in ("localhost", "::1", "[::1]") or host.startswith("127.")):
         return
@@ -110,18 +110,19 @@ def _check_probes(pods: RolePods) -> Iterator[Finding]:
                 yield make_finding(PROBE_NOT_ANSWERED, (*at, "port"), message)
             elif kind == "httpGet" and _is_rejected(action, pods):
                 message = f"{engine.title} answers {show(action['path'])} with 401, because the "
-                message += f"probe has no API key; use {engine.health_path}"
+                message += f"probe has no API key; use {engine.http.health_path}"
                 yield error(PROBE_NOT_ANSWERED, (*at, "path"), message)
 
 
 def _is_rejected(action: Mapping[str, Any], pods: RolePods) -> bool:
     """Return whether the engine requires an API key that a probe does not send."""
     engine, path = pods.command.engine, action.get("path")
-    if engine is None or not isinstance(path, str) or not engine.paths_with_api_key.match(path):
+    if engine is None or not isinstance(path, str):
         return False
     variables = {entry.get("name") for entry in pods.leader.expanded_container.get("env") or ()}
     headers = {str(header.get("name")).lower() for header in action.get("httpHeaders") or ()}
-    needs_key = engine.key_variable in variables or pods.command.has("--api-key")
+    has_key = engine.http.api_key_variable in variables or pods.command.has("--api-key")
+    needs_key = has_key and engine.http.paths_with_api_key.match(path) is not None
     return needs_key and "authorization" not in headers
 
 

@@ -39,7 +39,7 @@ def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         return
     if command.engine is None or not command.is_readable:
         flags = " or ".join(
-            f"{engine.transfer_flag} ({engine.title})" for engine in ENGINES.values()
+            f"{engine.kv_cache.transfer_flag} ({engine.title})" for engine in ENGINES.values()
         )
         yield warning(
             ARGUMENTS_UNREADABLE,
@@ -50,8 +50,8 @@ def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         yield error(
             KV_TRANSFER_MISSING,
             at,
-            f"{command.engine.transfer_flag} is missing, so no KV cache is transferred from "
-            f"prefill to decode; add it, or let kvTransfer: {{}} generate it for {NIXL}",
+            f"{command.engine.kv_cache.transfer_flag} is missing, so no KV cache is transferred "
+            f"from prefill to decode; add it, or let kvTransfer: {{}} generate it for {NIXL}",
         )
 
 
@@ -121,9 +121,9 @@ def _check_pair(
     setting_names = {
         "model": "the model",
         "release": engine.title,
-        "block size": engine.block_size_flag,
+        "block size": engine.kv_cache.block_size_flag,
     }
-    setting_names |= {key: flags[0] for key, flags in engine.model_setup_flags.items()}
+    setting_names |= {key: flags[0] for key, flags in engine.kv_cache.pair_setting_flags.items()}
     for key in _SETTINGS:
         prefill_value = read_pair_setting(prefill, key)
         decode_value = read_pair_setting(decode, key)
@@ -138,7 +138,7 @@ def _check_pair(
             f"{first.role.name}, which fills its KV cache; use the same value in both"
         )
         yield make_finding(PAIRED_SETTINGS_DIFFER, second.at(), message)
-    if engine.rejects_unknown_models:
+    if engine.http.rejects_unknown_models:
         names, known = decode.served_names or (), prefill.served_names
         missing = [name for name in names if known is not None and name not in known]
         # The prefiller gets requests with the same model name.
@@ -150,7 +150,7 @@ def _check_pair(
     reason = engine.kv_cache.explain_size_mismatch(prefill, decode)
     if reason is not None:
         make_finding = error if is_paired else warning
-        flag = engine.size_flags["tensor"][0]
+        flag = engine.sizes.flags["tensor"][0]
         message = (
             f"its {flag} does not match role {first.role.name}: {reason}; use the same in both"
         )
@@ -217,7 +217,7 @@ def check_served_names(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
         if ctx.role.component_type is ComponentType.WORKER
         and ctx.role.replicas
         and (engine := pods.command.engine) is not None
-        and engine.rejects_unknown_models
+        and engine.http.rejects_unknown_models
         and (names := pods.command.served_names) is not None
     ]
     for ctx, names in known[1:]:

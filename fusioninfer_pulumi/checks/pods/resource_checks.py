@@ -10,6 +10,7 @@ from typing import Any
 from fusioninfer_pulumi.api.kv_cache import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.service_shape import VOLCANO
 from fusioninfer_pulumi.engines.engine import EngineCommand
+from fusioninfer_pulumi.engines.launchers import EDITING_LAUNCHERS
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, find_mount
@@ -21,7 +22,6 @@ from fusioninfer_pulumi.kube.resource_requests import (
     suggest_accelerator,
 )
 from fusioninfer_pulumi.pods.kv_cache import DISK, get_shared_memory_limit, sum_disk
-from fusioninfer_pulumi.pods.multi_node import WRAPPING
 from fusioninfer_pulumi.pods.pod import Context, Pod, RolePods
 from fusioninfer_pulumi.presets.model_catalogue import get_weights_size
 
@@ -41,7 +41,7 @@ def check_accelerator_requests(pods: RolePods, ctx: Context) -> Iterator[Finding
         command = pod.expanded_command
         # `template_checks` reports a misspelled resource.
         is_misspelled = any(suggest_accelerator(name) for name, _ in _list_amounts(pod))
-        engine = pods.command.engine if pod.is_leader or ctx.launcher in WRAPPING else None
+        engine = pods.command.engine if pod.is_leader or ctx.launcher in EDITING_LAUNCHERS else None
         engine = engine or command.engine
         if (
             engine is None
@@ -137,7 +137,9 @@ def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
                 f"must be at most the container's memory limit ({quantity.write(limit)}), got "
                 f"{quantity.write(shared)}: files in shared memory count against the limit",
             )
-        has_engine = pod.is_leader or ctx.launcher in WRAPPING or bool(pod.expanded_command.engine)
+        has_engine = (
+            pod.is_leader or ctx.launcher in EDITING_LAUNCHERS or bool(pod.expanded_command.engine)
+        )
         # Ranks on TPUs and Neuron devices do not communicate by shared memory.
         is_exempt = any(name.startswith(_EXEMPT_DEVICES) for name, _ in _list_amounts(pod))
         is_missing = not pod.spec.get("hostIPC") and not find_mount(pod.container, SHARED_MEMORY)
@@ -159,7 +161,7 @@ def _count_communicating_ranks(pods: RolePods, ctx: Context) -> int:
     if sizes is None:
         return 1
     ranks = sizes.tensor * sizes.pipeline * sizes.context
-    return min(ranks, sizes.devices(ctx.nodes) // ctx.nodes)
+    return min(ranks, sizes.count_devices(ctx.nodes) // ctx.nodes)
 
 
 def _parse_amount(value: Any) -> Decimal | None:
