@@ -7,12 +7,12 @@ from fusioninfer_pulumi.capacity_package import read_inventory as read_inventory
 from fusioninfer_pulumi.capacity_package import read_placement as read_placement
 from fusioninfer_pulumi.checks.stages import plan_service as plan_service
 from fusioninfer_pulumi.checks.stages import plan_services as plan_services
-from fusioninfer_pulumi.component import Gateway as Gateway
-from fusioninfer_pulumi.component import HTTPRoute as HTTPRoute
-from fusioninfer_pulumi.component import InferencePool as InferencePool
-from fusioninfer_pulumi.component import InferenceService as InferenceService
-from fusioninfer_pulumi.component import LeaderWorkerSet as LeaderWorkerSet
-from fusioninfer_pulumi.component import PodGroup as PodGroup
+from fusioninfer_pulumi.component.inference_service import InferenceService as InferenceService
+from fusioninfer_pulumi.component.kubernetes_objects import Gateway as Gateway
+from fusioninfer_pulumi.component.kubernetes_objects import HTTPRoute as HTTPRoute
+from fusioninfer_pulumi.component.kubernetes_objects import InferencePool as InferencePool
+from fusioninfer_pulumi.component.kubernetes_objects import LeaderWorkerSet as LeaderWorkerSet
+from fusioninfer_pulumi.component.kubernetes_objects import PodGroup as PodGroup
 from fusioninfer_pulumi.component.serving_prerequisites import (
     ServingPrerequisites as ServingPrerequisites,
 )
