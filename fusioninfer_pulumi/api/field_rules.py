@@ -20,7 +20,7 @@ from fusioninfer_pulumi.rules.common import (
     FIELDS_EXCLUDE_EACH_OTHER,
 )
 
-#: States of a field. Null counts as neither set nor changed.
+#: States of a field; null counts as its default.
 _State = Literal["set", "changed", "default"]
 
 
@@ -45,7 +45,7 @@ class FieldRule(NamedTuple):
 
 
 #: Returns a row that rejects fields that are set.
-does_not_apply = partial(FieldRule, rule=FIELD_OUT_OF_PLACE)
+does_not_apply = FieldRule
 #: Returns a row that rejects fields that have their defaults.
 required = partial(FieldRule, rule=FIELD_REQUIRED, state="default")
 
