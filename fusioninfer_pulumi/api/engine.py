@@ -120,11 +120,8 @@ def parallelism_findings(
     """Check the sizes against each other and against `multinode.nodeCount` (`node_count`)."""
     data, local, nodes = sizes.data or 1, sizes.data_local, node_count or sizes.pods or 1
     if sizes.data is not None and local is not None and data % local:
-        yield error(
-            PARALLELISM_NOT_DIVISIBLE,
-            (*at, "dataLocal"),
-            f"must divide data ({data}), got {local}: {data} / {local} leaves {data % local}",
-        )
+        message = f"must divide data ({data}), got {local}: {data} / {local} leaves {data % local}"
+        yield error(PARALLELISM_NOT_DIVISIBLE, (*at, "dataLocal"), message)
     elif (sizes.pipeline or 1) > 1 and data > 1 and node_count is None:
         yield error(
             PODS_PER_REPLICA_UNKNOWN,

@@ -7,6 +7,13 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
 
+from fusioninfer_pulumi.api.field_rules import (
+    FieldRule,
+    check_fields,
+    does_not_apply,
+    has_no_effect,
+    required,
+)
 from fusioninfer_pulumi.api.field_types import (
     Bytes,
     Count,
@@ -22,10 +29,9 @@ from fusioninfer_pulumi.api.field_types import (
     WebAddressOrOutput,
     fits,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel, default, empty_list, reject_fields
+from fusioninfer_pulumi.api.spec_model import SpecModel, default, empty_list
 from fusioninfer_pulumi.api.validation_errors import rule_error, string_format
-from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, FIELD_WITHOUT_EFFECT
+from fusioninfer_pulumi.findings import Finding, Location, Rule, Severity, show
 from fusioninfer_pulumi.schemas.kind_schema import CONTAINER, TOLERATIONS
 
 INVALID_MODEL_URI = Rule("invalid-model-uri")
@@ -282,32 +288,28 @@ class ModelArgs(SpecModel):
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the fields that depend on the source of the model or of its adapters."""
-        scheme = self.uri.partition("://")[0]
-        yield from self._misplaced_fields(at, scheme)
-        yield from self._cache_findings(at, scheme)
+        return check_fields(at, self, *self._list_rules(self.uri.partition("://")[0]))
 
-    def _misplaced_fields(self, at: Location, scheme: str) -> Iterator[Finding]:
+    def _list_rules(self, scheme: str) -> Iterator[FieldRule]:
         adapters = self.lora.adapters if self.lora else ()
         schemes = {scheme, *(adapter.uri.partition("://")[0] for adapter in adapters)}
         for field, field_scheme in _SCHEME_OF_FIELD.items():
-            if field_scheme not in (schemes if field in ("token_secret", "s3") else {scheme}):
-                message = f"belongs to {field_scheme}:// (this model is {scheme}://)"
-                yield from reject_fields(at, self, [field], message)
-
-    def _cache_findings(self, at: Location, scheme: str) -> Iterator[Finding]:
+            allowed = schemes if field in ("token_secret", "s3") else {scheme}
+            message = f"belongs to {field_scheme}:// (this model is {scheme}://)"
+            yield does_not_apply(field, message, when=field_scheme not in allowed)
         if self.cache is None:
             return
         if scheme in ("pvc", "oci"):
-            message = f"has no effect: {scheme}:// is mounted directly; remove it"
-            yield error(FIELD_WITHOUT_EFFECT, (*at, "cache"), message)
+            reason = f"{scheme}:// is mounted directly; remove it"
+            yield has_no_effect("cache", reason, severity=Severity.ERROR)
         elif self.cache.warm_up:
-            message = "has no effect: the warm-up fetches the model; remove it"
-            yield from reject_fields(at, self, ["fetch"], message, FIELD_WITHOUT_EFFECT)
+            reason = "the warm-up fetches the model; remove it"
+            yield has_no_effect("fetch", reason, severity=Severity.ERROR)
         elif scheme == "s3" or self.fetch is Fetch.INIT_CONTAINER:
             message = (
                 "must be true: init containers of several pods would write the same files at once"
             )
-            yield error(FIELD_REQUIRED, (*at, "cache", "warmUp"), message)
+            yield required("cache.warm_up", message)
 
 
 #: The formats of a `uri`, for messages.

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic.alias_generators import to_snake
 
+from fusioninfer_pulumi.api.field_rules import check_fields, does_not_apply, required
 from fusioninfer_pulumi.api.field_types import (
     AnnotationMap,
     Name,
@@ -16,10 +17,10 @@ from fusioninfer_pulumi.api.field_types import (
     TextOrOutput,
     known_json_findings,
 )
-from fusioninfer_pulumi.api.spec_model import SpecModel, reject_fields
+from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, OUT_OF_RANGE
+from fusioninfer_pulumi.rules.common import OUT_OF_RANGE
 from fusioninfer_pulumi.schemas.kind_schema import GATEWAY, HTTP_ROUTE, Part
 from fusioninfer_pulumi.schemas.schema_check import part_findings
 
@@ -91,7 +92,7 @@ class HttpRouteArgs(SpecModel):
                 f"({self.external_field}); remove one of them"
             )
             ignored = sorted(self.model_fields_set - {to_snake(self.external_field)})
-            yield from reject_fields(at, self, ignored, message)
+            yield from check_fields(at, self, does_not_apply(ignored, message))
 
 
 class GatewayRefArgs(SpecModel):
@@ -164,7 +165,7 @@ class GatewayArgs(SpecModel):
             "belongs to a Gateway that is created here, but refs name existing ones; "
             "remove one of them"
         )
-        yield from reject_fields(at, self, (*_GATEWAY_SPEC, "annotations"), message)
+        yield from check_fields(at, self, does_not_apply((*_GATEWAY_SPEC, "annotations"), message))
         for index, ref in enumerate(self.refs):
             if ref.listeners:
                 known = {"gatewayClassName": "any", "listeners": ref.listeners}
@@ -219,10 +220,10 @@ class ModelRewriteArgs(SpecModel):
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the weights."""
+        message = "is required if there are several targets"
+        row = required("weight", message, when=len(self.targets) > 1)
         for index, target in enumerate(self.targets):
-            if target.weight is None and len(self.targets) > 1:
-                message = "is required if there are several targets"
-                yield error(FIELD_REQUIRED, (*at, "targets", index, "weight"), message)
+            yield from check_fields((*at, "targets", index), target, row)
         if all(target.weight == 0 for target in self.targets):
             message = "all have weight 0, so no model would answer; give one a weight above 0"
             yield error(OUT_OF_RANGE, (*at, "targets"), message)

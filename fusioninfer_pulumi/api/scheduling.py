@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from fusioninfer_pulumi.api.field_rules import check_fields, required
 from fusioninfer_pulumi.api.field_types import Count, NameOrOutput, ObjectName, OnOff, Text
 from fusioninfer_pulumi.api.spec_model import SpecModel, default
-from fusioninfer_pulumi.findings import Finding, Location, error
-from fusioninfer_pulumi.rules.common import FIELD_REQUIRED
+from fusioninfer_pulumi.findings import Finding, Location
 
 
 class GangMode(str, enum.Enum):
@@ -53,9 +53,9 @@ class NetworkTopologyRuleArgs(SpecModel):
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check that mode `hard` has a tier."""
-        if self.mode is NetworkTopologyMode.HARD and self.highest_tier_allowed is None:
-            message = "is required for mode hard, because Volcano ignores the mode otherwise"
-            yield error(FIELD_REQUIRED, (*at, "highestTierAllowed"), message)
+        message = "is required for mode hard, because Volcano ignores the mode otherwise"
+        is_hard = self.mode is NetworkTopologyMode.HARD
+        return check_fields(at, self, required("highest_tier_allowed", message, when=is_hard))
 
 
 class NetworkTopologyArgs(SpecModel):

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusioninfer_pulumi.api.engine import parallelism_findings
+from fusioninfer_pulumi.api.field_rules import check_fields, conflict, does_not_apply, required
 from fusioninfer_pulumi.api.field_types import MAX_COUNT
 from fusioninfer_pulumi.api.pod_template import reserved_key_findings, role_template_findings
 from fusioninfer_pulumi.api.role import ComponentType, RoleArgs
 from fusioninfer_pulumi.api.spec import ServiceMetadata, ServiceSpec
-from fusioninfer_pulumi.api.spec_model import check_model, reject_fields
+from fusioninfer_pulumi.api.spec_model import check_model
 from fusioninfer_pulumi.findings import Finding, Location, error
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.rules.common import (
@@ -22,7 +23,6 @@ from fusioninfer_pulumi.rules.common import (
     FIELD_OUT_OF_PLACE,
     FIELD_REQUIRED,
     FIELD_WITHOUT_EFFECT,
-    FIELDS_EXCLUDE_EACH_OTHER,
     NAME_NOT_FOUND,
     OUT_OF_RANGE,
 )
@@ -42,6 +42,7 @@ ROUTER_FIELDS = (
 )
 #: Fields of routers that have no effect without an endpoint picker.
 _PICKER_FIELDS = ("strategy", "scorers", "endpoint_picker_config", "pool", "model_rewrites")
+_SEPARATE_TEMPLATES = ("leader_template", "worker_template")
 #: Fields that only roles that serve a model may have.
 _SERVING_FIELDS = tuple(
     field
@@ -85,19 +86,19 @@ def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[
     type_note = f"(this role is a {role.component_type.value})"
     if _is_router(role):
         message = f"has no effect, because a router serves no model; remove the field {type_note}"
-        yield from reject_fields(at, role, _SERVING_FIELDS, message)
+        yield from check_fields(at, role, does_not_apply(_SERVING_FIELDS, message))
         yield from _router_findings(at, role)
         return
     message = f"belongs to a role of componentType router {type_note}"
-    yield from reject_fields(at, role, ROUTER_FIELDS, message)
+    yield from check_fields(at, role, does_not_apply(ROUTER_FIELDS, message))
     yield from _template_findings(at, role, has_model=has_model)
     if role.component_type is ComponentType.WORKER:
         message = "belongs to a prefiller or a decoder (this role is a worker)"
-        yield from reject_fields(at, role, ["kv_transfer"], message)
-    elif role.component_type is ComponentType.PREFILLER and role.kv_transfer is not None:
+        yield from check_fields(at, role, does_not_apply("kv_transfer", message))
+    elif role.component_type is ComponentType.PREFILLER:
         message = "belongs to a decoder: only decode pods have a sidecar"
-        fields = ("engine_port", "sidecar")
-        yield from reject_fields((*at, "kvTransfer"), role.kv_transfer, fields, message)
+        row = does_not_apply(("kv_transfer.engine_port", "kv_transfer.sidecar"), message)
+        yield from check_fields(at, role, row)
     if not role.has_node_count:
         message = "is required"
         if role.parallelism is not None:
@@ -105,7 +106,7 @@ def role_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iterator[
                 ": parallelism does not determine the pods per replica (pipeline does, or data "
                 "with dataLocal)"
             )
-        yield error(FIELD_REQUIRED, (*at, "multinode", "nodeCount"), message)
+        yield from check_fields(at, role, required("multinode.node_count", message))
     if role.parallelism is not None:
         node_count = role.multinode.node_count if role.multinode else None
         yield from parallelism_findings((*at, "parallelism"), role.parallelism, node_count)
@@ -141,44 +142,46 @@ def _template_findings(at: Location, role: RoleArgs, *, has_model: bool) -> Iter
     separate = {"leaderTemplate": role.leader_template, "workerTemplate": role.worker_template}
     present = [name for name, template in separate.items() if template is not None]
     if role.template is not None:
-        for name in present:
-            message = "conflicts with template; remove one of them"
-            yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, name), message)
+        yield from check_fields(at, role, conflict(_SEPARATE_TEMPLATES, "template"))
     elif not present:
         if not has_model:
             message = "is required: the pods that serve the model"
             if role.accelerator is not None or role.gpus is not None or role.engine is not None:
                 message += "; or set the service's model, and the library generates them"
-            yield error(FIELD_REQUIRED, (*at, "template"), message)
+            yield from check_fields(at, role, required("template", message))
         return
     elif role.nodes == 1 and role.has_node_count:
-        for name in present:
-            message = "needs multinode.nodeCount of at least 2; use template"
-            yield error(FIELD_OUT_OF_PLACE, (*at, name), message)
+        message = "needs multinode.nodeCount of at least 2; use template"
+        yield from check_fields(at, role, does_not_apply(_SEPARATE_TEMPLATES, message))
     else:
-        for name in sorted(set(separate) - set(present)):
-            yield error(FIELD_REQUIRED, (*at, name), f"is required with {present[0]}")
+        message = f"is required with {present[0]}"
+        yield from check_fields(at, role, required(_SEPARATE_TEMPLATES, message))
     for name, template in {"template": role.template, **separate}.items():
         if template is not None:
             place = (*at, name)
             yield from role_template_findings(place, template, role.container, has_model=has_model)
     if not has_model or role.template is None:
         message = "needs the service's model, and template instead of leaderTemplate"
-        yield from reject_fields(at, role, ["engine"], message)
+        yield from check_fields(at, role, does_not_apply("engine", message))
 
 
 def _router_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
-    picker, route, gateway = role.endpoint_picker, role.httproute, role.gateway
-    if role.endpoint_picker_config is not None:
-        message = "conflicts with endpointPickerConfig; remove one of them"
-        fields = ("strategy", "scorers")
-        yield from reject_fields(at, role, fields, message, FIELDS_EXCLUDE_EACH_OTHER)
-    if not role.has_endpoint_picker and picker is not None:
-        message = "has no effect with endpointPicker.enabled: false; remove one of them"
-        yield from reject_fields(at, role, _PICKER_FIELDS, message, FIELD_WITHOUT_EFFECT)
-        if route is not None:
-            place = (*at, "httproute")
-            yield from reject_fields(place, route, ["split"], message, FIELD_WITHOUT_EFFECT)
+    route, gateway = role.httproute, role.gateway
+    yield from check_fields(
+        at,
+        role,
+        conflict(
+            ("strategy", "scorers"),
+            "endpointPickerConfig",
+            when=role.endpoint_picker_config is not None,
+        ),
+        does_not_apply(
+            (*_PICKER_FIELDS, "httproute.split"),
+            "has no effect with endpointPicker.enabled: false; remove one of them",
+            when=not role.has_endpoint_picker,
+            rule=FIELD_WITHOUT_EFFECT,
+        ),
+    )
     if gateway is not None and route is not None:
         external, allowed = route.external_field, {"implementation"}
         if external is not None and gateway.refs is None and gateway.model_fields_set != allowed:
@@ -188,8 +191,7 @@ def _router_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
             )
             yield error(FIELD_OUT_OF_PLACE, (*at, "gateway"), message)
         if gateway.refs and route.parent_refs:
-            message = "conflicts with gateway.refs; remove one of them"
-            yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "httproute", "parentRefs"), message)
+            yield from check_fields(at, role, conflict("httproute.parent_refs", "gateway.refs"))
     any_name = ["any other model"]
     names = [name for rewrite in role.model_rewrites or () for name in rewrite.models or any_name]
     if len(names) > len(set(names)):

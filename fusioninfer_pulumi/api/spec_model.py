@@ -5,18 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from fusioninfer_pulumi.api.field_rules import check_fields, does_not_apply, find_set_fields
 from fusioninfer_pulumi.api.validation_errors import pydantic_findings
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Location, Rule, error, show
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Location, error, show
 from fusioninfer_pulumi.generated import FOLDER
 from fusioninfer_pulumi.rules.common import (
     DUPLICATE_NAME,
-    FIELD_OUT_OF_PLACE,
     FIELD_WITHOUT_EFFECT,
     FIELDS_EXCLUDE_EACH_OTHER,
 )
@@ -132,12 +132,12 @@ def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
 def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
     """Check a model against `ONE_OF`, `AT_MOST_ONE_OF`, `FIRST_ENABLES_REST` and `UNIQUE`."""
     fields = type(model).model_fields
-    chosen = list(find_set_fields(model, model.ONE_OF))
+    chosen = find_set_fields(model, model.ONE_OF)
     if model.ONE_OF and len(chosen) != 1:
         got = f", got {' and '.join(chosen)}" if chosen else ""
         allowed = ", ".join(fields[name].alias or name for name in model.ONE_OF)
         yield error(FIELDS_EXCLUDE_EACH_OTHER, at, f"must have exactly one of {allowed}{got}")
-    present = list(find_set_fields(model, model.AT_MOST_ONE_OF))
+    present = find_set_fields(model, model.AT_MOST_ONE_OF)
     if len(present) > 1:
         message = f"{present[0]} conflicts with {present[1]}; remove one of them"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, at, message)
@@ -147,7 +147,9 @@ def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
         off = f"with {alias}: false" if getattr(model, switch) is False else f"without {alias}"
         message = f"has no effect {off}; remove it"
         names = names or [name for name in fields if name != switch]
-        yield from reject_fields(at, model, names, message, FIELD_WITHOUT_EFFECT)
+        yield from check_fields(
+            at, model, does_not_apply(names, message, rule=FIELD_WITHOUT_EFFECT)
+        )
     for name, key in model.UNIQUE:
         first: dict[Any, int] = {}
         for index, item in enumerate(getattr(model, name) or ()):
@@ -168,21 +170,3 @@ def default(model: type[SpecModel]) -> Any:
     # A lambda, because pydantic inspects a factory's signature, which is slow for a class.
     # `model_construct`, because the constructor would build the model's validator.
     return Field(default_factory=lambda: model.model_construct())  # noqa: PLW0108  # see above
-
-
-def find_set_fields(model: SpecModel, names: Iterable[str]) -> Iterator[str]:
-    """Yield the YAML names of the fields that are set and not null."""
-    for name in names:
-        if name in model.model_fields_set and getattr(model, name) is not None:
-            yield type(model).model_fields[name].alias or name
-
-
-def reject_fields(
-    at: Location,
-    model: SpecModel,
-    names: Iterable[str],
-    message: str,
-    rule: Rule = FIELD_OUT_OF_PLACE,
-) -> Iterator[Finding]:
-    """Yield an error for each of these fields that is set."""
-    return (error(rule, (*at, name), message) for name in find_set_fields(model, names))

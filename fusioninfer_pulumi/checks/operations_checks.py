@@ -13,12 +13,12 @@ from fusioninfer_pulumi.api.autoscaling import (
     counts_queued_requests,
     scales_to_zero,
 )
+from fusioninfer_pulumi.api.field_rules import FieldRule, check_fields, does_not_apply, required
 from fusioninfer_pulumi.api.monitoring import MonitoringArgs
 from fusioninfer_pulumi.api.pod_template import reserved_key_findings
 from fusioninfer_pulumi.api.role import ComponentType
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.api.router import MetricsMode
-from fusioninfer_pulumi.api.spec_model import reject_fields
 from fusioninfer_pulumi.checks.routing_checks import NETWORK_POLICY
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, warning
 from fusioninfer_pulumi.operations.monitors import find_declared_port
@@ -116,15 +116,7 @@ _ENGINE_METRIC = re.compile(r"(?:vllm|sglang)[:_]\w+")
 _MATCHERS, _METRIC = re.compile(r"\{[^}]*\}"), re.compile(r"\b\w+[_:][\w:]*(?![\w:]|\s*\()")
 
 
-#: Fields for one autoscaling engine only: those of `autoscaling`, and those of its metrics.
-_ENGINE_FIELDS = (
-    (
-        AutoscalingEngine.KEDA,
-        ("prometheus", "keda", "time_to_first_token", "time_per_token"),
-        ("query", "unsafe_ssl"),
-    ),
-    (AutoscalingEngine.HPA, (), ("source", "selector")),
-)
+_SHARED_BY_GROUPS = "is one number for all serving groups, but each group is scaled separately"
 
 
 def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
@@ -134,15 +126,22 @@ def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
         if args is None:
             continue
         at = ("roles", role.position, "autoscaling")
-        for path, message in _find_conflicts(built, role, args):
-            yield error(FIELD_OUT_OF_PLACE, (*at, *path), message)
-        for engine, fields, metric_fields in _ENGINE_FIELDS:
-            if engine is not args.engine:
-                message = f"belongs to engine {engine.value}; remove it"
-                yield from reject_fields(at, args, fields, message)
-                for index, metric in enumerate(args.metrics):
-                    place = (*at, "metrics", index)
-                    yield from reject_fields(place, metric, metric_fields, message)
+        yield from check_fields(at, args, *_list_conflicts(built, role, args))
+        metrics = [((*at, "metrics", index), metric) for index, metric in enumerate(args.metrics)]
+        for place, metric in metrics if (built.args.groups or 1) > 1 else ():
+            if metric.query is not None or metric.source is MetricSource.EXTERNAL:
+                message = f"{_SHARED_BY_GROUPS}: use engine HPA and a metric of source Pods"
+                yield error(FIELD_OUT_OF_PLACE, place, message)
+        is_hpa = args.engine is AutoscalingEngine.HPA
+        only_keda, only_hpa = (f"belongs to engine {name}; remove it" for name in ("KEDA", "HPA"))
+        fields = ("prometheus", "keda", "time_to_first_token", "time_per_token")
+        yield from check_fields(at, args, does_not_apply(fields, only_keda, when=is_hpa))
+        metric_rows = (
+            does_not_apply(("query", "unsafe_ssl"), only_keda, when=is_hpa),
+            does_not_apply(("source", "selector"), only_hpa, when=not is_hpa),
+        )
+        for place, metric in metrics:
+            yield from check_fields(place, metric, *metric_rows)
         count = role.args.replicas
         if count and not args.min_replicas <= count <= args.max_replicas:
             yield error(
@@ -159,70 +158,49 @@ def check_autoscaling(built: BuiltService) -> Iterator[Finding]:
         yield from _check_metric_sources(built, args, at)
 
 
-def _find_conflicts(
+def _list_conflicts(
     built: BuiltService, role: RolePlan, args: AutoscalingArgs
-) -> Iterator[tuple[Location, str]]:
-    hpa, plan, groups = args.engine is AutoscalingEngine.HPA, built.plan, built.args.groups or 1
-    group_message = "is one number for all serving groups, but each group is scaled separately"
-    for path, present, message in (
-        (
-            (),
-            plan.shape.layout is not Layout.PER_ROLE,
-            (
-                "requires layout: PerRole: an autoscaler scales one LeaderWorkerSet, and with "
-                "PerReplica each replica has its own"
-            ),
+) -> tuple[FieldRule, ...]:
+    hpa, plan = args.engine is AutoscalingEngine.HPA, built.plan
+    return (
+        does_not_apply(
+            "",
+            "requires layout: PerRole: an autoscaler scales one LeaderWorkerSet, and with "
+            "PerReplica each replica has its own",
+            when=plan.shape.layout is not Layout.PER_ROLE,
         ),
-        (
-            ("minReplicas",),
-            hpa and args.min_replicas == 0,
-            (
-                "must be at least 1 with engine HPA, got 0: Kubernetes accepts 0 only behind a "
-                "feature gate; KEDA scales to 0"
-            ),
+        does_not_apply(
+            "min_replicas",
+            "must be at least 1 with engine HPA, got 0: Kubernetes accepts 0 only behind a "
+            "feature gate; KEDA scales to 0",
+            when=hpa and args.min_replicas == 0,
         ),
-        (
-            (),
-            role.args.replicas == 0,
-            "conflicts with replicas: 0; remove one of them",
+        does_not_apply(
+            "", "conflicts with replicas: 0; remove one of them", when=role.args.replicas == 0
         ),
-        (
-            (),
-            plan.gang is not None and plan.gang.is_native,
-            (
-                "conflicts with gangPolicy.backend Native: its PodGroup counts the pods of all "
-                "replicas and autoscalers do not change it, so after a scale-down a replica that "
-                "restarts is never scheduled; use backend Volcano with minRoleReplicas"
-            ),
+        does_not_apply(
+            "",
+            "conflicts with gangPolicy.backend Native: its PodGroup counts the pods of all "
+            "replicas and autoscalers do not change it, so after a scale-down a replica that "
+            "restarts is never scheduled; use backend Volcano with minRoleReplicas",
+            when=plan.gang is not None and plan.gang.is_native,
         ),
-        (
-            ("target",),
-            args.target is not None and find_load_metrics(plan.roles) is None,
-            (
-                "requires one engine for all roles, vLLM or SGLang: metrics of other engines are "
-                "unknown; set metrics instead"
-            ),
+        does_not_apply(
+            "target",
+            "requires one engine for all roles, vLLM or SGLang: metrics of other engines are "
+            "unknown; set metrics instead",
+            when=find_load_metrics(plan.roles) is None,
         ),
-        (("target",), args.target is not None and groups > 1, f"{group_message}; set metrics"),
-        (
-            ("target",),
-            hpa and args.target is AutoscalingTarget.QUEUE,
-            (
-                "queue requires engine KEDA, because it reads metrics of the endpoint picker; use "
-                "KEDA or throughput"
-            ),
+        does_not_apply(
+            "target", f"{_SHARED_BY_GROUPS}; set metrics", when=(built.args.groups or 1) > 1
         ),
-        *(
-            (
-                ("metrics", index),
-                groups > 1 and (metric.query is not None or metric.source is MetricSource.EXTERNAL),
-                f"{group_message}: use engine HPA and a metric of source Pods",
-            )
-            for index, metric in enumerate(args.metrics)
+        does_not_apply(
+            "target",
+            "queue requires engine KEDA, because it reads metrics of the endpoint picker; use KEDA "
+            "or throughput",
+            when=hpa and args.target is AutoscalingTarget.QUEUE,
         ),
-    ):
-        if present:
-            yield path, message
+    )
 
 
 def _check_target(
@@ -346,11 +324,9 @@ def _check_metrics(args: AutoscalingArgs, at: Location) -> Iterator[Finding]:
     if idle is not None and idle >= args.min_replicas:
         message = f"must be below minReplicas ({args.min_replicas}), got {idle}"
         yield error(OUT_OF_RANGE, (*at, "keda", "idleReplicaCount"), message)
+    row = required("query" if keda else "name", f"is required with engine {args.engine.value}")
     for index, metric in enumerate(args.metrics):
-        field, value = ("query", metric.query) if keda else ("name", metric.name)
-        if value is None:
-            path = (*at, "metrics", index, field)
-            yield error(FIELD_REQUIRED, path, f"is required with engine {args.engine.value}")
+        yield from check_fields((*at, "metrics", index), metric, row)
 
 
 def check_prefill_decode_ratio(built: BuiltService) -> Iterator[Finding]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from fusioninfer_pulumi.api.field_rules import check_fields, does_not_apply
 from fusioninfer_pulumi.api.rollout import Layout, RolloutLevel, RolloutStrategy
-from fusioninfer_pulumi.api.spec_model import reject_fields
 from fusioninfer_pulumi.findings import Finding, Rule, error, show, warning
 from fusioninfer_pulumi.kube import durations
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
@@ -25,8 +25,13 @@ def check_rollout_settings(plan: ServicePlan) -> Iterator[Finding]:
         yield from _check_group_rollout(plan, plan.shape.groups)
         return
     for role in plan.roles:
-        if role.replicas:
-            yield from _check_role_rollout(role)
+        rollout, count = role.rollout, len(role.replicas)
+        unavailable = role.get_rollout_field("max_unavailable")
+        is_rolling = rollout.strategy is RolloutStrategy.ROLLING
+        if is_rolling and unavailable is not None and rollout.max_unavailable >= count > 1:
+            at = role.locate_rollout_field("max_unavailable")
+            message = f"{unavailable} lets an update take all {count} replicas of {role.name} down"
+            yield warning(UPDATE_TAKES_SERVICE_DOWN, at, f"{message} at once")
 
 
 def check_startup_timeouts(plan: ServicePlan) -> Iterator[Finding]:
@@ -41,50 +46,31 @@ def check_startup_timeouts(plan: ServicePlan) -> Iterator[Finding]:
         ):
             timeout = durations.seconds(text)
             if timeout is not None and longest > timeout:
-                yield warning(
-                    STARTUP_ABOVE_TIMEOUT,
-                    ("roles", role.position, "startup"),
-                    f"allows {longest} s, but {field} is {text}; raise {field}",
-                )
+                message = f"allows {longest} s, but {field} is {text}; raise {field}"
+                yield warning(STARTUP_ABOVE_TIMEOUT, ("roles", role.position, "startup"), message)
 
 
 def _check_group_rollout(plan: ServicePlan, groups: int) -> Iterator[Finding]:
+    message = (
+        "applies to one role and conflicts with rollout.level Group, which updates whole groups; "
+        "remove it, or use level Role"
+    )
+    fields = ("strategy", "max_unavailable", "max_surge", "partition")
     for role in plan.roles:
-        if role.args.rollout is not None:
-            fields = ("strategy", "max_unavailable", "max_surge", "partition")
-            message = "applies to one role and conflicts with rollout.level Group, which updates "
-            message += "whole groups; remove it, or use level Role"
-            at = ("roles", role.position, "rollout")
-            yield from reject_fields(at, role.args.rollout, fields, message)
+        at, row = ("roles", role.position, "rollout"), does_not_apply(fields, message)
+        yield from check_fields(at, role.args.rollout, row)
     message = "counts replicas and conflicts with rollout.level Group; remove it"
-    yield from reject_fields(("rollout",), plan.rollout, ["max_surge"], message)
+    row = does_not_apply("max_surge", message)
+    yield from check_fields(("rollout",), plan.rollout, row)
     rollout = resolve_group_rollout(plan)
     rolling = plan.rollout.strategy in (None, RolloutStrategy.ROLLING)
     if rolling and groups == 1:
-        yield warning(
-            UPDATE_TAKES_SERVICE_DOWN,
-            ("rollout", "level"),
-            "Group lets an update take down the only group and so the service; add a group",
-        )
+        message = "Group lets an update take down the only group and so the service; add a group"
+        yield warning(UPDATE_TAKES_SERVICE_DOWN, ("rollout", "level"), message)
     elif rolling and groups > 1 and rollout.max_unavailable >= groups:
-        yield warning(
-            UPDATE_TAKES_SERVICE_DOWN,
-            ("rollout", "maxUnavailable"),
-            f"{plan.rollout.max_unavailable} lets an update take all {groups} groups down at once",
-        )
-
-
-def _check_role_rollout(role: RolePlan) -> Iterator[Finding]:
-    rollout = role.rollout
-    count = len(role.replicas)
-    unavailable = role.get_rollout_field("max_unavailable")
-    is_rolling = rollout.strategy is RolloutStrategy.ROLLING
-    if is_rolling and unavailable is not None and rollout.max_unavailable >= count > 1:
-        yield warning(
-            UPDATE_TAKES_SERVICE_DOWN,
-            role.locate_rollout_field("max_unavailable"),
-            f"{unavailable} lets an update take all {count} replicas of {role.name} down at once",
-        )
+        unavailable = plan.rollout.max_unavailable
+        message = f"{unavailable} lets an update take all {groups} groups down at once"
+        yield warning(UPDATE_TAKES_SERVICE_DOWN, ("rollout", "maxUnavailable"), message)
 
 
 def check_rollout_layout(plan: ServicePlan) -> Iterator[Finding]:
@@ -106,11 +92,9 @@ def _check_role_layout(plan: ServicePlan, role: RolePlan) -> Iterator[Finding]:
     surge = role.get_rollout_field("max_surge")
     per_role = plan.shape.layout is Layout.PER_ROLE
     if role.get_rollout_field("max_unavailable") == 0 and not (per_role and surge):
-        yield error(
-            MAX_UNAVAILABLE_ZERO,
-            role.locate_rollout_field("max_unavailable"),
-            "must be at least 1, or 0 together with maxSurge and layout: PerRole, got 0",
-        )
+        message = "must be at least 1, or 0 together with maxSurge and layout: PerRole, got 0"
+        at = role.locate_rollout_field("max_unavailable")
+        yield error(MAX_UNAVAILABLE_ZERO, at, message)
     if surge and not per_role:
         yield error(
             FIELD_OUT_OF_PLACE,

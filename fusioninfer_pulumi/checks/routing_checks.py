@@ -162,11 +162,8 @@ def check_pool(routing: Routing) -> Iterator[Finding]:
         ports = ", ".join(f"{role.name} {role.pods.ports_text}" for role in served)
         single = all(role.pods.rank_ports == 1 for role in served)
         expected = "one port" if single else "the same ports"
-        yield error(
-            SERVING_PORTS_DIFFER,
-            at,
-            f"pods of a pool must serve on {expected}, got {ports}; give the roles {expected}",
-        )
+        message = f"pods of a pool must serve on {expected}, got {ports}; give the roles {expected}"
+        yield error(SERVING_PORTS_DIFFER, at, message)
     target_ports = routing.args.pool.target_ports if routing.args.pool is not None else None
     for role in served:
         if target_ports is not None and role.pods.port not in target_ports:
@@ -189,11 +186,9 @@ def _check_disaggregation(field: Location, declared: Sequence[RoleArgs]) -> Iter
             f"{' and no '.join(missing)}",
         )
     elif workers:
-        yield warning(
-            ROLE_WITHOUT_REQUESTS,
-            field,
-            f"requests go only to prefillers and decoders, none to {', '.join(workers)} (worker)",
-        )
+        names = ", ".join(workers)
+        message = f"requests go only to prefillers and decoders, none to {names} (worker)"
+        yield warning(ROLE_WITHOUT_REQUESTS, field, message)
 
 
 def check_reference_grants(routing: Routing) -> Iterator[Finding]:

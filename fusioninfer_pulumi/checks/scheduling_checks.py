@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fusioninfer_pulumi.api.field_rules import FieldRule, check_fields, does_not_apply, required
 from fusioninfer_pulumi.api.role import StartupPolicy
 from fusioninfer_pulumi.api.scheduling import GangBackend, GangMode, SchedulingStrategyArgs
 from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER, VOLCANO, is_disaggregated
@@ -12,12 +13,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Rule, error, show, wa
 from fusioninfer_pulumi.kube import labels
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.pod import Pod
-from fusioninfer_pulumi.rules.common import (
-    FIELD_OUT_OF_PLACE,
-    FIELD_REQUIRED,
-    OUT_OF_RANGE,
-    SET_BY_LIBRARY,
-)
+from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, SET_BY_LIBRARY
 
 GANG_DEADLOCK = Rule("gang-deadlock")
 SCHEDULER_DIFFERS_FROM_SERVICE = Rule("scheduler-differs-from-service")
@@ -28,51 +24,22 @@ KUEUE_LABEL = Rule("kueue-label")
 _STRATEGY: Location = ("schedulingStrategy",)
 _POLICY: Location = (*_STRATEGY, "gangPolicy")
 _MINIMUM: Location = (*_POLICY, "minRoleReplicas")
-_NETWORK: Location = (*_POLICY, "networkTopology")
-_QUEUE: Location = (*_STRATEGY, "queue")
-
-_VOLCANO = "remove it, or use backend Volcano"
-#: Fields that a gang backend rejects, each with the reason and the fix.
-_REJECTED: Mapping[GangBackend, Mapping[Location, str]] = {
-    GangBackend.KUEUE: {
-        _MINIMUM: "Kueue admits each replica on its own and has no minimum for each role; "
-        + _VOLCANO,
-        _NETWORK: "HyperNodes are Volcano's; Kueue reads the annotation "
-        f"kueue.x-k8s.io/podset-required-topology of the pod templates; {_VOLCANO}",
-    },
-    GangBackend.NATIVE: {
-        _MINIMUM: f"a Kubernetes PodGroup counts pods, not roles; {_VOLCANO}",
-        _NETWORK: f"HyperNodes are Volcano's; {_VOLCANO}",
-    },
-}
-_REJECTED_WITHOUT_GANG = {
-    _NETWORK: "requires gang scheduling, which is off for these pods; remove it, or set "
-    "gangPolicy.mode to On",
-}
 
 
 def check_scheduling(built: BuiltService) -> Iterator[Finding]:
     """Check a service's scheduling strategy and its pods' scheduler fields."""
     scheduling, shape = built.args.scheduling_strategy, built.plan.shape
     policy = scheduling.gang_policy
-    topology = policy.network_topology
     for role in built.plan.roles:
         for pod in role.pods.user_pods:
             yield from _check_pod_scheduler(pod, scheduling, shape.scheduler)
             if shape.needs_gang:
                 yield from _check_gang_pod(pod, scheduling)
-    is_set = {
-        _MINIMUM: policy.min_role_replicas is not None,
-        _NETWORK: topology is not None and bool(topology.group_policy or topology.role_policy),
-    }
-    rejected = _REJECTED.get(shape.backend, {} if shape.needs_gang else _REJECTED_WITHOUT_GANG)
-    for at, message in rejected.items():
-        if is_set[at]:
-            yield error(FIELD_OUT_OF_PLACE, at, message)
+    yield from check_fields(_POLICY, policy, *_list_policy_rules(built))
     if shape.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF:
-        if not scheduling.queue:
-            message = "is required with backend Kueue: set a LocalQueue of the namespace, because "
-            yield error(FIELD_REQUIRED, _QUEUE, f"{message}Kueue admits nothing without one")
+        message = "is required with backend Kueue: set a LocalQueue of the namespace, because "
+        row = required("queue", f"{message}Kueue admits nothing without one")
+        yield from check_fields(_STRATEGY, scheduling, row)
         if is_disaggregated([role.args for role in built.plan.roles if role.replicas]):
             yield warning(
                 ROLES_START_APART,
@@ -83,6 +50,44 @@ def check_scheduling(built: BuiltService) -> Iterator[Finding]:
     elif shape.needs_gang:
         yield from _check_late_pods(built)
         yield from _check_gang(built, scheduling)
+
+
+def _list_policy_rules(built: BuiltService) -> tuple[FieldRule, ...]:
+    shape, topology = built.plan.shape, built.args.scheduling_strategy.gang_policy.network_topology
+    is_kueue = shape.backend is GangBackend.KUEUE
+    is_native = shape.backend is GangBackend.NATIVE
+    lacks_gang = not (is_kueue or is_native or shape.needs_gang)
+    has_topology = topology is not None and bool(topology.group_policy or topology.role_policy)
+    remedy = "remove it, or use backend Volcano"
+    return (
+        does_not_apply(
+            "min_role_replicas",
+            f"Kueue admits each replica on its own and has no minimum for each role; {remedy}",
+            when=is_kueue,
+        ),
+        does_not_apply(
+            "min_role_replicas",
+            f"a Kubernetes PodGroup counts pods, not roles; {remedy}",
+            when=is_native,
+        ),
+        does_not_apply(
+            "network_topology",
+            "HyperNodes are Volcano's; Kueue reads the annotation "
+            f"kueue.x-k8s.io/podset-required-topology of the pod templates; {remedy}",
+            when=has_topology and is_kueue,
+        ),
+        does_not_apply(
+            "network_topology",
+            f"HyperNodes are Volcano's; {remedy}",
+            when=has_topology and is_native,
+        ),
+        does_not_apply(
+            "network_topology",
+            "requires gang scheduling, which is off for these pods; remove it, or set "
+            "gangPolicy.mode to On",
+            when=has_topology and lacks_gang,
+        ),
+    )
 
 
 def _get_annotations(pod: Pod) -> Mapping[str, Any]:

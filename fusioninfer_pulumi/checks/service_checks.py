@@ -174,15 +174,12 @@ def _check_namespace(built: BuiltService) -> Iterator[Finding]:
 
 
 def _check_role_names(built: BuiltService) -> Iterator[Finding]:
+    reserved = ", ".join(sorted(RESERVED_ROLES))
     for role in built.plan.roles:
-        at = ("roles", role.position, "name")
         if role.name in RESERVED_ROLES:
-            yield error(
-                SET_BY_LIBRARY,
-                at,
-                f'"{role.name}" is reserved for the router\'s objects; '
-                f"reserved names: {', '.join(sorted(RESERVED_ROLES))}",
-            )
+            message = f'"{role.name}" is reserved for the router\'s objects'
+            at = ("roles", role.position, "name")
+            yield error(SET_BY_LIBRARY, at, f"{message}; reserved names: {reserved}")
 
 
 def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:

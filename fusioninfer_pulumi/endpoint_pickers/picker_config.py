@@ -182,7 +182,10 @@ _CHARACTERS_PER_TOKEN = 4
 
 def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
     """Return the configuration as data, with its keys in order."""
-    weights = _get_plugin_weights(request)
+    weights = {
+        SCORERS[name].plugin: int(weight) if float(weight).is_integer() else weight
+        for name, weight in _get_scorer_weights(request).items()
+    }
     scoring = [entry for name in weights for entry in _build_scorer_plugins(family, name, request)]
     references: Plugins = [{"pluginRef": _PICKER_PLUGIN}]
     references += [{"pluginRef": name, "weight": weight} for name, weight in weights.items()]
@@ -335,14 +338,6 @@ def _get_scorer_weights(request: EppRequest) -> dict[str, float]:
     """Return weights by scorer name, in the order of `SCORERS`."""
     weights = STRATEGIES[request.strategy] if request.scorers is None else request.scorers
     return {name: weights[name] for name in SCORERS if name in weights}
-
-
-def _get_plugin_weights(request: EppRequest) -> dict[str, int | float]:
-    """Return weights by plugin type, in the order of `SCORERS`."""
-    return {
-        SCORERS[name].plugin: int(weight) if float(weight).is_integer() else weight
-        for name, weight in _get_scorer_weights(request).items()
-    }
 
 
 def _build_scorer_plugins(family: EppFamily, plugin_type: str, request: EppRequest) -> Plugins:

@@ -24,7 +24,15 @@ from fusioninfer_pulumi.engines.command_flags import (
     split_joined_flags,
 )
 from fusioninfer_pulumi.engines.engine import Engine, EngineCommand, Word
-from fusioninfer_pulumi.findings import Finding, Rule, closest_name, error, show, warning
+from fusioninfer_pulumi.findings import (
+    Finding,
+    Rule,
+    closest_name,
+    error,
+    list_names,
+    show,
+    warning,
+)
 from fusioninfer_pulumi.rules.common import RELEASE_WITHOUT_FEATURE
 
 ARGUMENT_UNKNOWN = Rule("argument-unknown")
@@ -304,7 +312,8 @@ def explain_invalid_value(definition: ArgumentDefinition, value: str) -> str | N
         except ValueError:
             return f"must be {description}"
     if definition.choices and parsed not in definition.choices:
-        return f"must be one of {_format_choices(definition.choices)}"
+        choices = list_names([*map(str, definition.choices)], _MOST_CHOICES)
+        return f"must be one of {choices}"
     limits = {**_LIMITS_BY_NAME.get(definition.name, {}), **definition.limits}
     bounds = [(*_LIMITS[key], limits[key]) for key in _LIMITS if key in limits]
     if isinstance(parsed, (int, float)) and not all(holds(parsed, n) for _, holds, n in bounds):
@@ -347,9 +356,3 @@ _LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
     "lt": ("below", operator.lt),
     "le": ("at most", operator.le),
 }
-
-
-def _format_choices(choices: Sequence[Any]) -> str:
-    text = ", ".join(map(str, choices[:_MOST_CHOICES]))
-    more = len(choices) - _MOST_CHOICES
-    return f"{text} and {more} more" if more > 0 else text

@@ -178,18 +178,15 @@ def _add_referenced(
         if not groups or not _is_unrelated_object(raw):
             return None
         selecting = (importer for importer, group in groups if importer.selects(group, raw))
-        return importers_by_key.get(_identify(origin, raw)) or next(selecting, None)
+        document = SourceDocument(origin, raw)
+        key = (raw["apiVersion"], raw["kind"], document.namespace, document.name)
+        return importers_by_key.get(key) or next(selecting, None)
 
     extended = [
         find_referring_importer(*document) if owner is None else owner
         for document, owner in zip(documents, owners, strict=True)
     ]
     return extended if extended == list(owners) else _add_referenced(documents, extended)
-
-
-def _identify(origin: Origin, raw: Any) -> tuple[Any, ...]:
-    document = SourceDocument(origin, raw)
-    return (raw["apiVersion"], raw["kind"], document.namespace, document.name)
 
 
 def is_loaded_kind(raw: Any) -> bool:

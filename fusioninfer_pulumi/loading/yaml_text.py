@@ -69,13 +69,6 @@ _Loader.add_implicit_resolver(
 _SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 
 
-def _join_surrogates(text: str) -> str:
-    """Replace JSON's escaped surrogate pairs with their characters; YAML has no such pairs."""
-    if not text.lstrip().startswith(("{", "[")):
-        return text
-    return _SURROGATES.sub(lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), text)
-
-
 def _reject_tag(loader: Any, node: yaml.Node) -> Any:
     del loader
     raise _make_error(node, INVALID_YAML, f"unsupported tag {node.tag!r}")
@@ -95,7 +88,11 @@ def parse_yaml(text: str) -> Iterator[Any]:
         raise YamlTextError(INPUT_TOO_LARGE, TOO_LARGE)
     loader = None
     try:
-        text = _join_surrogates(text)
+        if text.lstrip().startswith(("{", "[")):
+            # JSON has escaped surrogate pairs, YAML has not.
+            text = _SURROGATES.sub(
+                lambda pair: bytes.fromhex(pair[1] + pair[2]).decode("utf-16-be"), text
+            )
         _check_size(text)
         loader = _Loader(text)
         while loader.check_node():

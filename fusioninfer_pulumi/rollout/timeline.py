@@ -188,7 +188,10 @@ class _SimulatedCluster:
             awaited = state.find_in_phases(Phase.CHANGING, Phase.STARTING)
             if not state.is_listing and not self.up.intersection(awaited):
                 batches.append(self._build_row())
-                self._pass_time(state, awaited)
+                # Move to the next deadline, and make its LeaderWorkerSets available.
+                self.has_new_changes = False
+                self.now = min(state.lws[name].deadline for name in awaited)
+                self.up |= {name for name in awaited if state.lws[name].deadline <= self.now}
             observation = ListReturned(self.now, self._list_snapshots())
         if self.has_new_changes:
             batches.append(self._build_row())
@@ -221,12 +224,6 @@ class _SimulatedCluster:
         if change.before is None or change.is_recreated:
             return "after", 1
         return "before", 2 if change.restarts or change.before != change.after else 1
-
-    def _pass_time(self, state: UpdateState, awaited: Sequence[str]) -> None:
-        """Move to the next deadline and make its LeaderWorkerSets available."""
-        self.has_new_changes = False
-        self.now = min(state.lws[name].deadline for name in awaited)
-        self.up.update(name for name in awaited if state.lws[name].deadline <= self.now)
 
     def _list_snapshots(self) -> dict[str, Snapshot]:
         return {

@@ -50,14 +50,10 @@ def find_served_port(command: EngineCommand) -> int | None:
 
 def _check_loopback(pods: RolePods) -> Iterator[Finding]:
     """Report an engine that listens on loopback, where the kubelet's probes cannot reach it."""
-    command, engine = pods.command, pods.command.engine
-    leader = pods.leader
-    is_proxied = pods.kv is not None and pods.kv.sidecar is not None
-    is_proxied = (
-        is_proxied
-        or find_user_sidecar(leader.expanded_template, leader.name, pods.port) is not None
-    )
-    if engine is None or not command.is_readable or is_proxied:
+    command, engine, leader = pods.command, pods.command.engine, pods.leader
+    has_sidecar = pods.kv is not None and pods.kv.sidecar is not None
+    user_sidecar = find_user_sidecar(leader.expanded_template, leader.name, pods.port)
+    if engine is None or not command.is_readable or has_sidecar or user_sidecar is not None:
         return
     explicit = command.value(HOST_FLAG)
     default = None if command.has(HOST_FLAG, CONFIG_FLAG) else engine.http.default_host
@@ -175,11 +171,8 @@ def check_startup(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         message = "conflicts with the container's startupProbe; remove one of them"
         yield error(TAKEN_BY_TEMPLATE, at, message)
     elif command.engine is None:
-        yield error(
-            ENGINE_UNKNOWN,
-            at,
-            "requires a known engine; remove it, and set a startupProbe in the template",
-        )
+        message = "requires a known engine; remove it, and set a startupProbe in the template"
+        yield error(ENGINE_UNKNOWN, at, message)
 
 
 def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterator[Finding]:

@@ -41,11 +41,8 @@ def check_kv_transfer(pods: RolePods, ctx: Context) -> Iterator[Finding]:
         flags = " or ".join(
             f"{engine.kv_cache.transfer_flag} ({engine.title})" for engine in ENGINES.values()
         )
-        yield warning(
-            ARGUMENTS_UNREADABLE,
-            at,
-            f"cannot tell whether the engine transfers its KV cache; it requires {flags}",
-        )
+        message = f"cannot tell whether the engine transfers its KV cache; it requires {flags}"
+        yield warning(ARGUMENTS_UNREADABLE, at, message)
     else:
         yield error(
             KV_TRANSFER_MISSING,
@@ -222,8 +219,7 @@ def check_served_names(roles: Sequence[tuple[Context, RolePods]]) -> Iterator[Fi
     ]
     for ctx, names in known[1:]:
         first, first_names = known[0]
-        missing = [name for name in names if name not in first_names]
-        if not missing and set(names) == set(first_names):
+        if set(names) == set(first_names):
             continue
         yield warning(
             SERVED_MODELS_DIFFER,

@@ -9,12 +9,12 @@ from typing import Any
 
 from fusioninfer_pulumi.api.kv_cache import KvCacheOffloadingArgs
 from fusioninfer_pulumi.api.service_shape import VOLCANO
+from fusioninfer_pulumi.checks.pods.template_checks import parse_amount
 from fusioninfer_pulumi.engines.engine import EngineCommand
 from fusioninfer_pulumi.engines.launchers import EDITING_LAUNCHERS
 from fusioninfer_pulumi.findings import Finding, Location, Rule, error, format_path, warning
 from fusioninfer_pulumi.kube import quantity
 from fusioninfer_pulumi.kube.containers import SHARED_MEMORY, find_mount
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.kube.resource_requests import (
     is_accelerator,
     is_extended,
@@ -127,9 +127,9 @@ SHARED_MEMORY_MISSING = Rule("shared-memory-missing")
 def check_shared_memory(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Warn about missing shared memory, or shared memory above the container's memory limit."""
     has_ranks = _count_communicating_ranks(pods, ctx) > 1
-    shared = _parse_amount(get_shared_memory_limit(ctx.role))
+    shared = parse_amount(get_shared_memory_limit(ctx.role))
     for pod in pods.user_pods:
-        limit = _parse_amount(read_limit(pod.container, "memory"))
+        limit = parse_amount(read_limit(pod.container, "memory"))
         if shared is not None and limit is not None and shared > limit:
             yield warning(
                 MEMORY_LIMIT_TOO_SMALL,
@@ -164,10 +164,6 @@ def _count_communicating_ranks(pods: RolePods, ctx: Context) -> int:
     return min(ranks, sizes.count_devices(ctx.nodes) // ctx.nodes)
 
 
-def _parse_amount(value: Any) -> Decimal | None:
-    return None if value is None or is_output(value) else quantity.parse(value)
-
-
 def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Report limits of `ephemeral-storage` below the model's size: the kubelet evicts such pods.
 
@@ -191,7 +187,7 @@ def check_disk_limits(pods: RolePods, ctx: Context) -> Iterator[Finding]:
             containers = [pod.container] if disk.issuperset(m.get("name") for m in mounts) else []
         else:
             continue
-        amounts = (_parse_amount(read_limit(container, DISK)) for container in containers)
+        amounts = (parse_amount(read_limit(container, DISK)) for container in containers)
         limits = [limit for limit in amounts if limit is not None]
         size = get_weights_size(model) if limits else None
         if size is not None and sum(limits) < size:
@@ -218,7 +214,7 @@ def check_kv_cache_offloading(pods: RolePods, ctx: Context) -> Iterator[Finding]
 
 def _check_offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Finding]:
     resources = pod.expanded_container.get("resources") or {}
-    limit = _parse_amount((resources.get("limits") or {}).get(DISK))
+    limit = parse_amount((resources.get("limits") or {}).get(DISK))
     needed = sum_disk(args) + quantity.parse((resources.get("requests") or {}).get(DISK, 0))
     if sum_disk(args) and limit is not None and limit < needed:
         yield error(
@@ -230,8 +226,7 @@ def _check_offload_disk(pod: Pod, args: KvCacheOffloadingArgs) -> Iterator[Findi
 
 
 def _check_host_memory(at: Location, pod: Pod, need: Decimal) -> Iterator[Finding]:
-    resources = pod.container.get("resources") or {}
-    limit = (resources.get("limits") or {}).get("memory")
+    limit = read_limit(pod.container, "memory")
     amount, container = quantity.write(need), format_path(pod.container_path)
     if limit is not None and need >= quantity.parse(limit):
         yield error(
