@@ -24,16 +24,17 @@ import pulumi.runtime
 from pulumi import Output
 from pulumi.errors import RunError
 
-from fusioninfer_pulumi.cli.program.project_files import Project
+from fusioninfer_pulumi.cli.program.project_files import UNKNOWN_WITHOUT_PULUMI, Project
 from fusioninfer_pulumi.cli.program.recorder import Recorder
 from fusioninfer_pulumi.cli.program.recording import Recording
 from fusioninfer_pulumi.component.pulumi_sdk import collect_services
-from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Rule, error
+from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Rule, error, warning
 from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput
 from fusioninfer_pulumi.loading.documents import Document
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PROGRAM_FAILED = Rule("program-failed")
+PROGRAM_MESSAGE = Rule("program-message")
 
 #: After the program's end, tasks that nothing awaits, such as log messages, have this long.
 _GRACE_SECONDS = 0.5
@@ -76,13 +77,18 @@ def main(
         frames = _find_user_frames(problem, project.root)
         send(Recording((*first, replace(last, frames=frames))))
         return
+    findings = (
+        *(warning(PROGRAM_MESSAGE, (), text) for text in recorder.messages),
+        # Sorted, because the order of registrations depends on the SDK's version.
+        *(warning(UNKNOWN_WITHOUT_PULUMI, (), text) for text in sorted(recorder.unknown)),
+    )
     objects = tuple(item for items in recorder.objects.values() for item in items)
     documents = tuple(
         Document(recorder.origins[name]._replace(document=number), plan=plan)
         for number, (name, plan) in enumerate(services, start=1)
     )
     copyreg.pickle(Output, _reduce_output)  # only now, because `copy` would also use it
-    send(Recording(tuple(recorder.findings), objects, documents))
+    send(Recording(findings, objects, documents))
 
 
 def _reduce_output(output: Output[Any]) -> tuple[Any, ...]:

@@ -30,15 +30,13 @@ from pulumi.runtime.proto import callback_pb2, engine_pb2, resource_pb2
 from pulumi.runtime.settings import SETTINGS, get_project, get_stack
 
 from fusioninfer_pulumi.cli.finding_formats import find_line
-from fusioninfer_pulumi.cli.program.project_files import UNKNOWN_WITHOUT_PULUMI, Project
+from fusioninfer_pulumi.cli.program.project_files import Project
 from fusioninfer_pulumi.cli.program.recording import mark_secret
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
 from fusioninfer_pulumi.component.pulumi_sdk import SIGNATURE
-from fusioninfer_pulumi.findings import Finding, Origin, Rule, warning
+from fusioninfer_pulumi.findings import Origin
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN
 from fusioninfer_pulumi.loading.yaml_text import parse_yaml, parse_yaml_nodes
-
-PROGRAM_MESSAGE = Rule("program-message")
 
 _Transform = Callable[[ResourceTransformArgs], Any]
 _Mask = Callable[[Any], Any]
@@ -60,15 +58,16 @@ class Recorder(MockMonitor, Mocks):
     Attributes:
         objects: The objects by type token and name, in the order of their constructor calls.
         origins: File and line of each InferenceService, by logical name.
-        findings: The program's messages, and what is unknown without Pulumi; keys of a mapping,
-            because they may repeat.
+        messages: The program's warnings and errors, without duplicates.
+        unknown: What is unknown without Pulumi.
     """
 
     def __init__(self, project: Project, *, show_secrets: bool) -> None:
         super().__init__(self)
         self.objects: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.origins: dict[str, Origin] = {}
-        self.findings: dict[Finding, None] = {}
+        self.messages: dict[str, None] = {}
+        self.unknown: set[str] = set()
         self._project = project
         self._mask = _show if show_secrets else mark_secret
         # The functions of all transforms, by URN those that apply to a resource because of its own
@@ -125,7 +124,7 @@ class Recorder(MockMonitor, Mocks):
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
         """Return an existing resource, whose outputs are unknown."""
-        self._warn(f'{args.typ} "{args.resource_id}": its outputs are unknown without Pulumi')
+        self.unknown.add(f'{args.typ} "{args.resource_id}": its outputs are unknown without Pulumi')
         return args.resource_id, {}
 
     def ExistsResource(self, _request: object) -> None:
@@ -140,23 +139,20 @@ class Recorder(MockMonitor, Mocks):
         """
         if args.token == "kubernetes:yaml:decode":  # noqa: S105  # a function, not a password
             return {"result": list(parse_yaml(args.args["text"]))}
-        self._warn(f"function {args.token}: {_NOT_CALLED}")
+        self.unknown.add(f"function {args.token}: {_NOT_CALLED}")
         return {}
 
     def _invoke_output(self, tok: str, props: Mapping[str, Any] | None, *_: Any, **__: Any) -> Any:
         """Return an unknown Output; replaces the SDK's function that calls a provider."""
-        self._warn(f"function {tok}: {_NOT_CALLED}")
+        self.unknown.add(f"function {tok}: {_NOT_CALLED}")
         return Output.from_input(dict(props or {})).apply(lambda _props: pulumi.UNKNOWN)
 
     def Call(self, request: Any) -> Any:
         """Return an unknown result of a remote component's method."""
-        self._warn(f"method {request.tok}: {_NOT_CALLED}")
+        self.unknown.add(f"method {request.tok}: {_NOT_CALLED}")
         result = Struct()
         result["result"] = rpc.UNKNOWN
         return SimpleNamespace(failures=[], returnDependencies={}, **{"return": result})
-
-    def _warn(self, text: str, rule: Rule = UNKNOWN_WITHOUT_PULUMI) -> None:
-        self.findings[warning(rule, (), text)] = None
 
     def register_transform(self, transform: _Transform) -> Any:
         """Store a transform of one resource and its children."""
@@ -176,9 +172,9 @@ class Recorder(MockMonitor, Mocks):
         """Handle a message of `pulumi.log`."""
         text = " ".join(str(request.message).split())
         if request.severity == engine_pb2.WARNING:
-            self._warn(text, PROGRAM_MESSAGE)
+            self.messages[text] = None
         elif request.severity == engine_pb2.ERROR:
-            self._warn(f"error: {text}", PROGRAM_MESSAGE)
+            self.messages[f"error: {text}"] = None
         elif request.severity == engine_pb2.INFO:
             print(request.message, file=sys.stderr)
 
@@ -192,10 +188,10 @@ class Recorder(MockMonitor, Mocks):
             self.origins[name] = self._find_origin(request)
         if request.remote or (request.custom and _EXPANDED.match(token)):
             text = "only the Pulumi engine can expand it; its objects are missing"
-            self._warn(f'{token} "{name}": {text}')
+            self.unknown.add(f'{token} "{name}": {text}')
             return Struct()
         if token == _PROVIDER and "namespace" in properties:
-            self._warn(f'provider "{name}": the output does not show its namespace')
+            self.unknown.add(f'provider "{name}": the output does not show its namespace')
         # A patch's token is `KindPatch`, but its kind is `Kind`. A user's kind may end in `Patch`.
         kind = token.rpartition(":")[2]
         is_patch = kind.endswith("Patch") and ("kind", kind) not in properties.items()
