@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fusioninfer_pulumi.cli.finding_formats import report
 from fusioninfer_pulumi.cli.printing import print_json, print_objects
+from fusioninfer_pulumi.cli.program.recording import mark_secret, remove_marks
 from fusioninfer_pulumi.cli.read_sources import (
     OPTION_OUT_OF_PLACE,
     Source,
@@ -34,7 +35,7 @@ def render(options: argparse.Namespace) -> int:
     objects = [item for source in sources for item in source.render()]
     if _report_findings(options, sources):
         return 2
-    print_objects(objects, options.output)
+    print_objects(remove_marks(objects), options.output)
     return 0
 
 
@@ -108,21 +109,17 @@ def _simulate_updates(
         sys.stderr.write("fusioninfer-pulumi plan: --update requires --output text or json\n")
         return None
     old = read_diff_side(options.update, options)
-    # Both sides must mask the secrets of a program in the same way.
-    new = [
-        read_diff_side(source.name, options) if source.is_project else source for source in sources
-    ]
-    objects, *new_objects = [source.render() for source in (old, *new)]
+    objects, *new_objects = [source.render() for source in (old, *sources)]
     invalid = [
         located
-        for source in (old, *new)
+        for source in (old, *sources)
         for located in source.findings
         if located[1].severity is Severity.ERROR
     ]
     if invalid:
         report(invalid, old.texts)
         return None
-    plans = old.plans, [plan for source in new for plan in source.plans]
+    plans = old.plans, [plan for source in sources for plan in source.plans]
     return simulate_updates(objects, [item for items in new_objects for item in items], plans)
 
 
@@ -260,7 +257,6 @@ def diff(options: argparse.Namespace) -> int:
     """Print the changes between two sources."""
     from fusioninfer_pulumi.cli import diff as comparison
     from fusioninfer_pulumi.cli.diff_sides import read_diff_sides
-    from fusioninfer_pulumi.cli.program.recording import mark_secret, remove_marks
     from fusioninfer_pulumi.pods.credentials import mask_credentials
 
     if (options.base is None) == (options.new is None):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fusioninfer_pulumi.checks.cross_service_checks import check_targets
 from fusioninfer_pulumi.checks.stages import add_collision_findings, plan_service
 from fusioninfer_pulumi.cli.program.project_files import PROJECT_FILES
+from fusioninfer_pulumi.cli.program.recording import remove_marks
 from fusioninfer_pulumi.findings import (
     Finding,
     InvalidServiceError,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from fusioninfer_pulumi.capacity_package import PlacementResult
 
 
+PROGRAM_WITHOUT_SERVICE = Rule("program-without-service")
 OPTION_OUT_OF_PLACE = Rule("option-out-of-place")
 UNREADABLE_REVISION = Rule("unreadable-revision")
 
@@ -61,6 +63,7 @@ class Source:
         documents: Its documents in order; unreadable ones come first.
         remarks: Findings about the source as a whole, or about options.
         objects: Objects that a program registered or a file contains; None to render the plans.
+            Secrets of a program are marked (`mark_secret`), unless they are shown.
         encrypted: A stack's config values with ciphertexts, by key; None unless it is a project.
         texts: The texts by file.
     """
@@ -134,7 +137,10 @@ def _apply_ignored(document: Document, rules: frozenset[str]) -> Document:
 
 
 def list_service_objects(source: Source, document: Document) -> list[dict[str, Any]]:
-    """Return the objects of one service; of a program's service only those that it registered."""
+    """Return the objects of one service; of a program's service only those that it registered.
+
+    Secrets are masked.
+    """
     from fusioninfer_pulumi.plan.service_objects import render
 
     assert document.plan is not None, "the caller has checked it"
@@ -142,7 +148,7 @@ def list_service_objects(source: Source, document: Document) -> list[dict[str, A
     if source.objects is None:
         return rendered
     identities = [_identify(item) for item in rendered]
-    return [item for item in source.objects if _identify(item) in identities]
+    return [remove_marks(item) for item in source.objects if _identify(item) in identities]
 
 
 def _identify(item: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -200,12 +206,11 @@ def _read_manifests(inputs: Sequence[_Input], options: argparse.Namespace) -> So
 def read_diff_side(path: str, options: argparse.Namespace, name: str = "") -> Source:
     """Read a side of a comparison, which may contain Kubernetes objects instead of services.
 
-    A program's secrets are replaced with masks that contain a hash (`mark_secret`), unless they are
-    shown. `name` replaces the path in messages.
+    `name` replaces the path in messages.
     """
     input_ = _read_input(path, name)
     if input_.project is not None:
-        return _run_project(input_, options, marked=True)
+        return _run_project(input_, options)
     objects = None if input_.unreadable else _list_objects(input_.texts)
     return _read_manifests([input_], options) if objects is None else Source(path, objects=objects)
 
@@ -302,10 +307,9 @@ def _list_objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
     return objects if are_objects and objects else None
 
 
-def _run_project(input_: _Input, options: argparse.Namespace, *, marked: bool = False) -> Source:
+def _run_project(input_: _Input, options: argparse.Namespace) -> Source:
     # Imported here, because manifests need nothing of it.
     from fusioninfer_pulumi.cli.program.parent_process import run_program
-    from fusioninfer_pulumi.cli.program.recording import PROGRAM_WITHOUT_SERVICE
 
     assert input_.project is not None, "the caller has checked it"
     source = Source(input_.name, encrypted={})
@@ -314,7 +318,6 @@ def _run_project(input_: _Input, options: argparse.Namespace, *, marked: bool = 
             input_.project,
             options.stack,
             show_secrets=options.show_secrets,
-            keep_marks=marked,
             timeout=options.timeout,
         )
         source.encrypted = recording.encrypted

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.projects import PROJECT, Folder
+from cli.projects import PROJECT, Folder, run_masked
 from cli.revisions import MANIFEST, PROGRAM, git
 
-from fusioninfer_pulumi.cli.program.parent_process import run_program
 from fusioninfer_pulumi.cli.program.recording import Recording
 
 PARTIAL = """
@@ -57,7 +56,7 @@ def run(tmp_path: Path) -> Callable[..., Recording]:
         (tmp_path / "Pulumi.yaml").write_text("name: app\nruntime: python\n")
         head = "import pulumi\nimport pulumi_kubernetes as k8s\n"
         (tmp_path / "__main__.py").write_text(head + textwrap.dedent(program))
-        return run_program(tmp_path, **options)
+        return run_masked(tmp_path, **options)
 
     return call
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fusioninfer_pulumi.cli.program.parent_process import run_program
-from fusioninfer_pulumi.cli.program.recording import Recording
+from fusioninfer_pulumi.cli.program.recording import Recording, remove_marks
 from fusioninfer_pulumi.findings import InvalidServiceError
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -20,6 +20,12 @@ import pulumi
 import pulumi_kubernetes as k8s
 config = pulumi.Config()
 """
+
+
+def run_masked(root: Path, stack: str | None = None, **options: Any) -> Recording:
+    """Run a project, and return what it recorded as commands print it."""
+    recording = run_program(root, stack, **options)
+    return recording._replace(objects=remove_marks(recording.objects))
 
 
 def messages(printed: Recording | InvalidServiceError) -> tuple[str, ...]:
@@ -61,7 +67,7 @@ class Folder:
         self.write("__main__.py", PROGRAM + program)
 
     def run(self, stack: str | None = None, **options: Any) -> Recording:
-        return run_program(self.root, stack, **options)
+        return run_masked(self.root, stack, **options)
 
     def data(self, stack: str | None = None, **options: Any) -> dict[str, Any]:
         data = self.run(stack, **options).objects[0]["data"]

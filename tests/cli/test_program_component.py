@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.projects import frames, messages, plans
+from cli.projects import frames, messages, plans, run_masked
 
-from fusioninfer_pulumi.cli.program.parent_process import run_program
 from fusioninfer_pulumi.cli.program.recording import Recording
 from fusioninfer_pulumi.findings import InvalidServiceError
 
@@ -42,7 +41,7 @@ def run(tmp_path: Path) -> Run:
         (tmp_path / "Pulumi.yaml").write_text("name: app\nruntime: python\n")
         (tmp_path / "Pulumi.dev.yaml").write_text("config: {token: hunter2}\n")
         (tmp_path / "__main__.py").write_text(HEAD + textwrap.dedent(program))
-        return run_program(tmp_path)
+        return run_masked(tmp_path)
 
     return call
 

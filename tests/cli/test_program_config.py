@@ -144,10 +144,10 @@ def test_environment_is_a_warning(folder: Folder) -> None:
     assert warning.startswith("Pulumi.dev.yaml: environment")
 
 
-def test_missing_config_is_one_line(folder: Folder) -> None:
+def test_missing_config_is_an_error(folder: Folder) -> None:
     folder.reads(image='config.require("image")')
-    first, frame = folder.fails().splitlines()
-    assert first.startswith("Missing required configuration variable 'app:image'")
+    first, *_, frame = folder.fails().splitlines()
+    assert first == "Missing required configuration variable 'app:image'"
     assert frame == "  __main__.py:6"
 
 

@@ -56,7 +56,9 @@ def test_program_without_a_service_is_a_warning(
 
 def test_killed_program_has_a_message(folder: Folder) -> None:
     folder.write("__main__.py", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
-    with pytest.raises(InvalidServiceError, match="was killed \\(SIGKILL\\)") as caught:
+    with pytest.raises(
+        InvalidServiceError, match="exit status -9: it crashed, was killed"
+    ) as caught:
         folder.run()
     assert [finding.rule for finding in caught.value.findings] == ["program-ended"]
 
@@ -156,3 +158,16 @@ def test_no_file_keeps_what_a_program_prints(
     folder.run()
     assert capfd.readouterr().err == "[]\n"
     assert list(temporary.iterdir()) == []
+
+
+def test_update_of_a_project_runs_it_once(
+    folder: Folder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    secret = "'env': [{'name': 'A', 'value': pulumi.Output.secret('hunter2-long')}]"
+    program = f"ROLE['template']['spec']['containers'][0].update({{{secret}}})\nprint('runs')\n"
+    program += "InferenceService('a', {'roles': [ROLE]})\n"
+    folder.write("__main__.py", f"{PROGRAM}{SERVICE}{program}")
+    assert main(["plan", "--update", str(folder.root), str(folder.root)]) == 0
+    out, err = capfd.readouterr()
+    assert err.count("runs") == 2  # the old and the new side
+    assert "\0" not in out

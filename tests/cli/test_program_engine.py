@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cli.projects import messages
 
-from fusioninfer_pulumi.cli.program.parent_process import run_program
 from fusioninfer_pulumi.cli.program.recording import Recording
 
 Run = Callable[[str], Recording]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    def call(program: str) -> Recording:
-        (tmp_path / "Pulumi.yaml").write_text("name: app\nruntime: python\n")
-        head = "import pulumi\nimport pulumi_kubernetes as k8s\n"
-        (tmp_path / "__main__.py").write_text(head + textwrap.dedent(program))
-        return run_program(tmp_path)
-
-    return call
 
 
 def names(recording: Recording) -> list[str]:

@@ -9,20 +9,17 @@ from pathlib import Path
 import pytest
 from cli.projects import explain, frames, messages
 
-from fusioninfer_pulumi.cli.program.parent_process import run_program
+from fusioninfer_pulumi.cli.program.recording import Recording
 from fusioninfer_pulumi.findings import InvalidServiceError
 
 Fails = Callable[[str], InvalidServiceError]
 
 
 @pytest.fixture
-def fails(tmp_path: Path) -> Fails:
+def fails(run: Callable[[str], Recording]) -> Fails:
     def call(program: str) -> InvalidServiceError:
-        (tmp_path / "Pulumi.yaml").write_text("name: app\nruntime: python\n")
-        head = "import pulumi\nimport pulumi_kubernetes as k8s\n"
-        (tmp_path / "__main__.py").write_text(head + textwrap.dedent(program).lstrip())
         with pytest.raises(InvalidServiceError) as caught:
-            run_program(tmp_path)
+            run(textwrap.dedent(program).lstrip())
         return caught.value
 
     return call
@@ -63,14 +60,9 @@ def test_sys_exit(fails: Fails, call: str, message: str) -> None:
     assert messages(fails(f"import sys\n{call}")) == (message,)
 
 
-def test_sys_exit_with_success_ends_the_program(tmp_path: Path) -> None:
-    (tmp_path / "Pulumi.yaml").write_text("name: app\nruntime: python\n")
-    (tmp_path / "__main__.py").write_text(
-        "import sys, pulumi_kubernetes as k8s\n"
-        "k8s.core.v1.ConfigMap('a', metadata={'name': 'a'})\n"
-        "sys.exit(0)\n"
-    )
-    assert len(run_program(tmp_path).objects) == 1
+def test_sys_exit_with_success_ends_the_program(run: Callable[[str], Recording]) -> None:
+    program = "import sys\nk8s.core.v1.ConfigMap('a', metadata={'name': 'a'})\nsys.exit(0)\n"
+    assert len(run(program).objects) == 1
 
 
 def test_syntax_error_names_the_place(fails: Fails) -> None:

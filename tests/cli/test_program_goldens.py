@@ -102,7 +102,6 @@ FAST = (
     "all lines of a message are kept",
     "failure in an apply",
     "missing package says where it is missing",
-    "value that is no property",
     "keys of secret mappings are masked in objects but for those of secrets",
 )
 

@@ -155,6 +155,6 @@ def test_spawned_process_has_same_result(tmp_path: Path, monkeypatch: pytest.Mon
         "{'name': 'A', 'value': pulumi.Output.secret('hunter2')}]}]}}}]})\n"
     )
     folder = project(tmp_path / "one", program)
-    forked = run_program(folder, keep_marks=True)
+    forked = run_program(folder)
     monkeypatch.setattr(parent_process, "_METHOD", "spawn")
-    assert run_program(folder, keep_marks=True).objects == forked.objects
+    assert run_program(folder).objects == forked.objects

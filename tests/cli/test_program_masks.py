@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pulumi
 import pytest
 
-from fusioninfer_pulumi.cli.program.parent_process import run_program
 from fusioninfer_pulumi.cli.program.recording import Recording
 from fusioninfer_pulumi.findings import InvalidServiceError
 
@@ -20,13 +18,9 @@ def manifests(recording: Recording) -> list[dict[str, Any]]:
     return list(recording.objects)
 
 
-def test_missing_key_of_the_program_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "Pulumi.yaml").write_text("name: app\nruntime: python\n")
-    (tmp_path / "__main__.py").write_text(
-        "import pulumi\npulumi.Output.from_input({'size': 1}).apply(lambda own: own['uid'])\n"
-    )
+def test_missing_key_of_the_program_is_an_error(run: Run) -> None:
     with pytest.raises(InvalidServiceError, match="KeyError: 'uid'"):
-        run_program(tmp_path)
+        run("pulumi.Output.from_input({'size': 1}).apply(lambda own: own['uid'])\n")
 
 
 def test_program_run_restores_outputs(run: Run) -> None:

@@ -81,7 +81,9 @@ def test_unreadable_project_file(folder: Folder, content: str) -> None:
 def test_unreadable_stack_file(folder: Folder) -> None:
     folder.reads()
     (folder.root / "Pulumi.dev.yaml").write_bytes(b"\xff\xfe\xfa")
-    assert folder.fails() == "Pulumi.dev.yaml: not UTF-8 text"
+    assert folder.fails() == (
+        "Pulumi.dev.yaml: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"
+    )
     folder.write("Pulumi.dev.yaml", "config: text\n")
     assert folder.fails() == "Pulumi.dev.yaml: config must be a mapping"
     (folder.root / "Pulumi.dev.yaml").unlink()

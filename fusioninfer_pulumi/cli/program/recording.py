@@ -10,48 +10,40 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from fusioninfer_pulumi.findings import Finding, Rule
+from fusioninfer_pulumi.findings import Finding
 from fusioninfer_pulumi.loading.documents import Document
-
-PROGRAM_ENDED = Rule("program-ended")
-PROGRAM_MESSAGE = Rule("program-message")
-UNKNOWN_WITHOUT_PULUMI = Rule("unknown-without-pulumi")
-PROGRAM_WITHOUT_SERVICE = Rule("program-without-service")
-PROJECT_FILE_INVALID = Rule("project-file-invalid")
-PROGRAM_FAILED = Rule("program-failed")
-STACK_NOT_CHOSEN = Rule("stack-not-chosen")
 
 #: Printed in place of a secret value.
 SECRET = "<secret>"  # noqa: S105  # the mask, not a password
 
 # Neither Kubernetes names nor YAML texts contain control characters.
-_MARK = re.compile(re.escape(SECRET[:-1]) + r"\0[0-9a-f]{64}" + re.escape(SECRET[-1]))
+_MARK = re.compile(r"<secret\0[0-9a-f]{64}>")
 
 
 class Recording(NamedTuple):
     """The result of one run of a program.
 
     Attributes:
+        findings: Errors, or warnings without duplicates: unknown values, messages of the program.
         objects: The Kubernetes objects in the order in which the program constructed them, so after
             the objects that they depend on. Each has `apiVersion`, `kind` and `metadata` (always a
             mapping), then its other fields. All other keys are in alphabetical order, because the
-            SDK passes properties as a protobuf map, which has no order.
+            SDK passes properties as a protobuf map, which has no order. Secrets are marked
+            (`mark_secret`), so that they can be compared.
         services: The InferenceService components, in the same order: plan, file (relative to the
             project if it is inside, empty if unknown) and line.
-        findings: Warnings without duplicates: unknown values, and messages of the program.
         encrypted: The stack's config values with ciphertexts, by key.
     """
 
-    objects: tuple[dict[str, Any], ...]
-    services: tuple[Document, ...]
     findings: tuple[Finding, ...]
-    encrypted: Mapping[str, Any]
+    objects: tuple[dict[str, Any], ...] = ()
+    services: tuple[Document, ...] = ()
+    encrypted: Mapping[str, Any] = {}
 
 
 def mark_secret(value: Any) -> str:
     """Return `<secret>` with a hash of a plain value in it, so that different values differ."""
-    mark = hashlib.sha256(repr(value).encode()).hexdigest()
-    return f"{SECRET[:-1]}\0{mark}{SECRET[-1]}"
+    return f"<secret\0{hashlib.sha256(repr(value).encode()).hexdigest()}>"
 
 
 def remove_marks(value: Any) -> Any:

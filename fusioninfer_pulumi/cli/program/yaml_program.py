@@ -1,11 +1,13 @@
 """Runs a Pulumi YAML program with the Python SDK instead of Pulumi's language host.
 
-Of functions it knows only `fn::secret`; everything else of the language but `get` works.
+Of functions it knows only `fn::secret`. Everything else of the language works, except `get`, and
+resource options, which only determine the order and have no effect on objects.
 """
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import pulumi
@@ -22,7 +24,6 @@ from fusioninfer_pulumi.provider.server import construct_component
 _REFERENCE = re.compile(r"(\$\$\{|\$\{[^}]*\})")
 _STEP = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\["([^"]*)"\]')
 _COMPONENTS = {token.replace(":index", ""): token for token in (TOKEN, PREREQUISITES)}
-_PROVIDER = "pulumi:providers:"
 _MASKING_FUNCTION = "fn::secret"
 _ONLY_PULUMI = "needs the Pulumi engine; run `pulumi preview`, or write the program in Python"
 
@@ -32,42 +33,37 @@ class YamlProgram:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._resources = self._read_section("resources")
-        self._variables = self._read_section("variables")
-        self._values: dict[str, Any] = {}
-
-    def _read_section(self, name: str) -> dict[str, Any]:
-        section = self._project.content.get(name) or {}
-        if not isinstance(section, dict):
-            raise RunError(f"{name} must be a mapping")
-        return section
+        getters = (pulumi.get_organization, pulumi.get_project, pulumi.get_stack)
+        self._values: dict[str, Any] = {
+            "pulumi": {get.__name__.removeprefix("get_"): get() for get in getters}
+        }
+        evaluators = {
+            "config": self._read_config,
+            "variables": lambda _name, value: self._evaluate(value),
+            "resources": self._register,
+        }
+        self._definitions = {
+            name: partial(evaluate, name, value)
+            for section, evaluate in evaluators.items()
+            for name, value in (project.content.get(section) or {}).items()
+        }
 
     def run(self) -> None:
         """Register all resources, and evaluate all outputs."""
-        for name in self._resources:
+        for name in self._project.content.get("resources") or {}:
             self._find(name)
-        self._evaluate(self._read_section("outputs"))
+        self._evaluate(self._project.content.get("outputs"))
 
     def _find(self, name: str) -> Any:
         """Return a resource, a variable, a config value, or the built-in `pulumi`."""
         if name not in self._values:
+            if name not in self._definitions:
+                raise RunError(f"the program has no resource, variable or config {name}")
             self._values[name] = self
-            self._values[name] = self._define(name)
+            self._values[name] = self._definitions[name]()
         if self._values[name] is self:
             raise RunError(f"{name} refers to itself")
         return self._values[name]
-
-    def _define(self, name: str) -> Any:
-        if name in self._resources:
-            return self._register(name, self._resources[name])
-        if name in self._variables:
-            return self._evaluate(self._variables[name])
-        if name in self._project.declarations:
-            return self._read_config(name)
-        if name == "pulumi":
-            getters = (pulumi.get_organization, pulumi.get_project, pulumi.get_stack)
-            return {get.__name__.removeprefix("get_"): get() for get in getters}
-        raise RunError(f"${{{name}}}: the program has no resource, variable or config {name}")
 
     def _evaluate(self, value: Any) -> Any:
         """Replace references in a value by what they refer to."""
@@ -111,28 +107,17 @@ class YamlProgram:
         if "get" in resource:
             raise RunError(f"resources.{name}: get {_ONLY_PULUMI}")
         properties = self._evaluate(resource.get("properties") or {})
-        written = self._evaluate(resource.get("options") or {})
-        # Other options matter only in deployments.
-        options = pulumi.ResourceOptions(
-            parent=written.get("parent"),
-            depends_on=written.get("dependsOn"),
-            provider=written.get("provider"),
-            providers=written.get("providers"),
-        )
+        self._evaluate(resource.get("options"))  # registers the resources that it depends on
         logical, token = str(resource.get("name", name)), str(resource["type"])
         token = _COMPONENTS.get(token, token)
         if token in _COMPONENTS.values():
-            return construct_component(logical, token, properties, options)
-        if token.startswith(_PROVIDER):
-            package = token.removeprefix(_PROVIDER)
-            return pulumi.ProviderResource(package, logical, properties, options)
-        return pulumi.CustomResource(token, logical, properties, options)
+            return construct_component(logical, token, properties, None)
+        return pulumi.CustomResource(token, logical, properties)
 
-    def _read_config(self, name: str) -> Any:
+    def _read_config(self, name: str, entry: Any) -> Any:
         """Return a config value with the type in its declaration."""
-        entry = self._project.declarations[name]
         declaration = entry if isinstance(entry, dict) else {"default": entry}
-        full_key = name if ":" in name else f"{self._project.name}:{name}"
+        full_key = name if ":" in name else f"{self._project.content['name']}:{name}"
         namespace, _, key = full_key.rpartition(":")
         text = pulumi.Config(namespace).require(key)
         default = declaration.get("default", declaration.get("value"))
@@ -148,15 +133,7 @@ def _get_member(value: Any, step: str | int) -> Any:
         member = getattr(value, str(step), None)
         return member if is_output(member) else make_unknown_output()
     if is_output(value):
-        return value.apply(lambda resolved: _get_item(resolved, step))
-    item = _get_item(value, step)
-    if item is pulumi.UNKNOWN:
-        raise RunError(f"no property {step}")
-    return item
-
-
-def _get_item(value: Any, step: str | int) -> Any:
-    try:
-        return value[step]
-    except (KeyError, IndexError, TypeError):
-        return pulumi.UNKNOWN
+        return value.apply(
+            lambda item: item.get(step, pulumi.UNKNOWN) if isinstance(item, dict) else item[step]
+        )
+    return value[step]
