@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import Any
 
 #: Fields of pod templates whose Kubernetes name is not their Python name in camelCase
@@ -64,7 +65,8 @@ def is_typed_args(value: object) -> bool:
 def to_plain(value: Any) -> Any:
     """Replace typed args at any depth with mappings that have Kubernetes names as keys.
 
-    Properties that are not set are omitted; Outputs and other values stay as they are.
+    Properties that are not set are omitted. Enum members become their values, and subclasses of
+    `str` plain strings. Outputs and other values stay as they are.
     """
     if is_typed_args(value):
         attributes = vars(value)
@@ -77,7 +79,9 @@ def to_plain(value: Any) -> Any:
         return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_plain(item) for item in value]
-    return value
+    if isinstance(value, Enum):
+        return to_plain(value.value)
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 def use_kubernetes_names(value: Any) -> Any:

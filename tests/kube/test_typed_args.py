@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from typing import Any
 
@@ -11,7 +12,12 @@ import pytest
 from rows import each_row
 
 from fusioninfer_pulumi import InvalidServiceError, RoleArgs
-from fusioninfer_pulumi.kube.typed_args import USER_KEY_MAPS, kubernetes_name, use_kubernetes_names
+from fusioninfer_pulumi.kube.typed_args import (
+    USER_KEY_MAPS,
+    kubernetes_name,
+    to_plain,
+    use_kubernetes_names,
+)
 
 
 def properties() -> dict[str, tuple[str, str]]:
@@ -41,6 +47,18 @@ def test_names_equal_those_of_pulumi_kubernetes() -> None:
     }
     assert {kubernetes_name(name) for name in names} == names
     assert {name for name, returned in kept.values() if "Mapping" in returned} == USER_KEY_MAPS
+
+
+def test_enum_members_and_text_subclasses_become_plain_text() -> None:
+    class Image(str, enum.Enum):
+        VLLM = "vllm/vllm-openai:v0.32.0"
+
+    class Text(str):
+        __slots__ = ()
+
+    container = to_plain({"image": Image.VLLM, "args": [Text("--model")]})
+    assert container == {"image": "vllm/vllm-openai:v0.32.0", "args": ["--model"]}
+    assert [type(value) for value in (container["image"], *container["args"])] == [str, str]
 
 
 def test_fields_are_renamed_at_every_depth() -> None:

@@ -191,7 +191,7 @@ class Recorder(MockMonitor, Mocks):
             self.unknown.add(f'{token} "{name}": {text}')
             return Struct()
         if token == _PROVIDER and "namespace" in properties:
-            self.unknown.add(f'provider "{name}": the output does not show its namespace')
+            self.unknown.add(f'provider "{name}" adds a namespace, which the output does not show')
         # A patch's token is `KindPatch`, but its kind is `Kind`. A user's kind may end in `Patch`.
         kind = token.rpartition(":")[2]
         is_patch = kind.endswith("Patch") and ("kind", kind) not in properties.items()
