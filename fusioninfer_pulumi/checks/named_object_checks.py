@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from fusioninfer_pulumi.checks.live_cluster import ClusterFindings, LiveCluster
-from fusioninfer_pulumi.checks.object_checks import find_user_field
-from fusioninfer_pulumi.checks.server_dry_run import list_dry_run_objects
+from fusioninfer_pulumi.checks.object_checks import find_user_field, render_distinct
 from fusioninfer_pulumi.findings import Finding, Location, error, warning
-from fusioninfer_pulumi.kube.supported_products import CLUSTER_SCOPED, REFERENCES, iterate_field
+from fusioninfer_pulumi.kube.supported_products import CLUSTER_SCOPED, REFERENCES, walk
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import NAMED_OBJECT_MISSING
@@ -61,15 +60,17 @@ def check_named_objects(cluster: LiveCluster) -> ClusterFindings:
 
 def find_references(plan: ServicePlan) -> Iterator[tuple[Reference, Location, bool]]:
     """Yield each object that a plan refers to, and the user's field as from `find_user_field`."""
-    for dry_run in list_dry_run_objects(plan):
-        home = dry_run.manifest["metadata"].get("namespace")
-        for (api, kind), fields in REFERENCES.items():
-            for at, name, parent in (
-                value for field in fields for value in iterate_field(field, dry_run.manifest)
-            ):
-                if isinstance(name, str) and name and parent.get("optional") is not True:
-                    scope = None if kind in CLUSTER_SCOPED else parent.get("namespace") or home
-                    rendered_field = (*dry_run.template, *at)
-                    user_field, is_exact = find_user_field(rendered_field, dry_run.rendered, plan)
-                    user_field = user_field if is_exact else _FIELDS.get(kind, user_field)
-                    yield (api, kind, scope, name), user_field, is_exact
+    for manifest in render_distinct(plan):
+        for location, name, parent in walk(manifest):
+            keys = [key for key in location if isinstance(key, str)]
+            api_and_kind = REFERENCES.get(keys[-1]) or REFERENCES.get(".".join(keys[-2:]))
+            if api_and_kind is None or not isinstance(name, str) or not name:
+                continue
+            if parent.get("optional") is True:
+                continue
+            api, kind = api_and_kind
+            home = parent.get("namespace") or manifest["metadata"].get("namespace")
+            scope = None if kind in CLUSTER_SCOPED else home
+            user_field, is_exact = find_user_field(location, manifest, plan)
+            user_field = user_field if is_exact else _FIELDS.get(kind, user_field)
+            yield (api, kind, scope, name), user_field, is_exact

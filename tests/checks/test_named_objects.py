@@ -76,7 +76,7 @@ def test_missing_object_is_one_warning_at_its_field(manifest: Any, field: str, k
     where = "the cluster" if kind in CLUSTER_SCOPED else "namespace default"
     assert finding.message == f"{where} has no {kind} x: create it, or correct the name"
     assert finding.rule == "named-object-missing"
-    api = next(api for api, named in REFERENCES if named == kind)
+    api = next(api for api, named in REFERENCES.values() if named == kind)
     version = next(known for known in KINDS if known == api or known.startswith(f"{api}/"))
     there = stored(version, kind, "x", "" if kind in CLUSTER_SCOPED else "default")
     assert findings(manifest, there) == []

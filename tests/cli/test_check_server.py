@@ -77,4 +77,4 @@ def test_missing_objects_are_warnings_at_their_lines(
         )
     denied += ["/secrets/", "/serviceaccounts/"]
     unread, *_ = [line for line in printed("--server") if "not checked" in line]
-    assert "secrets/absent in default: 403 Forbidden; serviceaccounts/robot in default" in unread
+    assert "serviceaccounts/robot in default: 403 Forbidden; secrets/absent in default" in unread
