@@ -20,8 +20,8 @@ AT = "roles[0].template.spec"
 
 def findings(manifest: Any, *objects: Any, registered: Any = (), **cluster: Any) -> list[Any]:
     api = FakeCluster(NAMESPACE, *objects, **cluster)
-    cluster_ = LiveCluster(api, [plan_of(manifest)], registered=registered)
-    return [finding for _, finding in check_named_objects(cluster_)]
+    live = LiveCluster(api, [plan_of(manifest)], registered=registered)
+    return [finding for _, finding in check_named_objects(live)]
 
 
 def secret_env(**more: Any) -> Any:

@@ -49,7 +49,6 @@ class FakeApi(FakeCluster):
 def check(
     manifest: Manifest, reject: Callable[[Manifest], Reply | None] = lambda _: None
 ) -> list[Finding]:
-    """Return the findings of a service."""
     return dry_run(FakeApi(reject), manifest)
 
 
@@ -172,8 +171,7 @@ def test_missing_reference_is_a_warning(name: str, field: str) -> None:
         )
     )
     (findings,) = dry_run(api, pod(**{field: "absent"}))
-    assert findings.rule == "api-server-rejects"
-    assert findings.severity is Severity.WARNING
+    assert (findings.rule, findings.severity) == ("api-server-rejects", Severity.WARNING)
     assert findings.path == f"roles[0].template.spec.{field}"
     assert "forbidden" not in findings.message
     # Judged without it.
