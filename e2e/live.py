@@ -9,6 +9,7 @@ from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
 from fusioninfer_pulumi.component.diagnosis import find_failed_lws, read_pods
 from fusioninfer_pulumi.component.status import ServiceStatus, is_available, service_status
+from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.kube.labels import REVISION
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -113,9 +114,10 @@ class LiveService:
         def have_failed() -> bool:
             lws = {name: item for name, item in self.lws().items() if item and name in names}
             revisions = {name: item["metadata"]["labels"][REVISION] for name, item in lws.items()}
-            where = (str(self.cluster.kubeconfig), None, self.namespace, self.plan.service)
+            api = KubernetesApi(str(self.cluster.kubeconfig), None)
             failures.clear()
-            failures.update(find_failed_lws(revisions, read_pods(*where)))
+            snapshot = read_pods(api, self.namespace, self.plan.service)
+            failures.update(find_failed_lws(revisions, snapshot))
             return set(failures) == set(names)
 
         self.cluster.wait(have_failed, PATIENCE, lambda: failures)

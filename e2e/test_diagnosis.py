@@ -25,6 +25,7 @@ from fusioninfer_pulumi.component.diagnosis import (
     read_service,
     watch_service,
 )
+from fusioninfer_pulumi.kube.client import KubernetesApi
 
 FOLDER = inputs.ROOT / "tests" / "fixtures" / "diagnosis"
 ROWS = Path(__file__).with_name("diagnoses.yaml")
@@ -72,13 +73,13 @@ def test_failure_is_reported(
     cluster: Cluster, namespace: str, request: pytest.FixtureRequest, case: Case
 ) -> None:
     seen = PodSnapshot()
-    config = str(cluster.kubeconfig)
+    api = KubernetesApi(str(cluster.kubeconfig), None)
 
     def done() -> bool:
         nonlocal seen
-        seen = read_service(config, None, namespace, "svc")
+        seen = read_service(api, namespace, "svc")
         if case.watched:
-            seen = watch_service(config, None, namespace, "svc", seen, case.is_explained, 20)
+            seen = watch_service(api, namespace, "svc", seen, case.is_explained, 20)
         return case.is_explained(seen)
 
     cluster.add_nodes(case.nodes, gpus=case.gpus)

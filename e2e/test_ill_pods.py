@@ -9,7 +9,8 @@ import pytest
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
 from e2e.harness.resources import read_objects
-from fusioninfer_pulumi.checks.server_dry_run import check_on_api_server
+from fusioninfer_pulumi.checks.live_cluster import LiveCluster
+from fusioninfer_pulumi.checks.server_dry_run import check_dry_runs
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from tests import invalid_pods, rejected_pods
 
@@ -102,6 +103,7 @@ def test_check_server_rejects_templates_accepted_offline(
     service = inputs.service("ill", role)
     service["metadata"]["namespace"] = room
     plan = inputs.plan_of(service)
-    (rows,) = check_on_api_server(KubernetesApi(str(cluster.kubeconfig), None), [plan], seconds=60)
+    live = LiveCluster(KubernetesApi(str(cluster.kubeconfig), None), [plan])
+    rows = [item for _, item in check_dry_runs(live)]
     rejected = [item for item in rows if item.rule == "api-server-rejects"]
     assert any(item.path.startswith("roles[0]") for item in rejected), rows

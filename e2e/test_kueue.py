@@ -14,7 +14,8 @@ from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KUEUE, KWOK, LWS, Cluster, Object
 from e2e.harness.resources import read_objects
 from e2e.live import await_images
-from fusioninfer_pulumi.checks.cluster_checks import check_quotas
+from fusioninfer_pulumi.checks.live_cluster import LiveCluster
+from fusioninfer_pulumi.checks.quota_checks import check_kueue_quotas
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan, compute_capacity_for_gpus
 
@@ -136,7 +137,7 @@ def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
 
     def read_messages() -> list[str]:
         api = KubernetesApi(str(queues.kubeconfig), None)
-        (findings,) = check_quotas(api, [plan])
+        findings = [finding for _, finding in check_kueue_quotas(LiveCluster(api, [plan]))]
         assert not api.unread
         return [finding.message for finding in findings]
 

@@ -19,8 +19,9 @@ import yaml
 
 from e2e.harness import Cluster
 from e2e.inputs import DOCUMENTS
+from fusioninfer_pulumi.checks.live_cluster import LiveCluster
 from fusioninfer_pulumi.checks.pods import template_checks as resources
-from fusioninfer_pulumi.checks.server_dry_run import check_on_api_server
+from fusioninfer_pulumi.checks.server_dry_run import check_dry_runs
 from fusioninfer_pulumi.cli.read_sources import Source, plan_documents
 from fusioninfer_pulumi.findings import Origin, Rule, Severity
 from fusioninfer_pulumi.kube.client import KubernetesApi
@@ -159,7 +160,7 @@ def test_server_rejects_what_pod_rules_reject_of_mutants(cluster: Cluster, room:
             continue
         rejected += 1
         plans = [replace(plan.in_namespace(room), findings=()) for plan in source.plans]
-        findings = [item for rows in check_on_api_server(api, plans, seconds=120) for item in rows]
+        findings = [item for _, item in check_dry_runs(LiveCluster(api, plans, seconds=120))]
         if not any(item.rule == "api-server-rejects" for item in findings):
             accepted.append([str(finding) for _, finding in source.findings])
     assert rejected > MUTANTS // 20

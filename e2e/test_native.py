@@ -14,7 +14,8 @@ from e2e.catalog import tool
 from e2e.harness import KUBE_SCHEDULER, KWOK, LWS, Cluster, Object
 from e2e.harness.resources import read_objects
 from e2e.live import PATIENCE, LiveService
-from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
+from fusioninfer_pulumi.checks.cluster_checks import list_prerequisites
+from fusioninfer_pulumi.checks.live_cluster import LiveCluster
 from fusioninfer_pulumi.component.diagnosis import explain_gang, read_service
 from fusioninfer_pulumi.component.status import explain_blocked_gang, find_unaccepted
 from fusioninfer_pulumi.kube.client import KubernetesApi
@@ -137,7 +138,7 @@ def test_unschedulable_gang_gives_its_reason(gangs: Cluster) -> None:
     active = service.status()["conditions"][1]
     assert (active["reason"], active["message"]) == ("GangNotScheduled", reason)
     assert find_unaccepted(service.plan, [group], {"svc": group}) == f"PodGroup svc: {reason}"
-    seen = read_service(str(gangs.kubeconfig), None, service.namespace, "svc")
+    seen = read_service(KubernetesApi(str(gangs.kubeconfig), None), service.namespace, "svc")
     lines = explain_gang(seen)
     assert f"PodGroup svc: {reason}" in lines
     assert not seen.unread
@@ -193,7 +194,7 @@ def test_each_serving_group_starts_as_a_whole(gangs: Cluster) -> None:
 @pytest.mark.proves("ServingPrerequisites detects the Native API, but not the scheduler's gate")
 def test_native_api_is_detected(gangs: Cluster) -> None:
     plan = inputs.plan_of(native(inputs.prefill_decode()))
-    checked = Prerequisites(KubernetesApi(str(gangs.kubeconfig), None), [plan])
-    (gate,) = [text for text in map(str, checked.findings()) if "Kubernetes gangs" in text]
+    live = LiveCluster(KubernetesApi(str(gangs.kubeconfig), None), [plan])
+    (gate,) = [text for text in map(str, list_prerequisites(live)) if "Kubernetes gangs" in text]
     assert gate.startswith("warning: ")
     assert "the feature gate GenericWorkload in the scheduler, too" in gate

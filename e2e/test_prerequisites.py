@@ -12,7 +12,8 @@ import pytest
 from e2e import inputs
 from e2e.harness import ApiError, Cluster, Object
 from e2e.harness.resources import read_objects
-from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
+from fusioninfer_pulumi.checks.cluster_checks import list_prerequisites
+from fusioninfer_pulumi.checks.live_cluster import LiveCluster
 from fusioninfer_pulumi.kube.client import KubernetesApi
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -40,8 +41,8 @@ def checked(bare: Cluster) -> Check:
     def checking(service: ServicePlan) -> list[str]:
         api = KubernetesApi(str(bare.kubeconfig), None)
         namespaces = dict.fromkeys(("LeaderWorkerSet", "Volcano"), "default")
-        findings = Prerequisites(api, [service], namespaces).findings()
-        return [str(finding) for finding in findings]
+        live = LiveCluster(api, [service], product_namespaces=namespaces)
+        return [str(finding) for finding in list_prerequisites(live)]
 
     return checking
 
@@ -133,7 +134,8 @@ def test_missing_apis_and_classes_are_reported(bare: Cluster, checked: Check) ->
         return sorted(text for text in texts if " has no " in text or "is not served" in text)
 
     no_metrics, no_class, no_priority, no_queue = find_missing()
-    assert "custom.metrics.k8s.io is not served; claims needs it" in no_metrics
+    assert no_metrics.startswith("claims: Pod metrics: ")
+    assert "custom.metrics.k8s.io is not served; install it" in no_metrics
     assert no_class.startswith("claims: ")
     assert f"the cluster has no DeviceClass {CLASS}" in no_class
     assert no_priority.startswith("warning: claims: ")

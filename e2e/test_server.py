@@ -12,7 +12,8 @@ import pytest
 from e2e import inputs
 from e2e.harness import Cluster, Object
 from e2e.harness.resources import read_objects
-from fusioninfer_pulumi.checks.server_dry_run import check_on_api_server, list_dry_run_objects
+from fusioninfer_pulumi.checks.live_cluster import LiveCluster
+from fusioninfer_pulumi.checks.server_dry_run import check_dry_runs, list_dry_run_objects
 from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.kube.client import KubernetesApi
 
@@ -45,8 +46,7 @@ def test_recorded_answers_match_server(cluster: Cluster, request: pytest.Fixture
 
 def find_errors(cluster: Cluster, manifest: Object) -> list[Finding]:
     api = KubernetesApi(str(cluster.kubeconfig), None)
-    (findings,) = check_on_api_server(api, [inputs.plan_of(manifest)], seconds=60)
-    return [finding for finding in findings if finding.rule != "crd-not-installed"]
+    return [finding for _, finding in check_dry_runs(LiveCluster(api, [inputs.plan_of(manifest)]))]
 
 
 def _service(

@@ -9,9 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
+from fusioninfer_pulumi.checks.live_cluster import (
+    FALLBACK_NAMESPACE,
+    ClusterFindings,
+    LiveCluster,
+)
 from fusioninfer_pulumi.checks.object_checks import find_user_field, render_distinct
 from fusioninfer_pulumi.findings import (
     Finding,
@@ -20,11 +24,10 @@ from fusioninfer_pulumi.findings import (
     error,
     format_path,
     info,
-    one_line,
     warning,
 )
 from fusioninfer_pulumi.kube import pulumi_outputs
-from fusioninfer_pulumi.kube.client import Answer, KubernetesApi, send_dry_runs
+from fusioninfer_pulumi.kube.client import Answer, send_dry_runs
 from fusioninfer_pulumi.kube.supported_products import find_products
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rules.common import CRD_NOT_INSTALLED
@@ -35,8 +38,6 @@ Object = dict[str, Any]
 API_SERVER_REJECTS = Rule("api-server-rejects")
 API_SERVER_CHECK_INCOMPLETE = Rule("api-server-check-incomplete")
 
-#: Namespace of dry runs of objects whose own namespace does not exist yet.
-FALLBACK_NAMESPACE = "default"
 #: Sent instead of an unknown value, because it is a valid name, label value, image and host name.
 STAND_IN = "unknown"
 #: Fields of a pod that name objects which the same program may create. For each: the API server's
@@ -52,7 +53,6 @@ POD_REFERENCES: Mapping[str, tuple[re.Pattern[str], tuple[str, ...]]] = {
 _LWS = "leaderworkerset.sigs.k8s.io"
 #: Values in the format of those that controllers generate.
 _HASH, _GROUP_KEY, _UID = "5d9f7c8b6", "0" * 40, "00000000-0000-0000-0000-000000000000"
-_MAX_MESSAGE_LENGTH = 600
 
 
 @dataclass(frozen=True)
@@ -93,31 +93,24 @@ def list_dry_run_objects(plan: ServicePlan) -> list[DryRunObject]:
     return [*(DryRunObject(manifest, manifest) for manifest in rendered), *pods]
 
 
-def check_on_api_server(
-    api: KubernetesApi,
-    plans: Sequence[ServicePlan],
-    *,
-    seconds: float,
-    namespace: str = FALLBACK_NAMESPACE,
-) -> list[tuple[Finding, ...]]:
-    """Return the findings of each plan: what the API server would reject or could not check.
-
-    Args:
-        api: The cluster.
-        plans: Plans without errors.
-        seconds: Timeout for all dry runs together, in seconds.
-        namespace: Namespace of services whose own is not known before the update.
-
-    Raises:
-        UnreadableError: The cluster does not respond, or does not accept the credentials.
-    """
-    dry_runs = [list_dry_run_objects(plan) for plan in plans]
-    manifests = [_to_json(dry_run.manifest, namespace) for dry_run in chain(*dry_runs)]
-    answers = iter(send_dry_runs(api, manifests, build_next_request, seconds))
-    return [
-        convert_answers(plan, list(zip(objects, answers, strict=False)), seconds)
-        for plan, objects in zip(plans, dry_runs, strict=True)
-    ]
+def check_dry_runs(cluster: LiveCluster) -> ClusterFindings:
+    """Yield what the API server would reject, and warnings about objects not checked."""
+    dry_runs = [(plan, item) for plan in cluster.plans for item in list_dry_run_objects(plan)]
+    manifests = [_replace_unknown(dry_run.manifest) for _, dry_run in dry_runs]
+    seconds = cluster.remaining_seconds
+    results = send_dry_runs(cluster.api, manifests, build_next_request, seconds)
+    known: set[tuple[Any, ...]] = set()
+    for (plan, dry_run), answers in zip(dry_runs, results, strict=True):
+        for answer in answers or ():
+            for reason, about, finding in _convert_answer(plan, dry_run, answer):
+                # The API server rejects an invalid template twice: in its object and as a pod.
+                key = (about and id(about), finding.location, reason)
+                if key not in known:
+                    known.add(key)
+                    yield about, finding
+    if unanswered := results.count(None):
+        message = f"{unanswered} of {len(results)} objects got no answer within {seconds:g} s"
+        yield None, warning(API_SERVER_CHECK_INCOMPLETE, (), message)
 
 
 def build_next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[str, Any] | None:
@@ -131,51 +124,25 @@ def build_next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[s
     return None
 
 
-def convert_answers(
-    plan: ServicePlan,
-    results: Sequence[tuple[DryRunObject, Sequence[Answer] | None]],
-    seconds: float,
-) -> tuple[Finding, ...]:
-    """Return the findings of the answers about a plan's objects; late answers are None."""
-    by_field: dict[tuple[Location, str], Finding] = {}
-    for dry_run, answers in results:
-        for answer in answers or ():
-            for reason, finding in _convert_answer(plan, dry_run, answer):
-                # The API server rejects an invalid template twice: in its object and as a pod.
-                by_field.setdefault((finding.location, reason), finding)
-    unanswered = sum(answers is None for _, answers in results)
-    if unanswered:
-        message = f"{unanswered} of {len(results)} objects got no answer within {seconds:g} s"
-        by_field[(), message] = warning(API_SERVER_CHECK_INCOMPLETE, (), message)
-    return tuple(by_field.values())
-
-
 def _convert_answer(
     plan: ServicePlan, dry_run: DryRunObject, answer: Answer
-) -> Iterator[tuple[str, Finding]]:
+) -> Iterator[tuple[str, ServicePlan | None, Finding]]:
     """Yield the findings of one answer, each with a reason that its duplicates share."""
-    if answer.is_accepted:
-        return
+    if answer.is_accepted or answer.code == 0:
+        return  # `check_apis` reports kinds that are not served
     kind = dry_run.manifest["kind"]
-    at = find_user_field((), dry_run.rendered, plan)[0]
-    if answer.code == 0:
-        name = f"{kind} of {dry_run.manifest['apiVersion']}"
-        message = f"the cluster does not serve kind {name}; install its CRD, or remove the field"
-        yield name, warning(CRD_NOT_INSTALLED, at, message)
-    elif _is_namespace_missing(answer):
+    if _is_namespace_missing(answer):
         message = (
             f"the namespace does not exist yet: checked in {FALLBACK_NAMESPACE} instead, without "
             "its policies and quotas"
         )
-        yield "", info(API_SERVER_CHECK_INCOMPLETE, ("metadata", "namespace"), message)
-    elif _FORBIDDEN.search(answer.reply):
-        message = f"{kind} not checked: {_shorten(answer.reply)}"
-        yield kind, warning(API_SERVER_CHECK_INCOMPLETE, (), message)
+        yield "", plan, info(API_SERVER_CHECK_INCOMPLETE, ("metadata", "namespace"), message)
     elif _is_unrelated_failure(answer):
-        message = f"{dry_run.name} not checked: {_shorten(answer.reply)}"
-        yield answer.reply, warning(API_SERVER_CHECK_INCOMPLETE, at, message)
+        message = f"{kind} not checked: {answer.reply}"
+        yield kind, None, warning(API_SERVER_CHECK_INCOMPLETE, (), message)
     else:
-        yield from _convert_rejection(plan, dry_run, answer)
+        for reason, finding in _convert_rejection(plan, dry_run, answer):
+            yield reason, plan, finding
 
 
 def _convert_rejection(
@@ -185,14 +152,14 @@ def _convert_rejection(
     api = dry_run.manifest["apiVersion"]
     products = [product for product, kind in find_products(dry_run.manifest) if kind[0] == api]
     for field, reason in _list_causes(answer):
-        location = _replace_merge_keys(parse_field(field), dry_run.manifest)
+        location = parse_field(field)
         if any(location[: len(path)] == path for path in stand_ins):
             continue  # about `STAND_IN`, not the real value
         at, is_exact = find_user_field((*dry_run.template, *location), dry_run.rendered, plan)
         if products and _UNKNOWN_FIELD.search(reason):
             message = (
                 f"{products[-1].name}: {dry_run.manifest['kind']} has no field "
-                f"{format_path(location)}; {plan.service} needs {products[-1].requirement}"
+                f"{format_path(location)}; install {products[-1].requirement}"
             )
             yield reason, error(CRD_NOT_INSTALLED, at, message)
             continue
@@ -206,11 +173,13 @@ def _convert_rejection(
             or (dry_run.template and _WEBHOOK in answer.reply)
         )
         make_finding = warning if is_uncertain else error
-        message = f"the API server rejects {dry_run.name}: {name}{_shorten(reason)}"
+        message = f"the API server rejects {dry_run.name}: {name}{reason}"
         yield reason, make_finding(API_SERVER_REJECTS, at, message)
 
 
-_FORBIDDEN = re.compile(r"\buser \".*\" cannot \w+ resource", re.IGNORECASE)
+_NOT_CHECKED = re.compile(
+    r"\buser \".*\" cannot \w+ resource|does not support dry run", re.IGNORECASE
+)
 _WEBHOOK, _APPLY = "admission webhook", "failed to create typed patch object"
 # Messages about fields that only a replacement changes; the last two are LeaderWorkerSet's.
 _IMMUTABLE = re.compile(
@@ -239,7 +208,7 @@ def _is_unrelated_failure(answer: Answer) -> bool:
     if _APPLY in answer.reply:
         return False  # about the object, although the status is 500
     failed = answer.code in (404, 409, 429) or answer.code >= 500
-    return failed or "does not support dry run" in answer.reply
+    return failed or _NOT_CHECKED.search(answer.reply) is not None
 
 
 def _list_causes(answer: Answer) -> Sequence[tuple[str, str]]:
@@ -257,7 +226,6 @@ def _list_causes(answer: Answer) -> Sequence[tuple[str, str]]:
 _OBJECT_PREFIX = re.compile(
     r"""^([\w.]+ "[^"]*" is forbidden|failed to create typed patch object \([^)]*\)): (errors: )?"""
 )
-_MERGE_KEY = re.compile(r'(\w+)="?([^",]*)"?')
 _PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
@@ -268,43 +236,8 @@ def parse_field(field: str) -> Location:
     )
 
 
-def _replace_merge_keys(location: Location, value: Any) -> Location:
-    indexed: list[str | int] = []
-    for part in location:
-        key = (
-            _find_index(part, value) if isinstance(value, list) and isinstance(part, str) else part
-        )
-        indexed.append(key)
-        try:
-            value = value[key]
-        except (KeyError, IndexError, TypeError):
-            value = None
-    return tuple(indexed)
-
-
-def _find_index(part: str, items: Sequence[Any]) -> str | int:
-    """Return the index of the item with a merge key such as `name="vllm"`, else the key."""
-    keys = dict(_MERGE_KEY.findall(part))
-    for index, item in enumerate(items):
-        if keys and all(str(item.get(key)) == text for key, text in keys.items()):
-            return index
-    return part
-
-
-def _shorten(message: str) -> str:
-    text = one_line(message)
-    return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[: _MAX_MESSAGE_LENGTH - 1]}…"
-
-
-def _to_json(manifest: Object, namespace: str) -> Object:
-    """Return the object as JSON, with `STAND_IN` for unknown values."""
-    content: Object = _replace_unknown(manifest)
-    if pulumi_outputs.is_output(manifest["metadata"].get("namespace")):
-        content["metadata"]["namespace"] = namespace
-    return content
-
-
 def _replace_unknown(value: Any) -> Any:
+    """Return a copy with `STAND_IN` for unknown values."""
     if isinstance(value, Mapping):
         return {key: _replace_unknown(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -319,18 +252,9 @@ def _derive_pods(manifest: Object) -> Iterator[DryRunObject]:
     if kind == LEADER_WORKER_SET:
         yield from _derive_replica_pods(manifest)
     elif kind in ("Deployment", "DaemonSet", "Job"):
-        labels, owner = {"job-name": name}, (manifest["apiVersion"], kind, name)
-        if kind == "Deployment":
-            labels, owner = (
-                {"pod-template-hash": _HASH},
-                ("apps/v1", "ReplicaSet", f"{name}-{_HASH}"),
-            )
-        template = _add_metadata(manifest["spec"]["template"], labels, {})
-        yield DryRunObject(
-            _build_pod(manifest, template, f"{name}-{_HASH}-x", owner),
-            manifest,
-            ("spec", "template"),
-        )
+        owner_kind = "ReplicaSet" if kind == "Deployment" else kind
+        owner = (manifest["apiVersion"], owner_kind, f"{name}-{_HASH}")
+        yield _derive_pod(manifest, ("spec", "template"), f"{name}-{_HASH}-x", owner)
 
 
 def _derive_replica_pods(lws: Object) -> Iterator[DryRunObject]:
@@ -346,76 +270,69 @@ def _derive_replica_pods(lws: Object) -> Iterator[DryRunObject]:
     if policy:
         annotations[f"{_LWS}/subgroup-size"] = str(policy["subGroupSize"])
     leader_annotations = {} if is_shared else {f"{_LWS}/subdomainPolicy": "UniquePerReplica"}
-    yield _build_stateful_set_pod(
+    path = ("spec", "leaderWorkerTemplate")
+    yield _derive_pod(
         lws,
-        "leaderTemplate" if "leaderTemplate" in group else "workerTemplate",
-        (name, name, 0),
-        {f"{_LWS}/name": name, f"{_LWS}/worker-index": "0"},
-        {**annotations, **leader_annotations},
+        (*path, "leaderTemplate" if "leaderTemplate" in group else "workerTemplate"),
+        leader,
+        ("apps/v1", "StatefulSet", name),
+        labels={f"{_LWS}/name": name, f"{_LWS}/worker-index": "0"},
+        annotations={**annotations, **leader_annotations},
+        subdomain=name,
     )
     if size > 1:
-        yield _build_stateful_set_pod(
+        yield _derive_pod(
             lws,
-            "workerTemplate",
-            (leader, name if is_shared else leader, size - 1),
-            {f"{_LWS}/group-index": "0", f"{_LWS}/name": name, f"{_LWS}/group-key": _GROUP_KEY},
-            {**annotations, f"{_LWS}/leader-name": leader},
+            (*path, "workerTemplate"),
+            f"{leader}-{size - 1}",
+            ("apps/v1", "StatefulSet", leader),
+            labels={
+                f"{_LWS}/group-index": "0",
+                f"{_LWS}/name": name,
+                f"{_LWS}/group-key": _GROUP_KEY,
+            },
+            annotations={**annotations, f"{_LWS}/leader-name": leader},
+            subdomain=name if is_shared else leader,
         )
 
 
-def _build_stateful_set_pod(
-    lws: Object,
-    key: str,
-    names: tuple[str, str, int],
-    selector: Mapping[str, str],
-    annotations: Mapping[str, str],
+def _derive_pod(
+    rendered: Object,
+    path: Location,
+    name: str,
+    owner: tuple[str, str, str],
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    subdomain: str = "",
 ) -> DryRunObject:
-    """Build a pod of a StatefulSet with a template of a LeaderWorkerSet.
+    """Return a pod of the template at `path` in an object.
 
-    `names`: the StatefulSet, its Service, and the pod's ordinal.
+    `owner` is the version, kind and name of the pod's controller. Only pods of StatefulSets have a
+    subdomain, and their names as host names.
     """
-    stateful_set, subdomain, ordinal = names
-    name = f"{stateful_set}-{ordinal}"
-    pod_labels = {
-        **selector,
-        f"{_LWS}/template-revision-hash": _HASH,
-        "statefulset.kubernetes.io/pod-name": name,
-        "apps.kubernetes.io/pod-index": str(ordinal),
-        "controller-revision-hash": f"{stateful_set}-{_HASH}",
-    }
-    template = _add_metadata(lws["spec"]["leaderWorkerTemplate"][key], pod_labels, annotations)
-    pod = _build_pod(lws, template, name, ("apps/v1", "StatefulSet", stateful_set))
-    pod["spec"] |= {"hostname": name, "subdomain": subdomain}
-    return DryRunObject(pod, lws, ("spec", "leaderWorkerTemplate", key))
-
-
-def _add_metadata(
-    template: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str]
-) -> Object:
+    template: Any = rendered
+    for key in path:
+        template = template[key]
     metadata = template.get("metadata") or {}
-    more = {
-        "labels": {**(metadata.get("labels") or {}), **labels},
-        "annotations": {**(metadata.get("annotations") or {}), **annotations},
-    }
-    return {**template, "metadata": {**metadata, **more}}
-
-
-def _build_pod(source: Object, template: Object, name: str, owner: tuple[str, str, str]) -> Object:
-    """Build a pod; `owner` is the version, kind and name of its controller."""
     version, kind, owner_name = owner
     reference = {"apiVersion": version, "kind": kind, "name": owner_name, "uid": _UID}
-    metadata = {
-        **template["metadata"],
-        "name": name,
-        "namespace": source["metadata"].get("namespace"),
-        "ownerReferences": [{**reference, "controller": True}],
-    }
-    return {
+    pod: Object = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": metadata,
+        "metadata": {
+            **metadata,
+            "labels": {**(metadata.get("labels") or {}), **(labels or {})},
+            "annotations": {**(metadata.get("annotations") or {}), **(annotations or {})},
+            "name": name,
+            "namespace": rendered["metadata"].get("namespace"),
+            "ownerReferences": [{**reference, "controller": True}],
+        },
         "spec": dict(template["spec"]),
     }
+    if subdomain:
+        pod["spec"] |= {"hostname": name, "subdomain": subdomain}
+    return DryRunObject(pod, rendered, path)
 
 
 def _drop_reference(spec: Mapping[str, Any], reference: str) -> Object:

@@ -70,7 +70,7 @@ class Cluster:
         self._api: KubernetesApi | None = None
 
     async def read(self, call: Callable[..., Read], *arguments: Any, seconds: float) -> Read:
-        """Run `call` in a thread, with kubeconfig, context, namespace and `arguments`.
+        """Run `call` in a thread, with the connection, the namespace and `arguments`.
 
         Raises UnreadableError if the cluster does not respond within `seconds`.
         """
@@ -81,7 +81,7 @@ class Cluster:
                 namespace = await pulumi.Output.from_input(self._namespace).future() or "default"
                 self._target = kubeconfig, context, namespace
             run = asyncio.get_running_loop().run_in_executor
-            return await run(THREADS, call, *self._target, *arguments)
+            return await run(THREADS, self._call, call, *self._target, *arguments)
 
         try:
             return await asyncio.wait_for(run_in_thread(), seconds)
@@ -89,33 +89,41 @@ class Cluster:
             # A TimeoutError has no message.
             raise UnreadableError(f"the cluster did not answer within {seconds:g} s") from None
 
+    def _call(
+        self,
+        call: Callable[..., Read],
+        kubeconfig: str | None,
+        context: str | None,
+        namespace: str,
+        *arguments: Any,
+    ) -> Read:
+        # `_api` stays None after a failure, such as expired credentials, to reconnect next time.
+        api, self._api = self._api or KubernetesApi(kubeconfig, context), None
+        result = call(api, namespace, *arguments)
+        self._api = None if api.unread else api
+        return result
+
     async def read_objects(self, service: str, *kinds: tuple[str, str]) -> Objects:
         """Return a service's objects of some kinds (API version and kind), by name.
 
         Raises UnreadableError if they cannot be read.
         """
-        return await self.read(self.list_objects, service, kinds, seconds=_READ_SECONDS)
+        return await self.read(list_objects, service, kinds, seconds=_READ_SECONDS)
 
-    def list_objects(
-        self,
-        kubeconfig: str | None,
-        context: str | None,
-        namespace: str,
-        service: str,
-        kinds: Iterable[tuple[str, str]],
-    ) -> Objects:
-        """List objects; runs in a thread."""
-        # `_api` stays None after a failure, such as expired credentials, to reconnect next time.
-        api, self._api = self._api or KubernetesApi(kubeconfig, context), None
-        selector = f"{labels.SERVICE}={service}"
-        objects: Objects = {}
-        for api_version, kind in kinds:
-            for live in api.objects(api_version, kind, namespace, labelSelector=selector) or ():
-                objects[live["metadata"]["name"]] = live
-        if api.unread:
-            raise UnreadableError(", ".join(api.unread))
-        self._api = api
-        return objects
+
+def list_objects(
+    api: KubernetesApi, namespace: str, service: str, kinds: Iterable[tuple[str, str]]
+) -> Objects:
+    """Return a service's objects of some kinds, by name; see `Cluster.read_objects`."""
+    selector = f"{labels.SERVICE}={service}"
+    objects = {
+        live["metadata"]["name"]: live
+        for api_version, kind in kinds
+        for live in api.objects(api_version, kind, namespace, labelSelector=selector) or ()
+    }
+    if api.unread:
+        raise UnreadableError(", ".join(api.unread))
+    return objects
 
 
 def describe_read_error(problem: Exception) -> str:

@@ -84,15 +84,12 @@ class PodSnapshot:
         return [pod for pod in self.pods if get_label(pod, labels.LWS_NAME) == lws]
 
 
-def read_service(
-    kubeconfig: str | None, context: str | None, namespace: str, service: str
-) -> PodSnapshot:
+def read_service(api: KubernetesApi, namespace: str, service: str) -> PodSnapshot:
     """Read a service's pods and PodGroups, and the warnings of its namespace.
 
-    `kubeconfig` is a path or content; None for kubectl's defaults. Reads that are not
-    allowed are in `unread`. Raises UnreadableError if the cluster does not respond.
+    Reads that are not allowed are in `unread`. Raises UnreadableError if the cluster does not
+    respond.
     """
-    api = KubernetesApi(kubeconfig, context)
     pods = api.objects("v1", "Pod", namespace, labelSelector=_selector(service)) or []
     events = [
         event
@@ -108,11 +105,8 @@ def read_service(
     return PodSnapshot(pods, events, groups, tuple(api.unread), workloads or ())
 
 
-def read_pods(
-    kubeconfig: str | None, context: str | None, namespace: str, service: str
-) -> PodSnapshot:
+def read_pods(api: KubernetesApi, namespace: str, service: str) -> PodSnapshot:
     """Read only a service's pods; raises UnreadableError if they cannot be read."""
-    api = KubernetesApi(kubeconfig, context)
     pods = api.objects("v1", "Pod", namespace, labelSelector=_selector(service)) or ()
     if api.unread:
         raise UnreadableError(", ".join(api.unread))
@@ -120,8 +114,7 @@ def read_pods(
 
 
 def watch_service(
-    kubeconfig: str | None,
-    context: str | None,
+    api: KubernetesApi,
     namespace: str,
     service: str,
     known: PodSnapshot,
@@ -133,7 +126,6 @@ def watch_service(
     Return `known` with each pod as it was when it last showed a reason, or else as it is now.
     Watching ends when `is_explained` returns true or after `seconds`.
     """
-    api = KubernetesApi(kubeconfig, context)
     pods = {get_name(pod): pod for pod in known.pods}
     snapshot = known
     selector = _selector(service)

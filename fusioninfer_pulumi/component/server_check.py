@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pulumi
@@ -14,12 +13,11 @@ from fusioninfer_pulumi.component.cluster_access import (
 )
 from fusioninfer_pulumi.component.pulumi_sdk import has_pulumi_engine
 from fusioninfer_pulumi.findings import Finding, drop_ignored, errors, parse_ignored_rules
-from fusioninfer_pulumi.kube import client
-from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fusioninfer_pulumi.kube.client import KubernetesApi
     from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 #: Timeout of all checks of a service in a preview.
@@ -62,21 +60,11 @@ def check_on_server(
     output.apply(check)
 
 
-def _run_checks(
-    kubeconfig: str | None, context: str | None, namespace: str, plan: ServicePlan
-) -> list[Finding]:
-    from fusioninfer_pulumi.checks import cluster_checks, server_dry_run  # noqa: PLC0415  # start-up time: few previews read a cluster
+def _run_checks(api: KubernetesApi, namespace: str, plan: ServicePlan) -> list[Finding]:
+    from fusioninfer_pulumi.checks.cluster_checks import PREVIEW_CHECKS, check_cluster  # noqa: PLC0415  # start-up time: few previews read a cluster
+    from fusioninfer_pulumi.checks.live_cluster import LiveCluster  # noqa: PLC0415  # see above
 
-    started = time.monotonic()
-    api = client.KubernetesApi(kubeconfig, context)
-    with_namespace = plan.in_namespace(namespace) if is_output(plan.namespace) else plan
-    (quota_findings,) = cluster_checks.check_quotas(api, [with_namespace])
-    (backend_findings,) = cluster_checks.check_gang_backends(api, [plan])
-    remaining = max(1.0, _CHECK_SECONDS - (time.monotonic() - started))
-    (service_findings,) = server_dry_run.check_on_api_server(
-        api, [plan], seconds=remaining, namespace=namespace
-    )
-    # A dry run that was not possible is not a problem of the service.
-    incomplete = server_dry_run.API_SERVER_CHECK_INCOMPLETE.id
-    findings = (*backend_findings, *service_findings, *quota_findings)
-    return [finding for finding in findings if finding.rule != incomplete]
+    cluster = LiveCluster(api, [plan], namespace=namespace, seconds=_CHECK_SECONDS)
+    # An object that could not be checked is not a problem of the service.
+    (findings,), _ = check_cluster(cluster, PREVIEW_CHECKS)
+    return findings

@@ -9,7 +9,8 @@ from typing import Any
 import pulumi
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.checks.prerequisite_checks import Prerequisites
+from fusioninfer_pulumi.checks.cluster_checks import list_prerequisites
+from fusioninfer_pulumi.checks.live_cluster import LiveCluster
 from fusioninfer_pulumi.checks.stages import plan_service
 from fusioninfer_pulumi.component.inference_service import (
     InferenceService,
@@ -128,17 +129,14 @@ class ServingPrerequisites(pulumi.ComponentResource):
         }
         try:
             api = KubernetesApi(kubeconfig, context)
-            prerequisites = Prerequisites(api, self._plans, namespaces)
-            problems = prerequisites.findings()
+            cluster = LiveCluster(api, self._plans, product_namespaces=namespaces)
+            problems = list_prerequisites(cluster)
         except UnreadableError as problem:
             self._warn(str(problem))
             return None
         log_warnings(problems, self)
         raise_errors(problems, self._name)
-        return {
-            name: format_release(release)
-            for name, release in sorted(prerequisites.releases.items())
-        }
+        return {name: format_release(release) for name, release in sorted(cluster.releases.items())}
 
     def _warn(self, reason: str) -> None:
         pulumi.log.warn(f"the cluster's prerequisites were not checked: {reason}", self)

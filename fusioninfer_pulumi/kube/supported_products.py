@@ -1,19 +1,17 @@
 """Products that must be installed in a cluster, with their supported releases.
 
-Also lists the fields that name other objects. A field is `Kind path`; `[*]` is any item of a list
-or value of a mapping. `Pod` stands for the pods that controllers create from rendered objects.
+Also lists the fields that name other objects.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 Release = tuple[int, int, int]
 _RELEASE = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
-_PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
 @dataclass(frozen=True)
@@ -24,11 +22,11 @@ class Product:
         name: Its name in messages.
         group: The API group.
         install: URL of a manifest to apply, or a command, or what to install.
-        kind: The only kind that needs the product, empty for all kinds of the group.
-        field: Field that needs the product, empty if every object of the group does.
+        kind: The only kind that needs the product, empty for all kinds.
+        field: Key of a field that needs the product, at any depth; empty if every object of the
+            group does.
         min_release: First supported release, None if any that serves the API version works.
         broken: Later releases that do not work.
-        last_release: Last release that has the group, None if no release removed it.
         program: Name of the image whose tag is the release, empty if the CRDs' annotations have it.
         namespace: Namespace in which the program usually runs.
     """
@@ -40,7 +38,6 @@ class Product:
     field: str = ""
     min_release: Release | None = None
     broken: tuple[Release, ...] = ()
-    last_release: Release | None = None
     program: str = ""
     namespace: str = ""
 
@@ -50,12 +47,8 @@ class Product:
         apply = "kubectl apply --server-side -f " if self.install.startswith("https:") else ""
         if self.min_release is None:
             return f"it: {apply}{self.install}"
-        if self.last_release is not None:
-            releases = f"{format_release(self.min_release)} to {format_release(self.last_release)}"
-        else:
-            unless = f" (not {', '.join(map(format_release, self.broken))})" if self.broken else ""
-            releases = f"{format_release(self.min_release)} or later{unless}"
-        return f"{releases}: {apply}{self.install}"
+        unless = f" (not {', '.join(map(format_release, self.broken))})" if self.broken else ""
+        return f"{format_release(self.min_release)} or later{unless}: {apply}{self.install}"
 
 
 _GATEWAY = "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.4.1"
@@ -86,7 +79,7 @@ KUEUE = Product(
     name="Kueue",
     group="kueue.x-k8s.io",
     install="https://github.com/kubernetes-sigs/kueue/releases/download/v0.15.2/manifests.yaml",
-    field="LeaderWorkerSet metadata.labels[kueue.x-k8s.io/queue-name]",
+    field="kueue.x-k8s.io/queue-name",
     min_release=(0, 11, 0),
     program="kueue",
     namespace="kueue-system",
@@ -106,17 +99,9 @@ _INFERENCE_EXTENSION = Product(
     ),
     min_release=(1, 0, 0),
 )
-# The bundle v1.6.0 no longer has this group.
-_INFERENCE_X = replace(
-    _INFERENCE_EXTENSION, group="inference.networking.x-k8s.io", last_release=(1, 5, 0)
-)
-_LLM_D = Product(
-    name="llm-d router",
-    group="llm-d.ai",
-    install=(
-        "https://raw.githubusercontent.com/llm-d/llm-d-router/v0.10.0"
-        "/config/crd/bases/llm-d.ai_inferencemodelrewrites.yaml"
-    ),
+_LLM_D = (
+    "https://raw.githubusercontent.com/llm-d/llm-d-router/v0.10.0"
+    "/config/crd/bases/llm-d.ai_inference"
 )
 _PROMETHEUS = Product(
     name="Prometheus operator",
@@ -129,7 +114,8 @@ _METRICS = Product(
     name="Pod metrics",
     group="custom.metrics.k8s.io",
     install="an adapter such as prometheus-adapter",
-    field="HorizontalPodAutoscaler spec.metrics[*].pods",
+    kind="HorizontalPodAutoscaler",
+    field="pods",
 )
 # The API server serves this API only if the feature gate is on (storage_scheduling.go, v1.37.1).
 NATIVE_GANGS = Product(
@@ -148,31 +134,27 @@ PRODUCTS = (
     LEADER_WORKER_SET,
     VOLCANO,
     # v1.14.0 has the field, but honours it only with networkTopology (volcano#4871).
-    replace(VOLCANO, field="PodGroup spec.subGroupPolicy", min_release=(1, 14, 1), broken=()),
+    replace(VOLCANO, kind="PodGroup", field="subGroupPolicy", min_release=(1, 14, 1), broken=()),
     KUEUE,
     _GATEWAY_API,
     replace(
         _GATEWAY_API,
         name="Gateway API (experimental channel)",
         install=f"{_GATEWAY}/experimental-install.yaml",
-        field="HTTPRoute spec.useDefaultGateways",
+        field="useDefaultGateways",
         min_release=(1, 4, 0),
     ),
     _INFERENCE_EXTENSION,
-    _INFERENCE_X,
-    # In v1.2 the kind's targets are in another field.
-    replace(_INFERENCE_X, kind="InferenceModelRewrite", min_release=(1, 3, 0)),
-    _LLM_D,
-    replace(
-        _LLM_D,
-        kind="InferenceObjective",
-        install=_LLM_D.install.replace("modelrewrites", "objectives"),
+    # The bundle v1.6.0 no longer has this group.
+    replace(_INFERENCE_EXTENSION, group="inference.networking.x-k8s.io", min_release=None),
+    Product(
+        name="llm-d router",
+        group="llm-d.ai",
+        install=f"{_LLM_D}objectives.yaml -f {_LLM_D}modelrewrites.yaml",
     ),
     _PROMETHEUS,
     # The CRD has portNumber in v0.79.2, not in v0.76.0.
-    replace(
-        _PROMETHEUS, field="PodMonitor spec.podMetricsEndpoints[*].portNumber", min_release=None
-    ),
+    replace(_PROMETHEUS, field="portNumber", min_release=(0, 79, 0)),
     Product(
         name="KEDA",
         group="keda.sh",
@@ -188,7 +170,7 @@ PRODUCTS = (
     _DRA,
     replace(
         _DRA,
-        field="Pod spec.resourceClaims",
+        field="resourceClaims",
         install=f"{_KUBERNETES}, or v1.32 with its feature gate",
     ),
     _METRICS,
@@ -197,7 +179,7 @@ PRODUCTS = (
         name="External metrics",
         group="external.metrics.k8s.io",
         install="an adapter such as prometheus-adapter, or KEDA",
-        field="HorizontalPodAutoscaler spec.metrics[*].external",
+        field="external",
     ),
     NATIVE_GANGS,
 )
@@ -207,53 +189,30 @@ PRODUCTS = (
 # 1.37 by #137666). The leaders of a LeaderWorkerSet are pods of a StatefulSet.
 RELEASES_WITH_STALLED_STATEFULSETS = ((1, 35, 0), (1, 35, 3))
 
-#: Fields with the name of another object, by its API and kind.
-REFERENCES: Mapping[tuple[str, str], Sequence[str]] = {
-    ("v1", "Secret"): (
-        "Pod spec.imagePullSecrets[*].name",
-        "Pod spec.volumes[*].secret.secretName",
-        "Pod spec.volumes[*].projected.sources[*].secret.name",
-        "Pod spec.initContainers[*].envFrom[*].secretRef.name",
-        "Pod spec.initContainers[*].env[*].valueFrom.secretKeyRef.name",
-        "Pod spec.containers[*].envFrom[*].secretRef.name",
-        "Pod spec.containers[*].env[*].valueFrom.secretKeyRef.name",
-        "Gateway spec.listeners[*].tls.certificateRefs[*].name",
-    ),
-    ("v1", "ConfigMap"): (
-        "Pod spec.volumes[*].configMap.name",
-        "Pod spec.volumes[*].projected.sources[*].configMap.name",
-        "Pod spec.initContainers[*].envFrom[*].configMapRef.name",
-        "Pod spec.initContainers[*].env[*].valueFrom.configMapKeyRef.name",
-        "Pod spec.containers[*].envFrom[*].configMapRef.name",
-        "Pod spec.containers[*].env[*].valueFrom.configMapKeyRef.name",
-    ),
-    ("v1", "PersistentVolumeClaim"): ("Pod spec.volumes[*].persistentVolumeClaim.claimName",),
-    ("v1", "ServiceAccount"): ("Pod spec.serviceAccountName",),
-    ("storage.k8s.io", "StorageClass"): (
-        "PersistentVolumeClaim spec.storageClassName",
-        "LeaderWorkerSet spec.leaderWorkerTemplate.volumeClaimTemplates[*].spec.storageClassName",
-        "Pod spec.volumes[*].ephemeral.volumeClaimTemplate.spec.storageClassName",
-    ),
-    ("scheduling.k8s.io", "PriorityClass"): (
-        "PodGroup spec.priorityClassName",
-        "Pod spec.priorityClassName",
-    ),
-    ("node.k8s.io", "RuntimeClass"): ("Pod spec.runtimeClassName",),
-    ("resource.k8s.io", "ResourceClaim"): ("Pod spec.resourceClaims[*].resourceClaimName",),
-    ("resource.k8s.io", "ResourceClaimTemplate"): (
-        "Pod spec.resourceClaims[*].resourceClaimTemplateName",
-    ),
-    ("resource.k8s.io", "DeviceClass"): (
-        "ResourceClaimTemplate spec.spec.devices.requests[*].exactly.deviceClassName",
-        "ResourceClaimTemplate spec.spec.devices.requests[*].firstAvailable[*].deviceClassName",
-    ),
-    ("scheduling.volcano.sh", "Queue"): (
-        "PodGroup spec.queue",
-        "Pod metadata.annotations[scheduling.volcano.sh/queue-name]",
-    ),
-    ("kueue.x-k8s.io", "LocalQueue"): (
-        "LeaderWorkerSet metadata.labels[kueue.x-k8s.io/queue-name]",
-    ),
+_SECRET, _CONFIG_MAP = ("v1", "Secret"), ("v1", "ConfigMap")
+_QUEUE = ("scheduling.volcano.sh", "Queue")
+#: API and kind of the object that a field names. A key with a dot contains the enclosing key.
+REFERENCES: Mapping[str, tuple[str, str]] = {
+    "imagePullSecrets.name": _SECRET,
+    "secret.secretName": _SECRET,
+    "secret.name": _SECRET,
+    "secretRef.name": _SECRET,
+    "secretKeyRef.name": _SECRET,
+    "certificateRefs.name": _SECRET,
+    "configMap.name": _CONFIG_MAP,
+    "configMapRef.name": _CONFIG_MAP,
+    "configMapKeyRef.name": _CONFIG_MAP,
+    "persistentVolumeClaim.claimName": ("v1", "PersistentVolumeClaim"),
+    "serviceAccountName": ("v1", "ServiceAccount"),
+    "storageClassName": ("storage.k8s.io", "StorageClass"),
+    "priorityClassName": ("scheduling.k8s.io", "PriorityClass"),
+    "runtimeClassName": ("node.k8s.io", "RuntimeClass"),
+    "resourceClaimName": ("resource.k8s.io", "ResourceClaim"),
+    "resourceClaimTemplateName": ("resource.k8s.io", "ResourceClaimTemplate"),
+    "deviceClassName": ("resource.k8s.io", "DeviceClass"),
+    "spec.queue": _QUEUE,
+    "scheduling.volcano.sh/queue-name": _QUEUE,
+    "kueue.x-k8s.io/queue-name": ("kueue.x-k8s.io", "LocalQueue"),
 }
 #: Kinds in `REFERENCES` that are not namespaced.
 CLUSTER_SCOPED = {
@@ -268,37 +227,25 @@ Kind = tuple[str, str]
 def find_products(manifest: Mapping[str, Any]) -> Iterator[tuple[Product, Kind]]:
     """Yield the rows of `PRODUCTS` that apply to an object, each with the needed API and kind."""
     api, kind = manifest["apiVersion"], manifest["kind"]
+    fields = {location[-1] for location, _, _ in walk(manifest)}
     for product in PRODUCTS:
         same_group = product.group == api.rpartition("/")[0]
-        if product.field:
-            applies = any(True for _ in iterate_field(product.field, manifest))
-        else:
-            applies = same_group and product.kind in ("", kind)
-        if applies:
+        applies = product.field in fields if product.field else same_group
+        if applies and product.kind in ("", kind):
             yield product, ((api, kind) if same_group else (product.group, ""))
 
 
-def iterate_field(
-    field: str, manifest: Mapping[str, Any]
+def walk(
+    value: Any, at: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], Any, Mapping[str, Any]]]:
-    """Yield location, value and enclosing mapping of each value of a field in an object."""
-    kind, _, path = field.partition(" ")
-    if manifest["kind"] == kind:
-        parts = tuple(index or key for index, key in _PART.findall(path))
-        yield from _values(parts, (), manifest, {})
-
-
-def _values(
-    parts: tuple[str, ...], at: tuple[str | int, ...], value: Any, parent: Mapping[str, Any]
-) -> Iterator[tuple[tuple[str | int, ...], Any, Mapping[str, Any]]]:
-    if not parts:
-        yield at, value, parent
-    elif parts[0] == "*":
-        items = value.items() if isinstance(value, Mapping) else enumerate(value or ())
-        for key, item in items:
-            yield from _values(parts[1:], (*at, key), item, parent)
-    elif isinstance(value, Mapping) and value.get(parts[0]) is not None:
-        yield from _values(parts[1:], (*at, parts[0]), value[parts[0]], value)
+    """Yield location, value and enclosing mapping of each field of an object at any depth."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield (*at, key), item, value
+            yield from walk(item, (*at, key))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from walk(item, (*at, index))
 
 
 def parse_product_release(text: str) -> Release | None:

@@ -8,7 +8,8 @@ from clusters import FakeCluster, stored
 from rows import each_row
 from samples import plan_of, prefill_decode, role, service
 
-from fusioninfer_pulumi.checks.cluster_checks import KUEUE_FRAMEWORK, check_gang_backends
+from fusioninfer_pulumi.checks.live_cluster import KUEUE_FRAMEWORK, LiveCluster
+from fusioninfer_pulumi.checks.prerequisite_checks import check_gang_backends
 
 VOLCANO, KUEUE = "scheduling.volcano.sh", "kueue.x-k8s.io"
 #: Every cluster has the group, for PriorityClasses.
@@ -48,26 +49,23 @@ def cluster(*groups: str, framework: str = KUEUE_FRAMEWORK) -> FakeCluster:
             "does not have Volcano; install it, or use backend Kueue or Native",
         ),
         (OWN_GANG, [NO_GANGS, VOLCANO], "does not have Native; install it, or use backend Volcano"),
-        (
-            QUEUED,
-            ["apps"],
-            "does not have Kueue: pods would be scheduled one by one and not queued; install it",
-        ),
+        (QUEUED, ["apps"], None),
     ],
 )
 def test_missing_backend_is_reported(
     manifest: Any, groups: list[str], expected: str | None
 ) -> None:
-    (findings,) = check_gang_backends(cluster(*groups), [plan_of(manifest)])
-    level = "warning: " if expected is not None and "one by one" in expected else ""
-    text = f"{level}schedulingStrategy.gangPolicy.backend: the cluster {expected}"
+    live = LiveCluster(cluster(*groups), [plan_of(manifest)])
+    findings = [finding for _, finding in check_gang_backends(live)]
+    text = f"schedulingStrategy.gangPolicy.backend: the cluster {expected}"
     assert list(map(str, findings)) == ([] if expected is None else [text])
 
 
 def test_kueue_without_leader_worker_sets_is_reported() -> None:
     api = cluster(KUEUE, framework="batch/job")
-    gang, queued = check_gang_backends(api, [plan_of(GANG), plan_of(QUEUED)])
+    live = LiveCluster(api, [plan_of(GANG), plan_of(QUEUED)])
     # Kueue is not proposed where it ignores LeaderWorkerSets.
-    assert gang == ()
-    assert "backend: Kueue does not manage LeaderWorkerSets here" in str(*queued)
+    ((plan, finding),) = check_gang_backends(live)
+    assert plan is live.plans[1]
+    assert "backend: Kueue does not manage LeaderWorkerSets here" in str(finding)
     assert len(api.requests) == len(set(api.requests))

@@ -9,7 +9,8 @@ from routed import routed
 from rows import each_row
 from samples import container, nodes, plan_of, pod, role, service, template
 
-from fusioninfer_pulumi.checks.cluster_checks import check_named_objects, find_references
+from fusioninfer_pulumi.checks.live_cluster import LiveCluster
+from fusioninfer_pulumi.checks.named_object_checks import check_named_objects, find_references
 from fusioninfer_pulumi.findings import Severity
 from fusioninfer_pulumi.kube.supported_products import CLUSTER_SCOPED, REFERENCES
 
@@ -19,8 +20,8 @@ AT = "roles[0].template.spec"
 
 def findings(manifest: Any, *objects: Any, registered: Any = (), **cluster: Any) -> list[Any]:
     api = FakeCluster(NAMESPACE, *objects, **cluster)
-    (check_named_item,) = check_named_objects(api, [plan_of(manifest)], "default", registered)
-    return list(check_named_item)
+    live = LiveCluster(api, [plan_of(manifest)], registered=registered)
+    return [finding for _, finding in check_named_objects(live)]
 
 
 def secret_env(**more: Any) -> Any:
@@ -75,7 +76,7 @@ def test_missing_object_is_one_warning_at_its_field(manifest: Any, field: str, k
     where = "the cluster" if kind in CLUSTER_SCOPED else "namespace default"
     assert finding.message == f"{where} has no {kind} x: create it, or correct the name"
     assert finding.rule == "named-object-missing"
-    api = next(api for api, named in REFERENCES if named == kind)
+    api = next(api for api, named in REFERENCES.values() if named == kind)
     version = next(known for known in KINDS if known == api or known.startswith(f"{api}/"))
     there = stored(version, kind, "x", "" if kind in CLUSTER_SCOPED else "default")
     assert findings(manifest, there) == []
@@ -120,7 +121,7 @@ def test_optional_and_created_objects_are_not_reported(manifest: Any, more: Any)
 def test_denied_read_is_not_a_finding() -> None:
     api = FakeCluster(NAMESPACE, denied=["/secrets/", "/namespaces/default/configmaps"])
     plan = plan_of(pod(volumes=VOLUMES[:2]))
-    assert check_named_objects(api, [plan], "default") == [()]
+    assert list(check_named_objects(LiveCluster(api, [plan]))) == []
     assert list(api.unread) == [
         "secrets/x in default: 403 Forbidden",
         "configmaps/x in default: 403 Forbidden",
@@ -135,7 +136,7 @@ def test_denied_object_is_unknown_at_every_read() -> None:
 def test_services_share_what_is_read() -> None:
     api = FakeCluster(NAMESPACE)
     plan = plan_of(pod(serviceAccountName="x"))
-    assert len(check_named_objects(api, [plan, plan], "default")) == 2
+    assert len(list(check_named_objects(LiveCluster(api, [plan, plan])))) == 2
     assert len(api.requests) == len(set(api.requests))
 
 
@@ -143,5 +144,5 @@ def test_gateway_secret_is_read_in_its_namespace() -> None:
     tls = {"certificateRefs": [{"name": "x", "namespace": "certs"}]}
     listener = {"name": "https", "protocol": "HTTPS", "port": 443, "tls": tls}
     manifest = routed(gateway={"gatewayClassName": "g", "listeners": [listener]})
-    named = {(item[1], item[2]) for item, _, _ in find_references(plan_of(manifest), "default")}
+    named = {(item[1], item[2]) for item, _, _ in find_references(plan_of(manifest))}
     assert ("Secret", "certs") in named

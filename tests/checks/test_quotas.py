@@ -11,8 +11,10 @@ from rows import each_row
 
 from fusioninfer_pulumi import plan_service
 from fusioninfer_pulumi.api import InferenceServiceArgs
-from fusioninfer_pulumi.checks.cluster_checks import check_quotas
-from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.checks.cluster_checks import check_cluster
+from fusioninfer_pulumi.checks.live_cluster import LiveCluster
+from fusioninfer_pulumi.checks.quota_checks import check_kueue_quotas, check_resource_quotas
+from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput
 
 GPU = "nvidia.com/gpu"
@@ -53,6 +55,10 @@ def pod(service: str, gpus: str, phase: str = "Running") -> Any:
     spec = {"containers": [samples.container(gpus=gpus)]}
     status = {"phase": phase}
     return stored("v1", "Pod", service, "prod", metadata=metadata, spec=spec, status=status)
+
+
+def check_quotas(api: FakeCluster, plans: Any) -> list[list[Finding]]:
+    return check_cluster(LiveCluster(api, plans), [check_resource_quotas, check_kueue_quotas])[0]
 
 
 def messages(plans: Any, *objects: Any, **cluster: Any) -> list[list[str]]:
@@ -113,10 +119,10 @@ def test_unrelated_quotas_are_ignored(harmless: Any) -> None:
     assert messages([plan("one")], harmless) == [[]]
 
 
-def test_unknown_namespace_is_not_read() -> None:
+def test_default_namespace_is_read_for_unknown_one() -> None:
     api = FakeCluster()
-    assert check_quotas(api, [plan("one", namespace=UnknownOutput())]) == [()]
-    assert api.requests == []
+    assert check_quotas(api, [plan("one", namespace=UnknownOutput())]) == [[]]
+    assert api.requests[-1][1] == "/api/v1/namespaces/default/resourcequotas"
 
 
 def cluster_queue(name: str, quotas: Any, *, resource: str = GPU, **spec: Any) -> Any:

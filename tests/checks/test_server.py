@@ -14,10 +14,11 @@ from routed import routed
 from rows import each_row
 from samples import container, nodes, plan_of, pod, prefill_decode, role, service, template
 
+from fusioninfer_pulumi.checks import server_dry_run
+from fusioninfer_pulumi.checks.live_cluster import LiveCluster
 from fusioninfer_pulumi.checks.server_dry_run import (
     build_next_request,
-    check_on_api_server,
-    convert_answers,
+    check_dry_runs,
     list_dry_run_objects,
     parse_field,
 )
@@ -48,10 +49,12 @@ class FakeApi(FakeCluster):
 def check(
     manifest: Manifest, reject: Callable[[Manifest], Reply | None] = lambda _: None
 ) -> list[Finding]:
-    """Return the findings of a service, without kinds that the fake does not have."""
-    api: Any = FakeApi(reject)
-    (item,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
-    return [finding for finding in item if finding.rule != "crd-not-installed"]
+    return dry_run(FakeApi(reject), manifest)
+
+
+def dry_run(api: FakeCluster, manifest: Manifest) -> list[Finding]:
+    live = LiveCluster(api, [plan_of(manifest)], seconds=30)
+    return [finding for _, finding in check_dry_runs(live)]
 
 
 def of_kind(kind: str, status: Manifest) -> Callable[[Manifest], Reply | None]:
@@ -167,9 +170,8 @@ def test_missing_reference_is_a_warning(name: str, field: str) -> None:
             (403, status) if manifest["kind"] == "Pod" and field in manifest["spec"] else None
         )
     )
-    (all_found,) = check_on_api_server(api, [plan_of(pod(**{field: "absent"}))], seconds=30)
-    (findings,) = [finding for finding in all_found if finding.rule == "api-server-rejects"]
-    assert findings.severity is Severity.WARNING
+    (findings,) = dry_run(api, pod(**{field: "absent"}))
+    assert (findings.rule, findings.severity) == ("api-server-rejects", Severity.WARNING)
     assert findings.path == f"roles[0].template.spec.{field}"
     assert "forbidden" not in findings.message
     # Judged without it.
@@ -202,21 +204,16 @@ def test_missing_namespace_falls_back_to_default() -> None:
     api: Any = FakeApi(
         lambda manifest: (404, status) if manifest["metadata"]["namespace"] == "absent" else None
     )
-    (all_found,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
-    (findings,) = [finding for finding in all_found if finding.rule != "crd-not-installed"]
+    (findings,) = dry_run(api, manifest)
     assert (findings.rule, findings.severity) == ("api-server-check-incomplete", Severity.INFO)
     assert findings.path == "metadata.namespace"
     assert {item["metadata"]["namespace"] for item in api.sent} == {"absent", "default"}
 
 
-def test_missing_kind_is_a_warning() -> None:
-    api: Any = FakeApi()
-    (item,) = check_on_api_server(api, [plan_of(routed())], seconds=30)
-    pools = [finding for finding in item if "InferencePool" in finding.message]
-    assert [(pool.rule, pool.severity) for pool in pools] == [
-        ("crd-not-installed", Severity.WARNING)
-    ]
-    assert pools[0].path == "roles[0]"
+def test_missing_kind_is_not_sent() -> None:
+    api = FakeApi()
+    assert dry_run(api, routed()) == []
+    assert api.of_kind("InferencePool") == []
 
 
 WEBHOOK = {"code": 403, "message": 'admission webhook "p.example.com" denied: no naked pods'}
@@ -255,7 +252,7 @@ TWICE = {
         (service(), "Pod", rejected("spec.containers[4].name"), f"{SPEC}.containers",
          "spec.containers[4].name: Required value"),
         # An answer without causes names its field.
-        (PULLED, "LeaderWorkerSet", TWICE, f"{SPEC}.containers[0].ports",
+        (PULLED, "LeaderWorkerSet", TWICE, f"{SPEC}.containers",
          '.spec.containers[name="vllm"].ports: duplicate entries for key'),
     ],
 )  # fmt: skip
@@ -274,7 +271,7 @@ def test_rejected_field_is_an_error_at_the_users_field(
         ("Pod", {"code": 403, "message": 'pods "a" is forbidden: exceeded quota: gpus'},
          ("warning", REJECTS, "roles[0].template")),
         ("Pod", RECORDED["rights"], ("warning", NOT_ASKED, "")),
-        *(("Pod", {"code": code, **LATER}, ("warning", NOT_ASKED, "roles[0]"))
+        *(("Pod", {"code": code, **LATER}, ("warning", NOT_ASKED, ""))
           for code in (429, 500, 503)),
         # A policy may know controllers by their user.
         ("Pod", WEBHOOK, ("warning", REJECTS, "roles[0].template")),
@@ -290,12 +287,17 @@ def test_each_answer_is_one_finding(kind: str, status: Manifest, expected: tuple
     assert (finding.severity.value, finding.rule, finding.path) == expected
 
 
-def test_late_answers_are_counted() -> None:
-    plan = plan_of(service())
-    results = [(manifest, None) for manifest in list_dry_run_objects(plan)]
-    (finding,) = convert_answers(plan, results, 10.0)
+def test_late_answers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+
+    def answer_late(_api: Any, manifests: list[Any], *_: Any) -> list[None]:
+        sent.extend(manifests)
+        return [None] * len(manifests)
+
+    monkeypatch.setattr(server_dry_run, "send_dry_runs", answer_late)
+    (finding,) = check(service())
     assert finding.rule == "api-server-check-incomplete"
-    assert finding.message == f"{len(results)} of {len(results)} objects got no answer within 10 s"
+    assert finding.message.startswith(f"{len(sent)} of {len(sent)} objects got no answer within ")
 
 
 def test_final_answers_have_no_next_request() -> None:
@@ -337,6 +339,5 @@ def test_unknown_values_are_replaced_by_stand_ins() -> None:
     cause = {"field": "spec.containers[0].image", "message": 'Invalid value: "unknown"'}
     status = {"code": 422, "message": "no", "details": {"causes": [cause]}}
     api: Any = FakeApi(of_pods(status))
-    (findings,) = check_on_api_server(api, [plan_of(manifest)], seconds=30)
-    assert [finding for finding in findings if finding.rule == "api-server-rejects"] == []
+    assert dry_run(api, manifest) == []
     assert {item["spec"]["containers"][0]["image"] for item in api.of_kind("Pod")} == {"unknown"}

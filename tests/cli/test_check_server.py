@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from clusters import FakeCluster, stored
 from samples import role, service, template
 
+from fusioninfer_pulumi.checks.live_cluster import ClusterFindings, LiveCluster
 from fusioninfer_pulumi.checks.server_dry_run import API_SERVER_CHECK_INCOMPLETE
 from fusioninfer_pulumi.cli import cluster_findings
 from fusioninfer_pulumi.cli.main import main
@@ -27,10 +27,10 @@ def test_answers_have_the_lines_of_their_services(
 ) -> None:
     answer = warning(API_SERVER_CHECK_INCOMPLETE, ("roles", 0, "name"), "of the server")
 
-    def answers(_client: object, plans: list[Any], **_: object) -> list[list[Any]]:
-        return [[] if plan.service == "a" else [answer] for plan in plans]
+    def answers(cluster: LiveCluster) -> ClusterFindings:
+        yield from ((plan, answer) for plan in cluster.plans if plan.service == "b")
 
-    monkeypatch.setattr(cluster_findings, "check_on_api_server", answers)
+    monkeypatch.setattr(cluster_findings, "SERVER_CHECKS", [answers])
     monkeypatch.setattr(cluster_findings, "KubernetesApi", lambda *_: FakeCluster())
     path = tmp_path / "two.yaml"
     documents = [service(role("x"), name="a"), service(role("y"), name="b")]
@@ -77,4 +77,4 @@ def test_missing_objects_are_warnings_at_their_lines(
         )
     denied += ["/secrets/", "/serviceaccounts/"]
     unread, *_ = [line for line in printed("--server") if "not checked" in line]
-    assert "secrets/absent in default: 403 Forbidden; serviceaccounts/robot in default" in unread
+    assert "serviceaccounts/robot in default: 403 Forbidden; secrets/absent in default" in unread

@@ -8,10 +8,10 @@ from typing import Any
 
 import pulumi
 import pytest
+from clusters import FakeCluster
 
 from fusioninfer_pulumi.component import children, update_run
 from fusioninfer_pulumi.component import cluster_access as access
-from fusioninfer_pulumi.component.cluster_access import Cluster
 from fusioninfer_pulumi.rollout import state_machine
 
 SERVICE = "fusioninfer.io/service"
@@ -152,16 +152,17 @@ def answering(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Stack:
     async def explained(_: Any, service_name: str, names: Any) -> list[str]:
         return [f"why of {', '.join(names)}"]
 
-    def listed(_: Any, *where: Any) -> dict[str, Any]:
-        assert where[:3] == (None, None, "default")
-        return stack.list(*where[3:])
+    def listed(_: Any, namespace: str, *what: Any) -> dict[str, Any]:
+        assert namespace == "default"
+        return stack.list(*what)
 
     monkeypatch.setattr(
         engine, "new_resource", lambda args: (f"{args.name}-id", stack.register(args.inputs))
     )
     monkeypatch.setattr(children, "is_pulumi_update", lambda: not pulumi.runtime.is_dry_run())
     monkeypatch.setattr(access, "read_kubeconfig", kubeconfig)
-    monkeypatch.setattr(Cluster, "list_objects", listed)
+    monkeypatch.setattr(access, "KubernetesApi", lambda *_: FakeCluster())
+    monkeypatch.setattr(access, "list_objects", listed)
     monkeypatch.setattr(update_run, "explain_failure", explained)
     monkeypatch.setattr(state_machine, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(state_machine, "ROLLING_PAUSE_SECONDS", 0.01)

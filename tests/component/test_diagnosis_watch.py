@@ -35,9 +35,7 @@ OTHER = pod("svc-0-0-1")
         ([], [NEW]),
     ],
 )
-def test_watch_keeps_reasons_of_deleted_pods(
-    monkeypatch: pytest.MonkeyPatch, changes: Any, left: Any
-) -> None:
+def test_watch_keeps_reasons_of_deleted_pods(changes: Any, left: Any) -> None:
     taken = []
 
     def changing(*fields: Any, **more: Any) -> Any:
@@ -47,12 +45,11 @@ def test_watch_keeps_reasons_of_deleted_pods(
             taken.append(change)
             yield change
 
-    api = SimpleNamespace(watch=changing)
-    monkeypatch.setattr(diagnosis, "KubernetesApi", lambda *_: api)
+    api: Any = SimpleNamespace(watch=changing)
 
     def watched(enough: Callable[[PodSnapshot], bool]) -> list[Any]:
         value = ("models", "svc", PodSnapshot([NEW]), enough, 9.0)
-        return list(diagnosis.watch_service(None, None, *value).pods)
+        return list(diagnosis.watch_service(api, *value).pods)
 
     assert watched(lambda _: False) == left
     assert taken == changes

@@ -96,13 +96,14 @@ def status(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     engine.live = {f"svc-inference-{index}": READY for index in (0, 2)}
     engine.live["svc-inference-1"] = ROLLING
     requests: list[Any] = []
+    api = FakeCluster()
 
     async def kubeconfig(_: Any) -> tuple[None, None]:
         return None, None
 
     def run(findings: Any = None, *, preview: bool = False) -> tuple[Any, list[str], int]:
         def find_pods(*where: Any) -> PodSnapshot:
-            assert where == (None, None, "default", "svc")
+            assert where == (api, "default", "svc")
             requests.append(where)
             if isinstance(findings, Exception):
                 raise findings
@@ -112,6 +113,7 @@ def status(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
         monkeypatch.setattr(diagnosis, "is_pulumi_update", lambda: not pulumi.runtime.is_dry_run())
         monkeypatch.setattr(diagnosis, "read_pods", find_pods)
+        monkeypatch.setattr(access, "KubernetesApi", lambda *_: api)
         monkeypatch.setattr(access, "read_kubeconfig", kubeconfig)
         manifest = service(role(replicas=3))
 
@@ -181,7 +183,6 @@ def test_preview_and_yaml_rendering_read_no_pods(
     assert status()[1:] == ([], 0)
 
 
-def test_denied_pod_list_is_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnosis, "KubernetesApi", lambda *_: FakeCluster(denied=["/pods"]))
+def test_denied_pod_list_is_unreadable() -> None:
     with pytest.raises(UnreadableError, match="pods in models: 403 Forbidden"):
-        diagnosis.read_pods(None, None, "models", "svc")
+        diagnosis.read_pods(FakeCluster(denied=["/pods"]), "models", "svc")

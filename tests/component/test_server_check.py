@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pulumi
 import pytest
+from clusters import FakeCluster
 from component.services import CAMEL
 
 from fusioninfer_pulumi import InferenceService
-from fusioninfer_pulumi.checks import cluster_checks, server_dry_run
-from fusioninfer_pulumi.checks.cluster_checks import QUOTA_TOO_SMALL
+from fusioninfer_pulumi.checks import cluster_checks
+from fusioninfer_pulumi.checks.live_cluster import ClusterFindings, LiveCluster
+from fusioninfer_pulumi.checks.quota_checks import QUOTA_TOO_SMALL
 from fusioninfer_pulumi.checks.server_dry_run import API_SERVER_CHECK_INCOMPLETE, API_SERVER_REJECTS
-from fusioninfer_pulumi.component import server_check
+from fusioninfer_pulumi.component import cluster_access, server_check
 from fusioninfer_pulumi.findings import Finding, error, warning
-from fusioninfer_pulumi.kube import client
 from fusioninfer_pulumi.kube.client import UnreadableError
 
 AT = ("roles", 0, "template")
@@ -29,24 +29,21 @@ class FakeServer:
 
     def __init__(self) -> None:
         self.found: tuple[Finding, ...] = ()
-        self.over_quota: tuple[Finding, ...] = ()
+        self.of_cluster: tuple[Finding, ...] = ()
         self.problem: Exception | None = None
         self.calls: list[tuple[Any, ...]] = []
-        self.seconds = 0.0
 
-    def connect(self, kubeconfig: str | None, context: str | None) -> None:
+    def connect(self, kubeconfig: str | None, context: str | None) -> FakeCluster:
         self.calls.append((kubeconfig, context))
+        return FakeCluster()
 
-    def check_on_api_server(self, _: Any, plans: Any, **more: Any) -> list[tuple[Finding, ...]]:
-        self.calls.append((*(plan.service for plan in plans), more["namespace"]))
-        time.sleep(self.seconds)
+    def check(self, cluster: LiveCluster) -> ClusterFindings:
+        (plan,) = cluster.plans
+        self.calls.append((plan.service, plan.namespace))
         if self.problem is not None:
             raise self.problem
-        return [self.found]
-
-    def check_quotas(self, _: Any, plans: Any) -> list[tuple[Finding, ...]]:
-        assert [plan.namespace for plan in plans] == ["default"]
-        return [self.over_quota]
+        yield from ((plan, finding) for finding in self.found)
+        yield from ((None, finding) for finding in self.of_cluster)
 
 
 @pytest.fixture
@@ -54,10 +51,8 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
     """The API server of a program that runs on an engine."""
     result = FakeServer()
     monkeypatch.setattr(server_check, "has_pulumi_engine", lambda: True)
-    monkeypatch.setattr(client, "KubernetesApi", result.connect)
-    monkeypatch.setattr(server_dry_run, "check_on_api_server", result.check_on_api_server)
-    monkeypatch.setattr(cluster_checks, "check_quotas", result.check_quotas)
-    monkeypatch.setattr(cluster_checks, "check_gang_backends", lambda *_: [()])
+    monkeypatch.setattr(cluster_access, "KubernetesApi", result.connect)
+    monkeypatch.setattr(cluster_checks, "PREVIEW_CHECKS", [result.check])
     return result
 
 
@@ -95,16 +90,14 @@ def test_rejected_object_fails_preview(engine: Any, requests: FakeServer) -> Non
 
 
 def test_warnings_of_server_are_logged(engine: Any, requests: FakeServer) -> None:
-    requests.found = (DOUBTED, UNASKED)
+    requests.found, requests.of_cluster = (DOUBTED,), (UNASKED,)
     assert previewed(engine) == [
         "warning: roles[0].template: no PriorityClass [api-server-rejects]"
     ]
 
 
 def test_small_quota_is_logged(engine: Any, requests: FakeServer) -> None:
-    requests.over_quota = (
-        warning(QUOTA_TOO_SMALL, (), "allows 1: the API server creates no more"),
-    )
+    requests.found = (warning(QUOTA_TOO_SMALL, (), "allows 1: the API server creates no more"),)
     assert previewed(engine) == [
         "warning: allows 1: the API server creates no more [quota-too-small]"
     ]

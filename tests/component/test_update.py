@@ -13,8 +13,8 @@ from routed import pair as routed_pair
 from samples import nodes, role, service
 
 from fusioninfer_pulumi import InferenceService
+from fusioninfer_pulumi.component import cluster_access as access
 from fusioninfer_pulumi.component import update_run
-from fusioninfer_pulumi.component.cluster_access import Cluster
 from fusioninfer_pulumi.component.pulumi_sdk import SIGNATURE
 from fusioninfer_pulumi.kube.client import UnreadableError
 
@@ -203,9 +203,9 @@ def test_sequential_update_without_cluster_access_fails(running: Stack) -> None:
 def test_later_list_may_fail(running: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     def sometimes(_: Any, *where: Any) -> Any:
         running.problem = UnreadableError("no answer") if running.lists % 2 else None
-        return running.list(*where[3:])
+        return running.list(*where[1:])
 
-    monkeypatch.setattr(Cluster, "list_objects", sometimes)
+    monkeypatch.setattr(access, "list_objects", sometimes)
     run(running, tagged("b"), rollout={"timeout": "20s"})
     assert running.lowest == 2
 
@@ -311,9 +311,9 @@ def test_level_serving_waits_for_gateways(
     status = {"conditions": programmed, "parents": parents}
 
     def listed(_: Any, *where: Any) -> Any:
-        kinds = {kind for _, kind in where[4]}
+        kinds = {kind for _, kind in where[2]}
         if kinds == {"LeaderWorkerSet"}:
-            return stack.list(*where[3:])
+            return stack.list(*where[1:])
         names = {
             "Gateway": "svc-gateway",
             "HTTPRoute": "svc-httproute",
@@ -321,7 +321,7 @@ def test_level_serving_waits_for_gateways(
         }
         return {names[kind]: {"metadata": {}, "status": status} for kind in kinds}
 
-    monkeypatch.setattr(Cluster, "list_objects", listed)
+    monkeypatch.setattr(access, "list_objects", listed)
     manifest = awaited() if router else service(role(), wait={"level": "Serving"})
     deployment = stack.engine.run(lambda: InferenceService("svc", manifest) and None)
     assert deployment.outputs[-1][1]["observed"]["served"]

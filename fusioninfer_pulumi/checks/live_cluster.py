@@ -1,0 +1,98 @@
+"""A live cluster, and the services that are checked against it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import yaml
+
+from fusioninfer_pulumi.findings import Finding
+from fusioninfer_pulumi.kube.client import KubernetesApi
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
+from fusioninfer_pulumi.kube.supported_products import KUEUE, Product, Release
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+
+#: Namespace of services whose own is not known or does not exist yet.
+FALLBACK_NAMESPACE = "default"
+#: Name of LeaderWorkerSets in the configuration of Kueue's manager.
+KUEUE_FRAMEWORK = "leaderworkerset.x-k8s.io/leaderworkerset"
+
+#: Findings, each with the service that it is about; None for the cluster as a whole.
+ClusterFindings = Iterator[tuple[ServicePlan | None, Finding]]
+
+
+class LiveCluster:
+    """A live cluster, and the services that are checked against it.
+
+    Attributes:
+        api: The cluster.
+        plans: Plans without errors, with known namespaces.
+        registered: Further objects that the same program creates.
+        releases: Installed releases by product, set by `check_releases`.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        plans: Sequence[ServicePlan],
+        *,
+        namespace: str = FALLBACK_NAMESPACE,
+        registered: Iterable[Mapping[str, Any]] = (),
+        product_namespaces: Mapping[str, str] | None = None,
+        seconds: float = 60.0,
+    ) -> None:
+        """Prepare the checks, which read the cluster.
+
+        Args:
+            api: The cluster.
+            plans: Plans without errors.
+            namespace: Namespace of services whose own is not known before the update.
+            registered: Further objects that the same program creates.
+            product_namespaces: Namespace of each product that does not run in its default one, by
+                the product's name.
+            seconds: Timeout of all checks together, in seconds; dry runs get at least one second.
+        """
+        self.api = api
+        self.plans = [
+            plan.in_namespace(namespace) if is_output(plan.namespace) else plan for plan in plans
+        ]
+        self.registered = registered
+        self.releases: dict[str, Release] = {}
+        self._product_namespaces = product_namespaces or {}
+        self._deadline = time.monotonic() + seconds
+
+    @property
+    def remaining_seconds(self) -> float:
+        """Time until the timeout, at least one second."""
+        return max(1.0, self._deadline - time.monotonic())
+
+    def get_namespace(self, product: Product) -> str:
+        """Return the namespace in which a product's manager runs."""
+        return self._product_namespaces.get(product.name, product.namespace)
+
+    @cached_property
+    def is_lws_managed_by_kueue(self) -> bool | None:
+        """Whether Kueue's manager is configured for LeaderWorkerSets, None if unknown."""
+        configurations = self.find_configurations(KUEUE, "config.kueue.x-k8s.io/")
+        sections = (configuration.get("integrations") or {} for configuration in configurations)
+        frameworks = [
+            section.get("frameworks") or () for section in sections if isinstance(section, Mapping)
+        ]
+        return any(KUEUE_FRAMEWORK in names for names in frameworks) if frameworks else None
+
+    def find_configurations(self, product: Product, group: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the documents with an apiVersion of `group` in a manager's ConfigMaps."""
+        namespace = self.get_namespace(product)
+        for config_map in self.api.objects("v1", "ConfigMap", namespace) or ():
+            for text in (config_map.get("data") or {}).values():
+                if group in text:
+                    # ConfigMaps may also contain text that is not YAML, such as templates.
+                    with contextlib.suppress(Exception):
+                        for document in list(yaml.safe_load_all(text)):
+                            is_mapping = isinstance(document, Mapping)
+                            if is_mapping and str(document.get("apiVersion")).startswith(group):
+                                yield document

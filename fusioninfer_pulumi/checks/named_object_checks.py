@@ -1,0 +1,76 @@
+"""Checks that the objects to which services refer exist in the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from fusioninfer_pulumi.checks.live_cluster import ClusterFindings, LiveCluster
+from fusioninfer_pulumi.checks.object_checks import find_user_field, render_distinct
+from fusioninfer_pulumi.findings import Finding, Location, error, warning
+from fusioninfer_pulumi.kube.supported_products import CLUSTER_SCOPED, REFERENCES, walk
+from fusioninfer_pulumi.plan.service_objects import render
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+from fusioninfer_pulumi.rules.common import NAMED_OBJECT_MISSING
+
+#: The user's fields from which names of referenced objects are generated, by kind.
+_FIELDS: Mapping[str, Location] = {
+    "Queue": ("schedulingStrategy", "queue"),
+    "LocalQueue": ("schedulingStrategy", "queue"),
+    "PriorityClass": ("schedulingStrategy", "priorityClassName"),
+    "StorageClass": ("model", "cache"),
+}
+#: API, kind, namespace (None for cluster-scoped kinds) and name of an object.
+Reference = tuple[str, str, str | None, str]
+
+
+def check_named_objects(cluster: LiveCluster) -> ClusterFindings:
+    """Yield a finding for each object that a service refers to and the cluster does not have.
+
+    Objects that the update creates are not reported, nor any in namespaces that do not exist yet.
+    """
+    rendered = [item for plan in cluster.plans for item in render(plan)]
+    created = {
+        (item["kind"], item["metadata"].get("name")) for item in (*cluster.registered, *rendered)
+    }
+
+    @cache
+    def is_missing(reference: Reference) -> bool:
+        namespace = reference[2]
+        # The update may create a missing namespace and its objects.
+        if namespace is not None and cluster.api.has("v1", "Namespace", None, namespace) is False:
+            return False
+        return cluster.api.has(*reference) is False
+
+    for plan in cluster.plans:
+        findings: dict[Reference, Finding] = {}
+        for reference, location, is_exact in find_references(plan):
+            _, kind, namespace, name = reference
+            if (kind, name) in created or (reference in findings and not is_exact):
+                continue
+            if is_missing(reference):
+                # DeviceClasses are installed with a device driver, never by a service's program.
+                make_finding = error if kind == "DeviceClass" else warning
+                scope = "the cluster" if namespace is None else f"namespace {namespace}"
+                message = f"{scope} has no {kind} {name}: create it, or correct the name"
+                findings[reference] = make_finding(NAMED_OBJECT_MISSING, location, message)
+        for finding in findings.values():
+            yield plan, finding
+
+
+def find_references(plan: ServicePlan) -> Iterator[tuple[Reference, Location, bool]]:
+    """Yield each object that a plan refers to, and the user's field as from `find_user_field`."""
+    for manifest in render_distinct(plan):
+        for location, name, parent in walk(manifest):
+            keys = [key for key in location if isinstance(key, str)]
+            api_and_kind = REFERENCES.get(keys[-1]) or REFERENCES.get(".".join(keys[-2:]))
+            if api_and_kind is None or not isinstance(name, str) or not name:
+                continue
+            if parent.get("optional") is True:
+                continue
+            api, kind = api_and_kind
+            home = parent.get("namespace") or manifest["metadata"].get("namespace")
+            scope = None if kind in CLUSTER_SCOPED else home
+            user_field, is_exact = find_user_field(location, manifest, plan)
+            user_field = user_field if is_exact else _FIELDS.get(kind, user_field)
+            yield (api, kind, scope, name), user_field, is_exact

@@ -1,0 +1,179 @@
+"""Checks of quotas for accelerators: ResourceQuotas and Kueue's ClusterQueues.
+
+Without these checks an update registers its objects first, and then waits for pods that a
+ResourceQuota rejects or that Kueue does not admit. A small quota is a warning, because the same
+update may raise it. If several services exceed a quota together, the last one gets the warning.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from fusioninfer_pulumi.checks.cross_service_checks import count_max_replicas
+from fusioninfer_pulumi.checks.live_cluster import ClusterFindings, LiveCluster
+from fusioninfer_pulumi.findings import Rule, warning
+from fusioninfer_pulumi.kube import labels, quantity
+from fusioninfer_pulumi.kube.client import Object
+from fusioninfer_pulumi.kube.pulumi_outputs import is_output
+from fusioninfer_pulumi.kube.resource_requests import is_accelerator, pod_requests
+from fusioninfer_pulumi.kube.supported_products import KUEUE
+from fusioninfer_pulumi.plan.service_plan import ServicePlan
+
+QUOTA_TOO_SMALL = Rule("quota-too-small")
+_QUEUE = ("schedulingStrategy", "queue")
+
+
+def check_resource_quotas(cluster: LiveCluster) -> ClusterFindings:
+    """Yield a warning for each ResourceQuota that is too small for its namespace's services."""
+    namespaces: dict[str, list[ServicePlan]] = {}
+    for plan in cluster.plans:
+        if plan.total_accelerators and plan.namespace is not None:
+            namespaces.setdefault(plan.namespace, []).append(plan)
+    for namespace, services in namespaces.items():
+        limited = [
+            (quota, limits)
+            for quota in cluster.api.objects("v1", "ResourceQuota", namespace) or ()
+            if (limits := _read_accelerator_limits(quota))
+        ]
+        if not limited:
+            continue
+        needed = _sum_accelerators(services)
+        running = _count_used_accelerators(cluster, namespace, services)
+        for quota, limits in limited:
+            # If pods cannot be read, it is unknown how much others use, and their use is ignored.
+            used = {} if running is None else (quota.get("status") or {}).get("used") or {}
+            for resource, allowed in limits.items():
+                all_used = quantity.parse(used.get(f"requests.{resource}", 0))
+                elsewhere = max(all_used - (running or Counter())[resource], Decimal(0))
+                amount = needed[resource]
+                if amount and allowed < amount + elsewhere:
+                    in_use = f" ({quantity.write(elsewhere)} in use by others)" if elsewhere else ""
+                    message = (
+                        f"ResourceQuota {quota['metadata']['name']} in {namespace} allows "
+                        f"{quantity.write(allowed)} {resource}{in_use}, but "
+                        f"{_format_requesters(services)} {amount}: pods above the quota are not "
+                        "created"
+                    )
+                    location = ("metadata", "namespace")
+                    yield services[-1], warning(QUOTA_TOO_SMALL, location, message)
+
+
+def _count_used_accelerators(
+    cluster: LiveCluster, namespace: str, plans: Sequence[ServicePlan]
+) -> Counter[str] | None:
+    """Count the accelerators of the services' existing pods; None if pods cannot be read."""
+    pods = cluster.api.objects("v1", "Pod", namespace, labelSelector=labels.SERVICE)
+    if pods is None:
+        return None
+    services = {plan.service for plan in plans}
+    counts = Counter[str]()
+    for pod in pods:
+        # Quotas do not count pods that have ended.
+        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if pod["metadata"]["labels"][labels.SERVICE] in services and not ended:
+            counts += _count_accelerators(pod)
+    return counts
+
+
+def check_kueue_quotas(cluster: LiveCluster) -> ClusterFindings:
+    """Yield warnings about inactive LocalQueues and about ClusterQueues that are too small."""
+    queues: dict[tuple[str, str], list[ServicePlan]] = {}
+    for plan in cluster.plans:
+        name = plan.shape.local_queue
+        if name is not None and not is_output(name):
+            queues.setdefault((plan.namespace, str(name)), []).append(plan)
+    by_cluster_queue: dict[str, list[ServicePlan]] = {}
+    for (namespace, name), services in queues.items():
+        queue = cluster.api.get(KUEUE.group, "LocalQueue", namespace, name)
+        if queue is None:
+            continue
+        if cluster_queue_name := queue["spec"].get("clusterQueue"):
+            by_cluster_queue.setdefault(cluster_queue_name, []).extend(services)
+        for condition in (queue.get("status") or {}).get("conditions") or ():
+            if condition["type"] == "Active" and condition["status"] == "False":
+                message = (
+                    f"LocalQueue {name} in {namespace} is not active: {condition['message']}; "
+                    "Kueue admits no replica that waits in it"
+                )
+                yield services[-1], warning(QUOTA_TOO_SMALL, _QUEUE, message)
+    for name, services in by_cluster_queue.items():
+        cluster_queue = cluster.api.get(KUEUE.group, "ClusterQueue", None, name)
+        if cluster_queue is not None:
+            yield from _check_cluster_queue(cluster_queue, services)
+
+
+def _check_cluster_queue(cluster_queue: Object, services: list[ServicePlan]) -> ClusterFindings:
+    """Check the quota of a ClusterQueue; amounts only if it cannot borrow from a cohort."""
+    name, spec = cluster_queue["metadata"]["name"], cluster_queue["spec"]
+    groups = spec.get("resourceGroups") or ()
+    nominal = {resource: Decimal(0) for group in groups for resource in group["coveredResources"]}
+    for resource in sorted(set().union(*map(_list_requested_resources, services)) - set(nominal)):
+        requesters = [plan for plan in services if resource in _list_requested_resources(plan)]
+        message = (
+            f"ClusterQueue {name} has no quota for {resource}, which "
+            f"{_format_requesters(requesters)}: Kueue admits none of these replicas"
+        )
+        yield requesters[-1], warning(QUOTA_TOO_SMALL, _QUEUE, message)
+    # v1beta1 calls it `cohort`.
+    if spec.get("cohortName") or spec.get("cohort"):
+        return
+    for flavor in (flavor for group in groups for flavor in group["flavors"]):
+        for quota in flavor["resources"]:
+            nominal[quota["name"]] += quantity.parse(quota["nominalQuota"])
+    for resource, amount in _sum_accelerators(services).items():
+        if resource in nominal and nominal[resource] < amount:
+            message = (
+                f"ClusterQueue {name} allows {quantity.write(nominal[resource])} {resource}, but "
+                f"{_format_requesters(services)} {amount}: replicas above the quota wait"
+            )
+            yield services[-1], warning(QUOTA_TOO_SMALL, _QUEUE, message)
+
+
+def _read_accelerator_limits(quota: Object) -> dict[str, Decimal]:
+    """Return a ResourceQuota's limits of accelerators; a quota with a scope is not checked."""
+    spec = quota.get("spec") or {}
+    if spec.get("scopes") or spec.get("scopeSelector"):
+        return {}
+    return {
+        resource: quantity.parse(allowed)
+        for name, allowed in (spec.get("hard") or {}).items()
+        if is_accelerator(resource := name.removeprefix("requests.")) and resource != name
+    }
+
+
+def _count_accelerators(pod: Mapping[str, Any]) -> Counter[str]:
+    requests = pod_requests(pod).items()
+    return Counter({name: int(amount) for name, amount in requests if is_accelerator(name)})
+
+
+def _sum_accelerators(plans: Sequence[ServicePlan]) -> Counter[str]:
+    """Count the accelerators of all pods of services, by resource name.
+
+    Autoscaled roles count with `maxReplicas`. Surge replicas of an update are counted as well.
+    """
+    needed = Counter[str]()
+    for role in (role for plan in plans for role in plan.roles):
+        replicas = sum(count_max_replicas(role, lws) for lws in role.lws)
+        for template, count in ((role.leader_template, 1), (role.worker_template, role.nodes - 1)):
+            for resource, amount in _count_accelerators(template).items():
+                needed[resource] += amount * count * replicas
+    return +needed
+
+
+def _list_requested_resources(plan: ServicePlan) -> set[str]:
+    return {
+        resource
+        for role in plan.roles
+        for template in (role.leader_template, role.worker_template)
+        for resource, amount in pod_requests(template).items()
+        if amount and role.replicas
+    }
+
+
+def _format_requesters(services: Sequence[ServicePlan]) -> str:
+    """Return subject and verb of a sentence: `a requests`, `a, b request`."""
+    names = ", ".join(dict.fromkeys(plan.service for plan in services))
+    return f"{names} request{'s' if len(services) == 1 else ''}"
