@@ -50,11 +50,13 @@ class Provenance:
         origins: The user's field of each part that presets and passes added or moved, if another
             field than the template determines it.
         values: Values of generated containers, in the order of the roles.
+        generated_roles: Positions of the roles whose serving containers are generated.
     """
 
     spec: InferenceServiceArgs
     origins: Mapping[Location, Location] = field(default_factory=dict)
     values: tuple[PresetValue, ...] = ()
+    generated_roles: frozenset[int] = frozenset()
 
     @cached_property
     def _document(self) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.api.service_shape import DEFAULT_SCHEDULER
 from fusioninfer_pulumi.findings import Finding, Severity
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -24,13 +23,13 @@ _reject = partial(has_no_effect, severity=Severity.ERROR)
 _NOT_ROLLING = "only roles with strategy Rolling use it, and none does"
 
 
-def check_ignored_fields(user_args: InferenceServiceArgs, plan: ServicePlan) -> list[Finding]:
+def check_ignored_fields(plan: ServicePlan) -> list[Finding]:
     """Report the fields of a user's spec that differ from their defaults and have no effect."""
+    user_args = plan.provenance.spec
     findings = [*check_fields((), user_args, *_build_service_rows(user_args, plan))]
     for role in plan.roles:
         user_role = user_args.roles[role.position]
-        generates = library_generates_container(user_args, user_role)
-        rows = _build_role_rows(role, plan, generates=generates)
+        rows = _build_role_rows(role, plan)
         findings += check_fields(("roles", role.position), user_role, *rows)
     if plan.routing is not None:
         rows = _build_router_rows(plan.routing)
@@ -45,14 +44,15 @@ def _build_service_rows(args: InferenceServiceArgs, plan: ServicePlan) -> tuple[
     is_kueue = shape.backend is GangBackend.KUEUE
     is_native = shape.backend is GangBackend.NATIVE
     lacks_gang = not (is_kueue or is_native or shape.needs_gang)
-    generates = any(library_generates_container(args, role) for role in args.roles)
     engines = [role.pods.command.engine for role in plan.roles]
     topology, minima = policy.network_topology, policy.min_role_replicas or {}
     reads_token = picker is not None and picker.epp.args.metrics is MetricsMode.AUTHENTICATED
     monitors_picker = args.monitoring is not None and args.monitoring.picker is not False
     queue, gang = "scheduling_strategy.queue", "scheduling_strategy.gang_policy"
     return (
-        _reject("engine", "every role has its own container", when=not generates),
+        _reject(
+            "engine", "every role has its own container", when=not plan.provenance.generated_roles
+        ),
         has_no_effect(
             "image_registry",
             "templates set all images",
@@ -161,9 +161,7 @@ def _has_traced_component(tracing: TracingArgs, plan: ServicePlan) -> bool:
     )
 
 
-def _build_role_rows(
-    role: RolePlan, plan: ServicePlan, *, generates: bool
-) -> tuple[FieldRule, ...]:
+def _build_role_rows(role: RolePlan, plan: ServicePlan) -> tuple[FieldRule, ...]:
     is_rolling = role.rollout.strategy is RolloutStrategy.ROLLING
     per_role, scaling = plan.shape.layout is Layout.PER_ROLE, role.args.autoscaling
     has_other_target = scaling is not None and scaling.target is not AutoscalingTarget.LATENCY
@@ -181,7 +179,7 @@ def _build_role_rows(
         _reject(
             "gpus",
             "the template defines the container; set GPU resources there, or model and engine",
-            when=not generates,
+            when=role.position not in plan.provenance.generated_roles,
         ),
         has_no_effect(
             ("multinode.launcher", "parallelism.data_rpc_port"),

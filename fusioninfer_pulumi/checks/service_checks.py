@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from fusioninfer_pulumi.api.model import AccessMode, ModelArgs, hub_name
+from fusioninfer_pulumi.api.provenance import Provenance
 from fusioninfer_pulumi.api.role import RoleArgs
 from fusioninfer_pulumi.api.router import MetricsMode
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
@@ -21,7 +22,6 @@ from fusioninfer_pulumi.kube.object_names import DNS_1035_LABEL, DNS_LABEL_LIMIT
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 from fusioninfer_pulumi.plan.service_builder import BuiltService
 from fusioninfer_pulumi.pods.model_files import DIGEST_LENGTH, plan_model_files
-from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.presets.model_catalogue import (
     find_similar_model,
     get_weights_size,
@@ -67,15 +67,14 @@ def check_model_cache(built: BuiltService) -> Iterator[Finding]:
             yield make_finding(CACHE_BELOW_MODEL_SIZE, at, f"must be at least {amount}, got {size}")
 
 
-def check_presets(args: InferenceServiceArgs) -> Iterator[Finding]:
+def check_presets(provenance: Provenance) -> Iterator[Finding]:
     """Check the model's name, and `engine.version` and the token of generated containers."""
+    args = provenance.spec
     if args.model is not None:
         yield from _check_model_name(args.model)
-    generated = [library_generates_container(args, role) for role in args.roles]
-    for index, role in enumerate(args.roles):
-        if generated[index]:
-            yield from _check_release(("roles", index), role, args)
-    if any(generated) and args.model is not None and args.model.token_secret is None:
+    for position in sorted(provenance.generated_roles):
+        yield from _check_release(("roles", position), args.roles[position], args)
+    if provenance.generated_roles and args.model is not None and args.model.token_secret is None:
         name = hub_name(args.model.uri)
         if name is not None and is_gated(name):
             message = f"is missing, but {name} is a gated model; set it to a Secret with a token"

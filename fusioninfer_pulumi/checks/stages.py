@@ -71,12 +71,14 @@ def plan_service(args: InferenceServiceArgs, name: str | None = None) -> Service
     memory, memory_findings = _estimate_memory(built.plan, built.args)
     error_locations = {finding.location for finding in errors(expansion.findings)}
     preset_findings = (
-        finding for finding in check_presets(args) if finding.location not in error_locations
+        finding
+        for finding in check_presets(expansion.provenance)
+        if finding.location not in error_locations
     )
     findings = [*expansion.findings, *preset_findings]
     # If a role's container cannot be generated, other findings about the role are meaningless.
     incomplete = expansion.incomplete
-    ignored_fields = check_ignored_fields(args, built.plan)
+    ignored_fields = check_ignored_fields(built.plan)
     build_findings = (*built.findings, *ignored_fields, *_run_checks(built), *memory_findings)
     findings += [finding for finding in build_findings if finding.location[:2] not in incomplete]
     plan = replace(built.plan, memory=memory, engines=expansion.engines)

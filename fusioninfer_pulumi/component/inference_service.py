@@ -49,7 +49,6 @@ from fusioninfer_pulumi.findings import (
 from fusioninfer_pulumi.loading.validate import validate_mapping
 from fusioninfer_pulumi.plan.service_objects import render
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
-from fusioninfer_pulumi.presets.expansion import library_generates_container
 from fusioninfer_pulumi.rollout.mixed_revisions import UpdateComparison, describe_mixed_revisions
 from fusioninfer_pulumi.rollout.state_machine import Version
 from fusioninfer_pulumi.routing.endpoint import find_endpoint
@@ -123,7 +122,7 @@ class InferenceService(pulumi.ComponentResource):
         Raises:
             InvalidServiceError: The service is invalid; nothing has been registered.
         """
-        user_args, self.plan = _validate_and_plan(name, args)
+        self.plan = _validate_and_plan(name, args)
         manifests = render(self.plan)
         services = get_program_services(opts)
         collisions = services.add(self.plan)
@@ -132,7 +131,7 @@ class InferenceService(pulumi.ComponentResource):
         raise_errors(check_layout_switch(name, self.plan, get_stack_lws()), name)
         existing = find_stack_lws(name, self.plan)
         raise_errors(check_update(self.plan, manifests, existing), name)
-        super().__init__(TOKEN, name, build_recorded_inputs(user_args, self.plan), opts)
+        super().__init__(TOKEN, name, build_recorded_inputs(self.plan), opts)
         collected = collect_services.get()
         if collected is not None:
             collected.append((name, self.plan))
@@ -245,20 +244,20 @@ class InferenceService(pulumi.ComponentResource):
         )
 
 
-def build_recorded_inputs(args: InferenceServiceArgs, plan: ServicePlan) -> dict[str, Any]:
+def build_recorded_inputs(plan: ServicePlan) -> dict[str, Any]:
     """Return the component's inputs in the stack, which policy packs and previews see.
 
     They are the fields that the user set, by their YAML names, with the resulting name, namespace,
-    replicas and GPUs. They describe the same service as `args`.
+    replicas and GPUs. They describe the same service.
     """
+    args = plan.provenance.spec
     # Pydantic would warn about Outputs.
     inputs = args.model_dump(by_alias=True, exclude_unset=True, warnings=False)
     inputs |= {"name": plan.service, "namespace": plan.namespace}
     for role in plan.roles:
-        user_role = args.roles[role.position]
         fields = inputs["roles"][role.position]
-        fields["replicas"] = user_role.replicas
-        if role.accelerators_per_pod and library_generates_container(args, user_role):
+        fields["replicas"] = args.roles[role.position].replicas
+        if role.accelerators_per_pod and role.position in plan.provenance.generated_roles:
             fields["gpus"] = role.accelerators_per_pod
     return inputs
 
@@ -281,13 +280,11 @@ def raise_errors(problems: Iterable[Finding], title: str) -> None:
         raise InvalidServiceError(errors, title)
 
 
-def _validate_and_plan(
-    name: str, args: InferenceServiceArgs | Mapping[str, Any]
-) -> tuple[InferenceServiceArgs, ServicePlan]:
+def _validate_and_plan(name: str, args: InferenceServiceArgs | Mapping[str, Any]) -> ServicePlan:
     if isinstance(args, InferenceServiceArgs):
         plan = plan_service(args, name)
         raise_errors(plan.findings, name)
-        return args, plan
+        return plan
     if not isinstance(args, Mapping):
         raise TypeError(
             f"{name}: args must be InferenceServiceArgs or a mapping with its fields, "

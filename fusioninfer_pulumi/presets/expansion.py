@@ -91,7 +91,7 @@ class Expansion(NamedTuple):
     incomplete: frozenset[Location] = frozenset()
 
 
-def library_generates_container(args: InferenceServiceArgs, role: RoleArgs) -> bool:
+def _generates_container(args: InferenceServiceArgs, role: RoleArgs) -> bool:
     """Return whether the library generates the serving container of a role."""
     if args.model is None or role.component_type is ComponentType.ROUTER:
         return False
@@ -109,7 +109,10 @@ def expand(args: InferenceServiceArgs) -> Expansion:
     """Expand a spec: generate containers, mirror the fetcher's image and extend timeouts."""
     user_args, args = args, _mirror_fetcher(args)
     model = args.model
-    if model is None or not any(library_generates_container(args, role) for role in args.roles):
+    generated_roles = frozenset(
+        position for position, role in enumerate(args.roles) if _generates_container(args, role)
+    )
+    if model is None or not generated_roles:
         return Expansion(args, Provenance(user_args))
     roles: list[RoleArgs] = []
     values: list[PresetValue] = []
@@ -118,7 +121,7 @@ def expand(args: InferenceServiceArgs) -> Expansion:
     findings: list[Finding] = []
     incomplete: set[Location] = set()
     for position, role in enumerate(args.roles):
-        if not library_generates_container(args, role):
+        if position not in generated_roles:
             roles.append(role)
             continue
         expander = _RoleExpander(args, model, position, role)
@@ -133,7 +136,7 @@ def expand(args: InferenceServiceArgs) -> Expansion:
     timeouts, timeout_values = _extend_timeouts(args, roles)
     expanded = _unset_fields(args.model_copy(update={"roles": roles, **timeouts}), "engine")
     values += timeout_values
-    provenance = Provenance(user_args, origins, tuple(values))
+    provenance = Provenance(user_args, origins, tuple(values), generated_roles)
     return Expansion(expanded, provenance, tuple(engines), tuple(findings), frozenset(incomplete))
 
 

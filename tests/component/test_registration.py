@@ -217,7 +217,7 @@ def test_recorded_inputs_describe_the_same_service() -> None:
             args, _ = validate_mapping(manifest, "drawn")
             if args is None or errors((plan := plan_service(args)).findings):
                 continue
-            recorded = plan_service(InferenceServiceArgs(**build_recorded_inputs(args, plan)))
+            recorded = plan_service(InferenceServiceArgs(**build_recorded_inputs(plan)))
             assert render(recorded) == render(plan)
             compared += 1
     assert compared >= 5

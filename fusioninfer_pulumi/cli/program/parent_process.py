@@ -67,9 +67,8 @@ def run_program(
         finally:
             received = []
             messages.seek(0)
-            with contextlib.suppress(
-                EOFError, pickle.UnpicklingError
-            ):  # the last may be incomplete
+            # The last message may be incomplete.
+            with contextlib.suppress(EOFError, pickle.UnpicklingError):
                 while True:
                     received.append(pickle.load(messages))  # noqa: S301  # our own process
             # Each secret is a message of its own, because the child may end before it has a result.
