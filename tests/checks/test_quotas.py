@@ -53,8 +53,8 @@ def resource_quota(hard: Any, used: Any = None, **spec: Any) -> Any:
 def pod(service: str, gpus: str, phase: str = "Running") -> Any:
     metadata = {"labels": {"fusioninfer.io/service": service}}
     spec = {"containers": [samples.container(gpus=gpus)]}
-    status = {"phase": phase}
-    return stored("v1", "Pod", service, "prod", metadata=metadata, spec=spec, status=status)
+    fields = {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
+    return stored("v1", "Pod", service, "prod", **fields)
 
 
 def check_quotas(api: FakeCluster, plans: Any) -> list[list[Finding]]:
@@ -63,9 +63,9 @@ def check_quotas(api: FakeCluster, plans: Any) -> list[list[Finding]]:
 
 def messages(plans: Any, *objects: Any, **cluster: Any) -> list[list[str]]:
     """Return the messages about each service."""
-    findings = check_quotas(FakeCluster(*objects, **cluster), plans)
-    assert {item.severity for result in findings for item in result} <= {Severity.WARNING}
-    return [[finding.message for finding in result] for result in findings]
+    results = check_quotas(FakeCluster(*objects, **cluster), plans)
+    assert {item.severity for result in results for item in result} <= {Severity.WARNING}
+    return [[finding.message for finding in result] for result in results]
 
 
 def test_services_of_a_namespace_are_added_up() -> None:
