@@ -176,8 +176,8 @@ class StorageArgs(SpecModel):
     access_modes: list[Annotated[AccessMode, Field(strict=False)]] = Field(
         default=[AccessMode.READ_WRITE_MANY], min_length=1
     )
-    """Access modes; `ReadWriteMany` by default. With `ReadWriteOnce` all pods run on one node. A
-    change creates another claim, to which the model is downloaded again."""
+    """Access modes; `ReadWriteMany` by default. With `ReadWriteOnce` all pods run on one node. If
+    they change, another claim is created, and the model is downloaded again."""
 
 
 class WarmUpJobArgs(SpecModel):
@@ -218,13 +218,13 @@ class CacheArgs(SpecModel):
     """Mount path of the volume."""
 
     warm_up: bool = False
-    """Whether a Job downloads the model before the pods are created; they then mount the cache
-    read-only. Otherwise the engines download into the cache."""
+    """Whether a Job downloads the model before the pods are created, which by default mount the
+    cache read-only (see `readOnly`). Otherwise the engines download into the cache."""
 
     mount_model: bool = False
-    """Whether to mount the model's directory at `model.mountPath` and each adapter's at
-    `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`: for commands that
-    contain these paths. Requires `warmUp`."""
+    """Whether to mount the model's directory at `model.mountPath`, and each adapter's at
+    `{model.mountPath}-adapters/NAME`, for commands that contain these paths. Otherwise the whole
+    volume is mounted at `model.cache.mountPath`. Requires `warmUp`."""
 
     read_only: bool = True
     """Whether pods mount the downloaded files read-only; `false` if the engine writes next to the
@@ -323,13 +323,13 @@ _PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 #: Patterns of the text after `scheme://`; the groups are attributes of `ModelSource`.
 _FORMATS = {
     # Old repositories, such as gpt2, have no organization.
-    "hf": rf"(?P<place>{_PART}(?:/{_PART})?)(?:[@:](?P<revision>[\w./-]+))?",
+    "hf": rf"(?P<target>{_PART}(?:/{_PART})?)(?:[@:](?P<revision>[\w./-]+))?",
     # A path with `..` would leave the claim.
-    "pvc": rf"(?P<place>{_LABEL}(?:\.{_LABEL})*)"
+    "pvc": rf"(?P<target>{_LABEL}(?:\.{_LABEL})*)"
     r"(?:/(?!(?:\S*/)?\.\.(?:/|$))/*(?P<path>\S*?)/*)?",
     # Names of buckets have at most 63 characters.
-    "s3": rf"(?P<place>(?=[^/]{{1,63}}/){_LABEL}(?:\.{_LABEL})*/[^/\s]\S*)",
-    "oci": rf"(?P<place>(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?{_PATH}(?:/{_PATH})*"
+    "s3": rf"(?P<target>(?=[^/]{{1,63}}/){_LABEL}(?:\.{_LABEL})*/[^/\s]\S*)",
+    "oci": rf"(?P<target>(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?{_PATH}(?:/{_PATH})*"
     r"(?::\w[\w.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9+._-]*:[0-9a-fA-F]{32,})?)",
 }
 
@@ -339,13 +339,13 @@ class ModelSource(NamedTuple):
 
     Attributes:
         scheme: `hf`, `pvc`, `s3` or `oci`.
-        place: The repository, claim, bucket and key, or image, as in the `uri`.
+        target: The repository, claim, bucket with key, or image.
         path: Path in the claim, without slashes at its ends; empty for other schemes.
         revision: Revision of the repository, None for its main branch and for other schemes.
     """
 
     scheme: str
-    place: str
+    target: str
     path: str = ""
     revision: str | None = None
 
@@ -353,7 +353,7 @@ class ModelSource(NamedTuple):
     def fetch_uri(self) -> str:
         """The `uri` in the form that KServe's storage-initializer accepts."""
         revision = f":{self.revision}" if self.revision else ""
-        return f"{self.scheme}://{self.place}{revision}"
+        return f"{self.scheme}://{self.target}{revision}"
 
 
 def parse_model_uri(uri: str) -> ModelSource | None:
@@ -371,7 +371,7 @@ def parse_model_uri(uri: str) -> ModelSource | None:
 def hub_name(uri: str) -> str | None:
     """Return the Hugging Face repository of a `uri`, None for other sources."""
     source = parse_model_uri(uri)
-    return source.place if source is not None and source.scheme == "hf" else None
+    return source.target if source is not None and source.scheme == "hf" else None
 
 
 #: The scheme that each of these fields applies to.

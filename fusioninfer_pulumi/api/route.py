@@ -88,8 +88,8 @@ class HttpRouteArgs(SpecModel):
             yield error(OUT_OF_RANGE, (*at, "split"), message)
         if self.external_field is not None:
             message = (
-                "has no effect: no route is created, because another one leads to the pool "
-                f"({self.external_field}); remove one of them"
+                f"has no effect, because with {self.external_field} no route is created here; "
+                "remove one of them"
             )
             ignored = sorted(self.model_fields_set - {to_snake(self.external_field)})
             yield from check_fields(at, self, does_not_apply(ignored, message))
@@ -124,7 +124,7 @@ class GatewayArgs(SpecModel):
     set, and the route has `parentRefs` or `routedBy`, no Gateway is created."""
 
     refs: Annotated[list[GatewayRefArgs], Field(min_length=1)] | None = None
-    """Existing Gateways; without it a Gateway is created."""
+    """Existing Gateways to use instead of creating one."""
 
     gateway_class_name: TextOrOutput | None = None
     """GatewayClass of the created Gateway; by default that of `implementation`, else `eg`. May be
@@ -221,9 +221,9 @@ class ModelRewriteArgs(SpecModel):
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check the weights."""
         message = "is required if there are several targets"
-        row = required("weight", message, when=len(self.targets) > 1)
+        weight_rule = required("weight", message, when=len(self.targets) > 1)
         for index, target in enumerate(self.targets):
-            yield from check_fields((*at, "targets", index), target, row)
+            yield from check_fields((*at, "targets", index), target, weight_rule)
         if all(target.weight == 0 for target in self.targets):
             message = "all have weight 0, so no model would answer; give one a weight above 0"
             yield error(OUT_OF_RANGE, (*at, "targets"), message)

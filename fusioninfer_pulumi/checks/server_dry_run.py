@@ -86,7 +86,7 @@ def list_dry_run_objects(plan: ServicePlan) -> list[DryRunObject]:
     }
     pods = [pod for manifest in rendered for pod in _derive_pods(manifest)]
     for pod in pods:
-        # The same update creates the pod's ServiceAccount, so the dry run omits it.
+        # The same update creates this ServiceAccount, so the API server does not know it yet.
         spec = pod.manifest["spec"]
         if spec.get("serviceAccountName") in accounts:
             pod.manifest["spec"] = _drop_reference(spec, "serviceAccountName")
@@ -102,12 +102,12 @@ def check_dry_runs(cluster: LiveCluster) -> ClusterFindings:
     known: set[tuple[Any, ...]] = set()
     for (plan, dry_run), answers in zip(dry_runs, results, strict=True):
         for answer in answers or ():
-            for reason, about, finding in _convert_answer(plan, dry_run, answer):
+            for cause, service, finding in _convert_answer(plan, dry_run, answer):
                 # The API server rejects an invalid template twice: in its object and as a pod.
-                key = (about and id(about), finding.location, reason)
+                key = (service and id(service), finding.location, cause)
                 if key not in known:
                     known.add(key)
-                    yield about, finding
+                    yield service, finding
     if unanswered := results.count(None):
         message = f"{unanswered} of {len(results)} objects got no answer within {seconds:g} s"
         yield None, warning(API_SERVER_CHECK_INCOMPLETE, (), message)
@@ -127,9 +127,10 @@ def build_next_request(manifest: Mapping[str, Any], answer: Answer) -> Mapping[s
 def _convert_answer(
     plan: ServicePlan, dry_run: DryRunObject, answer: Answer
 ) -> Iterator[tuple[str, ServicePlan | None, Finding]]:
-    """Yield the findings of one answer, each with a reason that its duplicates share."""
+    """Yield the findings of one answer, each with its cause, which duplicates share."""
+    # With code 0 the cluster does not serve the kind, which `check_apis` reports.
     if answer.is_accepted or answer.code == 0:
-        return  # `check_apis` reports kinds that are not served
+        return
     kind = dry_run.manifest["kind"]
     if _is_namespace_missing(answer):
         message = (
@@ -150,7 +151,9 @@ def _convert_rejection(
 ) -> Iterator[tuple[str, Finding]]:
     stand_ins = list(pulumi_outputs.output_paths(dry_run.manifest))
     api = dry_run.manifest["apiVersion"]
-    products = [product for product, kind in find_products(dry_run.manifest) if kind[0] == api]
+    products = [
+        product for product, (served, _) in find_products(dry_run.manifest) if served == api
+    ]
     for field, reason in _list_causes(answer):
         location = parse_field(field)
         if any(location[: len(path)] == path for path in stand_ins):
@@ -180,7 +183,7 @@ def _convert_rejection(
 _NOT_CHECKED = re.compile(
     r"\buser \".*\" cannot \w+ resource|does not support dry run", re.IGNORECASE
 )
-_WEBHOOK, _APPLY = "admission webhook", "failed to create typed patch object"
+_WEBHOOK, _APPLY_ERROR = "admission webhook", "failed to create typed patch object"
 # Messages about fields that only a replacement changes; the last two are LeaderWorkerSet's.
 _IMMUTABLE = re.compile(
     r"immutable|updates to .* for fields other than|subGroupSize after|subdomainPolicy as null",
@@ -205,7 +208,7 @@ def _find_reference(answer: Answer) -> str:
 
 def _is_unrelated_failure(answer: Answer) -> bool:
     """Return whether the request failed for a reason other than the object's content."""
-    if _APPLY in answer.reply:
+    if _APPLY_ERROR in answer.reply:
         return False  # about the object, although the status is 500
     failed = answer.code in (404, 409, 429) or answer.code >= 500
     return failed or _NOT_CHECKED.search(answer.reply) is not None
@@ -308,8 +311,8 @@ def _derive_pod(
 ) -> DryRunObject:
     """Return a pod of the template at `path` in an object.
 
-    `owner` is the version, kind and name of the pod's controller. Only pods of StatefulSets have a
-    subdomain, and their names as host names.
+    `owner` is the version, kind and name of the pod's controller. `subdomain` is set for pods of
+    StatefulSets, whose host names are their names.
     """
     template: Any = rendered
     for key in path:

@@ -81,7 +81,7 @@ class InferenceService(pulumi.ComponentResource):
     """Conditions and status of the roles, as of the last update or refresh."""
 
     plan: ServicePlan
-    """Pods, accelerators, gang, names, findings: plain values, except inputs that are Outputs."""
+    """Pods, accelerators, gangs, names and findings. Only values of input Outputs are Outputs."""
 
     leader_worker_sets: dict[str, LeaderWorkerSet]
     """The LeaderWorkerSets by Kubernetes name: one per replica, or one per role."""
@@ -116,8 +116,8 @@ class InferenceService(pulumi.ComponentResource):
         Args:
             name: Logical name; also the Kubernetes name if `args` has none.
             args: The spec, or a mapping with its fields (snake_case or camelCase).
-            opts: Resource options; provider, aliases, transforms, protect and depends_on also
-                apply to the objects.
+            opts: Resource options; provider, aliases, transforms, protect, depends_on and
+                retain_on_delete also apply to the objects.
 
         Raises:
             InvalidServiceError: The service is invalid; nothing has been registered.
@@ -144,7 +144,7 @@ class InferenceService(pulumi.ComponentResource):
                 comparison = UpdateComparison(old_engines, manifests, self.plan)
                 for line in describe_mixed_revisions(comparison):
                     pulumi.log.warn(line, self)
-        # Children inherit provider, aliases, transforms and protect from Pulumi, but not these two.
+        # Pulumi passes options such as `provider` to children, but not these two.
         child_options = pulumi.ResourceOptions(
             parent=self,
             depends_on=opts.depends_on if opts else None,
@@ -156,11 +156,11 @@ class InferenceService(pulumi.ComponentResource):
         self.namespace = pulumi.Output.from_input(self.plan.namespace)
         observed_objects = self._children.observed_objects
         self.endpoint = self._compute_endpoint(observed_objects)
-        versions = {planned: lws.version for planned, lws in (existing or {}).items()}
+        versions = {lws_name: lws.version for lws_name, lws in (existing or {}).items()}
         self.status = self._compute_status(observed_objects, versions)
         probe_endpoint(self, self.plan, self.endpoint, self._children.get_deadline)
         check_on_server(self, self.plan, self._children.is_yaml_only, log_warnings)
-        observed = self._children.observed.apply(asdict)
+        record = self._children.observed.apply(asdict)
         self.register_outputs(
             {
                 "name": self.name,
@@ -168,7 +168,7 @@ class InferenceService(pulumi.ComponentResource):
                 "endpoint": self.endpoint,
                 "status": self.status,
                 # `up --plan` rejects outputs that differ from those that the preview knew.
-                OBSERVED: make_unknown_output() if pulumi.runtime.is_dry_run() else observed,
+                OBSERVED: make_unknown_output() if pulumi.runtime.is_dry_run() else record,
             }
         )
 
@@ -203,8 +203,8 @@ class InferenceService(pulumi.ComponentResource):
             return pulumi.Output.from_input("")
 
         def format_gateway_url(states: list[LiveObjects]) -> str:
-            ((name, first),) = states[0].items()
-            live_gateway = find_latest(first, states[1].get(name)) or {}
+            ((name, registered),) = states[0].items()
+            live_gateway = find_latest(registered, states[1].get(name)) or {}
             return endpoint_plan.format_gateway_url(live_gateway.get("status"))
 
         # The Gateway may have got its address while the update waited.
@@ -232,8 +232,10 @@ class InferenceService(pulumi.ComponentResource):
                 return make_unknown_output()
             return compute(*states)
 
-        async def compute(first: LiveObjects, later: LiveObjects) -> ServiceStatus:
-            live = {name: find_latest(state, later.get(name)) for name, state in first.items()}
+        async def compute(registered: LiveObjects, observed: LiveObjects) -> ServiceStatus:
+            live = {
+                name: find_latest(state, observed.get(name)) for name, state in registered.items()
+            }
             lws = {name: live[name] for name in self.leader_worker_sets}
             is_yaml_only = bool(await yaml_only_output.future())
             failures = await find_failed_replicas(self, plan, lws, is_yaml_only=is_yaml_only)

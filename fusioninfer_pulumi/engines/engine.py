@@ -426,19 +426,31 @@ class HttpServer:
     api_source: str
 
 
+class MetricsFlag(NamedTuple):
+    """The flag that enables or disables an engine's metrics.
+
+    Attributes:
+        enables: Whether metrics need the flag; otherwise it disables them.
+        message: Finding for engines that serve no metrics because of the flag.
+    """
+
+    flag: str
+    enables: bool
+    message: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Telemetry:
     """The metrics and traces of an engine.
 
     Attributes:
         load_metrics: Names of its load metrics.
-        metrics_flag: Flag for metrics, True if it enables and False if it disables them, and the
-            message if the engine serves none.
+        metrics_flag: The flag that enables or disables metrics.
         tracing_flag: Endpoint of traces; None if the library does not know the flag.
     """
 
     load_metrics: LoadMetrics
-    metrics_flag: tuple[str, bool, str]
+    metrics_flag: MetricsFlag
     tracing_flag: str | None = None
 
 
@@ -527,8 +539,8 @@ class EngineCommand:
         """Return why the engine serves no metrics, None if it does or that is unknown."""
         if self.engine is None or not self.is_readable:
             return None
-        flag, enables, reason = self.engine.telemetry.metrics_flag
-        return reason if self.has(flag) is not enables else None
+        flag, enables, message = self.engine.telemetry.metrics_flag
+        return message if self.has(flag) is not enables else None
 
     @property
     def serves_https(self) -> bool:

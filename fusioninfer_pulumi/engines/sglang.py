@@ -19,6 +19,7 @@ from fusioninfer_pulumi.engines.engine import (
     HttpServer,
     KvCache,
     KvConnector,
+    MetricsFlag,
     MultiNode,
     OffloadRequest,
     OffloadResult,
@@ -238,10 +239,10 @@ class Sglang(Engine):
             ttft="sglang:time_to_first_token_seconds",
             itl="sglang:inter_token_latency_seconds",
         ),
-        metrics_flag=(
+        metrics_flag=MetricsFlag(
             "--enable-metrics",
-            True,
-            "SGLang serves metrics only with --enable-metrics; add it to the arguments",
+            enables=True,
+            message="SGLang serves metrics only with --enable-metrics; add it to the arguments",
         ),
     )
 

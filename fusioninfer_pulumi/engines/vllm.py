@@ -19,6 +19,7 @@ from fusioninfer_pulumi.engines.engine import (
     Engine,
     EngineCommand,
     HttpServer,
+    MetricsFlag,
     MultiNode,
     Parallelism,
     ParallelSizes,
@@ -42,7 +43,7 @@ LAST_WITH_RAY: Version = (0, 17, 1)
 _MOVING_TAGS = ("latest", "nightly")
 
 #: Port of the multi-node rendezvous. It is torch's default, as in FusionInfer's later design
-#: document; vLLM's default is 29501. The head picks free ports for data parallelism.
+#: document; vLLM's default is 29501. Data parallel ranks use other ports, which the leader chooses.
 _MASTER_PORT = 29500
 
 _EXECUTOR_FLAG = "--distributed-executor-backend"
@@ -51,20 +52,20 @@ _LOCAL_FLAGS = ("--data-parallel-size-local", "-dpl")
 _RANK_FLAGS = ("--data-parallel-rank", "-dpn")
 _EXTERNAL_LB_FLAGS = ("--data-parallel-external-lb", "-dpe")
 _DATA_BACKEND_FLAGS = ("--data-parallel-backend", "-dpb")
-_RANK_PORT_FLAGS = ("--data-parallel-multi-port-external-lb", "-dpm")
+_MULTI_PORT_FLAGS = ("--data-parallel-multi-port-external-lb", "-dpm")
 _ADDRESS_FLAGS = ("--data-parallel-address", "-dpa")
 _START_RANK_FLAGS = ("--data-parallel-start-rank", "-dpr")
 _HEADLESS = Argument(("--headless",))
-# Flags that conflict with the launchers. `--headless` keeps the leader from serving. The others
-# make every node serve, which vLLM rejects together with the workers' `--headless`, or set a rank,
-# which differs between nodes and so cannot be in a template for all of them.
+# Flags that conflict with the launchers: `--headless` keeps the leader from serving; flags of load
+# balancers make every node serve, which vLLM rejects on headless workers; and a fixed rank would be
+# the same on all nodes, because they share a template.
 _LAUNCHER_CONFLICTS = (
     _HEADLESS.names,
     _RANK_FLAGS,
     _START_RANK_FLAGS,
     ("--data-parallel-hybrid-lb", "-dph"),
     _EXTERNAL_LB_FLAGS,
-    _RANK_PORT_FLAGS,
+    _MULTI_PORT_FLAGS,
 )
 
 
@@ -77,7 +78,8 @@ class VllmNodes(MultiNode):
     def build_arguments(
         self, command: EngineCommand, launcher: Launcher, nodes: int, *, is_leader: bool
     ) -> list[Argument]:
-        # Without a command the image's entrypoint runs: `vllm serve`, from 0.11.1 on.
+        # Without a command the image's entrypoint runs, which is `vllm serve` from 0.11.1 on. Older
+        # images are not detected here.
         if command.program and not command.is_vllm_serve:
             raise EditError(
                 f"launcher: {launcher.value} starts workers with --headless, which only "
@@ -169,7 +171,7 @@ def _compute_local_ranks(command: EngineCommand, nodes: int) -> int:
     if data is None:
         raise EditError(
             "launcher: data-parallel divides the ranks of --data-parallel-size among the nodes; "
-            "set parallelism.data and dataLocal"
+            "set parallelism.data"
         )
     if local is None and data % nodes == 0:
         return data // nodes
@@ -193,7 +195,7 @@ class VllmSizes(ParallelSizes):
     }
     rpc_flags = ("--data-parallel-rpc-port", "-dpp")
     expert_flags = ("--enable-expert-parallel", "-ep")
-    rank_port_flags = _RANK_PORT_FLAGS
+    rank_port_flags = _MULTI_PORT_FLAGS
     # The supervisor reports the health of a pod's ranks (`dp_supervisor.py`, 0.22.0 and later).
     supervisor = ("--data-parallel-supervisor-port", 9256)
 
@@ -217,7 +219,7 @@ class Vllm(Engine):
     # The entrypoint of vllm/vllm-openai is `python3 -m vllm.entrypoints.openai.api_server` up to
     # 0.11.0 and `vllm serve` from 0.11.1 on (`docker/Dockerfile`). `vllm serve --model X` is an
     # error up to 0.11.0 and a warning from 0.11.1 to 0.33.0 (`FlexibleArgumentParser`), so the
-    # generated model is positional, which all of them accept.
+    # library passes the model as a positional argument, which all these releases accept.
     image_serves = True
     model_flags = ("--model",)
     lora_flags: Mapping[str, str] = {
@@ -236,7 +238,8 @@ class Vllm(Engine):
         # entrypoints/serve/middleware/authenticate.py
         paths_with_api_key=re.compile(r"/(v1|v2|inference|cohere)"),
         api_key_variable="VLLM_API_KEY",  # `vllm/envs.py`
-        keep_alive_variable="VLLM_HTTP_TIMEOUT_KEEP_ALIVE",  # `vllm/envs.py`, 0.11.2 to 0.32.0: 5 s
+        # The default is 5 s (`vllm/envs.py`, 0.11.2 to 0.32.0).
+        keep_alive_variable="VLLM_HTTP_TIMEOUT_KEEP_ALIVE",
         # With the default of 0, SIGTERM aborts running requests (`handle_shutdown`, 0.18.0 and
         # later).
         drain_flag="--shutdown-timeout",
@@ -251,10 +254,10 @@ class Vllm(Engine):
     telemetry = Telemetry(
         load_metrics=VLLM_METRICS,
         # Besides the log, the flag disables Prometheus metrics (`vllm/v1/engine/async_llm.py`).
-        metrics_flag=(
+        metrics_flag=MetricsFlag(
             "--disable-log-stats",
-            False,
-            "vLLM collects no metrics with --disable-log-stats; remove it",
+            enables=False,
+            message="vLLM collects no metrics with --disable-log-stats; remove it",
         ),
         tracing_flag="--otlp-traces-endpoint",
     )

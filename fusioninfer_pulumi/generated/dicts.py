@@ -226,13 +226,13 @@ class CacheArgsDict(TypedDict, total=False):
     """Mount path of the volume."""
 
     warm_up: bool
-    """Whether a Job downloads the model before the pods are created; they then mount the cache
-    read-only. Otherwise the engines download into the cache."""
+    """Whether a Job downloads the model before the pods are created, which by default mount the
+    cache read-only (see `readOnly`). Otherwise the engines download into the cache."""
 
     mount_model: bool
-    """Whether to mount the model's directory at `model.mountPath` and each adapter's at
-    `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`: for commands that
-    contain these paths. Requires `warmUp`."""
+    """Whether to mount the model's directory at `model.mountPath`, and each adapter's at
+    `{model.mountPath}-adapters/NAME`, for commands that contain these paths. Otherwise the whole
+    volume is mounted at `model.cache.mountPath`. Requires `warmUp`."""
 
     read_only: bool
     """Whether pods mount the downloaded files read-only; `false` if the engine writes next to the
@@ -474,7 +474,7 @@ class GatewayArgsDict(TypedDict, total=False):
     set, and the route has `parentRefs` or `routedBy`, no Gateway is created."""
 
     refs: Sequence[GatewayRefArgs | GatewayRefArgsDict] | None
-    """Existing Gateways; without it a Gateway is created."""
+    """Existing Gateways to use instead of creating one."""
 
     gateway_class_name: Input[str] | None
     """GatewayClass of the created Gateway; by default that of `implementation`, else `eg`. May be
@@ -1514,8 +1514,8 @@ class StorageArgsDict(TypedDict, total=False):
     access_modes: Sequence[
         AccessMode | Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
     ]
-    """Access modes; `ReadWriteMany` by default. With `ReadWriteOnce` all pods run on one node. A
-    change creates another claim, to which the model is downloaded again."""
+    """Access modes; `ReadWriteMany` by default. With `ReadWriteOnce` all pods run on one node. If
+    they change, another claim is created, and the model is downloaded again."""
 
 
 class SubGroupPolicyArgsDict(TypedDict, total=False):

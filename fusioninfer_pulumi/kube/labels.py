@@ -57,8 +57,8 @@ KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 # Scheduling gate that Kueue keeps on a replica's pods until it admits the replica.
 KUEUE_GATE = "kueue.x-k8s.io/admission"
 
-#: Variables that Kthena's controller sets in its pods, as references to LeaderWorkerSet's. A
-#: reference expands only to an earlier variable, and LeaderWorkerSet's webhook puts its own first.
+#: Variables that Kthena's controller sets in its pods. Here they refer to LeaderWorkerSet's, which
+#: works because LeaderWorkerSet's webhook puts its own first: only earlier variables are expanded.
 KTHENA_ENVIRONMENT = {
     "GROUP_SIZE": "$(LWS_GROUP_SIZE)",
     "ENTRY_ADDRESS": "$(LWS_LEADER_ADDRESS)",
@@ -75,7 +75,7 @@ LWS_WORKER_INDEX = f"{LWS_PREFIX}worker-index"
 LWS_GROUP_INDEX = f"{LWS_PREFIX}group-index"
 LWS_EXCLUSIVE_TOPOLOGY = f"{LWS_PREFIX}exclusive-topology"
 # Set by LeaderWorkerSet on pods. It overwrites a user's values, except those of group-index and
-# group-key, which keep it from becoming Available or make it mix up its groups.
+# group-key: with these, the LeaderWorkerSet mixes up its groups, or never becomes Available.
 LWS_OWNED_LABELS = frozenset(
     {
         LWS_NAME,

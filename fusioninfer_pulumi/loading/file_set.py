@@ -1,4 +1,4 @@
-"""Loads the texts of one input together, because their documents may refer to each other."""
+"""Parses manifest files, and loads them together, because documents may refer to each other."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class ParsedText(NamedTuple):
 
     Attributes:
         manifests: Origin and content of each document that may be a manifest.
-        notes: Findings about the text, its Lists and ignored documents, each as a `Document`.
-        documents: Content of all documents (items of a List), None if the text has errors.
+        notes: Findings about the text, its Lists and ignored documents: `Document`s that have a
+            finding but no service.
+        documents: Content of all documents, of a List its items; None if the text has errors.
     """
 
     text: Text
@@ -108,19 +109,19 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
     Returns all documents in order, then the notes of all texts. `allow_lossy` is as for `load`. A
     file that is passed several times is loaded once.
     """
-    texts = list({text.text.file: text for text in parsed}.values())
-    notes = [note for text in texts for note in text.notes]
-    manifests = [document for text in texts for document in text.manifests]
+    files = list({item.text.file: item for item in parsed}.values())
+    notes = [note for file in files for note in file.notes]
+    manifests = [manifest for file in files for manifest in file.manifests]
     in_folders = {
-        origin for text in texts if text.text.folder is not None for origin, _ in text.manifests
+        origin for file in files if file.text.folder is not None for origin, _ in file.manifests
     }
     loaded = load_documents(manifests, allow_lossy=allow_lossy, in_folders=frozenset(in_folders))
-    for folder in dict.fromkeys(text.text.folder for text in texts):
+    for folder in dict.fromkeys(file.text.folder for file in files):
         if folder is not None:
-            files = {text.text.file for text in texts if text.text.folder == folder}
+            paths = {file.text.file for file in files if file.text.folder == folder}
             # A document with errors may be a service.
             if not any(
-                document.origin.file in files and (document.args is not None or document.has_errors)
+                document.origin.file in paths and (document.args is not None or document.has_errors)
                 for document in (*loaded, *notes)
             ):
                 finding = error(NO_SERVICE_IN_FOLDER, (), "contains no service manifest")

@@ -68,7 +68,7 @@ def plan_model_files(service: str, model: ModelArgs) -> ModelFiles | None:
             files.env += [{"name": variable, "value": path} for variable in variables]
     engine_fetches = source.scheme == "hf" and not warm and model.fetch is not Fetch.INIT_CONTAINER
     if engine_fetches:
-        files.model, files.revision = source.place, source.revision
+        files.model, files.revision = source.target, source.revision
         if model.cache is not None:
             files.env.append({"name": HF_HOME_ENV, "value": model.cache.mount_path})
     else:
@@ -108,7 +108,7 @@ def _add_adapters(files: ModelFiles, model: ModelArgs, *, engine_fetches: bool) 
             continue
         if engine_fetches and source.scheme == "hf" and source.revision is None:
             # Engines download only the default revision of an adapter.
-            places[source] = source.place
+            places[source] = source.target
         if source not in places:  # adapters with the same source share its files
             path = f"{model.mount_path}-adapters/{_slug(adapter.name)}"
             if path in files.adapters.values():  # names with the same slug
@@ -149,11 +149,11 @@ def _mount(files: ModelFiles, volume: str, source: ModelSource, path: str) -> No
     mount: Manifest = {"name": volume, "mountPath": path, "readOnly": True}
     if source.scheme == "pvc":
         # The mount is read-only and the claim is not, because other pods may write to it.
-        files.volumes[volume] = {"persistentVolumeClaim": {"claimName": source.place}}
+        files.volumes[volume] = {"persistentVolumeClaim": {"claimName": source.target}}
         if source.path:
             mount["subPath"] = source.path
     else:
-        files.volumes[volume] = {"image": {"reference": source.place}}
+        files.volumes[volume] = {"image": {"reference": source.target}}
     files.mounts.append(mount)
 
 
@@ -168,7 +168,7 @@ def _add_to_warm_up(files: ModelFiles, source: ModelSource, cache: CacheArgs, pa
     # differs with `mountModel`, because `_SCRIPT` takes an existing folder for complete.
     suffix = " mounted" if cache.mount_model else ""
     digest = hashlib.sha256(f"{source.fetch_uri}{suffix}".encode()).hexdigest()[:8]
-    name = f"{_slug(source.place)}-{digest}"
+    name = f"{_slug(source.target)}-{digest}"
     folder = f"{cache.mount_path}/{name}"
     if (source.fetch_uri, folder) not in files.warm_up_downloads:
         files.warm_up_downloads.append((source.fetch_uri, folder))

@@ -112,9 +112,9 @@ def plan_parents(
         if ref.get("kind", "Gateway") != "Gateway" or ref.get("group", GROUP) != GROUP:
             continue
         parent_namespace = ref.get("namespace", namespace)
-        matched = gateway if gateway and ref["name"] == gateway.name else None
-        is_ours = matched is not None and is_known_equal(parent_namespace, namespace)
-        listeners = matched.listeners if matched and is_ours else known
+        is_ours = gateway and ref["name"] == gateway.name
+        is_ours = is_ours and is_known_equal(parent_namespace, namespace)
+        listeners = gateway.listeners if gateway and is_ours else known
         section, port = ref.get("sectionName"), ref.get("port")
         plans.append(
             ParentPlan((*at, *field), ref["name"], parent_namespace, section, port, listeners)
@@ -175,7 +175,7 @@ def plan_route(
 
 
 def compute_pool_shares(rules: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the largest percentage of requests that any rule of a route sends to each backend."""
+    """Return the percentage of requests that each backend gets; if rules differ, the largest."""
     shares: dict[str, float] = {}
     for rule in rules:
         weights = {ref["name"]: ref.get("weight", 1) for ref in rule.get("backendRefs") or ()}
@@ -277,20 +277,22 @@ def plan_grants(
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
 ) -> Iterator[GrantPlan]:
-    """Yield the grants for references between namespaces by route, Gateway and external routes."""
-    for field, owner, kind, origin, ref in _find_references(
+    """Yield the grants that route, Gateway and external routes need for other namespaces."""
+    for field, name, kind, from_namespace, ref in _find_references(
         backend, namespace, args, route, gateway
     ):
         target = ref.get("namespace", namespace)
-        other_namespace = target if origin is namespace else origin
+        other_namespace = target if from_namespace is namespace else from_namespace
         if is_output(other_namespace) or is_known_equal(other_namespace, namespace):
             continue
         yield GrantPlan(
             at=(*at, *field),
-            name=object_names.reference_grant("" if is_output(origin) else str(origin), owner),
+            name=object_names.reference_grant(
+                "" if is_output(from_namespace) else str(from_namespace), name
+            ),
             namespace=target,
             from_kind=kind,
-            from_namespace=origin,
+            from_namespace=from_namespace,
             to_group=str(ref.get("group", "")),
             to_kind=str(ref["kind"]),
             to_name=str(ref["name"]),

@@ -44,15 +44,15 @@ def build_serving_service(
     name, port = reference["name"], reference["port"]
     ports = [{"name": "http", "port": port, "targetPort": port, "protocol": "TCP"}]
     spec = {"type": "ClusterIP", "selector": selector, "ports": ports}
-    named = metadata(meta, name, {labels.SERVICE: meta.service})
-    return build_object("v1", "Service", named, spec=spec)
+    service_metadata = metadata(meta, name, {labels.SERVICE: meta.service})
+    return build_object("v1", "Service", service_metadata, spec=spec)
 
 
 class PoolPlan(NamedTuple):
     """The pods that the endpoint picker chooses from.
 
     Attributes:
-        selector: Labels of the serving pods and no others.
+        selector: Labels that only the serving pods have.
         ports: Ports of each pod, of which the picker chooses one. There are several if the ranks of
             an engine have separate ports.
         roles: Names of the roles whose pods it contains.
@@ -85,7 +85,8 @@ def choose_pool_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset
 
     These are all types if the endpoint picker pairs prefill with decode pods, if there are no
     prefillers, or only one type. Otherwise the pool excludes prefill pods, which return only one
-    token, and workers if there are decoders, because a selector cannot match two of three types.
+    token. If there are decoders, it contains only these and no roles of type worker, because a
+    selector cannot match two of three types.
     """
     types = frozenset(role.component_type for role in roles)
     if intent.pairs_pods or ComponentType.PREFILLER not in types or len(types) == 1:
@@ -99,7 +100,7 @@ def plan_pool(
     service: str, args: RoleArgs, served: Sequence[RolePlan], types: Collection[ComponentType]
 ) -> PoolPlan:
     """Plan the pool of a router role, which contains the leaders of the served roles."""
-    # LeaderWorkerSet's label tells serving leaders from workers. No other pod has both labels.
+    # Index 0 selects leaders, and not the workers of their replicas, which do not serve.
     selector = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"}
     if len(types) == 1:
         selector[labels.COMPONENT_TYPE] = next(iter(types)).value
@@ -124,8 +125,8 @@ def build_inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: str) -> Manifes
         "targetPorts": [{"number": port} for port in pool.ports],
         "endpointPickerRef": {"name": epp, "port": picker_port, "failureMode": mode},
     }
-    version, named = f"{object_names.POOL_GROUP}/v1", metadata(meta, pool.name)
-    return build_object(version, object_names.POOL_KIND, named, spec=spec)
+    version = f"{object_names.POOL_GROUP}/v1"
+    return build_object(version, object_names.POOL_KIND, metadata(meta, pool.name), spec=spec)
 
 
 def is_pool(ref: Mapping[str, Any]) -> bool:
@@ -220,6 +221,6 @@ def build_inference_objectives(
     version, ref = family.objective_api, build_pool_reference(pool)
     pools = {"poolRefs": [ref]} if version == LLM_D_V1_API else {"poolRef": ref}
     for level in picker.service_levels.levels:
-        named = metadata(meta, object_names.inference_objective(meta.service, level.name))
+        name = object_names.inference_objective(meta.service, level.name)
         spec = {"priority": level.priority, **pools}
-        yield build_object(version, object_names.OBJECTIVE_KIND, named, spec=spec)
+        yield build_object(version, object_names.OBJECTIVE_KIND, metadata(meta, name), spec=spec)

@@ -1,7 +1,7 @@
 """Runs a Pulumi YAML program with the Python SDK instead of Pulumi's language host.
 
-Of functions it knows only `fn::secret`. Everything else of the language works, except `get`, and
-resource options, which only determine the order and have no effect on objects.
+It does not support `get`, or functions other than `fn::secret`. Resource options have no effect,
+because they change only the order of operations, not the objects.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REFERENCE = re.compile(r"(\$\$\{|\$\{[^}]*\})")
 _STEP = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\["([^"]*)"\]')
 _COMPONENTS = {token.replace(":index", ""): token for token in (TOKEN, PREREQUISITES)}
 _MASKING_FUNCTION = "fn::secret"
-_ONLY_PULUMI = "needs the Pulumi engine; run `pulumi preview`, or write the program in Python"
+_NEEDS_ENGINE = "needs the Pulumi engine; run `pulumi preview`, or write the program in Python"
 
 
 class YamlProgram:
@@ -75,7 +75,7 @@ class YamlProgram:
             return value
         for key in value:
             if str(key).startswith("fn::") and key != _MASKING_FUNCTION:
-                raise RunError(f"{key} {_ONLY_PULUMI}")
+                raise RunError(f"{key} {_NEEDS_ENGINE}")
         values = {key: self._evaluate(item) for key, item in value.items()}
         return Output.secret(values[_MASKING_FUNCTION]) if _MASKING_FUNCTION in values else values
 
@@ -105,7 +105,7 @@ class YamlProgram:
         if not isinstance(resource, dict) or "type" not in resource:
             raise RunError(f"resources.{name}: type is missing")
         if "get" in resource:
-            raise RunError(f"resources.{name}: get {_ONLY_PULUMI}")
+            raise RunError(f"resources.{name}: get {_NEEDS_ENGINE}")
         properties = self._evaluate(resource.get("properties") or {})
         self._evaluate(resource.get("options"))  # registers the resources that it depends on
         logical, token = str(resource.get("name", name)), str(resource["type"])

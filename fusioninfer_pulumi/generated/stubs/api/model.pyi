@@ -113,7 +113,7 @@ class StorageArgs(SpecModel):
     storage_class_name: NameOrOutput | None
     "StorageClass; the cluster's default if not set. May be an Output."
     access_modes: list[AccessMode]
-    "Access modes; `ReadWriteMany` by default. With `ReadWriteOnce` all pods run on one node. A\n    change creates another claim, to which the model is downloaded again."
+    "Access modes; `ReadWriteMany` by default. With `ReadWriteOnce` all pods run on one node. If\n    they change, another claim is created, and the model is downloaded again."
 
 class WarmUpJobArgs(SpecModel):
     """The Job that fills the cache."""
@@ -143,9 +143,9 @@ class CacheArgs(SpecModel):
     mount_path: AbsolutePath
     "Mount path of the volume."
     warm_up: bool
-    "Whether a Job downloads the model before the pods are created; they then mount the cache\n    read-only. Otherwise the engines download into the cache."
+    "Whether a Job downloads the model before the pods are created, which by default mount the\n    cache read-only (see `readOnly`). Otherwise the engines download into the cache."
     mount_model: bool
-    "Whether to mount the model's directory at `model.mountPath` and each adapter's at\n    `{mountPath}-adapters/NAME`, instead of the whole volume at `mountPath`: for commands that\n    contain these paths. Requires `warmUp`."
+    "Whether to mount the model's directory at `model.mountPath`, and each adapter's at\n    `{model.mountPath}-adapters/NAME`, for commands that contain these paths. Otherwise the whole\n    volume is mounted at `model.cache.mountPath`. Requires `warmUp`."
     read_only: bool
     "Whether pods mount the downloaded files read-only; `false` if the engine writes next to the\n    model files. Requires `warmUp`."
     job: WarmUpJobArgs
@@ -191,13 +191,13 @@ class ModelSource(NamedTuple):
 
     Attributes:
         scheme: `hf`, `pvc`, `s3` or `oci`.
-        place: The repository, claim, bucket and key, or image, as in the `uri`.
+        target: The repository, claim, bucket with key, or image.
         path: Path in the claim, without slashes at its ends; empty for other schemes.
         revision: Revision of the repository, None for its main branch and for other schemes.
     """
 
     scheme: str
-    place: str
+    target: str
     path: str
     revision: str | None
 

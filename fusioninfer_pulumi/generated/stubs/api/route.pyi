@@ -78,7 +78,7 @@ class GatewayArgs(SpecModel):
     implementation: str | None
     "Gateway implementation: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`\n    or `gke`. The library generates the additional objects that it requires. If no other field is\n    set, and the route has `parentRefs` or `routedBy`, no Gateway is created."
     refs: list[GatewayRefArgs] | None
-    "Existing Gateways; without it a Gateway is created."
+    "Existing Gateways to use instead of creating one."
     gateway_class_name: TextOrOutput | None
     "GatewayClass of the created Gateway; by default that of `implementation`, else `eg`. May be\n    an Output."
     listeners: list[dict[str, Any]] | None
