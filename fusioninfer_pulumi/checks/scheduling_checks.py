@@ -38,8 +38,8 @@ def check_scheduling(built: BuiltService) -> Iterator[Finding]:
     yield from check_fields(_POLICY, policy, *_list_policy_rules(built))
     if shape.backend is GangBackend.KUEUE and policy.mode is not GangMode.OFF:
         message = "is required with backend Kueue: set a LocalQueue of the namespace, because "
-        row = required("queue", f"{message}Kueue admits nothing without one")
-        yield from check_fields(_STRATEGY, scheduling, row)
+        queue_rule = required("queue", f"{message}Kueue admits nothing without one")
+        yield from check_fields(_STRATEGY, scheduling, queue_rule)
         if is_disaggregated([role.args for role in built.plan.roles if role.replicas]):
             yield warning(
                 ROLES_START_APART,
@@ -113,10 +113,10 @@ def _check_pod_scheduler(
 
 def _check_gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
     """Reject fields of a pod that the library sets for its gang, or that deadlock the gang."""
-    spec, remove = pod.expanded_template["spec"], "is set by fusioninfer-pulumi; remove it"
+    spec, message = pod.expanded_template["spec"], "is set by fusioninfer-pulumi; remove it"
     if scheduling.gang_policy.backend is GangBackend.NATIVE:
         if "schedulingGroup" in spec:
-            yield error(SET_BY_LIBRARY, (*pod.path, "spec", "schedulingGroup"), remove)
+            yield error(SET_BY_LIBRARY, (*pod.path, "spec", "schedulingGroup"), message)
         if spec.get("priorityClassName") and scheduling.priority_class_name is None:
             yield error(
                 GANG_DEADLOCK,
@@ -126,7 +126,7 @@ def _check_gang_pod(pod: Pod, scheduling: SchedulingStrategyArgs) -> Iterator[Fi
             )
         return
     for key in sorted(labels.GANG_ANNOTATIONS & set(_get_annotations(pod))):
-        yield error(SET_BY_LIBRARY, _locate_annotation(pod, key), remove)
+        yield error(SET_BY_LIBRARY, _locate_annotation(pod, key), message)
 
 
 def _check_gang(built: BuiltService, scheduling: SchedulingStrategyArgs) -> Iterator[Finding]:
@@ -163,8 +163,8 @@ def _check_late_pods(built: BuiltService) -> Iterator[Finding]:
             )
         for pod in role.pods.user_pods:
             if key in _get_annotations(pod):
-                message = "would place only leaders: LeaderWorkerSet places workers by its own "
-                message += f"annotation, which {deadlocks}; {remedy}"
+                message = "would place only leaders: workers need it on the LeaderWorkerSet, where "
+                message += f"it {deadlocks}; {remedy}"
                 yield error(GANG_DEADLOCK, _locate_annotation(pod, key), message)
 
 

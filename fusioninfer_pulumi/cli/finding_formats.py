@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ _FRAME = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?: in .*)?")
 
 
 def report(
-    findings: Iterable[tuple[Origin, Finding]], texts: Mapping[str, str], output: str = "text"
+    findings: Sequence[tuple[Origin, Finding]], texts: Mapping[str, str], output: str = "text"
 ) -> None:
     """Write findings: text to standard error, other formats to standard output.
 

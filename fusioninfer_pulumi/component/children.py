@@ -73,8 +73,8 @@ _TYPES: Mapping[str, type[KubernetesObject]] = {
     "PodGroup": PodGroup,
 }
 
-#: Kinds that Pulumi's Kubernetes provider must not await. It awaits most of them only if the live
-#: object has an annotation of an earlier version of this library.
+#: Kinds that Pulumi's Kubernetes provider must not await. By default it awaits only some of them;
+#: for the others, annotations that an earlier version of this library set enable it.
 _NEVER_AWAITED = (
     "LeaderWorkerSet",
     "PodGroup",
@@ -91,7 +91,7 @@ _NEVER_AWAITED = (
 _TEMPLATE = ("spec.leaderWorkerTemplate",)
 # Fields whose change makes a new revision of a LeaderWorkerSet.
 _REVISION_FIELDS = (*_TEMPLATE, "spec.networkConfig")
-#: The provider's default timeout for a deletion, which ends when the object's pods are deleted.
+#: The provider's default timeout for a deletion, which is complete once the object's pods are gone.
 _DEFAULT_DELETION_SECONDS = 600
 #: Time for kubelets, finalizers and garbage collection after the pods' grace period.
 _DELETION_MARGIN_SECONDS = 300
@@ -168,12 +168,13 @@ class Children:
 
         None if the update waits for nothing, for example if it writes files.
         """
-        services = [resource.id for resource in self.find_by_kind("Service").values()]
+        # The endpoint can respond only once the Services are registered.
+        service_ids = [resource.id for resource in self.find_by_kind("Service").values()]
 
         def read_deadline(values: list[Any]) -> float | None:
             return None if values[0] or self._update is None else self._update.deadline
 
-        return combine([self.is_yaml_only, self.observed, *services], read_deadline)
+        return combine([self.is_yaml_only, self.observed, *service_ids], read_deadline)
 
     def _format_logical_name(self, manifest: Mapping[str, Any]) -> str:
         """Return the object's name with the component's name in place of the service's."""
@@ -286,8 +287,8 @@ def build_lws_options(
     return pulumi.ResourceOptions(
         ignore_changes=ignored or None,
         replace_on_changes=[*LeaderWorkerSet.IMMUTABLE, *(_TEMPLATE if recreate else ())],
-        # These replacements keep the name, so the old object must be deleted first. Others are
-        # replaced only if the service is renamed, and then the new object is created first.
+        # These replacements keep the name, so the old object must be deleted first. For any other
+        # reason Pulumi replaces an object only under a new name, and creates the new one first.
         delete_before_replace=(recreate or has_sub_groups) or None,
     )
 

@@ -64,7 +64,7 @@ def probe(url: str) -> None:
         with opener.open(request, timeout=_RESPONSE_SECONDS) as answer:
             body = json.loads(answer.read(_MAX_BYTES))
     except urllib.error.HTTPError as problem:
-        # An endpoint that requires credentials serves.
+        # An endpoint that rejects the request for its missing credentials is ready.
         if problem.code not in _CREDENTIALS_REQUIRED:
             raise NotReadyError(f"HTTP status {problem.code}") from None
         return
@@ -98,20 +98,20 @@ async def wait_until_ready(
     started = time.monotonic()
     if (urlsplit(url).hostname or "").endswith(".svc"):
         grace = 0.0
-    state: NotReadyError | None = None
+    last_problem: NotReadyError | None = None
     while True:
         try:
             response = asyncio.get_running_loop().run_in_executor(THREADS, send, url)
             await asyncio.wait_for(response, _PROBE_SECONDS)
         except NotReadyError as problem:
-            state = problem
+            last_problem = problem
         except (UnreachableError, asyncio.TimeoutError) as problem:
-            if state is None and time.monotonic() - started >= min(grace, seconds):
+            if last_problem is None and time.monotonic() - started >= min(grace, seconds):
                 raise UnreachableError(str(problem) or "no response") from None
         else:
             return
         if time.monotonic() - started + pause > seconds:
-            raise state or UnreachableError("not reachable before the timeout")
+            raise last_problem or UnreachableError("not reachable before the timeout")
         await asyncio.sleep(pause)
 
 

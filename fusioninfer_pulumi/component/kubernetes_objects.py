@@ -1,4 +1,4 @@
-"""Typed Kubernetes resources with their live status, and Outputs of several of them.
+"""Typed Kubernetes resources with their live status, and functions that combine their Outputs.
 
 `pulumi_kubernetes.apiextensions.CustomResource` has no status in Python (pulumi-kubernetes#1836).
 These resources have one, because they register a property `status`.
@@ -60,7 +60,7 @@ class KubernetesObject(HeldResource):
 class LeaderWorkerSet(KubernetesObject):
     """A LeaderWorkerSet (leaderworkerset.x-k8s.io/v1)."""
 
-    #: Generated fields that LeaderWorkerSet's webhook does not allow to change.
+    #: Fields set by this library that LeaderWorkerSet's webhook treats as immutable.
     IMMUTABLE: ClassVar[list[str]] = ["spec.leaderWorkerTemplate.subGroupPolicy"]
 
 
@@ -121,7 +121,7 @@ def combine(
 
 
 class _Lazy(Awaitable[T]):
-    """Creates a coroutine when it is awaited; one that is never awaited would print a warning."""
+    """Creates its coroutine only when awaited, because Python warns of one that never is."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._make = make

@@ -34,7 +34,7 @@ _OTHER_SUFFIXES = ("/vgpu", "/pgpu")
 _OTHER_PREFIXES = ("huawei.com/Ascend",)
 #: Cutoff for difflib, just above the similarity of `arm.com/gpu`, a real name, to `amd.com/gpu`.
 _MIN_SIMILARITY = 0.92
-_NOT_ONE_RANK_EACH = ("aws.amazon.com/neuron", "nvidia.com/mig-")
+_PREFIXES_WITHOUT_RANKS = ("aws.amazon.com/neuron", "nvidia.com/mig-")
 
 Amounts = dict[str, Decimal]
 
@@ -68,10 +68,10 @@ def suggest_accelerator(resource: str) -> str | None:
 def pod_requests(template: Mapping[str, Any]) -> Amounts:
     """Return the effective requests of one pod by resource name, as the scheduler counts them.
 
-    For each resource, the larger of two amounts plus the pod's overhead: all containers with the
-    sidecars, or the largest init container with the sidecars before it. A missing request equals
-    its limit (Kubernetes, "Init containers: resource sharing within containers"). A resource in
-    the pod's own `resources` replaces the amount of the containers.
+    For each resource it is the larger of these two, plus the pod's overhead: the sum of all
+    containers and sidecars; the largest init container and the sidecars before it. A missing
+    request equals its limit (Kubernetes, "Init containers: resource sharing within containers"). A
+    resource in the pod's own `resources` replaces the amount of the containers.
     """
     spec = template.get("spec") or {}
     sidecars: Amounts = {}
@@ -100,7 +100,7 @@ def accelerators(template: Mapping[str, Any]) -> int:
 
 def has_one_rank_per_accelerator(template: Mapping[str, Any]) -> bool:
     """Return whether an engine runs one rank on each accelerator that the pod requests."""
-    return not any(name.startswith(_NOT_ONE_RANK_EACH) for name in pod_requests(template))
+    return not any(name.startswith(_PREFIXES_WITHOUT_RANKS) for name in pod_requests(template))
 
 
 def read_limit(container: Mapping[str, Any], resource: str) -> Any:

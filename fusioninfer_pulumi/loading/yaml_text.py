@@ -15,7 +15,7 @@ from fusioninfer_pulumi.schemas.schema_check import MAX_DEPTH
 
 INVALID_YAML = Rule("invalid-yaml")
 
-#: Maximum size of a text; real manifests are far smaller.
+#: Maximum size of a file, and length of any other text; real manifests are far smaller.
 MAX_BYTES = 16 * 1024 * 1024
 TOO_LARGE = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
 #: Maximum number of values in a document with all aliases expanded.
@@ -40,10 +40,10 @@ class YamlTextError(ValueError):
 
 
 class _Loader(_BaseLoader):  # type: ignore[misc]  # the base class is chosen at run time
-    """Safe loader for JSON's types only, without YAML 1.1's dates and base-60 numbers."""
+    """Safe loader for JSON's types only, without YAML 1.1's dates and base-60 integers."""
 
 
-# Sets, bytes and dates are rejected, because Kubernetes accepts only JSON.
+# Tags such as `!!set` and `!!binary` are rejected, because Kubernetes accepts only JSON.
 _JSON_KINDS = ("null", "bool", "int", "float", "str", "seq", "map")
 _JSON_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _JSON_KINDS}
 _Loader.yaml_constructors = {
@@ -147,7 +147,7 @@ def _check_size(text: str) -> None:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
-        # The loader raises the error again, once it has read the documents before it.
+        # The loader reports the same error, after it has yielded the documents before it.
         return
 
 
@@ -188,7 +188,7 @@ def _check_keys(node: yaml.MappingNode) -> None:
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise _make_error(key, WRONG_TYPE, "a key must be a plain string")
+            raise _make_error(key, WRONG_TYPE, "a key must be a string, not a list or mapping")
         if key.tag != "tag:yaml.org,2002:merge" and key.value in seen:
             raise _make_error(key, DUPLICATE_KEY, f'key "{key.value}" is duplicated')
         seen.add(key.value)

@@ -71,8 +71,8 @@ class ServicePlan:
         meta: Name and namespace, and metadata of all objects.
         shape: Decisions that affect all roles, such as layout, gang mode and scheduler.
         roles: Roles that run pods, in the order of the spec.
-        gangs: The gang of the service, or one for each serving group; these differ only in their
-            names. Empty if pods are scheduled one by one, or if there are no pods.
+        gangs: The gang of the service, or one for each serving group; these differ only in
+            name and index. Empty if pods are scheduled one by one, or if there are no pods.
         rollout: The user's `rollout` settings.
         wait: The user's `wait` settings.
         routing: How requests reach the pods; None if there is no router role, so that clients use
@@ -106,7 +106,7 @@ class ServicePlan:
 
     @property
     def namespace(self) -> Any:
-        """Namespace of every object; may be an Output."""
+        """Namespace of the service; may be an Output."""
         return self.meta.namespace
 
     def in_namespace(self, namespace: str) -> ServicePlan:
@@ -143,7 +143,7 @@ class ServicePlan:
 
     @property
     def has_service_endpoint(self) -> bool:
-        """Whether clients use the Service, because there is no route to the pods."""
+        """Whether clients use the Service: there is neither an endpoint picker nor a route."""
         return self.roles != () and (
             self.routing is None
             or not (self.routing.args.has_endpoint_picker or self.routing.is_routed)
@@ -153,7 +153,7 @@ class ServicePlan:
 def compute_capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Capacity]:
     """Return the capacity for each number of free accelerators.
 
-    Each node has as many accelerators as the largest pod needs.
+    It assumes nodes with exactly as many accelerators as the largest pod requests.
     """
     largest = max((role.accelerators_per_pod for role in plan.roles), default=0)
     return [compute_capacity(plan, build_pools(count, largest)) for count in gpus]

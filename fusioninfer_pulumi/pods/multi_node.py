@@ -20,7 +20,8 @@ from fusioninfer_pulumi.rules.common import COMMAND_NOT_EDITABLE
 WORKER_COMMAND_LOST = Rule("worker-command-lost")
 OUTPUT_IN_COMMAND = Rule("output-in-command")
 
-#: Fields removed from a worker's serving container; `add_graceful_shutdown` may add `lifecycle`.
+#: Fields removed from a worker's serving container. `add_graceful_shutdown` may add a `lifecycle`
+#: afterwards.
 LEADER_ONLY = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "ports")
 
 
@@ -93,7 +94,7 @@ def split_worker_template(pods: RolePods, ctx: Context) -> tuple[RolePods, list[
 
 
 def record_engine_command(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Record the command line before a launcher puts it into a script, and the serving port."""
+    """Record the serving port, and the command line before a launcher wraps it in a script."""
     command = pods.command
     port = find_serving_port(pods.leader.container, command, ctx.role.port)
     port = pods.kv.pool_port if pods.kv is not None else port
@@ -120,7 +121,8 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     try:
         edited = launchers.build_command(leader.command, ctx.launcher, ctx.nodes, is_leader=True)
         pods = pods.put(leader.with_command(edited))
-        # Only the user's command is an error; other passes add arguments for the leader's engine.
+        # Only a command that was set before the passes is an error, because passes add arguments to
+        # workers, too.
         is_explicit = worker.expanded_container.get("command") or worker.expanded_container.get(
             "args"
         )
@@ -146,8 +148,8 @@ def declare_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
     existing = pods.leader.container.get("ports") or ()
     declared, ports = {port.get("containerPort") for port in existing}, list(existing)
     if ctx.launcher is Launcher.RAY and RAY_PORT not in declared:
-        has_name = any(port.get("name") == "ray-head" for port in existing)
-        ports.append({**({} if has_name else {"name": "ray-head"}), "containerPort": RAY_PORT})
+        is_name_taken = any(port.get("name") == "ray-head" for port in existing)
+        ports.append({**({} if is_name_taken else {"name": "ray-head"}), "containerPort": RAY_PORT})
     if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
         rank_ports = range(pods.engine_port, pods.engine_port + pods.rank_ports)
         ports += [{"containerPort": port} for port in rank_ports if port not in declared]

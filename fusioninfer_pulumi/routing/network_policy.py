@@ -102,11 +102,11 @@ def build_role_network_policies(
     prefillers = [role for role in roles if role.component_type is ComponentType.PREFILLER]
     serves_decode = any(role.name in served for role in decoders)
     for role in roles:
-        is_prefill = serves_decode and role.component_type is ComponentType.PREFILLER
+        is_behind_decode = serves_decode and role.component_type is ComponentType.PREFILLER
         ingress = []
         if role.name in served:
-            # Prefill pods get their prompts only from decode pods.
-            sources = [] if is_prefill else list(plan.gateway)
+            # Requests reach prefill pods only through decode pods.
+            sources = [] if is_behind_decode else list(plan.gateway)
             if picker is not None:
                 # The endpoint picker reads the metrics of every pod of the pool.
                 sources.append(picker)
@@ -122,7 +122,7 @@ def build_role_network_policies(
             ingress.append({"from": [_select_pods(meta, role)]})
         # Prefill and decode pods connect on ports that the connector chooses, in both directions:
         # NIXL's decode pods read from prefill pods, SGLang's prefill pods write to decode pods.
-        if is_prefill:
+        if is_behind_decode:
             ingress += [{"from": [_select_pods(meta, decoder)]} for decoder in decoders]
         elif serves_decode and role.component_type is ComponentType.DECODER:
             ingress += [{"from": [_select_pods(meta, peer)]} for peer in prefillers]
@@ -136,9 +136,9 @@ def build_picker_peer(epp: EppPlan) -> Manifest:
 
 
 def _build_policy(
-    meta: ServiceMeta, name: str, pods: Mapping[str, Any], ingress: list[Manifest]
+    meta: ServiceMeta, name: str, selector: Mapping[str, Any], ingress: list[Manifest]
 ) -> Manifest:
-    spec = {**pods, "policyTypes": ["Ingress"], "ingress": ingress}
+    spec = {**selector, "policyTypes": ["Ingress"], "ingress": ingress}
     return build_object("networking.k8s.io/v1", "NetworkPolicy", metadata(meta, name), spec=spec)
 
 

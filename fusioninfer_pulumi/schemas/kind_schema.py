@@ -72,14 +72,14 @@ class KindSchema:
         return schema
 
     def below(self, schema: Schema, key: str | int) -> Schema:
-        """Return the schema of a field, or for an index of an item; empty if there is none."""
+        """Return the schema of a field, or of the items for an index; empty if there is none."""
         if isinstance(key, int):
             subschema = schema.get("items")
         else:
             subschema = schema.get("properties", {}).get(key)
             if subschema is None:
-                patterns = next(iter(schema.get("patternProperties", {}).values()), None)
-                subschema = patterns or schema.get("additionalProperties")
+                by_pattern = next(iter(schema.get("patternProperties", {}).values()), None)
+                subschema = by_pattern or schema.get("additionalProperties")
         return self.resolve(subschema) if isinstance(subschema, dict) else {}
 
     def resolve(self, schema: Schema) -> Schema:
@@ -109,7 +109,7 @@ class KindSchema:
 
 @functools.cache
 def pod_template_rules() -> KindSchema:
-    """Return the schema of API validation's rules for single fields of pod templates."""
+    """Return the API server's rules for single fields of pod templates, as a schema."""
     file = Path(__file__).with_name("pod_template.json")
     return KindSchema(file.read_text(encoding="utf-8"))
 

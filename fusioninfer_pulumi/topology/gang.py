@@ -103,7 +103,7 @@ def plan_gangs(
     limits_replicas = topology is not None and topology.role_policy is not None
     lowest = policy.required_replicas is RequiredReplicas.LOWEST_ORDINALS
     uses_subgroups = not native and (partial or limits_replicas or shape.layout is Layout.PER_ROLE)
-    whole = GangPlan(
+    gang = GangPlan(
         pod_group=object_names.pod_group(service),
         min_member=members,
         is_partial=partial,
@@ -131,9 +131,9 @@ def plan_gangs(
         is_native=native,
     )
     if shape.groups is None:
-        return (whole,)
+        return (gang,)
     return tuple(
-        replace(whole, pod_group=object_names.pod_group(service, group), group=group)
+        replace(gang, pod_group=object_names.pod_group(service, group), group=group)
         for group in range(shape.groups)
     )
 
@@ -161,7 +161,7 @@ def read_lws_gang_reference(manifest: Any) -> str:
 
 
 def get_gang_minima(gang: GangPlan | None) -> dict[str, int] | None:
-    """Return the replicas of each role that a gang needs; None if it has no subgroups."""
+    """Return the minimum of each role's subgroups, None if the gang has none."""
     if gang is None or gang.sub_groups is None:
         return None
     return {group.role: group.minimum for group in gang.sub_groups}
@@ -235,7 +235,7 @@ def _build_policies(
     selector: dict[str, Any] = {
         "matchLabels": {labels.SERVICE: meta.service, labels.ROLE_NAME: group.role}
     }
-    whole = {
+    policy = {
         # Volcano orders roles by this name; the capacity model relies on it.
         "name": group.role,
         "labelSelector": selector,
@@ -246,13 +246,13 @@ def _build_policies(
         **({} if topology is None else {"networkTopology": topology}),
     }
     if not group.needs_lowest:
-        yield whole
+        yield policy
         return
     # Volcano uses the first policy that matches a pod. Role names have no dots, so
     # `{role}.required` is not the name of another role.
     ordinals = [str(ordinal) for ordinal in range(group.minimum)]
     lowest = {"key": labels.REPLICA_INDEX, "operator": "In", "values": ordinals}
     required = {**selector, "matchExpressions": [lowest]}
-    yield {**whole, "name": f"{group.role}.required", "labelSelector": required}
+    yield {**policy, "name": f"{group.role}.required", "labelSelector": required}
     # Yielded even if all replicas are required, so that adding replicas does not change the object.
-    yield {**whole, "minSubGroups": 0}
+    yield {**policy, "minSubGroups": 0}

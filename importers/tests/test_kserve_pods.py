@@ -83,7 +83,7 @@ def test_user_volume_replaces_preset_volume() -> None:
     assert any(message.startswith(finding) for message in check(document))
     (finding,) = reject(llm(template=pod(volumeMounts=[{"name": "tls-certs", "mountPath": "/t"}])))
     assert finding.startswith(
-        'f: template.containers[0].volumeMounts[0].name: the pod has no volume "tls-certs"; it has '
+        'f: template.containers[0].volumeMounts[0].name: the pod has no volume "tls-certs" (it has '
     )
 
 

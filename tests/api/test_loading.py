@@ -72,7 +72,7 @@ def rejection(text: str) -> str:
         ("a: !!bool maybe", "not YAML: a value does not match its tag"),
         ("a: !!int ''", "not YAML: a value does not match its tag"),
         ("a: !!int x", "not YAML: invalid literal for int() with base 10: 'x'"),
-        ("? [a]\n: b", "line 1, column 3: a key must be a plain string"),
+        ("? [a]\n: b", "line 1, column 3: a key must be a string, not a list or mapping"),
         ("{a: 1, a: 2}", 'line 1, column 8: key "a" is duplicated'),
         ("a: &x [*x]", "line 1, column 4: an alias refers to itself"),
         ("a\0b", ("not YAML: unacceptable character #x0000: control characters are not allowed in "

@@ -293,8 +293,8 @@ REJECTED_EXTERNAL: dict[str, tuple[dict[str, Any], str]] = {
     "a route's field": (
         {"httproute": {**NEAR, "hostnames": ["a.example.com"]}},
         (
-            f"{AT}.hostnames: has no effect, because with refs no route is created here; remove one "
-            "of them"
+            f"{AT}.hostnames: has no effect, because with refs no route is created here; "
+            "remove one of them"
         ),
     ),
     "both": ({"httproute": {**NEAR, "routedBy": "other"}}, f"{AT}.refs: has no effect"),

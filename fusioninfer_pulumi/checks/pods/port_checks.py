@@ -124,9 +124,9 @@ def _is_rejected(action: Mapping[str, Any], pods: RolePods) -> bool:
 
 def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     """Check that the engine, or the user's sidecar, listens on the role's port."""
-    leader, port, explicit = pods.leader, pods.port, ctx.role.port
+    leader, port, role_port = pods.leader, pods.port, ctx.role.port
     command, at = leader.expanded_command, leader.command_path
-    engine, user_port = command.engine, command.port
+    engine, port_argument = command.engine, command.port
     engine_port = find_served_port(command)
     if engine is None or engine_port is None or engine_port == port:
         return
@@ -138,12 +138,12 @@ def _check_port(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if command.script is not None and port in declared:
         return  # the script may start a proxy in front of the engine
     # A custom image's entrypoint or an unreadable script may choose another port.
-    is_certain = command.is_readable if user_port else command.program or command.image.is_stock
-    make_finding = error if is_certain and (user_port or explicit) else warning
-    default = ", its default" if user_port is None else ""
+    is_certain = command.is_readable if port_argument else command.program or command.image.is_stock
+    make_finding = error if is_certain and (port_argument or role_port) else warning
+    default = ", its default" if port_argument is None else ""
     yield make_finding(
         PORT_NOT_SERVED,
-        at if explicit is None else ctx.at("port"),
+        at if role_port is None else ctx.at("port"),
         f"the role is reached on port {port}, but {engine.title} listens on {engine_port}{default}"
         f": probes, Service and pool would reach nothing; add {PORT_FLAG}={port} to its arguments",
     )
@@ -179,13 +179,9 @@ def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterato
     probe = container.get("livenessProbe")
     if not isinstance(probe, Mapping) or "startupProbe" in container:
         return
-    numbers = [
-        probe.get("initialDelaySeconds") or 0,
-        probe.get("periodSeconds") or 10,
-        probe.get("failureThreshold") or 3,
-    ]
-    if not all(isinstance(number, int) for number in numbers):
-        return  # an Output, or a value that the API server rejects
+    numbers = _read_probe_numbers(probe)
+    if numbers is None:
+        return
     delay, period, failures = numbers
     seconds = delay + period * failures
     if seconds < _EARLY_SECONDS:
@@ -195,6 +191,15 @@ def _check_liveness_probe(at: Location, container: Mapping[str, Any]) -> Iterato
             f"is not set, and the livenessProbe restarts the container after {seconds} s: a model "
             "that takes longer never loads; set startup.timeout",
         )
+
+
+def _read_probe_numbers(probe: Mapping[str, Any]) -> tuple[int, int, int] | None:
+    """Return a probe's initial delay, period and failure threshold, None if one is unknown."""
+    delay = probe.get("initialDelaySeconds") or 0
+    period, failures = probe.get("periodSeconds") or 10, probe.get("failureThreshold") or 3
+    # Others are Outputs, or values that the API server rejects.
+    is_known = all(isinstance(number, int) for number in (delay, period, failures))
+    return (delay, period, failures) if is_known else None
 
 
 def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
@@ -209,10 +214,11 @@ def _check_startup_probe(pods: RolePods, ctx: Context) -> Iterator[Finding]:
     if model is None or not isinstance(probe, Mapping) or not is_explicit:
         return
     size = get_weights_size(model)
-    numbers = [probe.get("periodSeconds") or 10, probe.get("failureThreshold") or 3]
-    if size is None or not all(isinstance(number, int) for number in numbers):
+    numbers = _read_probe_numbers(probe)
+    if size is None or numbers is None:
         return
-    allowed = math.prod(numbers) + (probe.get("initialDelaySeconds") or 0)
+    delay, period, failures = numbers
+    allowed = delay + period * failures
     needed = math.ceil(size / quantity.parse(startup.read_rate))
     if allowed < needed:
         probe_path = (*pods.leader.container_path, "startupProbe")

@@ -1,8 +1,8 @@
 """Checks of finished pod templates: credentials, and mistakes that the API server rejects.
 
-JSON Schema (`schemas/pod_template.json`) has the constraints of single fields, this module has
-constraints between fields. A server-side dry run (`checks/server_dry_run.py`) finds violations of
-other constraints. Findings are located at the user's fields.
+JSON Schema (`schemas/pod_template.json`) has the constraints of single fields that a schema can
+express. This module has those between fields, and of quantities and resource names. A server-side
+dry run (`checks/server_dry_run.py`) finds violations of other constraints.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def check_name_exists(
     """Check that the pod has a volume or claim with the name that `item` refers to."""
     name = known_text(item.get("name"))
     if name and names is not None and name not in names:
-        have = f"; it has {', '.join(sorted(names))}" if names else ""
-        message = f"the pod has no {kind} {show(name)}{have}: add it to its {_LISTS[kind]}"
+        have = f" (it has {', '.join(sorted(names))})" if names else ""
+        message = f"the pod has no {kind} {show(name)}{have}; add one to its {_LISTS[kind]}"
         yield error(NAME_NOT_FOUND, (*at, "name"), message)
 
 
@@ -201,8 +201,8 @@ def _is_valid_resource(name: str) -> bool:
         return name in _STANDARD or name.startswith(_HUGE_PAGES)
     # The API server also validates the name that a quota would have.
     quota = f"requests.{name}" if is_extended(name) else name
-    known = _QUALIFIED_NAME.fullmatch(name) and _QUALIFIED_NAME.fullmatch(quota)
-    return bool(known) and not name.startswith("requests.")
+    is_qualified = _QUALIFIED_NAME.fullmatch(name) and _QUALIFIED_NAME.fullmatch(quota)
+    return bool(is_qualified) and not name.startswith("requests.")
 
 
 def _check_amount(at: Location, name: str, amount: Any) -> Iterator[Finding]:
@@ -263,7 +263,7 @@ def check_pods(pods: RolePods, _: Context) -> Iterator[Finding]:
     """Yield errors that the API server would report for pods."""
     for pod in pods.all:
         for finding in check_template(pod.template):
-            # The library generates other labels from names, which have checks of their own.
+            # Generated labels are derived from names, which are checked elsewhere.
             metadata = known_mapping(pod.expanded_template.get("metadata"))
             is_label = finding.location[:2] == ("metadata", "labels")
             if not is_label or finding.location[-1] in known_mapping(metadata.get("labels")):

@@ -23,7 +23,7 @@ class FieldChange(NamedTuple):
     Attributes:
         path: Such as `spec.template.spec.containers[vllm].image`. List items are identified by
             name if all have one, else by index (of added items in the new list, of others in the
-            old one). `env[*].name` stands for the order of the items.
+            old one). The path `env[*].name` means that the items have another order.
         kind: Distinguishes a missing value from null.
         old: Old value, None if missing.
         new: New value, None if missing.
@@ -62,7 +62,7 @@ class RoleEffect(NamedTuple):
         kind: Kind of the workloads that run the role.
         kept: Replicas that do not restart.
         reason: Why replicas change, empty if none does.
-        held: Replicas of `kept` whose template changes, but not yet, because of the partition.
+        held: Replicas of `kept` that `rollout.partition` excludes from a change of the template.
         restart_reason: The part of `reason` about restarts.
         role_change: The part of `reason` about the role, such as `replicas 2 -> 3`.
     """

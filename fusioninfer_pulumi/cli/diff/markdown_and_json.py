@@ -22,7 +22,7 @@ from fusioninfer_pulumi.cli.diff._records import Action, Difference
 # such as the mark by which it finds its comment again.
 MAX_CHARACTERS = 65_000
 _MAX_LINE = 240
-_MAX_NOTE = 1_000
+_MAX_TEXT = 1_000
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 #: Fields that JSON omits, because they are parts of `reason`.
 _OMITTED = frozenset({"restart_reason", "role_change"})
@@ -49,9 +49,9 @@ def to_markdown(difference: Difference, *, limit: int = MAX_CHARACTERS) -> str:
         lines += _format_table([name.capitalize() for name in titles], rows)
     if difference.totals:
         lines += _format_table(["Service", "Pods", "Accelerators"], build_total_rows(difference))
-    effects = "\n".join(_truncate(lines, limit // 2)).rstrip("\n") + "\n"
+    overview = "\n".join(_truncate(lines, limit // 2)).rstrip("\n") + "\n"
     if not difference.objects:
-        return effects
+        return overview
     opening = f"<details>\n<summary>{count_objects(difference.objects)}</summary>\n\n"
     lines = []
     follows_fields = False
@@ -61,10 +61,10 @@ def to_markdown(difference: Difference, *, limit: int = MAX_CHARACTERS) -> str:
         lines += [*gap, *_format_group(group)]
         follows_fields = bool(group.fields)
     # 200 characters are for the fences and the closing tag.
-    body = "\n".join(_truncate(lines, limit - len(effects) - len(opening) - 200))
+    body = "\n".join(_truncate(lines, limit - len(overview) - len(opening) - 200))
     # Longer than any fence in the values, so that no value closes the block.
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", body)), default=0))
-    return f"{effects}\n{opening}{fence}diff\n{body}\n{fence}\n\n</details>\n"
+    return f"{overview}\n{opening}{fence}diff\n{body}\n{fence}\n\n</details>\n"
 
 
 def _format_table(titles: list[str], rows: Iterable[list[str]]) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _format_table(titles: list[str], rows: Iterable[list[str]]) -> Iterator[str]
 
 def _format_group(group: ChangeGroup) -> Iterator[str]:
     action = group.objects[0].action
-    line = f"{_SIGNS[action]} {_cut(escape_unprintable(group.title), _MAX_NOTE)}"
+    line = f"{_SIGNS[action]} {_cut(escape_unprintable(group.title), _MAX_TEXT)}"
     if action == "changed":
         line += " @@"
     elif action == "replaced":
@@ -99,8 +99,8 @@ def _truncate(lines: list[str], limit: int) -> Iterator[str]:
 
 
 def _escape(text: str) -> str:
-    """Escape text, so that markdown and HTML show it unchanged."""
-    with_arrows = _cut(escape_unprintable(text), _MAX_NOTE).replace(" -> ", " → ")
+    """Escape text for markdown and HTML; long text is cut, and ` -> ` becomes an arrow."""
+    with_arrows = _cut(escape_unprintable(text), _MAX_TEXT).replace(" -> ", " → ")
     html = with_arrows.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", html)
 

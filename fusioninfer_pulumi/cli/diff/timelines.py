@@ -51,7 +51,7 @@ class ServiceTimeline:
 
     Attributes:
         timeline: None if the update cannot be simulated.
-        missing: Why it cannot be simulated.
+        missing: Why there is no timeline.
         mixed: What clients see while pods of two revisions run.
     """
 
@@ -129,7 +129,7 @@ class ServiceTimeline:
 
 
 def simulate_updates(old: Manifests, new: Manifests, plans: Plans) -> list[ServiceTimeline]:
-    """Simulate the update of each new service; the parameters are those of `compare`."""
+    """Simulate the update of each service in `new`; the parameters are those of `compare`."""
     change = Change(old, new, plans)
     rejections = find_rejections(change.plans, change.lws, change.edits)
     plan_counts = Counter((str(plan.namespace), plan.service) for plan in change.plans)

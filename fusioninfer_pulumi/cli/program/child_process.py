@@ -36,7 +36,7 @@ from fusioninfer_pulumi.plan.service_plan import ServicePlan
 PROGRAM_FAILED = Rule("program-failed")
 PROGRAM_MESSAGE = Rule("program-message")
 
-#: After the program's end, tasks that nothing awaits, such as log messages, have this long.
+#: Timeout, after the program's end, of tasks that nothing awaits and of each unresolved Output.
 _GRACE_SECONDS = 0.5
 _MAX_FRAMES = 8
 #: Shorter values are not masked, because they occur in many words. Pulumi has the same limit.
@@ -48,9 +48,9 @@ def main(
 ) -> None:
     """Run a project's program.
 
-    The first file gets its standard output and error. The second one gets pickles: the text of each
-    secret unless secrets are shown, and at the end a `Recording`. After `timeout` seconds the
-    threads' stacks are printed.
+    The first of `files` receives the program's standard output and error. The second one receives
+    pickles: the text of each secret unless secrets are shown, and at the end a `Recording`. After
+    `timeout` seconds the threads' stacks are printed.
     """
     output, messages = (file.fileno() for file in files)
     os.setsid()  # so that the parent can also kill the processes that the program starts
@@ -72,7 +72,7 @@ def main(
     collect_services.set(services)
     try:
         _run(project, recorder)
-    except BaseException as problem:  # noqa: BLE001  # GeneratorExit is an error of the program, too
+    except BaseException as problem:  # noqa: BLE001  # also KeyboardInterrupt and the like
         *first, last = _explain_failure(problem)
         frames = _find_user_frames(problem, project.root)
         send(Recording((*first, replace(last, frames=frames))))
@@ -109,7 +109,7 @@ def _run(project: Project, recorder: Recorder) -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.set_default_executor(_Executor(max_workers=4))
-    # Otherwise asyncio prints exceptions that nothing awaited after a program has failed.
+    # After a program fails, asyncio would print the exceptions of tasks that nothing awaited.
     loop.set_exception_handler(lambda _loop, _context: None)
     recorder.install()
     pulumi.runtime.set_all_config(project.config, list(project.encrypted))
@@ -194,7 +194,7 @@ def _explain_failure(problem: BaseException) -> Iterator[Finding]:
         text = f"{type(problem).__name__}: {problem}".removesuffix(": ")
     if isinstance(problem, ModuleNotFoundError):
         text += "; the program runs in the Python environment of fusioninfer-pulumi"
-    for line in filter(None, map(str.strip, (text or "failed").splitlines())):
+    for line in filter(None, map(str.strip, (text.strip() or "failed").splitlines())):
         yield error(PROGRAM_FAILED, (), line)
 
 
