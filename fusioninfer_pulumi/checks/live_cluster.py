@@ -30,7 +30,8 @@ class LiveCluster:
 
     Attributes:
         api: The cluster.
-        plans: Plans without errors, with known namespaces.
+        plans: Plans without errors, with known or assumed namespaces.
+        located_plans: Those of them whose namespace is known.
         registered: Further objects that the same program creates.
         releases: Installed releases by product, set by `check_releases`.
     """
@@ -40,7 +41,7 @@ class LiveCluster:
         api: KubernetesApi,
         plans: Sequence[ServicePlan],
         *,
-        namespace: str = FALLBACK_NAMESPACE,
+        namespace: str | None = None,
         registered: Iterable[Mapping[str, Any]] = (),
         product_namespaces: Mapping[str, str] | None = None,
         seconds: float = 60.0,
@@ -50,7 +51,8 @@ class LiveCluster:
         Args:
             api: The cluster.
             plans: Plans without errors.
-            namespace: Namespace of services whose own is not known before the update.
+            namespace: Namespace of services whose own is an Output. If it is None, too, they are
+                checked in `default`, without quotas.
             registered: Further objects that the same program creates.
             product_namespaces: Namespace of each product that does not run in its default one, by
                 the product's name.
@@ -58,7 +60,15 @@ class LiveCluster:
         """
         self.api = api
         self.plans = [
-            plan.in_namespace(namespace) if is_output(plan.namespace) else plan for plan in plans
+            plan.in_namespace(namespace or FALLBACK_NAMESPACE)
+            if is_output(plan.namespace)
+            else plan
+            for plan in plans
+        ]
+        self.located_plans = [
+            plan
+            for plan, original in zip(self.plans, plans, strict=True)
+            if namespace is not None or not is_output(original.namespace)
         ]
         self.registered = registered
         self.releases: dict[str, Release] = {}

@@ -29,7 +29,7 @@ _QUEUE = ("schedulingStrategy", "queue")
 def check_resource_quotas(cluster: LiveCluster) -> ClusterFindings:
     """Yield a warning for each ResourceQuota that is too small for its namespace's services."""
     namespaces: dict[str, list[ServicePlan]] = {}
-    for plan in cluster.plans:
+    for plan in cluster.located_plans:
         if plan.total_accelerators and plan.namespace is not None:
             namespaces.setdefault(plan.namespace, []).append(plan)
     for namespace, services in namespaces.items():
@@ -81,7 +81,7 @@ def _count_used_accelerators(
 def check_kueue_quotas(cluster: LiveCluster) -> ClusterFindings:
     """Yield warnings about inactive LocalQueues and about ClusterQueues that are too small."""
     queues: dict[tuple[str, str], list[ServicePlan]] = {}
-    for plan in cluster.plans:
+    for plan in cluster.located_plans:
         name = plan.shape.local_queue
         if name is not None and not is_output(name):
             queues.setdefault((plan.namespace, str(name)), []).append(plan)

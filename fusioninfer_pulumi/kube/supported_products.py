@@ -141,6 +141,7 @@ PRODUCTS = (
         _GATEWAY_API,
         name="Gateway API (experimental channel)",
         install=f"{_GATEWAY}/experimental-install.yaml",
+        kind="HTTPRoute",
         field="useDefaultGateways",
         min_release=(1, 4, 0),
     ),
@@ -154,7 +155,7 @@ PRODUCTS = (
     ),
     _PROMETHEUS,
     # The CRD has portNumber in v0.79.2, not in v0.76.0.
-    replace(_PROMETHEUS, field="portNumber", min_release=(0, 79, 0)),
+    replace(_PROMETHEUS, kind="PodMonitor", field="portNumber", min_release=(0, 79, 0)),
     Product(
         name="KEDA",
         group="keda.sh",
@@ -179,6 +180,7 @@ PRODUCTS = (
         name="External metrics",
         group="external.metrics.k8s.io",
         install="an adapter such as prometheus-adapter, or KEDA",
+        kind="HorizontalPodAutoscaler",
         field="external",
     ),
     NATIVE_GANGS,

@@ -130,8 +130,9 @@ EVERYTHING = plan("every", GATEWAY, nodes=2, scheduling=MINIMUM)
         ),
         (plan(nodes=2, scheduling=QUEUED), ["", "LeaderWorkerSet"]),
         (plan(nodes=2, scheduling=NATIVE), ["LeaderWorkerSet", "PodGroup"]),
+        (plan(podLabels={"external": "yes", "portNumber": "1"}), ["LeaderWorkerSet"]),
     ],
-    ids=["pods", "gang", "router", "newer picker", "gateway", "kueue", "native"],
+    ids=["pods", "gang", "router", "newer picker", "gateway", "kueue", "native", "labels"],
 )
 def test_needed_kinds_follow_from_rendered_objects(service: Any, kinds: list[str]) -> None:
     assert sorted(kind for _, kind in find_product_needs(service)) == kinds
@@ -150,8 +151,7 @@ def test_every_custom_kind_of_rendered_objects_has_a_product() -> None:
 
 def test_strictest_release_applies_to_a_kind() -> None:
     needs = find_product_needs(plan(nodes=2, scheduling=MINIMUM))
-    product, _ = needs[f"{VOLCANO}/v1beta1", "PodGroup"]
-    assert product.min_release == (1, 14, 1)
+    assert needs[f"{VOLCANO}/v1beta1", "PodGroup"][0].min_release == (1, 14, 1)
 
 
 def test_services_with_same_problem_share_a_finding() -> None:

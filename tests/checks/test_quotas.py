@@ -119,10 +119,10 @@ def test_unrelated_quotas_are_ignored(harmless: Any) -> None:
     assert messages([plan("one")], harmless) == [[]]
 
 
-def test_default_namespace_is_read_for_unknown_one() -> None:
+def test_unknown_namespace_is_not_read() -> None:
     api = FakeCluster()
     assert check_quotas(api, [plan("one", namespace=UnknownOutput())]) == [[]]
-    assert api.requests[-1][1] == "/api/v1/namespaces/default/resourcequotas"
+    assert api.requests == []
 
 
 def cluster_queue(name: str, quotas: Any, *, resource: str = GPU, **spec: Any) -> Any:
