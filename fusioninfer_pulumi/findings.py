@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from fusioninfer_pulumi.kube.labels import IGNORE_RULES
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
@@ -227,6 +227,22 @@ def format_path(location: Location) -> str:
         else:
             text += f".{part}" if text else part
     return text
+
+
+_Value = TypeVar("_Value")
+
+
+def find_closest(
+    values: Mapping[Location, _Value], location: Location
+) -> tuple[_Value, Location] | None:
+    """Return the value of a location's longest prefix that has one, and the rest of the location.
+
+    None if no prefix has a value.
+    """
+    for end in range(len(location), 0, -1):
+        if (value := values.get(location[:end])) is not None:
+            return value, location[end:]
+    return None
 
 
 def parse_ignored_rules(annotations: Mapping[str, Any]) -> frozenset[str]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
-from fusioninfer_pulumi.findings import Location
+from fusioninfer_pulumi.findings import Location, find_closest
 
 #: Python names of a role's fields with pod templates, by their YAML names.
 TEMPLATE_FIELDS = {
@@ -70,10 +70,8 @@ class Provenance:
         """
         if location[:1] != ("roles",) or not TEMPLATE_FIELDS.keys() & location[2:3]:
             return location, True
-        for end in range(len(location), 2, -1):
-            if (origin := self.origins.get(location[:end])) is not None:
-                return self.find_field((*origin, *location[end:]))
-        return self.find_field(location)
+        closest = find_closest(self.origins, location)
+        return self.find_field(location if closest is None else (*closest[0], *closest[1]))
 
     def find_field(self, location: Location) -> tuple[Location, bool]:
         """Return a field of the user's spec and whether it is set, as `locate` does."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.extras import load_plugins
-from fusioninfer_pulumi.findings import Finding, Location, Origin
+from fusioninfer_pulumi.findings import Finding, Location, Origin, find_closest
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 #: Group of the entry points of importers.
@@ -122,6 +122,10 @@ class FieldOrigin(NamedTuple):
     field: SourceField
     copied: bool
 
+    def extend(self, rest: Location) -> SourceField:
+        """Return the user's field for a subfield of the service's field, or the closest parent."""
+        return SourceField(self.field.document, (*self.field.path, *(rest if self.copied else ())))
+
 
 class Origins(NamedTuple):
     """The origins of the fields of a service.
@@ -151,18 +155,14 @@ class Origins(NamedTuple):
             `main`, and `finding.converted` is the field in the service.
         """
         location = finding.location
-        for end in range(len(location), 0, -1):
-            origin = self.fields.get(location[:end])
-            if origin is None:
-                continue
-            rest, field = location[end:], origin.field
-            if origin.copied:
-                field = SourceField(field.document, (*field.path, *rest))
-                rest = ()
-            converted = location if rest else ()
-            moved = replace(finding, location=field.location, converted=converted)
-            return field.document.origin, moved
-        return self.main, replace(finding, location=(), converted=location)
+        closest = find_closest(self.fields, location)
+        if closest is None:
+            return self.main, replace(finding, location=(), converted=location)
+        origin, rest = closest
+        field = origin.extend(rest)
+        converted = location if rest and not origin.copied else ()
+        moved = replace(finding, location=field.location, converted=converted)
+        return field.document.origin, moved
 
 
 class ConvertedService(NamedTuple):

@@ -35,6 +35,7 @@ from fusioninfer_pulumi.plugins.importers import (
     SourceDocument,
     SourceField,
     error,
+    find_closest,
     info,
     warning,
 )
@@ -267,13 +268,8 @@ class ServiceBuilder:
 
     def _find_origin(self, target: Location) -> SourceField:
         """Return the source field of a field of our manifest."""
-        location = _strip_spec(target)
-        for end in range(len(location), 0, -1):
-            origin = self._origins.get(location[:end])
-            if origin is not None:
-                rest = location[end:] if origin.copied else ()
-                return SourceField(origin.field.document, (*origin.field.path, *rest))
-        return self.main.at()
+        closest = find_closest(self._origins, _strip_spec(target))
+        return self.main.at() if closest is None else closest[0].extend(closest[1])
 
     def build(self) -> ConvertedService:
         """Return the service with the fields set so far."""
