@@ -47,6 +47,18 @@ class Serving:
             node.bring_images(self.node.images)
             self.nodes.append(node)
 
+    @contextmanager
+    def use_first_node_only(self) -> Iterator[None]:
+        """Schedule no new pods on the additional nodes."""
+        names = [node.name for node in self.nodes[1:]]
+        for name in names:
+            self.cluster.patch("v1/Node", name, {"spec": {"unschedulable": True}})
+        try:
+            yield
+        finally:
+            for name in names:
+                self.cluster.patch("v1/Node", name, {"spec": {"unschedulable": False}})
+
     def bring(self, manifests: Sequence[Object]) -> None:
         for node in self.nodes:
             node.bring(manifests)

@@ -189,14 +189,16 @@ def test_network_policies_block_strangers(
     objects = list(replace_containers(objects_of(manifest)))
     policies = [item for item in objects if item["kind"] == "NetworkPolicy"]
     assert len(policies) == 3
-    running.apply([item for item in objects if item not in policies])
     strangers = (("stranger", elsewhere), ("neighbour", namespace), ("proxy", GATEWAYS))
-    for name, home in strangers:
-        listener = {"name": name, "namespace": home, "container": container(SERVING)}
-        running.apply(read_objects("listening pod", **listener))
-    running.wait_ready(namespace, 5, timeout=120)
-    running.wait_ready(elsewhere, 1, timeout=120)
-    running.wait_ready(GATEWAYS, 1, timeout=120)
+    # kube-network-policies runs on the first node and knows only the pods there.
+    with running.use_first_node_only():
+        running.apply([item for item in objects if item not in policies])
+        for name, home in strangers:
+            listener = {"name": name, "namespace": home, "container": container(SERVING)}
+            running.apply(read_objects("listening pod", **listener))
+        running.wait_ready(namespace, 5, timeout=120)
+        running.wait_ready(elsewhere, 1, timeout=120)
+        running.wait_ready(GATEWAYS, 1, timeout=120)
     pods = Pods(running, namespace, elsewhere)
     enforced = NetworkPolicies(running, tmp_path_factory.mktemp("network-policies"))
     cluster.wait(lambda: pods.reaches(*ALLOWED[0]), 60, enforced.program.tail)
