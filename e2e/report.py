@@ -1,9 +1,9 @@
 """Write `docs/verified.md` from the claims of the end-to-end tests, and compare it with them.
 
-The marker `proves` has a test's claim. A complete run fails if the page and the markers differ, or
-if a claim did not pass. `--write-verified` writes the page from the markers, and `--collect-only`
-with it needs no cluster. With `-n` (pytest-xdist) the workers know the claims, and the main process
-the outcomes.
+The marker `verifies` has a test's claim. A complete run fails if the page and the markers differ,
+or if the test of a claim did not pass. `--write-verified` writes the page from the markers; with
+`--collect-only` it needs no cluster. With `-n` (pytest-xdist) the workers collect the claims, and
+the main process the outcomes.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Report:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
-            marker = item.get_closest_marker("proves")
+            marker = item.get_closest_marker("verifies")
             if marker is None:
                 continue
             (text,) = marker.args

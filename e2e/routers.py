@@ -53,9 +53,9 @@ def picker_versions(claim: str, *versions: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         "version",
         [
-            pytest.param(version, marks=pytest.mark.proves(claim))
+            pytest.param(version, marks=pytest.mark.verifies(claim))
             if PICKERS[version].tool
-            else pytest.param(version, marks=[NEEDS_LLM_D, pytest.mark.proves(
+            else pytest.param(version, marks=[NEEDS_LLM_D, pytest.mark.verifies(
                 f"{claim}, with llm-d's picker", needs="llm-d-epp is on PATH")])
             for version in versions or PICKERS
         ],

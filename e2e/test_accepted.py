@@ -100,7 +100,7 @@ CLAIMS: dict[str, dict[str, Build]] = {
 @pytest.mark.parametrize(
     "build",
     [
-        pytest.param(build, id=name, marks=pytest.mark.proves(claim))
+        pytest.param(build, id=name, marks=pytest.mark.verifies(claim))
         for claim, builds in CLAIMS.items()
         for name, build in builds.items()
     ],
@@ -121,7 +121,7 @@ def test_objects_are_accepted_unchanged(cluster: Cluster, room: str, build: Buil
     assert [item for item in answers if not (item[1] and item[1][-1].is_accepted)] == []
 
 
-@pytest.mark.proves("Objects of every example program are accepted unchanged")
+@pytest.mark.verifies("Objects of every example program are accepted unchanged")
 @pytest.mark.parametrize("name", inputs.EXAMPLES)
 def test_objects_of_examples_are_accepted_unchanged(cluster: Cluster, room: str, name: str) -> None:
     accept(cluster, room, inputs.example_objects(name))

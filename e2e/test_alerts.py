@@ -190,7 +190,7 @@ def test_every_alert_has_a_cause(rules: list[Object]) -> None:
     assert {rule["alert"] for rule in rules} == {case.alert for case in cases() if case.fires}
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Alerts stay silent, become pending and fire as documented (promtool)",
     needs=NEED,
 )
@@ -225,7 +225,7 @@ def latency_series(first: str, calls: int) -> Series:
     return series
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Latency goals at most double the replicas, and remove at most a fifth (promtool)", needs=NEED
 )
 def test_replicas_follow_latency_goals(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def manifest(nodes: int, autoscaling: Object, minimum: dict[str, int] | None = N
     return manifest
 
 
-@pytest.mark.proves("An HPA scales a role by the mean of its leaders' metric; the PodGroup stays")
+@pytest.mark.verifies("An HPA scales a role by the mean of its leaders' metric; the PodGroup stays")
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_hpa_scales_by_leader_metric(
     cluster: Cluster, namespace: str, tmp_path: Path, nodes: int
@@ -67,7 +67,7 @@ def test_hpa_scales_by_leader_metric(
         assert (live.pod_group() or {}).get("spec") == group
 
 
-@pytest.mark.proves("The disruption budget of a scaled role follows its replicas")
+@pytest.mark.verifies("The disruption budget of a scaled role follows its replicas")
 def test_budget_follows_replicas(cluster: Cluster, namespace: str) -> None:
     autoscaling = {"maxReplicas": 4, "metrics": [METRIC]}
     LiveService(cluster, namespace, manifest(2, autoscaling, {"inference": 1})).apply()

@@ -53,7 +53,7 @@ def assert_match_model(cluster: Cluster, cases: list[Case]) -> list[Bound]:
     return bound
 
 
-@pytest.mark.proves("Both PodGroup forms schedule what the capacity model says at 16 to 80 GPUs")
+@pytest.mark.verifies("Both PodGroup forms schedule what the capacity model says at 16 to 80 GPUs")
 @pytest.mark.parametrize(
     ("layout", "forms"),
     [({}, FORMS), (PER_ROLE, FORMS), ({}, {"partial": LOWEST})],
@@ -84,7 +84,7 @@ def test_pod_group_forms_schedule_measured_capacity(
     assert table == {form: MEASURED[form] for form in forms}
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     f"The capacity model equals Volcano on {TOPOLOGIES} random topologies of one pod size"
 )
 def test_random_topologies_of_one_pod_size_run_as_modelled(cluster: Cluster) -> None:
@@ -94,7 +94,7 @@ def test_random_topologies_of_one_pod_size_run_as_modelled(cluster: Cluster) -> 
     assert {item.case.model.status for item in bound} == {"Full", "Partial", "Blocked"}
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     f"Volcano never exceeds the model on {MIXED} random topologies of mixed pod sizes"
 )
 def test_random_topologies_of_mixed_sizes_never_beat_the_bound(cluster: Cluster) -> None:
@@ -102,7 +102,7 @@ def test_random_topologies_of_mixed_sizes_never_beat_the_bound(cluster: Cluster)
     assert {item.case.model.exact for item in bound} == {True, False}
 
 
-@pytest.mark.proves(f"Serving groups start as the model says on {GROUPED} random topologies")
+@pytest.mark.verifies(f"Serving groups start as the model says on {GROUPED} random topologies")
 def test_random_topologies_with_groups_run_as_modelled(cluster: Cluster) -> None:
     cases = scheduling.random_cases(9, GROUPED, mixed=False, groups=True)
     bound = assert_match_model(cluster, cases)

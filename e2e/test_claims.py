@@ -36,7 +36,7 @@ def clusters(cluster: Cluster) -> Iterator[dict[bool, Cluster]]:
 @pytest.mark.parametrize(
     ("arguments", "scheduling", "nodes", "wanted"),
     [
-        pytest.param(*case, marks=pytest.mark.proves(claim))
+        pytest.param(*case, marks=pytest.mark.verifies(claim))
         for claim, cases in CASES.items()
         for case in cases
     ],

@@ -65,7 +65,7 @@ CASES = {
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=case.name, marks=pytest.mark.proves(claim))
+        pytest.param(case, id=case.name, marks=pytest.mark.verifies(claim))
         for claim, case in CASES.items()
     ],
 )

@@ -44,7 +44,7 @@ def await_budget(live: LiveService, name: str, allowed: int, pods: int) -> None:
     live.cluster.wait(lambda: wanted.items() <= status().items(), 90, status)
 
 
-@pytest.mark.proves("A disruption budget admits evictions of one replica at a time")
+@pytest.mark.verifies("A disruption budget admits evictions of one replica at a time")
 @pytest.mark.parametrize(("nodes", "worker"), [(1, False), (2, False), (2, True)])
 def test_evictions_take_down_one_replica_at_a_time(
     cluster: Cluster, namespace: str, nodes: int, *, worker: bool
@@ -71,7 +71,7 @@ def test_evictions_take_down_one_replica_at_a_time(
     assert evict(live, "inference-1")
 
 
-@pytest.mark.proves("Budgets of several roles select disjoint pods")
+@pytest.mark.verifies("Budgets of several roles select disjoint pods")
 def test_each_role_has_a_separate_budget(cluster: Cluster, namespace: str) -> None:
     manifest = service(
         "svc",

@@ -63,12 +63,12 @@ def cases() -> Iterator[Any]:
         for file in gateway["files"]
     ]
     for file, name, what in [*rows, ("", "istio", "the rendered DestinationRule")]:
-        proves = pytest.mark.proves(
+        verifies = pytest.mark.verifies(
             f"The API server accepts {what} for {name} unchanged", needs=f"{name} is built"
         )
         reason = f"not built: python -m e2e.build_tools --only {name}"
         yield pytest.param(
-            file, name, marks=[proves, pytest.mark.skipif(not tool(name).is_built, reason=reason)]
+            file, name, marks=[verifies, pytest.mark.skipif(not tool(name).is_built, reason=reason)]
         )
 
 

@@ -59,7 +59,7 @@ REJECTED = [
 ]
 
 
-@pytest.mark.proves(f"The API server rejects {len(REJECTED)} pod templates the library rejects")
+@pytest.mark.verifies(f"The API server rejects {len(REJECTED)} pod templates the library rejects")
 @pytest.mark.parametrize("template", REJECTED)
 def test_server_rejects_what_pod_rules_reject(
     cluster: Cluster, room: str, template: Object
@@ -68,19 +68,19 @@ def test_server_rejects_what_pod_rules_reject(
         create_pods(cluster, room, template)
 
 
-@pytest.mark.proves("Unusual but valid templates become pods")
+@pytest.mark.verifies("Unusual but valid templates become pods")
 @pytest.mark.parametrize("template", rejected_pods.TAKEN)
 def test_unusual_templates_become_pods(cluster: Cluster, room: str, template: Object) -> None:
     create_pods(cluster, room, template)
 
 
-@pytest.mark.proves("Unusual but valid pod fields are accepted")
+@pytest.mark.verifies("Unusual but valid pod fields are accepted")
 @pytest.mark.parametrize("fields", invalid_pods.TAKEN, ids=str)
 def test_unusual_pod_fields_are_accepted(cluster: Cluster, room: str, fields: Object) -> None:
     create_pod(cluster, room, template(fields, {}))
 
 
-@pytest.mark.proves("The API server accepts LeaderWorkerSets with invalid pod templates")
+@pytest.mark.verifies("The API server accepts LeaderWorkerSets with invalid pod templates")
 @pytest.mark.parametrize("fields", CARRIED, ids=str)
 def test_lws_with_invalid_pod_template_is_accepted(
     cluster: Cluster, room: str, fields: Object
@@ -90,7 +90,7 @@ def test_lws_with_invalid_pod_template_is_accepted(
     cluster.apply([lws], namespace=room, dry_run=True)
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     f"`check --server` rejects {len(rejected_pods.REJECTED_BY_SERVER)} pod templates "
     "accepted offline"
 )

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 MANIFESTS = {**DOCUMENTS, **acceptable(), "edited presets": edited()}
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Pods of Kthena's, KServe's and Modelplane's documented manifests are scheduled"
 )
 @pytest.mark.parametrize("name", MANIFESTS)

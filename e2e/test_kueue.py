@@ -100,7 +100,7 @@ def count_running(cluster: Cluster, namespace: str, plan: ServicePlan) -> dict[s
     }
 
 
-@pytest.mark.proves("Kueue admits what the plan says at 16 to 80 GPUs, in both layouts")
+@pytest.mark.verifies("Kueue admits what the plan says at 16 to 80 GPUs, in both layouts")
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
 def test_kueue_admits_as_planned(queues: Cluster, layout: str) -> None:
     service = with_queue(inputs.prefill_decode(), layout=layout)
@@ -127,7 +127,7 @@ def test_kueue_admits_as_planned(queues: Cluster, layout: str) -> None:
     assert table[32] in [(1, 0), (0, 1)]
 
 
-@pytest.mark.proves("`plan --cluster` agrees with Kueue on quota and inactive queues")
+@pytest.mark.verifies("`plan --cluster` agrees with Kueue on quota and inactive queues")
 def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
     namespace = queues.new_namespace()
     lender = queues.new_namespace()
@@ -189,7 +189,7 @@ def test_plan_agrees_with_kueue_quotas(queues: Cluster) -> None:
     assert read_messages()[0].startswith(f"LocalQueue {QUEUE} in {other} is not active: ")
 
 
-@pytest.mark.proves("Pods whose template has Kueue's queue label never start; imports omit it")
+@pytest.mark.verifies("Pods whose template has Kueue's queue label never start; imports omit it")
 def test_pods_with_queue_label_never_start(queues: Cluster) -> None:
     label = "kueue.x-k8s.io/queue-name"
     namespace = queues.new_namespace()

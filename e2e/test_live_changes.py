@@ -41,7 +41,7 @@ CLAIMS: dict[str, list[Case]] = {
 @pytest.mark.parametrize(
     ("case", "layout"),
     [
-        pytest.param(case, layout, marks=pytest.mark.proves(claim))
+        pytest.param(case, layout, marks=pytest.mark.verifies(claim))
         for claim, cases in CLAIMS.items()
         for case in cases
         for layout in case.layouts

@@ -49,7 +49,9 @@ def with_image(service: Object, image: str) -> Object:
     return changed
 
 
-@pytest.mark.proves("LeaderWorkerSet 0.7, 0.8 and 0.9: services with a common `restartPolicy` work")
+@pytest.mark.verifies(
+    "LeaderWorkerSet 0.7, 0.8 and 0.9: services with a common `restartPolicy` work"
+)
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_common_restart_policy_works_with_all_releases(installed: Cluster, nodes: int) -> None:
     namespace = installed.new_namespace()
@@ -75,7 +77,7 @@ def test_common_restart_policy_works_with_all_releases(installed: Cluster, nodes
     installed.delete_namespace(namespace)
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "LeaderWorkerSet 0.7 and 0.8 reject RecreateGroupAfterStart and lack observedGeneration"
 )
 def test_older_releases_lack_features(installed: Cluster, release: str) -> None:

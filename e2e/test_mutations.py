@@ -150,7 +150,9 @@ def is_rejected_for_pods_alone(source: Source) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.proves(f"The API server rejects what pod rules reject of {MUTANTS} mutated manifests")
+@pytest.mark.verifies(
+    f"The API server rejects what pod rules reject of {MUTANTS} mutated manifests"
+)
 def test_server_rejects_what_pod_rules_reject_of_mutants(cluster: Cluster, room: str) -> None:
     api = KubernetesApi(str(cluster.kubeconfig), None)
     rejected, accepted = 0, []

@@ -103,7 +103,7 @@ def started(cluster: Cluster, nodes: int = 10, **spec: Any) -> NativeService:
     return service
 
 
-@pytest.mark.proves("kube-scheduler starts what the plan says for Native gangs, in both layouts")
+@pytest.mark.verifies("kube-scheduler starts what the plan says for Native gangs, in both layouts")
 @LAYOUTS
 def test_native_gang_starts_as_planned(gangs: Cluster, layout: str) -> None:
     table = {}
@@ -126,7 +126,7 @@ def test_native_gang_starts_as_planned(gangs: Cluster, layout: str) -> None:
     assert table == {80: True, 64: False, 48: False, 32: False, 16: False}
 
 
-@pytest.mark.proves("An unschedulable Native gang gives its reason in status, waits and failures")
+@pytest.mark.verifies("An unschedulable Native gang gives its reason in status, waits and failures")
 def test_unschedulable_gang_gives_its_reason(gangs: Cluster) -> None:
     service = NativeService(gangs, wait={"level": "Scheduled"})
     service.add_nodes(9)
@@ -144,7 +144,7 @@ def test_unschedulable_gang_gives_its_reason(gangs: Cluster) -> None:
     assert not seen.unread
 
 
-@pytest.mark.proves("Native gang: LeaderReady deadlocks")
+@pytest.mark.verifies("Native gang: LeaderReady deadlocks")
 @pytest.mark.parametrize("way", ["startupPolicy", "exclusive-topology"])
 def test_late_workers_deadlock_native_gang(gangs: Cluster, way: str) -> None:
     service = NativeService(gangs)
@@ -166,7 +166,7 @@ def test_late_workers_deadlock_native_gang(gangs: Cluster, way: str) -> None:
     assert len(service.pods()) == 3
 
 
-@pytest.mark.proves("Native gang: each serving group starts as a whole")
+@pytest.mark.verifies("Native gang: each serving group starts as a whole")
 def test_each_serving_group_starts_as_a_whole(gangs: Cluster) -> None:
     service = NativeService(gangs, groups=2)
     plan = service.plan
@@ -191,7 +191,7 @@ def test_each_serving_group_starts_as_a_whole(gangs: Cluster) -> None:
     gangs.wait(lambda: bound() == [10, 10], PATIENCE, bound)
 
 
-@pytest.mark.proves("ServingPrerequisites detects the Native API, but not the scheduler's gate")
+@pytest.mark.verifies("ServingPrerequisites detects the Native API, but not the scheduler's gate")
 def test_native_api_is_detected(gangs: Cluster) -> None:
     plan = inputs.plan_of(native(inputs.prefill_decode()))
     live = LiveCluster(KubernetesApi(str(gangs.kubeconfig), None), [plan])

@@ -65,7 +65,7 @@ def _find_switches(cluster: Cluster) -> dict[str, str]:
     }
 
 
-@pytest.mark.proves("A hard groupPolicy keeps a gang below one switch, or pending")
+@pytest.mark.verifies("A hard groupPolicy keeps a gang below one switch, or pending")
 def test_gang_stays_below_one_switch(topology: Cluster) -> None:
     free = _schedule(topology, _service({}))
     assert len(free) == 4
@@ -77,7 +77,7 @@ def test_gang_stays_below_one_switch(topology: Cluster) -> None:
     assert len({_find_switches(topology)[node] for _, node in placed}) == 1
 
 
-@pytest.mark.proves("A hard rolePolicy keeps each replica's pods below one switch")
+@pytest.mark.verifies("A hard rolePolicy keeps each replica's pods below one switch")
 def test_replica_stays_below_one_switch(topology: Cluster) -> None:
     three = {"prefill": 1, "decode": 2}
     assert len(_schedule(topology, _service({}, **three))) == 6
@@ -94,7 +94,7 @@ def test_replica_stays_below_one_switch(topology: Cluster) -> None:
     assert all(len(below) == 1 for below in by_lws.values())
 
 
-@pytest.mark.proves("Two serving groups with a hard groupPolicy use separate switches")
+@pytest.mark.verifies("Two serving groups with a hard groupPolicy use separate switches")
 def test_groups_use_separate_switches(topology: Cluster) -> None:
     grouped = _service({"networkTopology": {"groupPolicy": HARD}}, nodes=1)
     grouped["spec"]["groups"] = 3
@@ -113,7 +113,7 @@ ZONE = "topology.kubernetes.io/zone"
 SPREAD = [{"topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
 
 
-@pytest.mark.proves("Volcano spreads leaders of a gang over zones, kube-scheduler those of none")
+@pytest.mark.verifies("Volcano spreads leaders of a gang over zones, kube-scheduler those of none")
 @pytest.mark.parametrize(
     ("nodes", "small", "minimum"),
     [(1, 2, None), (2, 2, None), (2, 8, {"inference": 1})],

@@ -91,7 +91,7 @@ STOCK = load_inventory(
 NEAR = {"placement": {"pools": ["big", "small"]}}
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Services placed together run on the chosen pools; the cluster reads back the same"
 )
 def test_placed_services_run_on_their_pools(cluster: Cluster, namespace: str) -> None:
@@ -118,7 +118,7 @@ def test_placed_services_run_on_their_pools(cluster: Cluster, namespace: str) ->
     assert count_placed(again) == count_placed(placement)
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     f"Of {CASES} random sets of services, all certain placements are schedulable together"
 )
 def test_random_placements_are_bound(cluster: Cluster) -> None:
@@ -181,7 +181,9 @@ def claiming(name: str, replicas: int, count: int) -> Object:
     return inputs.service(name, role("serve", replicas, 1, 0, resourceClaims=claims))
 
 
-@pytest.mark.proves("Services that claim devices are placed by ResourceSlices and allocated there")
+@pytest.mark.verifies(
+    "Services that claim devices are placed by ResourceSlices and allocated there"
+)
 def test_claims_are_allocated_on_chosen_pools(cluster: Cluster, namespace: str) -> None:
     sizes = {"small": (3, 4), "large": (2, 8)}
     nodes = [

@@ -76,7 +76,7 @@ def stories(cluster: Cluster) -> Iterator[dict[str, ServicePlan]]:
     cluster.delete_namespace("stories")
 
 
-@pytest.mark.proves("LeaderWorkerSet creates exactly the planned pods of each story")
+@pytest.mark.verifies("LeaderWorkerSet creates exactly the planned pods of each story")
 @pytest.mark.parametrize("story", STORIES)
 def test_pods_of_story_match_plan(
     cluster: Cluster, stories: dict[str, ServicePlan], story: str
@@ -84,7 +84,7 @@ def test_pods_of_story_match_plan(
     assert_pods(cluster, stories[story], "stories")
 
 
-@pytest.mark.proves("The Service selects exactly the serving leaders of its service")
+@pytest.mark.verifies("The Service selects exactly the serving leaders of its service")
 @pytest.mark.parametrize(("story", "serving"), STORIES.items())
 def test_service_selects_serving_leaders(
     cluster: Cluster, stories: dict[str, ServicePlan], story: str, serving: list[str]
@@ -95,7 +95,7 @@ def test_service_selects_serving_leaders(
     checks.assert_service_selects(service, cluster.pods("stories"), serving)
 
 
-@pytest.mark.proves("Pods match the plan with two templates, subdomains and subgroups")
+@pytest.mark.verifies("Pods match the plan with two templates, subdomains and subgroups")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_role_variants_match_plan(cluster: Cluster, namespace: str, variant: str) -> None:
     plan = inputs.plan_of(inputs.service("svc", varied_role("inference", "worker", variant)))
@@ -105,7 +105,7 @@ def test_role_variants_match_plan(cluster: Cluster, namespace: str, variant: str
     checks.assert_service_selects(stored[-1], cluster.pods(namespace), leaders)
 
 
-@pytest.mark.proves("With PerRole, LeaderWorkerSet creates the planned pods and can be scaled")
+@pytest.mark.verifies("With PerRole, LeaderWorkerSet creates the planned pods and can be scaled")
 @pytest.mark.parametrize("variant", [None, "unique-subdomain", "two-templates"])
 def test_per_role_lws_gets_planned_pods(
     cluster: Cluster, namespace: str, variant: str | None
@@ -150,7 +150,7 @@ def _expand(container: Object) -> dict[str, str]:
     return variables
 
 
-@pytest.mark.proves("environment: Kthena sets entry, index and size in every pod")
+@pytest.mark.verifies("environment: Kthena sets entry, index and size in every pod")
 def test_kthena_variables_resolve(cluster: Cluster, namespace: str) -> None:
     roles = [
         inputs.role(name, "worker", nodes=nodes, gpus=0, environment="Kthena")

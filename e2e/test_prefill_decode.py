@@ -33,7 +33,7 @@ GROUP, ROLE = "fusioninfer.io/group-index", "fusioninfer.io/role-name"
 REQUESTS = 60
 
 
-@pytest.mark.proves("A protected sidecar sends prompts only to pods of its pool", needs=LLM_D)
+@pytest.mark.verifies("A protected sidecar sends prompts only to pods of its pool", needs=LLM_D)
 def test_sidecar_rejects_other_prefill_addresses(cluster: Cluster, namespace: str) -> None:
     pool, engine, elsewhere = free_ports(3)
     manifest = disaggregated(
@@ -128,9 +128,9 @@ def _end_prefill_of(cluster: Cluster, namespace: str, group: str) -> None:
 @pytest.mark.parametrize(
     ("pairing", "crossed"),
     [
-        pytest.param("Strict", {("1", "1")}, marks=pytest.mark.proves(
+        pytest.param("Strict", {("1", "1")}, marks=pytest.mark.verifies(
             "llm-d's picker never pairs pods of different groups", needs=LLM_D)),
-        pytest.param("Preferred", {("0", "1"), ("1", "1")}, marks=pytest.mark.proves(
+        pytest.param("Preferred", {("0", "1"), ("1", "1")}, marks=pytest.mark.verifies(
             "groupPairing Preferred crosses groups only if a group lacks prefill pods",
             needs=LLM_D)),
     ],

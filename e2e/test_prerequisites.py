@@ -47,7 +47,7 @@ def checked(bare: Cluster) -> Check:
     return checking
 
 
-@pytest.mark.proves("`plan --cluster` warns of a ResourceQuota that the API server then enforces")
+@pytest.mark.verifies("`plan --cluster` warns of a ResourceQuota that the API server then enforces")
 def test_quotas_are_read(bare: Cluster, tmp_path: Path, checked: Check) -> None:
     namespace = bare.new_namespace()
     bare.apply(read_objects("quota of GPUs"), namespace=namespace)
@@ -96,7 +96,7 @@ def run_plan(cluster: Cluster, service: Object, folder: Path) -> subprocess.Comp
     return inputs.run_command(*words, kubeconfig=cluster.kubeconfig)
 
 
-@pytest.mark.proves("`plan --cluster` rejects Kueue where only Volcano is installed")
+@pytest.mark.verifies("`plan --cluster` rejects Kueue where only Volcano is installed")
 def test_missing_gang_backend_is_rejected(bare: Cluster, tmp_path: Path) -> None:
     service = inputs.prefill_decode()
     assert run_plan(bare, service, tmp_path).returncode == 0
@@ -110,7 +110,7 @@ def test_missing_gang_backend_is_rejected(bare: Cluster, tmp_path: Path) -> None
     ) in " ".join(printed.stderr.split())
 
 
-@pytest.mark.proves("ServingPrerequisites detects missing CRD fields by a strict dry run")
+@pytest.mark.verifies("ServingPrerequisites detects missing CRD fields by a strict dry run")
 def test_field_of_experimental_channel_is_reported(checked: Check) -> None:
     """The cluster has the Gateway API's standard channel."""
     router = {
@@ -125,7 +125,7 @@ def test_field_of_experimental_channel_is_reported(checked: Check) -> None:
     assert "experimental-install.yaml" in texts[0]
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "ServingPrerequisites detects missing APIs, DeviceClasses, PriorityClasses and Queues"
 )
 def test_missing_apis_and_classes_are_reported(bare: Cluster, checked: Check) -> None:
@@ -145,7 +145,7 @@ def test_missing_apis_and_classes_are_reported(bare: Cluster, checked: Check) ->
     bare.wait(lambda: not find_missing(), 60, find_missing)
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "`check --server` reports missing Secrets, claims, ServiceAccounts and storage classes"
 )
 def test_check_server_reports_missing_objects(bare: Cluster, tmp_path: Path) -> None:

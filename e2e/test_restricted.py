@@ -25,7 +25,7 @@ def restricted(cluster: Cluster, namespace: str) -> str:
     return namespace
 
 
-@pytest.mark.proves("Picker pods pass the restricted Pod Security profile")
+@pytest.mark.verifies("Picker pods pass the restricted Pod Security profile")
 @pytest.mark.parametrize("name", ROUTERS)
 def test_picker_pods_are_restricted(cluster: Cluster, restricted: str, name: str) -> None:
     objects = objects_of(routed(restricted, **ROUTERS[name]))
@@ -44,7 +44,7 @@ def test_picker_pods_are_restricted(cluster: Cluster, restricted: str, name: str
         assert len(tokens) == 1, "the picker needs one token for the API server"
 
 
-@pytest.mark.proves("Sidecars pass the restricted Pod Security profile")
+@pytest.mark.verifies("Sidecars pass the restricted Pod Security profile")
 @pytest.mark.parametrize("protected", [True, False])
 def test_sidecars_are_restricted(cluster: Cluster, restricted: str, *, protected: bool) -> None:
     decode = {"kvTransfer": {"sidecar": {"ssrfProtection": protected}}}
@@ -64,7 +64,7 @@ def test_sidecars_are_restricted(cluster: Cluster, restricted: str, *, protected
             _assert_token_is_the_sidecars(pod, uses_one=protected)
 
 
-@pytest.mark.proves("The sidecars' account reads only pools and pods")
+@pytest.mark.verifies("The sidecars' account reads only pools and pods")
 def test_sidecar_account_reads_only_pools_and_pods(cluster: Cluster, namespace: str) -> None:
     objects = objects_of(disaggregated(namespace))
     cluster.apply(

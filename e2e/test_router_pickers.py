@@ -13,7 +13,7 @@ from e2e.routers import IMAGES, generated_picker, objects_of, routed
 VERSIONS = pytest.mark.parametrize("version", sorted(IMAGES))
 
 
-@pytest.mark.proves("Several picker replicas elect a leader with the generated Role")
+@pytest.mark.verifies("Several picker replicas elect a leader with the generated Role")
 @VERSIONS
 def test_several_replicas_elect_a_leader(cluster: Cluster, namespace: str, version: str) -> None:
     picker = {"image": IMAGES[version], "replicas": 2, "leaderElection": True}
@@ -27,7 +27,7 @@ def test_several_replicas_elect_a_leader(cluster: Cluster, namespace: str, versi
         ]
 
 
-@pytest.mark.proves("Picker metrics are off, authenticated or open, as configured")
+@pytest.mark.verifies("Picker metrics are off, authenticated or open, as configured")
 @VERSIONS
 def test_picker_metrics_need_permission(cluster: Cluster, namespace: str, version: str) -> None:
     reader = read_objects("reader of metrics", namespace=namespace)

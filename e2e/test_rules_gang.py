@@ -48,7 +48,7 @@ def add_racks(cluster: Cluster, racks: int, nodes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.proves(claim)) for claim, case in CASES.items()]
+    "case", [pytest.param(case, marks=pytest.mark.verifies(claim)) for claim, case in CASES.items()]
 )
 def test_gang_with_rejected_setting_breaks(cluster: Cluster, namespace: str, case: Case) -> None:
     if case.rejected:
@@ -71,7 +71,7 @@ def test_gang_with_rejected_setting_breaks(cluster: Cluster, namespace: str, cas
         assert (service.pod_group() or {})["status"]["phase"] == case.phase
 
 
-@pytest.mark.proves("An exclusive topology in pod templates binds only the leaders")
+@pytest.mark.verifies("An exclusive topology in pod templates binds only the leaders")
 def test_exclusive_topology_of_pods_does_not_bind_workers(cluster: Cluster, namespace: str) -> None:
     template = {"metadata": {"annotations": {LWS_EXCLUSIVE_TOPOLOGY: "rack"}}}
     rejected = merge(STORY, {"spec": {"roles": [{"template": template}] * 2}})

@@ -22,7 +22,7 @@ TRIES = "mnopqrstuvwx"
 in three would pass although it is one character too long. Of all these names, some fail."""
 
 
-@pytest.mark.proves("LeaderWorkerSet names beyond 50 or 52 characters mostly get no pods")
+@pytest.mark.verifies("LeaderWorkerSet names beyond 50 or 52 characters mostly get no pods")
 @pytest.mark.parametrize(("nodes", "limit"), [(2, 50), (1, 52)])
 def test_name_beyond_limit_gets_no_pods(
     cluster: Cluster, namespace: str, nodes: int, limit: int
@@ -56,7 +56,7 @@ def test_name_beyond_limit_gets_no_pods(
     assert "must be no more than 63" in events[0]
 
 
-@pytest.mark.proves("Roles `decode` and `decode-1` of several nodes share a StatefulSet name")
+@pytest.mark.verifies("Roles `decode` and `decode-1` of several nodes share a StatefulSet name")
 def test_shared_stateful_set_name_loses_pods(cluster: Cluster, namespace: str) -> None:
     def roles(name: str) -> list[Object]:
         return [
@@ -81,7 +81,7 @@ def test_shared_stateful_set_name_loses_pods(cluster: Cluster, namespace: str) -
     assert len(service.pods()) < service.plan.total_pods, sorted(service.identities())
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Of two services with equal LeaderWorkerSet names, the second takes the first's"
 )
 def test_equal_lws_names_take_over_pods(cluster: Cluster, namespace: str) -> None:

@@ -39,7 +39,7 @@ def run(folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(not shutil.which("npm"), reason="no npm")
-@pytest.mark.proves("A TypeScript program compiles with the generated SDK", needs="npm")
+@pytest.mark.verifies("A TypeScript program compiles with the generated SDK", needs="npm")
 def test_typescript_compiles(sdks: Path) -> None:
     folder = sdks / "nodejs"
     run(folder, "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", NPM_PACKAGE)
@@ -62,7 +62,7 @@ def test_typescript_compiles(sdks: Path) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("go"), reason="no Go")
-@pytest.mark.proves("A Go program compiles with the generated SDK", needs="go")
+@pytest.mark.verifies("A Go program compiles with the generated SDK", needs="go")
 def test_go_compiles(sdks: Path) -> None:
     folder = sdks / "go"
     # The module versions are those of the generator.

@@ -36,7 +36,7 @@ def collect_answers(cluster: Cluster) -> dict[str, Object]:
     }
 
 
-@pytest.mark.proves("Dry runs answer as the unit tests of `check --server` expect")
+@pytest.mark.verifies("Dry runs answer as the unit tests of `check --server` expect")
 def test_recorded_answers_match_server(cluster: Cluster, request: pytest.FixtureRequest) -> None:
     received = collect_answers(cluster)
     if request.config.getoption("--write-transcripts"):
@@ -64,7 +64,7 @@ def _service(
     return {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
 
 
-@pytest.mark.proves("`check --server` tries the pods that LeaderWorkerSet creates")
+@pytest.mark.verifies("`check --server` tries the pods that LeaderWorkerSet creates")
 @pytest.mark.parametrize("policy", ["Shared", "UniquePerReplica"])
 def test_check_server_tries_created_pods(cluster: Cluster, namespace: str, policy: str) -> None:
     manifest = _service(namespace, nodes=2, networkConfig={"subdomainPolicy": policy})
@@ -89,7 +89,7 @@ def test_check_server_tries_created_pods(cluster: Cluster, namespace: str, polic
         assert (owner["kind"], owner["name"]) == (real["kind"], real["name"])
 
 
-@pytest.mark.proves("`check --server` checks existing objects as Pulumi's update would")
+@pytest.mark.verifies("`check --server` checks existing objects as Pulumi's update would")
 def test_check_server_removes_fields_like_an_update(cluster: Cluster, namespace: str) -> None:
     before = _service(namespace, container={"env": [{"name": "A", "value": "x"}]})
     field = {"fieldRef": {"fieldPath": "status.podIP"}}
@@ -98,7 +98,7 @@ def test_check_server_removes_fields_like_an_update(cluster: Cluster, namespace:
     assert find_errors(cluster, after) == []
 
 
-@pytest.mark.proves("`check --server` maps API server errors to manifest fields")
+@pytest.mark.verifies("`check --server` maps API server errors to manifest fields")
 def test_server_error_names_user_field(cluster: Cluster, namespace: str) -> None:
     spec = {"priority": 10, "priorityClassName": "system-node-critical"}
     rejected = find_errors(cluster, _service(namespace, spec=spec))

@@ -40,7 +40,7 @@ def wait_bound_on(cluster: Cluster, namespace: str, pool: str, pods: int) -> Non
     ("model", "accelerator", "pods"),
     [("deepseek-ai/DeepSeek-R1", "H100", 2), ("Qwen/Qwen3-32B", "L40S", 1)],
 )
-@pytest.mark.proves("What `size` prints for free pools is schedulable")
+@pytest.mark.verifies("What `size` prints for free pools is schedulable")
 def test_printed_manifest_is_schedulable(
     cluster: Cluster, namespace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     model: str, accelerator: str, pods: int,

@@ -136,7 +136,7 @@ def update(service: LiveService, manifest: Object, *names: str) -> None:
     service.cluster.apply([item for item in objects if item["metadata"]["name"] in names])
 
 
-@pytest.mark.proves("A gang's status is right from creation through failures to deletion")
+@pytest.mark.verifies("A gang's status is right from creation through failures to deletion")
 def test_gang_status_from_creation_to_deletion(
     cluster: Cluster, namespace: str, request: pytest.FixtureRequest
 ) -> None:
@@ -187,7 +187,7 @@ def test_gang_status_from_creation_to_deletion(
     life.finish(request)
 
 
-@pytest.mark.proves("The status of independent replicas is right")
+@pytest.mark.verifies("The status of independent replicas is right")
 def test_independent_replica_status(
     cluster: Cluster, namespace: str, request: pytest.FixtureRequest
 ) -> None:
@@ -216,7 +216,7 @@ def test_independent_replica_status(
     life.finish(request)
 
 
-@pytest.mark.proves("Status reports what a gateway rejects (stand-in controller)")
+@pytest.mark.verifies("Status reports what a gateway rejects (stand-in controller)")
 def test_router_status_reports_gateway(
     cluster: Cluster, namespace: str, request: pytest.FixtureRequest
 ) -> None:

@@ -49,7 +49,7 @@ def identities(stack: Stack, objects: list[dict[str, Any]]) -> dict[str, str]:
     return found
 
 
-@pytest.mark.proves("Adopting existing objects as docs/how-to/adopt.md describes restarts no pod")
+@pytest.mark.verifies("Adopting existing objects as docs/how-to/adopt.md describes restarts no pod")
 def test_adoption_restarts_nothing(stack: Stack) -> None:
     cluster, namespace = stack.cluster, stack.namespace
     cluster.add_nodes(4, gpus=8)
@@ -78,7 +78,9 @@ def test_adoption_restarts_nothing(stack: Stack) -> None:
     cluster.wait(lambda: not cluster.pods(namespace), 60)
 
 
-@pytest.mark.proves("Adoption is rejected if it would change an object; the error names the fields")
+@pytest.mark.verifies(
+    "Adoption is rejected if it would change an object; the error names the fields"
+)
 def test_adoption_that_changes_objects_is_rejected(stack: Stack) -> None:
     cluster, namespace = stack.cluster, stack.namespace
     cluster.apply(write(stack, service(namespace)))

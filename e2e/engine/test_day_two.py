@@ -31,7 +31,7 @@ def scale(stack: Stack, replicas: int) -> None:
     stack.cluster.patch(SETS, NAME, change, stack.namespace, subresource="scale")
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Updates leave the replica count that the HorizontalPodAutoscaler set from a metric"
 )
 def test_updates_keep_replicas_of_autoscaler(stack: Stack, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_updates_keep_replicas_of_autoscaler(stack: Stack, tmp_path: Path) -> No
         assert images == {"registry.example/engine:2"}
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "After autoscaling is removed, a forced update restores the program's replica count"
 )
 def test_replicas_after_autoscaling_is_removed(stack: Stack) -> None:

@@ -11,7 +11,7 @@ from e2e.engine.services import TWO_NODES, Stack, role
 SHORT: dict[str, Any] = {"rollout": {"timeout": "12s"}, "wait": {"timeout": "12s"}}
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "A failing image or crashing container fails the update with replica, pod and reason"
 )
 def test_failing_image_is_reported(stack: Stack) -> None:
@@ -32,7 +32,7 @@ def test_failing_image_is_reported(stack: Stack) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.proves("An unschedulable gang fails at its timeout with the scheduler's message")
+@pytest.mark.verifies("An unschedulable gang fails at its timeout with the scheduler's message")
 def test_unschedulable_gang_fails_update(stack: Stack) -> None:
     stack.cluster.add_nodes(3)
     stack.write(stack.service(role(replicas=2, gpus=8, **TWO_NODES), **SHORT))
@@ -42,7 +42,7 @@ def test_unschedulable_gang_fails_update(stack: Stack) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Without read permission, creation succeeds with a warning and rolling updates are rejected"
 )
 def test_update_without_permissions_is_rejected(stack: Stack) -> None:

@@ -36,7 +36,7 @@ options = pulumi.ResourceOptions(provider=provider)
 
 @pytest.mark.core
 @pytest.mark.parametrize("provider", ["default", "explicit"])
-@pytest.mark.proves("Unavailable replicas update first; others wait until they are back")
+@pytest.mark.verifies("Unavailable replicas update first; others wait until they are back")
 def test_unavailable_replicas_update_first(stack: Stack, provider: str) -> None:
     stack.cluster.add_nodes(2)
     if provider == "explicit":
@@ -56,7 +56,7 @@ def test_unavailable_replicas_update_first(stack: Stack, provider: str) -> None:
     assert stack.preview() == {}
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "A replica that stays unavailable counts against maxUnavailable until rollout.timeout"
 )
 def test_unavailable_replica_counts_against_limit(stack: Stack) -> None:
@@ -80,7 +80,7 @@ def test_unavailable_replica_counts_against_limit(stack: Stack) -> None:
     assert stack.preview() == {}
 
 
-@pytest.mark.proves("After a halted update, the same program continues once the replica is back")
+@pytest.mark.verifies("After a halted update, the same program continues once the replica is back")
 def test_halted_update_continues(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role())

@@ -23,7 +23,7 @@ def cluster() -> Iterator[Cluster]:
     ("layout", "way_out"),
     [("PerReplica", "delete"), ("PerReplica", "Recreate"), ("PerRole", "delete")],
 )
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "With kubernetes#137409, repairing a broken replica needs a deleted leader pod or Recreate"
 )
 def test_repair_needs_deleted_leader_or_recreate(stack: Stack, layout: str, way_out: str) -> None:

@@ -66,7 +66,9 @@ def with_roles(stack: Stack, roles: Roles, **spec: Any) -> dict[str, Any]:
         ("set", "Recreate"),
     ],
 )
-@pytest.mark.proves("Rolling running replicas into a gang is rejected; AllAtOnce and Recreate work")
+@pytest.mark.verifies(
+    "Rolling running replicas into a gang is rejected; AllAtOnce and Recreate work"
+)
 def test_rolling_into_gang_is_rejected(stack: Stack, edit: str, strategy: str) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy_services(with_roles(stack, BEFORE[edit], **paced()))
@@ -88,7 +90,7 @@ def test_rolling_into_gang_is_rejected(stack: Stack, edit: str, strategy: str) -
 
 
 @pytest.mark.parametrize(("replicas", "surge"), [(3, 2), (1, 0)])
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "With PerRole, added or surge replicas join the gang before the old ones update"
 )
 def test_new_per_role_replicas_join_first(stack: Stack, replicas: int, surge: int) -> None:
@@ -111,7 +113,7 @@ def test_new_per_role_replicas_join_first(stack: Stack, replicas: int, surge: in
 
 
 @pytest.mark.parametrize("strategy", ["Rolling", "AllAtOnce"])
-@pytest.mark.proves("A partition that keeps required replicas out of a gang is rejected")
+@pytest.mark.verifies("A partition that keeps required replicas out of a gang is rejected")
 def test_partition_that_blocks_gang_is_rejected(stack: Stack, strategy: str) -> None:
     stack.cluster.add_nodes(8)
     stack.deploy_services(with_roles(stack, BEFORE["decoder"], **paced()))

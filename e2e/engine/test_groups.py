@@ -44,7 +44,7 @@ def tags(stack: Stack) -> dict[int, set[str]]:
 
 
 @pytest.mark.core
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "rollout.level Group updates maxUnavailable groups at a time and respects the partition"
 )
 def test_groups_update_as_a_whole(stack: Stack) -> None:
@@ -83,7 +83,7 @@ def test_groups_update_as_a_whole(stack: Stack) -> None:
     assert stack.preview() == {}
 
 
-@pytest.mark.proves("Adding or removing a serving group changes no other group")
+@pytest.mark.verifies("Adding or removing a serving group changes no other group")
 def test_groups_are_added_and_removed(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     before: dict[str, str] = {}

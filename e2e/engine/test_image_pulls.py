@@ -18,7 +18,9 @@ def pulled(stack: Stack) -> tuple[str, int]:
     return container["image"].rpartition(":")[2], pull["status"].get("numberReady", 0)
 
 
-@pytest.mark.proves("Pods change after their image was pulled on all nodes, and not if that fails")
+@pytest.mark.verifies(
+    "Pods change after their image was pulled on all nodes, and not if that fails"
+)
 def test_pods_change_after_image_pull(stack: Stack) -> None:
     more: dict[str, Any] = {"rollout": {"pullImages": True}}
     stack.cluster.add_nodes(2)

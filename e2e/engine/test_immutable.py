@@ -14,7 +14,7 @@ def spread(**more: Any) -> dict[str, Any]:
     return role(replicas=2, behaviour="slow", **{"multinode": nodes, **more})
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "nodeCount, networkConfig and restartPolicy roll; startupPolicy restarts nothing"
 )
 def test_mutable_fields_roll(stack: Stack) -> None:
@@ -36,7 +36,7 @@ def test_mutable_fields_roll(stack: Stack) -> None:
     assert stack.preview() == {}
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Changing subGroupPolicy is rejected at preview unless the strategy is AllAtOnce or Recreate"
 )
 def test_changed_subgroup_policy_is_rejected(stack: Stack) -> None:

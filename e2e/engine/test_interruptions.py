@@ -78,14 +78,16 @@ def repaired(stack: Stack, wanted: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.proves("`pulumi cancel` and `pulumi up` repair a killed creation and a killed update")
+@pytest.mark.verifies(
+    "`pulumi cancel` and `pulumi up` repair a killed creation and a killed update"
+)
 def test_killed_creation_and_update_are_repaired(stack: Stack) -> None:
     kill_twice(stack, Moment(signal.SIGKILL, everybody=True, creating=3.5, updating=6.0))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("moment", moments(), ids=str)
-@pytest.mark.proves("The same after six kills at random moments, without orphaned objects")
+@pytest.mark.verifies("The same after six kills at random moments, without orphaned objects")
 def test_random_kills_are_repaired(stack: Stack, moment: Moment) -> None:
     kill_twice(stack, moment)
 

@@ -22,7 +22,7 @@ SHORT: dict[str, Any] = {"rollout": {"timeout": "15s"}, "wait": {"timeout": "15s
 
 
 @pytest.mark.long
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "A Kueue service is created, updated, limited by quota, repaired and scaled down",
 )
 def test_queued_service_is_created_updated_and_scaled(queues: Cluster, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_queued_service_is_created_updated_and_scaled(queues: Cluster, tmp_path:
 
 
 @pytest.mark.long
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Preview rejects Kueue on a cluster that has only Volcano, and suggests Volcano"
 )
 def test_missing_gang_backend_fails_preview(stack: Stack) -> None:

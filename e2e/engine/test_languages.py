@@ -78,7 +78,7 @@ def children(stack: Stack) -> dict[str, str]:
     }
 
 
-@pytest.mark.proves("YAML and Python programs register identical objects")
+@pytest.mark.verifies("YAML and Python programs register identical objects")
 def test_yaml_and_python_register_equal_objects(stack: Stack, yaml_stack: YamlStack) -> None:
     nodes = role(replicas=2, gpus=1, disruptionBudget={"maxUnavailable": 1}, **TWO_NODES)
     manifest = stack.service(router(), nodes)
@@ -89,7 +89,7 @@ def test_yaml_and_python_register_equal_objects(stack: Stack, yaml_stack: YamlSt
     assert children(yaml_stack) == expected
 
 
-@pytest.mark.proves("A YAML program creates a service and updates it replica by replica")
+@pytest.mark.verifies("A YAML program creates a service and updates it replica by replica")
 def test_yaml_program_creates_and_updates(yaml_stack: YamlStack) -> None:
     stack = yaml_stack
     stack.cluster.add_nodes(2)
@@ -109,7 +109,7 @@ def test_yaml_program_creates_and_updates(yaml_stack: YamlStack) -> None:
     stack.down().assert_succeeded()
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "A YAML program's failing update gives the reason; invalid properties fail at preview"
 )
 def test_yaml_program_reports_failures(stack: Stack, yaml_stack: YamlStack) -> None:
@@ -129,7 +129,7 @@ def test_yaml_program_reports_failures(stack: Stack, yaml_stack: YamlStack) -> N
     assert "Traceback" not in rejected.text
 
 
-@pytest.mark.proves("Secrets and Outputs in a YAML program's template reach the pods as secrets")
+@pytest.mark.verifies("Secrets and Outputs in a YAML program's template reach the pods as secrets")
 def test_yaml_secrets_and_outputs_reach_pods(yaml_stack: YamlStack) -> None:
     stack = yaml_stack
     stack.cluster.add_nodes(1)
@@ -155,7 +155,7 @@ def test_yaml_secrets_and_outputs_reach_pods(yaml_stack: YamlStack) -> None:
     stack.down().assert_succeeded()
 
 
-@pytest.mark.proves("The YAML example and template pass a preview")
+@pytest.mark.verifies("The YAML example and template pass a preview")
 @pytest.mark.parametrize("program", ["examples/yaml", "templates/yaml"])
 def test_yaml_example_and_template_pass_preview(yaml_stack: YamlStack, program: str) -> None:
     stack = yaml_stack

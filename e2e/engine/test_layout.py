@@ -13,7 +13,7 @@ from e2e.engine.services import PER_ROLE, SETS, TWO_NODES, Stack, role
 
 
 @pytest.mark.parametrize("unavailable", [0, 1])
-@pytest.mark.proves("maxSurge in a gang waits for capacity, then continues")
+@pytest.mark.verifies("maxSurge in a gang waits for capacity, then continues")
 def test_surge_waits_for_capacity(stack: Stack, unavailable: int) -> None:
     stack.cluster.add_nodes(6)
     surge: dict[str, Any] = {"maxSurge": 1, "maxUnavailable": unavailable, "timeout": "20s"}
@@ -34,7 +34,7 @@ def test_surge_waits_for_capacity(stack: Stack, unavailable: int) -> None:
     assert set(stack.tags().values()) == {"2"}
 
 
-@pytest.mark.proves("With PerRole, Sequential updates a role after the previous one is available")
+@pytest.mark.verifies("With PerRole, Sequential updates a role after the previous one is available")
 def test_sequential_roles_update_in_order(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     order: dict[str, Any] = {**PER_ROLE, "rollout": {"roleOrder": "Sequential", "timeout": "10s"}}
@@ -57,7 +57,9 @@ def test_sequential_roles_update_in_order(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("layouts", [("PerReplica", "PerRole"), ("PerRole", "PerReplica")])
-@pytest.mark.proves("Changing the layout of a running role is rejected; scaled to zero it succeeds")
+@pytest.mark.verifies(
+    "Changing the layout of a running role is rejected; scaled to zero it succeeds"
+)
 def test_layout_change_of_running_role_is_rejected(stack: Stack, layouts: tuple[str, str]) -> None:
     stack.cluster.add_nodes(3)
     first: dict[str, Any] = {"layout": layouts[0]}
@@ -93,7 +95,7 @@ options = pulumi.ResourceOptions(transforms=[leave_replicas])
 for text in"""
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Replicas scaled by another controller stay; changes conflict unless spec.replicas is ignored"
 )
 def test_replicas_of_another_controller_stay(stack: Stack) -> None:

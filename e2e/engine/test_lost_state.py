@@ -41,7 +41,7 @@ def lose(stack: Project) -> None:
     assert stack.resources() == []
 
 
-@pytest.mark.proves("A lost state is recovered by one `up`, without restarts")
+@pytest.mark.verifies("A lost state is recovered by one `up`, without restarts")
 def test_lost_state_is_recovered(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy_services(made(stack.namespace))
@@ -61,7 +61,7 @@ def test_lost_state_is_recovered(stack: Stack) -> None:
     stack.destroy()
 
 
-@pytest.mark.proves("An old backup of a stack is restored without restarts")
+@pytest.mark.verifies("An old backup of a stack is restored without restarts")
 def test_backup_is_restored_without_restarts(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy_services(made(stack.namespace, replicas=2))
@@ -78,7 +78,7 @@ def test_backup_is_restored_without_restarts(stack: Stack) -> None:
     assert stack.remaining_objects() == state_objects(stack.resources())
 
 
-@pytest.mark.proves("A second stack that claims the same service fails at the existing objects")
+@pytest.mark.verifies("A second stack that claims the same service fails at the existing objects")
 def test_two_stacks(project: Callable[..., Stack]) -> None:
     first, second = project("first"), project("second")
     first.cluster.add_nodes(4)
@@ -100,7 +100,7 @@ def test_two_stacks(project: Callable[..., Stack]) -> None:
     assert second.preview() == {}
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "A deleted PodGroup or Service returns without restarts; edited images conflict until forced"
 )
 def test_manual_changes_of_gang_are_repaired(stack: Stack) -> None:

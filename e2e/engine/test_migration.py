@@ -60,7 +60,7 @@ def engines(pods: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.core
 @pytest.mark.parametrize("tag", ["1", "2"])
-@pytest.mark.proves("A stack of version 0.1.0 upgrades with one `up` without restarting engines")
+@pytest.mark.verifies("A stack of version 0.1.0 upgrades with one `up` without restarting engines")
 def test_stack_of_version_0_1_0_upgrades(
     stack: Stack, unpack_release: Callable[[str], str], tag: str
 ) -> None:
@@ -131,7 +131,7 @@ def services_of_0_2_0(namespace: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.core
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "A stack of version 0.2.0 upgrades with one `up`: no workload is replaced, and engine pods "
     "restart only where the changelog says so"
 )

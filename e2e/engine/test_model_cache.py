@@ -32,7 +32,7 @@ def serving(stack: Stack) -> set[tuple[str, str]]:
     return {each for each in found if each[0].startswith("svc-serve-")}
 
 
-@pytest.mark.proves("LeaderWorkerSets wait for the warm-up Job, and for a new Job per revision")
+@pytest.mark.verifies("LeaderWorkerSets wait for the warm-up Job, and for a new Job per revision")
 def test_lws_wait_for_warm_up_job(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     with bound_claim(stack.cluster, stack.namespace):
@@ -51,7 +51,7 @@ def test_lws_wait_for_warm_up_job(stack: Stack) -> None:
         stack.down().assert_succeeded()
 
 
-@pytest.mark.proves("A failed warm-up Job ends the update before any LeaderWorkerSet exists")
+@pytest.mark.verifies("A failed warm-up Job ends the update before any LeaderWorkerSet exists")
 def test_failed_warm_up_ends_update(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     nowhere = {"nodeSelector": {"e2e.fusioninfer.io/nowhere": "true"}, "timeout": "10s"}

@@ -40,7 +40,7 @@ def serving(name: str = "serve", *, port: int, replicas: int = 2, **more: Any) -
         (("PerRole", "PerReplica"), True, SPREAD),
     ],
 )
-@pytest.mark.proves(
+@pytest.mark.verifies(
     f"A role moves to another layout in one `up` without failed requests ({STAND_IN})"
 )
 def test_role_moves_to_another_layout(
@@ -66,7 +66,7 @@ def test_role_moves_to_another_layout(
 
 
 @pytest.mark.parametrize("spaces", [1, 2])
-@pytest.mark.proves(
+@pytest.mark.verifies(
     f"A service moves to another name or namespace without failed requests ({STAND_IN})"
 )
 def test_service_moves_to_another_name_or_namespace(
@@ -88,7 +88,7 @@ def test_service_moves_to_another_name_or_namespace(
         assert stack.remaining_objects() == []
 
 
-@pytest.mark.proves(f"A service hands over its requests by weights without failures ({STAND_IN})")
+@pytest.mark.verifies(f"A service hands over its requests by weights without failures ({STAND_IN})")
 def test_service_hands_over_by_weights(stack: Stack, port: int) -> None:
     stack.cluster.add_nodes(2)
 
@@ -126,7 +126,7 @@ def test_service_hands_over_by_weights(stack: Stack, port: int) -> None:
     stack.assert_objects(leads)
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     f"A service hands over by weights to another namespace without failures ({STAND_IN})"
 )
 def test_service_hands_over_to_another_namespace(stack: Stack, elsewhere: str, port: int) -> None:
@@ -171,7 +171,7 @@ def test_service_hands_over_to_another_namespace(stack: Stack, elsewhere: str, p
     stack.assert_objects(leads, elsewhere)
 
 
-@pytest.mark.proves(f"A service and its share of requests come and go in one `up` ({STAND_IN})")
+@pytest.mark.verifies(f"A service and its share of requests come and go in one `up` ({STAND_IN})")
 @pytest.mark.parametrize("last", [True, False])
 def test_share_and_service_come_and_go(stack: Stack, port: int, *, last: bool) -> None:
     stack.cluster.add_nodes(2)

@@ -24,7 +24,7 @@ RENAMED: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize(
     ("old", "changes", "others", "spec"),
-    [pytest.param(*case, marks=pytest.mark.proves(claim)) for claim, case in RENAMED.items()],
+    [pytest.param(*case, marks=pytest.mark.verifies(claim)) for claim, case in RENAMED.items()],
 )
 def test_renamed_role_is_available_before_deletion(
     stack: Stack, old: Object, changes: Object, others: list[Object], spec: Object
@@ -53,7 +53,7 @@ for text in Path("services.yaml").read_text().split("\\n---\\n"):
 """
 
 
-@pytest.mark.proves("Components with services of one name in two namespaces stay separate")
+@pytest.mark.verifies("Components with services of one name in two namespaces stay separate")
 def test_equal_service_names_in_two_namespaces(stack: Stack, elsewhere: str) -> None:
     stack.cluster.add_nodes(4)
 

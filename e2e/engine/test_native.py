@@ -38,7 +38,7 @@ def least(stack: Stack) -> int:
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
-@pytest.mark.proves("A Native gang is created, updated, scaled, refreshed and deleted")
+@pytest.mark.verifies("A Native gang is created, updated, scaled, refreshed and deleted")
 def test_native_gang_is_created_updated_and_scaled(stack: Stack, layout: str) -> None:
     stack.cluster.add_nodes(8)
     stack.deploy_services(pair(stack.namespace, layout=layout))
@@ -76,7 +76,7 @@ def test_native_gang_is_created_updated_and_scaled(stack: Stack, layout: str) ->
     )
 
 
-@pytest.mark.proves("Rolling replicas into a Native gang is rejected; Recreate works")
+@pytest.mark.verifies("Rolling replicas into a Native gang is rejected; Recreate works")
 def test_rolling_into_native_gang_is_rejected(stack: Stack) -> None:
     stack.cluster.add_nodes(6)
     stack.deploy_services(pair(stack.namespace, **NO_GANG))

@@ -29,7 +29,7 @@ def contexts(cluster: Cluster, folder: Path, *names: str) -> str:
     return str(path)
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "examples/platform-stack deploys, its policy fails a preview, another stack reads its endpoint"
 )
 def test_platform_stack_deploys(project: Callable[..., Stack], tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ pulumi.export("checked", checked.checked)
 """
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "ServingPrerequisites fails a preview without the CRDs and reports missing permissions"
 )
 def test_prerequisites(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_prerequisites(tmp_path: Path) -> None:
         assert "prerequisites were not checked" in away.text
 
 
-@pytest.mark.proves("Each policy of the pack rejects a service by its inputs or objects")
+@pytest.mark.verifies("Each policy of the pack rejects a service by its inputs or objects")
 def test_policy_pack_rejects_service(project: Callable[..., Stack], tmp_path: Path) -> None:
     pack = shutil.copytree(REPOSITORY / "examples" / "policies", tmp_path / "pack")
     stack = project()

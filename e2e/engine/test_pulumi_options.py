@@ -55,7 +55,7 @@ def urn_of(stack: Stack, name: str) -> str:
     return str(urn)
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "With --target, --exclude, --refresh, --run-program, --parallel 1 and --plan, a service "
     "updates replica by replica"
 )
@@ -100,7 +100,7 @@ def test_partial_updates(stack: Stack) -> None:
     assert stack.remaining_objects() == []
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "A stack's transform, a provider, protect, an alias, retainOnDelete and deletedWith apply to "
     "all objects; replaceOnChanges does not"
 )
@@ -141,7 +141,7 @@ def test_options_of_component(stack: Stack) -> None:
     assert (stack.lws_uids(), stack.resources()) == (uids, [])
 
 
-@pytest.mark.proves("`pulumi state move` takes a service to another stack without restarts")
+@pytest.mark.verifies("`pulumi state move` takes a service to another stack without restarts")
 def test_state_move(stack: Stack, project: Callable[..., Stack]) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role())
@@ -162,7 +162,7 @@ def test_state_move(stack: Stack, project: Callable[..., Stack]) -> None:
     assert (least["serve"], set(stack.images().values())) == (2, {"2"})
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Ctrl-C ends a waiting update, twice at once; a destroy at the same time is rejected; "
     "the next update continues"
 )
@@ -189,7 +189,7 @@ def test_interrupted_wait(stack: Stack, signals: int) -> None:
     assert stack.remaining_objects() == []
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "The Automation API returns progress as events and a failure as an error with its reason; with "
     "--continue-on-error another service is created all the same"
 )

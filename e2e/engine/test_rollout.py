@@ -16,8 +16,8 @@ def layouts(claim: str, *, core: bool = False) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         "layout",
         [
-            pytest.param("PerReplica", marks=[pytest.mark.proves(claim), *core_marks]),
-            pytest.param("PerRole", marks=pytest.mark.proves(f"{claim} (layout PerRole)")),
+            pytest.param("PerReplica", marks=[pytest.mark.verifies(claim), *core_marks]),
+            pytest.param("PerRole", marks=pytest.mark.verifies(f"{claim} (layout PerRole)")),
         ],
     )
 
@@ -36,7 +36,7 @@ PER_ROLE_CREATED = f"{CREATED} (layout PerRole)"
 @pytest.mark.parametrize(
     ("layout", "replicas", "gpus"),
     [
-        pytest.param(layout, replicas, gpus, marks=[pytest.mark.proves(claim), *marks])
+        pytest.param(layout, replicas, gpus, marks=[pytest.mark.verifies(claim), *marks])
         for layout, replicas, gpus, claim, *marks in (
             ("PerReplica", 3, None, CREATED, pytest.mark.core),
             ("PerReplica", 3, 0, CREATED, pytest.mark.core),
@@ -72,7 +72,7 @@ def test_create_and_image_change(
     stack.destroy()
 
 
-@pytest.mark.proves("A gang of 40 replicas is created with default parallelism")
+@pytest.mark.verifies("A gang of 40 replicas is created with default parallelism")
 def test_gang_of_forty_replicas_is_created(stack: Stack) -> None:
     stack.cluster.add_nodes(10)
     stack.deploy(role(replicas=40, gpus=1, **TWO_NODES))
@@ -167,7 +167,7 @@ def test_other_strategies_change_all_replicas(stack: Stack, layout: str, strateg
     assert stack.ready() == {"serve": 3}
 
 
-@pytest.mark.proves("Removing a role leaves nothing; changing metadata restarts nothing")
+@pytest.mark.verifies("Removing a role leaves nothing; changing metadata restarts nothing")
 def test_removed_role_leaves_nothing(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     stack.deploy(role(replicas=2), role("extra", replicas=2))
@@ -187,7 +187,7 @@ def test_removed_role_leaves_nothing(stack: Stack) -> None:
 
 @pytest.mark.core
 @pytest.mark.parametrize("workers", [None, "2"])
-@pytest.mark.proves("One update adds replicas to a full gang and changes its image")
+@pytest.mark.verifies("One update adds replicas to a full gang and changes its image")
 def test_replicas_and_image_change_together(stack: Stack, workers: str | None) -> None:
     stack.cluster.add_nodes(6)
     parallel = {} if workers is None else {"PULUMI_PARALLEL": workers}
@@ -210,7 +210,7 @@ def test_replicas_and_image_change_together(stack: Stack, workers: str | None) -
     assert stack.preview() == {}
 
 
-@pytest.mark.proves("With roleOrder Sequential, a role joins a gang while earlier roles update")
+@pytest.mark.verifies("With roleOrder Sequential, a role joins a gang while earlier roles update")
 def test_role_joins_gang_during_update(stack: Stack) -> None:
     stack.cluster.add_nodes(6)
     order: dict[str, Any] = {"rollout": {"roleOrder": "Sequential", "timeout": "60s"}}

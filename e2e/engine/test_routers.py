@@ -11,7 +11,7 @@ from e2e.routers import disaggregated
 
 
 @pytest.mark.core
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Removing a router restores the Service without restarts; destroy leaves nothing"
 )
 def test_removed_router_restores_service(stack: Stack) -> None:
@@ -34,7 +34,7 @@ def test_removed_router_restores_service(stack: Stack) -> None:
     stack.cluster.wait(lambda: not stack.cluster.pods(stack.namespace), 60, "pods of the service")
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Removing the router of prefill and decode removes sidecars one replica at a time"
 )
 def test_removed_router_removes_sidecars_gradually(stack: Stack) -> None:
@@ -52,7 +52,7 @@ def test_removed_router_removes_sidecars_gradually(stack: Stack) -> None:
     assert stack.ready() == {"prefill": 2, "decode": 2}
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "A failing endpoint picker fails the update at wait.timeout while replicas serve"
 )
 def test_failing_picker_fails_update(stack: Stack) -> None:

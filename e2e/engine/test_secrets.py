@@ -31,7 +31,7 @@ def leaks(text: str) -> list[str]:
     return [part for part in (*PLAIN, *encoded) if part in text]
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Tokens, registry credentials and TLS keys appear in plain text in no state, diff, log or event"
 )
 def test_secrets_of_page_do_not_leak(stack: Stack, tmp_path: Path) -> None:

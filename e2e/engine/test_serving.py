@@ -29,7 +29,7 @@ STAND_IN = "stand-in controller"
 
 
 @pytest.mark.core
-@pytest.mark.proves(
+@pytest.mark.verifies(
     f"wait.level Serving waits for Gateway, pool, route and /v1/models ({STAND_IN})"
 )
 def test_serving_waits_for_router(stack: Stack) -> None:
@@ -60,7 +60,7 @@ def test_serving_waits_for_router(stack: Stack) -> None:
         assert "pulumi.com/waitFor" not in each["metadata"].get("annotations", {})
 
 
-@pytest.mark.proves(f"A changed route is awaited again ({STAND_IN})")
+@pytest.mark.verifies(f"A changed route is awaited again ({STAND_IN})")
 def test_changed_route_is_awaited(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     with (
@@ -77,7 +77,7 @@ def test_changed_route_is_awaited(stack: Stack) -> None:
         assert stack.preview() == {}
 
 
-@pytest.mark.proves(f"A route that its Gateway rejects fails the update ({STAND_IN})")
+@pytest.mark.verifies(f"A route that its Gateway rejects fails the update ({STAND_IN})")
 def test_rejected_route_fails_update(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     short = {"level": "Serving", "timeout": "12s"}
@@ -101,7 +101,7 @@ def test_rejected_route_fails_update(stack: Stack) -> None:
         assert active["status"] == "True"
 
 
-@pytest.mark.proves("A reachable endpoint that does not serve fails the update with its answer")
+@pytest.mark.verifies("A reachable endpoint that does not serve fails the update with its answer")
 def test_endpoint_that_does_not_serve_fails_update(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     short = {"level": "Serving", "timeout": "12s"}
@@ -115,7 +115,7 @@ def test_endpoint_that_does_not_serve_fails_update(stack: Stack) -> None:
     assert "Traceback" not in result.text
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "wait.level Serving without a router reports that cluster-internal names cannot be probed"
 )
 def test_serving_without_router_is_not_probed(stack: Stack) -> None:

@@ -31,7 +31,7 @@ def _active(status: dict[str, Any]) -> tuple[str, str]:
     return found["status"], found["reason"]
 
 
-@pytest.mark.proves("Unschedulable optional replicas are not awaited; status is Partial")
+@pytest.mark.verifies("Unschedulable optional replicas are not awaited; status is Partial")
 def test_only_the_minimum_fits(stack: Stack) -> None:
     stack.cluster.add_nodes(4)
     minimum = {"gangPolicy": {"minRoleReplicas": {"serve": 2}}}
@@ -61,7 +61,7 @@ def test_only_the_minimum_fits(stack: Stack) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.proves("wait.level None does not wait; later updates still roll")
+@pytest.mark.verifies("wait.level None does not wait; later updates still roll")
 def test_wait_level_none_still_rolls(stack: Stack) -> None:
     level = {"level": "None"}
     stack.deploy(role(), wait=level)  # The cluster has no nodes.
@@ -77,7 +77,7 @@ def test_wait_level_none_still_rolls(stack: Stack) -> None:
     assert {name for name, uid in before.items() if after.get(name) != uid} == {"svc-serve-2-0"}
 
 
-@pytest.mark.proves("wait.level Scheduled waits for placement of the gang, not for ready pods")
+@pytest.mark.verifies("wait.level Scheduled waits for placement of the gang, not for ready pods")
 def test_wait_level_scheduled_waits_for_placement(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     level = {"level": "Scheduled", "timeout": "20s"}
@@ -92,7 +92,7 @@ def test_wait_level_scheduled_waits_for_placement(stack: Stack) -> None:
     stack.up().assert_failed()  # It requests 80 GPUs; the cluster has 16.
 
 
-@pytest.mark.proves("status is an output after up, preview and refresh, also for other stacks")
+@pytest.mark.verifies("status is an output after up, preview and refresh, also for other stacks")
 def test_status(stack: Stack, project: Callable[..., Stack]) -> None:
     stack.cluster.add_nodes(2)
     stack.deploy(role(replicas=2))
@@ -145,7 +145,7 @@ def test_status(stack: Stack, project: Callable[..., Stack]) -> None:
     assert stack.output("status")["components"]["serve"]["readyReplicas"] == 0
 
 
-@pytest.mark.proves("Secrets in a template never appear in the state in plain text")
+@pytest.mark.verifies("Secrets in a template never appear in the state in plain text")
 def test_secrets_are_not_in_state(stack: Stack) -> None:
     stack.cluster.add_nodes(1)
     hidden = role(replicas=1)
@@ -158,7 +158,7 @@ def test_secrets_are_not_in_state(stack: Stack) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.proves("A service registers exactly the objects that `render` prints")
+@pytest.mark.verifies("A service registers exactly the objects that `render` prints")
 def test_service_registers_rendered_objects(tmp_path: Path) -> None:
     stack = Project(tmp_path / "all", None)
     wanted: list[dict[str, Any]] = []
@@ -178,7 +178,7 @@ def test_service_registers_rendered_objects(tmp_path: Path) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.proves("A preview needs no cluster")
+@pytest.mark.verifies("A preview needs no cluster")
 def test_preview_without_a_cluster(tmp_path: Path) -> None:
     stack = Project(tmp_path / "alone", None)
     stack.write(service("default", role()))
@@ -186,7 +186,7 @@ def test_preview_without_a_cluster(tmp_path: Path) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.proves("The provider's render-to-directory mode writes what `render` prints")
+@pytest.mark.verifies("The provider's render-to-directory mode writes what `render` prints")
 def test_rendered_directory_matches_render(tmp_path: Path) -> None:
     stack = Project(tmp_path / "files", None)
     wanted = service("default", role(replicas=2, **TWO_NODES), role("other", replicas=1))
@@ -230,7 +230,7 @@ def show(stack: Stack, text: str) -> None:
 BACK_OFF = 'Back-off pulling image "registry.example/engine:1"'
 
 
-@pytest.mark.proves("With wait.level None, the next `up` reports and clears phase Failed")
+@pytest.mark.verifies("With wait.level None, the next `up` reports and clears phase Failed")
 def test_next_update_reports_failed_role(stack: Stack) -> None:
     stack.cluster.add_nodes(2)
     nothing: dict[str, Any] = {"level": "None"}
@@ -261,7 +261,7 @@ def deletions(stack: Project) -> dict[str, float | None]:
     }
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Deletion waits for long grace periods; storing the longer timeout restarts nothing"
 )
 def test_deletion_waits_for_grace_period(stack: Stack) -> None:

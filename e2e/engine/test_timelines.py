@@ -121,7 +121,7 @@ SHAPES: dict[str, Callable[[str], tuple[Manifest, Manifest]]] = {
 }
 
 
-@pytest.mark.proves("Updates of ten shapes follow the timeline of `plan --update`")
+@pytest.mark.verifies("Updates of ten shapes follow the timeline of `plan --update`")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_update_follows_its_timeline(stack: Stack, shape: str) -> None:
     stack.cluster.add_nodes(4)

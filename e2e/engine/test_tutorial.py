@@ -113,7 +113,7 @@ def terminals(tmp_path: Path) -> Iterator[Terminals]:
 
 
 @pytest.mark.core
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Every tutorial command prints what the page shows, on the `make cluster` cluster"
 )
 def test_tutorial_prints_what_it_shows(terminals: Terminals) -> None:

@@ -60,7 +60,7 @@ def ways(running: Serving) -> Iterator[Ways]:
         requests.close()
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "If the gateway does not send answers to the endpoint picker, both use less CPU time"
 )
 @pytest.mark.parametrize("clients", [1, 4])

@@ -121,7 +121,7 @@ def wait_listening(url: str, host: str) -> None:
             result = repr(problem)
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Every dashboard query returns data from vLLM 0.32.0, pickers and Envoy Gateway"
 )
 def test_every_panel_has_data(scraped: Scraped) -> None:

@@ -63,7 +63,7 @@ def starting(running: Serving, namespace: str) -> Starting:
     return Starting(running, namespace)
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "An engine loading for 45 s survives default probes and a longer `startup.timeout`"
 )
 def test_slow_engine_survives_its_probes(starting: Starting) -> None:
@@ -78,7 +78,9 @@ def test_slow_engine_survives_its_probes(starting: Starting) -> None:
     assert starting.restarts("plain") == starting.restarts("patient") == 0
 
 
-@pytest.mark.proves("A deleted pod serves 20 s more; `--shutdown-timeout` finishes longer requests")
+@pytest.mark.verifies(
+    "A deleted pod serves 20 s more; `--shutdown-timeout` finishes longer requests"
+)
 def test_terminating_pod_finishes_requests(starting: Starting) -> None:
     with ThreadPoolExecutor(2) as pool:
         plain, patient = pool.map(lambda name: _delete_pod(starting, name), ("plain", "patient"))

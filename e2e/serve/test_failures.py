@@ -71,7 +71,7 @@ def report(name: str, answers: Sequence[Answer], since: float) -> list[Answer]:
     return failed
 
 
-@pytest.mark.proves("A new endpoint picker configuration loses no request")
+@pytest.mark.verifies("A new endpoint picker configuration loses no request")
 def test_new_picker_configuration_loses_no_request(stack: Deployed) -> None:
     running = stack.running
     old = stack.uids(PICKERS)
@@ -93,7 +93,7 @@ def test_new_picker_configuration_loses_no_request(stack: Deployed) -> None:
     assert failed == [[], [], []]
 
 
-@pytest.mark.proves("A killed endpoint picker is back within 20 s")
+@pytest.mark.verifies("A killed endpoint picker is back within 20 s")
 def test_killed_picker_returns(stack: Deployed) -> None:
     running = stack.running
     (picker,) = stack.pods(PICKERS)
@@ -114,7 +114,7 @@ def test_killed_picker_returns(stack: Deployed) -> None:
     assert not [a for answers in lost.values() for a in answers if a.started > back]
 
 
-@pytest.mark.proves("A frozen engine becomes unready within 45 s and gets no further requests")
+@pytest.mark.verifies("A frozen engine becomes unready within 45 s and gets no further requests")
 def test_frozen_engine_gets_no_requests(stack: Deployed) -> None:
     victim, _ = stack.pods()
     name = victim["metadata"]["name"]
@@ -135,7 +135,7 @@ def test_frozen_engine_gets_no_requests(stack: Deployed) -> None:
     stack.running.wait_ready(stack.namespace, 2, LEADERS)
 
 
-@pytest.mark.proves("An engine with a frozen core stays ready; vLLM's /health does not check it")
+@pytest.mark.verifies("An engine with a frozen core stays ready; vLLM's /health does not check it")
 def test_frozen_engine_core_stays_ready(stack: Deployed) -> None:
     victim, _ = stack.pods()
     name = victim["metadata"]["name"]
@@ -160,7 +160,9 @@ def with_two_pickers(running: Serving) -> Iterator[Deployed]:
         yield service
 
 
-@pytest.mark.proves("With two serving endpoint pickers, planned changes of pickers fail no request")
+@pytest.mark.verifies(
+    "With two serving endpoint pickers, planned changes of pickers fail no request"
+)
 def test_planned_changes_of_two_pickers_lose_no_request(with_two_pickers: Deployed) -> None:
     service = with_two_pickers
     old = service.uids(PICKERS)
@@ -179,7 +181,7 @@ def test_planned_changes_of_two_pickers_lose_no_request(with_two_pickers: Deploy
     assert report("planned changes", load.answers, since) == []
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "With two serving endpoint pickers, a killed one costs requests for at most 3 s"
 )
 def test_killed_picker_of_two_costs_seconds(with_two_pickers: Deployed) -> None:

@@ -132,7 +132,7 @@ def expose(name: str, url: str) -> list[Object]:
     return read_objects("server outside the cluster", name=name, address=address, port=int(port))
 
 
-@pytest.mark.proves("HTTPS: Envoy uses the certificate from the Secret of the generated Gateway")
+@pytest.mark.verifies("HTTPS: Envoy uses the certificate from the Secret of the generated Gateway")
 def test_envoy_serves_certificate_of_secret(featured: Featured) -> None:
     (args,) = load(featured.manifest)
     plan = plan_service(args).routing
@@ -146,7 +146,7 @@ def test_envoy_serves_certificate_of_secret(featured: Featured) -> None:
         urllib3.request("GET", f"{featured.gateway.url}/v1/models", retries=False, timeout=30)
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "The warm-up Job fills the cache once; engines mount it read-only (stand-in hub)"
 )
 def test_warm_up_job_fills_cache(featured: Featured) -> None:
@@ -160,7 +160,7 @@ def test_warm_up_job_fills_cache(featured: Featured) -> None:
     assert featured.ask("the quick")["model"] == NAME
 
 
-@pytest.mark.proves("Spans of engine and endpoint picker 1.5 reach the collector in one trace")
+@pytest.mark.verifies("Spans of engine and endpoint picker 1.5 reach the collector in one trace")
 def test_traces_reach_the_collector(featured: Featured) -> None:
     featured.ask("a traced request")
     both = {"svc-inference", "svc-epp"}

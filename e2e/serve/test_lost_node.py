@@ -22,7 +22,7 @@ PATIENCE = 10.0
 """Client timeout in seconds."""
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Draining a node with an engine and one of two endpoint pickers fails no request"
 )
 def test_drained_node_loses_no_request(running: Serving) -> None:
@@ -49,7 +49,7 @@ def test_drained_node_loses_no_request(running: Serving) -> None:
         assert load.failed() == []
 
 
-@pytest.mark.proves("Pods on a lost node get no requests after 65 s")
+@pytest.mark.verifies("Pods on a lost node get no requests after 65 s")
 def test_lost_node_gets_no_requests(running: Serving) -> None:
     running.ensure_nodes(2)
     first, second = running.nodes

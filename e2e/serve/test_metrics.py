@@ -25,7 +25,7 @@ BY_DEFAULT = {
 """Metrics that endpoint pickers read without a flag."""
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "vLLM registers the metrics that endpoint pickers read; `diff` predicts which names a release "
     f"lacks: {', '.join(TESTED)}"
 )

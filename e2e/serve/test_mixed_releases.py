@@ -56,7 +56,7 @@ def _change(stack: Stack, release: str) -> tuple[list[Answer], int]:
     return load.failed(), computed
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "One prefill and one decode replica change their release without failed requests: PerRole, "
     "maxSurge 1 and maxUnavailable 0"
 )
@@ -65,7 +65,7 @@ def test_surge_of_single_replicas_loses_no_request(running: Serving) -> None:
         assert _change(stack, VLLM)[0] == []
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     f"Two prefill and two decode replicas change from vLLM {PREVIOUS} to {VLLM} and back with no "
     "failed request and no recomputed prompt"
 )
@@ -76,7 +76,7 @@ def test_release_change_recomputes_no_prompt(running: Serving) -> None:
 
 
 @needs("llm-d-epp-0.9", "llm-d-sidecar-0.9")
-@pytest.mark.proves(
+@pytest.mark.verifies(
     f"Without a filter for pair revisions (llm-d's picker 0.9), the change from vLLM {PREVIOUS} to "
     f"{VLLM} with two prefill and two decode replicas fails no request; decode recomputes prompts"
 )

@@ -170,7 +170,7 @@ BLOCKED = [
 ]
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Enforced NetworkPolicies admit only gateway, picker, replica, KV cache peers and kubelet"
 )
 def test_network_policies_block_strangers(

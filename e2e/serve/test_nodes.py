@@ -66,7 +66,7 @@ def pair(running: Serving, inference: Object) -> Iterator[Pair]:
         yield Pair(leader, worker, service)
 
 
-@pytest.mark.proves("`multiprocessing`: a replica on two nodes serves with tensor parallelism")
+@pytest.mark.verifies("`multiprocessing`: a replica on two nodes serves with tensor parallelism")
 @pytest.mark.long
 def test_multiprocessing_spans_nodes(running: Serving) -> None:
     with pair(running, spread("multiprocessing", "--tensor-parallel-size", "2")) as replica:
@@ -77,7 +77,7 @@ def test_multiprocessing_spans_nodes(running: Serving) -> None:
             assert "ranks do not share the same SHM group name" in running.logs(pod)
 
 
-@pytest.mark.proves("`data-parallel`: ranks on two nodes serve behind one leader")
+@pytest.mark.verifies("`data-parallel`: ranks on two nodes serve behind one leader")
 @pytest.mark.long
 def test_data_parallel_spans_nodes(running: Serving) -> None:
     with pair(running, spread("data-parallel", "--data-parallel-size", "2")) as replica:
@@ -88,7 +88,7 @@ def test_data_parallel_spans_nodes(running: Serving) -> None:
         assert min(by_rank) > 0, by_rank
 
 
-@pytest.mark.proves("`ray`: two pods form a Ray cluster; vLLM then requires GPUs")
+@pytest.mark.verifies("`ray`: two pods form a Ray cluster; vLLM then requires GPUs")
 @pytest.mark.long
 def test_ray_spans_nodes_until_the_engine_rejects_it(running: Serving, namespace: str) -> None:
     running.ensure_nodes(2)

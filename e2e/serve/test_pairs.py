@@ -117,7 +117,7 @@ def engines(running: Serving, namespace: str) -> Engines:
     return Engines(running, namespace)
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Pairs of prefill and decode engines behave as `diff` predicts, or it says unknown: vLLM "
     f"{', '.join(RELEASES)}"
 )

@@ -47,13 +47,13 @@ def results(request: pytest.FixtureRequest) -> Results:
     return Results(release, lines, models, edges, answers)
 
 
-@pytest.mark.proves("vLLM 0.11.0 and 0.32.0 accept the command lines that `check` accepts")
+@pytest.mark.verifies("vLLM 0.11.0 and 0.32.0 accept the command lines that `check` accepts")
 def test_engine_accepts_checked_command_lines(results: Results) -> None:
     assert len(results.accepted) > 40
     assert results.answers.rejected(results.accepted) == []
 
 
-@pytest.mark.proves("vLLM 0.32.0 accepts the arguments of every catalogue model")
+@pytest.mark.verifies("vLLM 0.32.0 accepts the arguments of every catalogue model")
 def test_engine_accepts_arguments_of_catalogue(results: Results) -> None:
     if results.release != VLLM:
         pytest.skip("the catalogue's models are newer than this release")
@@ -61,7 +61,7 @@ def test_engine_accepts_arguments_of_catalogue(results: Results) -> None:
     assert results.answers.rejected(results.catalogue) == []
 
 
-@pytest.mark.proves("vLLM rejects the arguments and combinations that the rules reject")
+@pytest.mark.verifies("vLLM rejects the arguments and combinations that the rules reject")
 def test_engine_rejects_what_rules_reject(results: Results) -> None:
     assert len(results.rejected) > 500
     accepted = [line for line in results.rejected if not results.answers.errors[line]]

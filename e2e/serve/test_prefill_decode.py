@@ -15,7 +15,7 @@ DECODE = "fusioninfer.io/component-type=decoder"
 ENGINE_PORT = 8001
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Prefill/decode: the decode engine computes no prompt token; NIXL transfers all"
 )
 def test_decode_gets_cache_from_prefill(running: Serving) -> None:

@@ -26,12 +26,12 @@ def routed(running: Serving) -> Iterator[Deployed]:
         yield service
 
 
-@pytest.mark.proves("Two `prefix-cache` replicas serve through Envoy and the endpoint picker")
+@pytest.mark.verifies("Two `prefix-cache` replicas serve through Envoy and the endpoint picker")
 def test_tokens_through_the_gateway(routed: Deployed) -> None:
     assert routed.ask("the quick brown fox", ALIAS)["choices"][0]["text"]
 
 
-@pytest.mark.proves("Every served name and LoRA adapter answers")
+@pytest.mark.verifies("Every served name and LoRA adapter answers")
 def test_served_names_and_adapters(routed: Deployed) -> None:
     output = {name: routed.ask(PROMPT, name) for name in (ALIAS, MODEL, ADAPTER)}
     assert {name: answer["model"] for name, answer in output.items()} == {
@@ -41,7 +41,7 @@ def test_served_names_and_adapters(routed: Deployed) -> None:
     assert texts[ALIAS] == texts[MODEL] != texts[ADAPTER]
 
 
-@pytest.mark.proves("Requests with a common prefix reach the pod that caches it")
+@pytest.mark.verifies("Requests with a common prefix reach the pod that caches it")
 def test_common_prefix_reaches_caching_pod(routed: Deployed) -> None:
     shared = f"{PROMPT} said the user"
     routed.ask(shared, ALIAS)
@@ -57,7 +57,7 @@ def test_common_prefix_reaches_caching_pod(routed: Deployed) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.proves("A pod deleted under load loses no request")
+@pytest.mark.verifies("A pod deleted under load loses no request")
 def test_a_deleted_pod_loses_no_request(routed: Deployed) -> None:
     victim, _ = routed.pods()
     name = victim["metadata"]["name"]
@@ -72,7 +72,7 @@ def test_a_deleted_pod_loses_no_request(routed: Deployed) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "`endpointPicker.enabled: false` moves the route to the Service without restarts"
 )
 def test_disabled_picker_spreads_over_service(routed: Deployed) -> None:
@@ -98,7 +98,7 @@ SMALL = {"name": "vllm", "env": [{"name": "VLLM_CPU_KVCACHE_SPACE", "value": "1"
          "resources": {"requests": {"cpu": "200m", "memory": "1Gi"}}}  # fmt: skip
 
 
-@pytest.mark.proves("A role with only a model name and `accelerator: cpu` serves through Envoy")
+@pytest.mark.verifies("A role with only a model name and `accelerator: cpu` serves through Envoy")
 def test_model_name_is_enough(running: Serving) -> None:
     role = {"name": "serve", "componentType": "worker", "accelerator": "cpu",
             "template": {"spec": {"containers": [SMALL]}}}  # fmt: skip

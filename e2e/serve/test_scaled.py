@@ -68,7 +68,7 @@ def make_service(namespace: str, address: str) -> list[Object]:
     )
 
 
-@pytest.mark.proves("KEDA scales real engines from zero to two and back; no request fails")
+@pytest.mark.verifies("KEDA scales real engines from zero to two and back; no request fails")
 @pytest.mark.usefixtures("scaler")
 def test_engines_follow_their_load(running: Serving, namespace: str) -> None:
     cluster = running.cluster

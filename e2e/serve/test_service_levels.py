@@ -52,7 +52,7 @@ def measure(service: Deployed, level: str, tenant: str) -> float:
     return median(answer.first for answer in load.answers)
 
 
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Overloaded vLLM: interactive requests pass waiting batch requests, and one tenant's requests "
     "do not delay another's"
 )

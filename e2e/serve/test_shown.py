@@ -52,7 +52,7 @@ def test_scraped_pods_belong_to_running_service(name: str) -> None:
 @pytest.mark.serve
 @pytest.mark.long
 @pytest.mark.parametrize("name", RUNS)
-@pytest.mark.proves("Services of examples and pages serve, with small models and no GPUs")
+@pytest.mark.verifies("Services of examples and pages serve, with small models and no GPUs")
 def test_shown_services_answer(running: Serving, name: str) -> None:
     shown = RUNS[name]
     objects = fit_to_cpus(objects_of(name))

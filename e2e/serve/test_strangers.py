@@ -165,7 +165,7 @@ def _verify(name: str, authority: str) -> Iterator[Object]:
            "data": {"ca.crt": authority}}  # fmt: skip
 
 
-@pytest.mark.proves("Envoy Gateway enforces API keys, rate limits and body size as documented")
+@pytest.mark.verifies("Envoy Gateway enforces API keys, rate limits and body size as documented")
 def test_keys_rate_limits_and_sizes_are_enforced(
     running: Serving, tmp_path: Path, engine: Engine
 ) -> None:
@@ -185,7 +185,7 @@ def test_keys_rate_limits_and_sizes_are_enforced(
         assert guarded.ask("x" * 2_000_000, **second).status == 413
 
 
-@pytest.mark.proves("Envoy Gateway rejects engine certificates of another authority or name")
+@pytest.mark.verifies("Envoy Gateway rejects engine certificates of another authority or name")
 @pytest.mark.parametrize(
     ("name", "authority", "status"),
     [(NAME, 0, 200), (NAME, 1, 503), ("other.models.svc", 0, 503)],
@@ -201,7 +201,7 @@ def test_engine_with_other_certificate_gets_no_requests(
         assert guarded.wait_response(**key).status == status
 
 
-@pytest.mark.proves("Envoy Gateway accepts only tokens of the identity provider")
+@pytest.mark.verifies("Envoy Gateway accepts only tokens of the identity provider")
 def test_only_valid_tokens_are_answered(running: Serving, tmp_path: Path, engine: Engine) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)

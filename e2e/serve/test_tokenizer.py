@@ -75,7 +75,7 @@ def kserve_service(namespace: str, endpoint: str) -> Object:
 
 
 @pytest.mark.parametrize("endpoint", PLUGINS, ids=["picker-connects", "engines-connect"])
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "Imported from KServe with a tokenizer, llm-d's picker finds prefixes by the engines' KV events"
 )
 def test_conversation_returns_to_its_prefix(running: Serving, endpoint: str) -> None:

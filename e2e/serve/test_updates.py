@@ -52,7 +52,7 @@ def stack(running: Serving) -> Iterator[Stack]:
         yield deployed
 
 
-@pytest.mark.proves("An image change under load fails no request")
+@pytest.mark.verifies("An image change under load fails no request")
 def test_image_change_loses_no_request(stack: Stack) -> None:
     assert _list_images(stack) == {IMAGE}
     with stack.load() as load:
@@ -77,7 +77,7 @@ def busy_processors() -> Iterator[None]:
 
 
 @pytest.mark.long
-@pytest.mark.proves(
+@pytest.mark.verifies(
     f"Scaling up and down {SCALE_DOWNS} times under load on busy processors fails no request"
 )
 def test_scaling_loses_no_request(stack: Stack) -> None:
@@ -102,7 +102,7 @@ def test_scaling_loses_no_request(stack: Stack) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.proves("A failing image and its repair fail no request")
+@pytest.mark.verifies("A failing image and its repair fail no request")
 def test_rollback_loses_no_request(stack: Stack) -> None:
     kept = {pod["metadata"]["uid"] for pod in _list_pods(stack)}
     with stack.load() as load:

@@ -49,7 +49,7 @@ def test_picker_queues_requests_until_a_pod_serves(empty: Fleet, version: str) -
         )
 
 
-@pytest.mark.proves("Without flow control, an empty pool answers 503")
+@pytest.mark.verifies("Without flow control, an empty pool answers 503")
 @pytest.mark.parametrize("version", ["1.2", "1.5"])
 def test_picker_without_flow_control_answers_503(empty: Fleet, version: str) -> None:
     with empty.picker(version) as chooser:

@@ -49,7 +49,7 @@ def count_pairs(fleet: Fleet, picker: Chooser) -> Counter[tuple[str, str]]:
 
 
 @NEEDS_LLM_D
-@pytest.mark.proves(
+@pytest.mark.verifies(
     "A request gets prefill and decode pods of one pair revision; without a partner, any",
     needs="llm-d-epp is on PATH",
 )

@@ -20,7 +20,7 @@ PICKS = 60
 STORY = "You are a helpful assistant of a large company. Answer briefly, in whole sentences. "
 
 
-@pytest.mark.proves("prefix-cache: requests with a common prefix go to one pod")
+@pytest.mark.verifies("prefix-cache: requests with a common prefix go to one pod")
 @VERSIONS
 def test_prefix_cache_keeps_a_prefix_on_its_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="prefix-cache") as picker:
@@ -36,7 +36,7 @@ def test_prefix_cache_keeps_a_prefix_on_its_pod(fleet: Fleet, version: str) -> N
             assert picker.pick(longer) == home
 
 
-@pytest.mark.proves("queue-size: requests go to the pod with the shortest queue")
+@pytest.mark.verifies("queue-size: requests go to the pod with the shortest queue")
 @VERSIONS
 def test_queue_size_finds_the_idle_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="queue-size") as picker:
@@ -52,7 +52,7 @@ def test_queue_size_finds_the_idle_pod(fleet: Fleet, version: str) -> None:
         assert picker.pick_many(PICKS).keys() == set(sorted(fleet.engines)[:2])
 
 
-@pytest.mark.proves("kv-cache-utilization: requests go to the pod with the most free KV cache")
+@pytest.mark.verifies("kv-cache-utilization: requests go to the pod with the most free KV cache")
 @VERSIONS
 def test_kv_cache_finds_the_emptiest_pod(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="kv-cache-utilization") as picker:
@@ -62,7 +62,7 @@ def test_kv_cache_finds_the_emptiest_pod(fleet: Fleet, version: str) -> None:
             assert picker.pick_many(8) == {order[0]: 8}
 
 
-@pytest.mark.proves("lora-affinity: requests go to a pod that has the adapter loaded")
+@pytest.mark.verifies("lora-affinity: requests go to a pod that has the adapter loaded")
 @VERSIONS
 def test_lora_affinity_finds_the_adapter(fleet: Fleet, version: str) -> None:
     with fleet.picker(version, strategy="lora-affinity", scorers={"lora": 100}) as picker:
@@ -81,7 +81,7 @@ def test_lora_affinity_finds_the_adapter(fleet: Fleet, version: str) -> None:
             assert picker.pick_many(5, model="law") == {roomy: 5}
 
 
-@pytest.mark.proves("Prefix blocks have the engine's --block-size, and at least 64 tokens")
+@pytest.mark.verifies("Prefix blocks have the engine's --block-size, and at least 64 tokens")
 @pytest.mark.parametrize(("arguments", "characters"), [([], 256), (["--block-size", "128"], 512)])
 @VERSIONS
 def test_prefix_blocks_have_at_least_64_tokens(
@@ -172,7 +172,7 @@ def _ranks(manifest: Object) -> Object:
     return manifest
 
 
-@pytest.mark.proves("A picker serves the certificate of the named Secret")
+@pytest.mark.verifies("A picker serves the certificate of the named Secret")
 @VERSIONS
 def test_pickers_serve_with_a_certificate(fleet: Fleet, version: str) -> None:
     objects = fleet.routing(version, endpointPicker={"tls": {"secretName": "picker-tls"}})
@@ -187,7 +187,7 @@ def test_pickers_serve_with_a_certificate(fleet: Fleet, version: str) -> None:
         assert picker.pick_many(30).keys() <= fleet.engines.keys()
 
 
-@pytest.mark.proves("Errors about unknown plugins match what the picker reports when it exits")
+@pytest.mark.verifies("Errors about unknown plugins match what the picker reports when it exits")
 @VERSIONS
 def test_unknown_plugin_ends_picker(fleet: Fleet, version: str) -> None:
     objects = fleet.routing(version, strategy="queue-size")
@@ -223,7 +223,7 @@ def groups(cluster: Cluster, namespace: str) -> Iterator[Fleet]:
         yield fleet
 
 
-@pytest.mark.proves("Pickers choose only ready leaders of the service")
+@pytest.mark.verifies("Pickers choose only ready leaders of the service")
 @VERSIONS
 def test_only_ready_leaders_are_chosen(groups: Fleet, version: str) -> None:
     groups.load(dict.fromkeys(LEADERS, Load(waiting=30)))  # All other pods are idle.
