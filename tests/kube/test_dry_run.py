@@ -96,7 +96,7 @@ def server() -> Iterator[Server]:
 
     running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     known.port = running.server_port
-    threading.Thread(target=running.serve_forever, daemon=True).start()
+    threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
     yield known
     running.shutdown()
     running.server_close()
