@@ -201,9 +201,9 @@ def _build_router_rows(routing: Routing) -> tuple[FieldRule, ...]:
     name = Strategy.PD_DISAGGREGATION.value
     is_disaggregated = routing.intent.strategy is Strategy.PD_DISAGGREGATION
     pairs_groups = is_disaggregated and routing.spec.groups is not None
-    request = routing.picker.epp.request if routing.picker is not None else None
-    levels = request.service_levels if request is not None else None
-    has_own_config = routing.picker is not None and request is None
+    settings = routing.picker.epp.settings if routing.picker is not None else None
+    levels = settings.service_levels if settings is not None else None
+    has_own_config = routing.picker is not None and settings is None
     return (
         _reject(
             "httproute.split",
@@ -233,7 +233,7 @@ def _build_router_rows(routing: Routing) -> tuple[FieldRule, ...]:
         _reject(
             "endpoint_picker.session",
             "requires strategy session-affinity or scorer session; remove it",
-            when=request is not None and not request.uses_sessions,
+            when=settings is not None and not settings.uses_sessions,
         ),
         _reject(
             "endpoint_picker.threshold",

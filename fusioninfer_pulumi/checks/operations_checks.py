@@ -235,7 +235,7 @@ def _check_picker_target(
     if routing is None or picker is None:
         return
     at = (*routing.at, "endpointPicker")
-    if not routing.intent.flow_control and picker.epp.request is None:
+    if not routing.intent.flow_control and picker.epp.settings is None:
         message = (
             f"requires featureGates: [flowControl], because {role.name} is scaled by queued "
             "requests"

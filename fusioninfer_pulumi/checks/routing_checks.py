@@ -14,7 +14,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     SCORERS,
     STRATEGIES,
     ConfigNotYamlError,
-    EppRequest,
+    EppSettings,
     build_pairing_plugins,
     can_read_metrics,
     find_load_scorers,
@@ -160,7 +160,7 @@ def check_pool(routing: Routing) -> Iterator[Finding]:
         )
     if len({role.pods.ports for role in served}) > 1:
         ports = ", ".join(f"{role.name} {role.pods.ports_text}" for role in served)
-        single = all(role.pods.rank_ports == 1 for role in served)
+        single = all(role.pods.port_count == 1 for role in served)
         expected = "one port" if single else "the same ports"
         message = f"pods of a pool must serve on {expected}, got {ports}; give the roles {expected}"
         yield error(SERVING_PORTS_DIFFER, at, message)
@@ -220,7 +220,7 @@ SCORERS_WITHOUT_LOAD = Rule("scorers-without-load")
 
 def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check that the endpoint picker can read the metrics of its scorers and flow control."""
-    scorers = [] if epp.request is None else list(find_load_scorers(epp.request))
+    scorers = [] if epp.settings is None else list(find_load_scorers(epp.settings))
     # With service levels, flow control counts requests instead of reading metrics.
     reads_load = routing.intent.flow_control and epp.args.service_levels is None
     features = ["flow control"] if reads_load else []
@@ -242,7 +242,7 @@ def _check_engine_metrics(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
             message = f"{cannot_work} without metrics of {role.name}: {reason}"
             yield make_finding(ENGINE_WITHOUT_METRICS, ("roles", role.position), message)
     at = (*routing.at, "endpointPicker")
-    for metrics in exported if epp.request is not None else ():
+    for metrics in exported if epp.settings is not None else ():
         if not can_read_metrics(epp.family, metrics):
             image = find_closest_image(epp.family, partial(can_read_metrics, metrics=metrics))
             message = (
@@ -297,13 +297,13 @@ def check_config(text: str, family: EppFamily, *, is_custom: bool = False) -> It
 
 def _check_strategy(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     # `check_pool` checks the roles.
-    for finding in check_strategy(epp.family, epp.request) if epp.request is not None else ():
+    for finding in check_strategy(epp.family, epp.settings) if epp.settings is not None else ():
         yield finding.under(*routing.at)
 
 
 def _check_flow_control(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     at = (*routing.at, "endpointPicker")
-    if epp.request is not None and epp.args.service_levels and not routing.intent.flow_control:
+    if epp.settings is not None and epp.args.service_levels and not routing.intent.flow_control:
         message = "must not be false with serviceLevels, which queue requests; remove one of them"
         yield error(FIELDS_EXCLUDE_EACH_OTHER, (*at, "flowControl"), message)
     elif routing.intent.flow_control and epp.family.flow_control_metrics is None:
@@ -323,30 +323,30 @@ def _check_picker_arguments(routing: Routing, epp: EppPlan) -> Iterator[Finding]
             yield error(SET_BY_LIBRARY, at, f"--{name} is set by the library; remove it")
 
 
-def check_strategy(family: EppFamily, request: EppRequest) -> list[Finding]:
-    """Check a request against a family's features; locations are relative to the router role."""
-    findings = [*_check_scorers(family, request), *_check_newer_features(family, request)]
-    if request.strategy is Strategy.PD_DISAGGREGATION:
-        findings += _check_pairing(family, request)
+def check_strategy(family: EppFamily, settings: EppSettings) -> list[Finding]:
+    """Check settings against a family's features; locations are relative to the router role."""
+    findings = [*_check_scorers(family, settings), *_check_newer_features(family, settings)]
+    if settings.strategy is Strategy.PD_DISAGGREGATION:
+        findings += _check_pairing(family, settings)
     return findings
 
 
-def _check_newer_features(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
+def _check_newer_features(family: EppFamily, settings: EppSettings) -> Iterator[Finding]:
     """Check that the endpoint picker's release has service levels and session IDs."""
     if family.objective_api is not None:
         return
-    needed = {"serviceLevels": request.service_levels, "session IDs": request.uses_sessions}
+    needed = {"serviceLevels": settings.service_levels, "session IDs": settings.uses_sessions}
     image = find_closest_image(family, lambda family: family.objective_api is not None)
     for name in filter(needed.get, needed):
         message = f"{family.name} does not support {name}; use {image}"
         yield error(RELEASE_WITHOUT_FEATURE, ("endpointPicker", "image"), message)
 
 
-def _check_scorers(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
-    if request.scorers is None:
+def _check_scorers(family: EppFamily, settings: EppSettings) -> Iterator[Finding]:
+    if settings.scorers is None:
         return
     supported = [name for name, scorer in SCORERS.items() if family.has_plugin(scorer.plugin)]
-    for name, weight in request.scorers.items():
+    for name, weight in settings.scorers.items():
         at = ("scorers", name)
         if name not in SCORERS:
             message = f"unknown scorer; {family.name} has {', '.join(supported)}"
@@ -361,33 +361,33 @@ def _check_scorers(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
         elif family.integer_weights and weight != int(weight):
             message = f"must be a whole number for {family.name}, got {weight}: only ratios matter"
             yield error(OUT_OF_RANGE, at, message)
-    scorer = next(iter(STRATEGIES[request.strategy]))
-    if scorer not in request.scorers:
+    scorer = next(iter(STRATEGIES[settings.strategy]))
+    if scorer not in settings.scorers:
         message = (
-            f"strategy {request.strategy.value} uses scorer {scorer}, which is not in "
-            f"{show(list(request.scorers))}; add it, or choose another strategy"
+            f"strategy {settings.strategy.value} uses scorer {scorer}, which is not in "
+            f"{show(list(settings.scorers))}; add it, or choose another strategy"
         )
         yield error(FIELD_REQUIRED, ("scorers",), message)
-    if request.scorers and not set(LOAD_SCORERS).intersection(request.scorers):
+    if settings.scorers and not set(LOAD_SCORERS).intersection(settings.scorers):
         yield warning(
             SCORERS_WITHOUT_LOAD,
             ("scorers",),
-            f"do not measure load ({', '.join(request.scorers)}), so all requests with the same "
+            f"do not measure load ({', '.join(settings.scorers)}), so all requests with the same "
             "prompt or adapter may go to one pod; add kv-cache or queue (docs/routing.md)",
         )
 
 
-def _check_pairing(family: EppFamily, request: EppRequest) -> Iterator[Finding]:
+def _check_pairing(family: EppFamily, settings: EppSettings) -> Iterator[Finding]:
     def can_pair(candidate: EppFamily) -> bool:
         return all(
             candidate.has_plugin(plugin["type"])
-            for plugin in build_pairing_plugins(request.affinity)
+            for plugin in build_pairing_plugins(settings.affinity)
         )
 
     if not family.supports_pd:
         image = find_closest_image(family, lambda candidate: candidate.supports_pd)
         message = (
-            f"{request.strategy.value} needs plugins that no {family.name} image has; use {image}"
+            f"{settings.strategy.value} needs plugins that no {family.name} image has; use {image}"
         )
         yield error(RELEASE_WITHOUT_FEATURE, ("strategy",), message)
         return

@@ -233,7 +233,7 @@ def _check_reachability(built: BuiltService) -> Iterator[Finding]:
         )
     entry_roles = [role for role in plan.roles if role.component_type in plan.shape.entry_types]
     for role in entry_roles:
-        if role.pods.rank_ports == 1:
+        if role.pods.port_count == 1:
             continue
         is_explicit = role.args.parallelism is not None and role.args.parallelism.port_per_rank
         make_finding = error if is_explicit else warning

@@ -50,7 +50,7 @@ class PairAffinity:
 
 
 @dataclass(frozen=True)
-class EppRequest:
+class EppSettings:
     """The inputs of an endpoint picker's configuration.
 
     Attributes:
@@ -180,36 +180,36 @@ _SATURATION = {"queueDepthThreshold": 1_000_000, "kvCacheUtilThreshold": 0.999}
 _CHARACTERS_PER_TOKEN = 4
 
 
-def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
+def build_epp_config(family: EppFamily, settings: EppSettings) -> dict[str, Any]:
     """Return the configuration as data, with its keys in order."""
     weights = {
         SCORERS[name].plugin: int(weight) if float(weight).is_integer() else weight
-        for name, weight in _get_scorer_weights(request).items()
+        for name, weight in _get_scorer_weights(settings).items()
     }
-    scoring = [entry for name in weights for entry in _build_scorer_plugins(family, name, request)]
+    scoring = [entry for name in weights for entry in _build_scorer_plugins(family, name, settings)]
     references: Plugins = [{"pluginRef": _PICKER_PLUGIN}]
     references += [{"pluginRef": name, "weight": weight} for name, weight in weights.items()]
     header: dict[str, Any] = {"apiVersion": family.api_versions[0], "kind": EPP_CONFIG_KIND}
-    load_plugins = _build_metrics_extractor(family, request.engine_metrics)
-    if request.flow_control:
+    load_plugins = _build_metrics_extractor(family, settings.engine_metrics)
+    if settings.flow_control:
         header["featureGates"] = [FLOW_CONTROL]
         if family.limits_waiting:
             # 0s lets requests wait without a limit. A model takes minutes to load, and clients and
             # gateways have their own timeouts.
             header["flowControl"] = {"defaultRequestTTL": "0s"}
-        if request.service_levels is not None:
+        if settings.service_levels is not None:
             header.setdefault("flowControl", {}).update(
-                _build_flow_control_settings(request.service_levels)
+                _build_flow_control_settings(settings.service_levels)
             )
             # Engine metrics are up to 50 ms old. Within that time the picker would send all waiting
             # requests to the pods, so it counts the requests that it has sent instead.
-            concurrency = {"maxConcurrency": request.service_levels.max_concurrency}
+            concurrency = {"maxConcurrency": settings.service_levels.max_concurrency}
             load_plugins += [{"type": _FAIRNESS}, {"type": _CONCURRENCY, "parameters": concurrency}]
         elif family.averages_saturation and family.has_plugin(_UTILIZATION_DETECTOR):
             load_plugins.append({"type": _UTILIZATION_DETECTOR, "parameters": _SATURATION})
         elif family.averages_saturation:
             header["saturationDetector"] = _SATURATION
-    if request.strategy is not Strategy.PD_DISAGGREGATION:
+    if settings.strategy is not Strategy.PD_DISAGGREGATION:
         return {
             **header,
             "plugins": [*load_plugins, *scoring, {"type": _PICKER_PLUGIN}],
@@ -218,18 +218,18 @@ def build_epp_config(family: EppFamily, request: EppRequest) -> dict[str, Any]:
     # Profiles refer to the filter only, because the screener runs before them.
     filters = [
         {"pluginRef": plugin["name"]}
-        for plugin in build_pairing_plugins(request.affinity)
+        for plugin in build_pairing_plugins(settings.affinity)
         if plugin["type"] == _TOPOLOGY_FILTER
     ]
     return {
         **header,
         "plugins": [
             *load_plugins,
-            *build_pairing_plugins(request.affinity),
+            *build_pairing_plugins(settings.affinity),
             *_build_role_filters(),
             *scoring,
             {"type": _PICKER_PLUGIN},
-            *_build_pd_plugins(request.threshold),
+            *_build_pd_plugins(settings.threshold),
         ],
         # The prefix index finds the prefill pod by the profile's literal name (`prefill`).
         "schedulingProfiles": [
@@ -309,51 +309,51 @@ def dump_epp_config(config: dict[str, Any]) -> str:
     return str(yaml.dump(config, Dumper=_Dumper, sort_keys=False, width=100))
 
 
-def find_load_scorers(request: EppRequest) -> Iterator[str]:
-    """Yield the scorers of a request that use the engines' load metrics."""
-    return (name for name in _get_scorer_weights(request) if name in LOAD_SCORERS)
+def find_load_scorers(settings: EppSettings) -> Iterator[str]:
+    """Yield the scorers that use the engines' load metrics."""
+    return (name for name in _get_scorer_weights(settings) if name in LOAD_SCORERS)
 
 
-def describe_strategy(request: EppRequest) -> str:
+def describe_strategy(settings: EppSettings) -> str:
     """Return one sentence that describes which pods get which requests."""
-    scorers = _get_scorer_weights(request)
+    scorers = _get_scorer_weights(settings)
     total = " + ".join(f"{weight:g} x {SCORERS[name].summary}" for name, weight in scorers.items())
-    if request.strategy is not Strategy.PD_DISAGGREGATION:
+    if settings.strategy is not Strategy.PD_DISAGGREGATION:
         return f"each request goes to the pod with the highest score: {total}"
     prompts = "prompts"
-    if request.threshold:
-        prompts = f"prompts with at least {request.threshold} uncached characters"
+    if settings.threshold:
+        prompts = f"prompts with at least {settings.threshold} uncached characters"
     pairing = ""
-    if request.affinity is not None:
-        is_group = request.affinity.label == labels.GROUP_INDEX
+    if settings.affinity is not None:
+        is_group = settings.affinity.label == labels.GROUP_INDEX
         pairing = f" of the same {'group' if is_group else 'pair revision'}"
-        pairing += "" if request.affinity.is_strict else " if possible"
+        pairing += "" if settings.affinity.is_strict else " if possible"
     return (
         f"prefill pods compute {prompts}, decode pods{pairing} generate; "
         f"both are chosen by the highest score: {total}"
     )
 
 
-def _get_scorer_weights(request: EppRequest) -> dict[str, float]:
+def _get_scorer_weights(settings: EppSettings) -> dict[str, float]:
     """Return weights by scorer name, in the order of `SCORERS`."""
-    weights = STRATEGIES[request.strategy] if request.scorers is None else request.scorers
+    weights = STRATEGIES[settings.strategy] if settings.scorers is None else settings.scorers
     return {name: weights[name] for name in SCORERS if name in weights}
 
 
-def _build_scorer_plugins(family: EppFamily, plugin_type: str, request: EppRequest) -> Plugins:
+def _build_scorer_plugins(family: EppFamily, plugin_type: str, settings: EppSettings) -> Plugins:
     if plugin_type == _SESSION_SCORER:
-        return _build_session_plugins(request.session)
+        return _build_session_plugins(settings.session)
     if plugin_type != _PREFIX_SCORER:
         return [{"type": plugin_type}]
-    block = max(request.block_size or 0, _BLOCK_TOKENS)
+    block = max(settings.block_size or 0, _BLOCK_TOKENS)
     if family.prefix_block_parameter is PrefixBlockParameter.PRODUCER:
         # This plugin deprecates maxPrefixBlocksToMatch.
-        tokens = {"blockSizeTokens": block} if block == request.block_size else {}
+        tokens = {"blockSizeTokens": block} if block == settings.block_size else {}
         parameters = {**tokens, "lruCapacityPerServer": _LRU_CAPACITY}
         return [{"type": _PREFIX_PRODUCER, "parameters": parameters}, {"type": _PREFIX_SCORER}]
     in_characters = family.prefix_block_parameter is PrefixBlockParameter.CHARACTERS
     # FusionInfer's router document configures prefix-cache with this scorer alone.
-    if in_characters and list(_get_scorer_weights(request)) == ["prefix-cache"]:
+    if in_characters and list(_get_scorer_weights(settings)) == ["prefix-cache"]:
         return [{"type": _PREFIX_SCORER, "parameters": _DESIGN_DOCUMENT_PARAMETERS}]
     size = {"blockSizeTokens": block}
     if in_characters:

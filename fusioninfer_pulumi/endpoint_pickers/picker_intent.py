@@ -85,7 +85,7 @@ def choose_epp_intent(
         or intent.strategy is Strategy.PD_DISAGGREGATION
     )
     defaults = get_edition_defaults(args.edition)
-    default_image = defaults.holding_picker if intent.flow_control else defaults.picker
+    default_image = defaults.flow_control_picker if intent.flow_control else defaults.picker
     default_image = defaults.pd_picker if needs_llm_d else default_image
     at = ("roles", args.roles.index(router), "endpointPicker")
     image, family, findings = _choose_image(at, picker, default_image, args.image_registry)

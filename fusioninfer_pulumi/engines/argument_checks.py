@@ -214,7 +214,7 @@ def check_arguments(
 
 def _explain_unknown(engine: Engine, name: str, release: str) -> tuple[Rule, str]:
     table, title = load_argument_table(engine.name), engine.title
-    removed_in, first = table.find_removal(name, release), table.find_first(name)
+    removed_in, first = table.find_removing_release(name, release), table.find_first_release(name)
     if removed_in is not None:
         successor = find_successor(engine, name)
         remedy = f"use {successor} instead" if successor else "remove or replace it"
@@ -239,7 +239,7 @@ class RemovedArgument(NamedTuple):
     """An argument that the new release does not accept, and its successor if known."""
 
     name: str
-    instead: str | None
+    successor: str | None
 
 
 class ChangedDefault(NamedTuple):

@@ -99,12 +99,12 @@ class ArgumentTable:
             if definition.since <= at and (definition.until is None or at < definition.until)
         }
 
-    def find_first(self, word: str) -> str | None:
+    def find_first_release(self, word: str) -> str | None:
         """Return the first release that has an argument, None if no release has it."""
         definitions = self._definitions.get(word)
         return self.releases[definitions[0].since] if definitions else None
 
-    def find_removal(self, word: str, release: str) -> str | None:
+    def find_removing_release(self, word: str, release: str) -> str | None:
         """Return the release that removed an argument, which `release` lacks; None if none did."""
         at = self.releases.index(release)
         ends = [definition.until for definition in self.list_definitions(word)]

@@ -105,7 +105,7 @@ class Parallelism(NamedTuple):
     is_explicit: bool = False
     context: int = 1
 
-    def count_devices(self, nodes: int | None = None) -> int:
+    def count_accelerators(self, nodes: int | None = None) -> int:
         """Return the accelerators that a replica on this many nodes needs; None counts all ranks.
 
         Every data parallel rank needs tensor x pipeline x context accelerators (vLLM
@@ -124,7 +124,7 @@ class Parallelism(NamedTuple):
         return self.data_local or max(self.data // nodes, 1)
 
     def describe(self, size_flags: Mapping[str, Sequence[str]], nodes: int | None = None) -> str:
-        """Return the sizes in `count_devices`, for messages: `--tp-size 4 x --dp-size 2`."""
+        """Return the sizes in `count_accelerators`, for messages: `--tp-size 4 x --dp-size 2`."""
         names = {size: spellings[0] for size, spellings in size_flags.items()}
         sizes = {"tensor": self.tensor, "pipeline": self.pipeline, "context": self.context}
         parts = [f"{names[size]} {number}" for size, number in sizes.items() if number > 1]
@@ -333,7 +333,7 @@ class KvCache:
     handshake_source: str
     recompute_setting: str = ""
 
-    def connector(self, command: EngineCommand) -> KvConnector | str | None:
+    def read_connector(self, command: EngineCommand) -> KvConnector | str | None:
         """Return the configured connector, None if there is none, or the problem of the flag.
 
         The problem is text that follows the name of `transfer_flag`, such as "has no value".
@@ -344,7 +344,7 @@ class KvCache:
         """Check for a connector that the engine does not have."""
         return []
 
-    def transfer(
+    def build_transfer(
         self,
         command: EngineCommand,
         args: KvTransferArgs | None,
@@ -359,7 +359,7 @@ class KvCache:
         """
         raise NotImplementedError
 
-    def offload(
+    def build_offloading(
         self, command: EngineCommand, request: OffloadRequest, nodes: int, *, is_decoder: bool
     ) -> OffloadResult:
         """Return what offloading adds to each pod of a replica with this many nodes.
@@ -368,7 +368,7 @@ class KvCache:
         """
         raise NotImplementedError
 
-    def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
+    def list_pair_settings(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         """Return the names of the settings that prefill and decode must have in common.
 
         Names are `model`, `release`, `served name`, `block size` and keys of `pair_setting_flags`.
@@ -590,7 +590,7 @@ class EngineCommand:
         return max(0, integer(self.value(flag)) or 0) if flag is not None else 0
 
     @property
-    def rank_ports(self) -> int:
+    def port_count(self) -> int:
         """Number of ports that the engine serves on: 1, or one port for each rank of the pod."""
         sizes = self.parallelism
         return sizes.count_pod_ranks(1) if self._has_port_per_rank and sizes is not None else 1
@@ -614,8 +614,8 @@ class EngineCommand:
 
     @property
     def connector(self) -> KvConnector | str | None:
-        """The KV connector; see `KvCache.connector`."""
-        return self.engine.kv_cache.connector(self) if self.engine is not None else None
+        """The KV connector; see `KvCache.read_connector`."""
+        return self.engine.kv_cache.read_connector(self) if self.engine is not None else None
 
 
 def _parse_adapter_name(value: str) -> str:

@@ -104,14 +104,14 @@ def _read_script(argv: Argv, image: Image) -> EngineCommand:
 
 
 #: Usual names of serving containers, in order of precedence.
-_SERVING_NAMES = (*ENGINES, "engine", "main")
+SERVING_NAMES = (*ENGINES, "engine", "main")
 _DEFAULT_PORT = 8000
 
 
 def find_serving_container(template: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
     """Return the container with this name, else one with a usual name, else the first."""
     containers = {container["name"]: container for container in template["spec"]["containers"]}
-    for candidate in (name, *_SERVING_NAMES):
+    for candidate in (name, *SERVING_NAMES):
         if candidate in containers:
             serving: Mapping[str, Any] = containers[candidate]
             return serving

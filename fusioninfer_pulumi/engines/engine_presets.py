@@ -92,12 +92,12 @@ class EditionDefaults(NamedTuple):
     """The presets by engine name, and the images of endpoint pickers and the sidecar.
 
     `picker` is the image in FusionInfer's router document. It has no flow control; services that
-    need it get `holding_picker`. Only `pd_picker` supports `pd-disaggregation`.
+    need it get `flow_control_picker`. Only `pd_picker` supports `pd-disaggregation`.
     """
 
     presets: Mapping[str, EnginePreset]
     picker: str
-    holding_picker: str
+    flow_control_picker: str
     pd_picker: str
     sidecar: str
 
@@ -106,7 +106,7 @@ _EDITIONS = {
     Edition.OF_2026_11: EditionDefaults(
         PRESETS,
         picker="registry.k8s.io/gateway-api-inference-extension/epp:v1.2.1",
-        holding_picker="registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0",
+        flow_control_picker="registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0",
         pd_picker="ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0",
         sidecar="ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.10.0",
     ),

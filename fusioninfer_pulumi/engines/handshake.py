@@ -37,7 +37,7 @@ def _has_hidden_arguments(command: EngineCommand) -> bool:
 
 
 def read_pair_setting(command: EngineCommand, key: str) -> str | None:
-    """Return a setting of `settings_to_match`: None if unknown, a default or `auto` if unset."""
+    """Return a setting of `list_pair_settings`: None if unknown, a default or `auto` if unset."""
     engine, image = command.engine, command.image
     if engine is None:
         return None
@@ -143,7 +143,7 @@ def compare_pair(prefill: EngineCommand, decode: EngineCommand) -> PairCompatibi
         return PairCompatibility(PairState.UNKNOWN, (f"connector {first.name} -> {second.name}",))
     cache, source = engine.kv_cache, engine.kv_cache.handshake_source
     differences, is_certain = [], True
-    for key in sorted(cache.settings_to_match(prefill, decode)):
+    for key in sorted(cache.list_pair_settings(prefill, decode)):
         prefill_value, decode_value = (read_pair_setting(side, key) for side in (prefill, decode))
         if prefill_value != decode_value:
             is_certain = is_certain and not {None, AUTO} & {prefill_value, decode_value}

@@ -133,7 +133,7 @@ def check_accelerators(
     # A leader with 0 local ranks only serves HTTP; the ranks of the other pods are unknown.
     if engine is None or parallelism is None or parallelism.data_local == 0:
         return []
-    need, have = parallelism.count_devices(nodes), accelerators_per_pod * nodes
+    need, have = parallelism.count_accelerators(nodes), accelerators_per_pod * nodes
     sizes = parallelism.describe(engine.sizes.flags, nodes)
     flag = sizes.partition(" ")[0]
     count = f"{need} accelerator{'' if need == 1 else 's'}"

@@ -97,19 +97,19 @@ class SglangKvCache(KvCache):
     }
     handshake_source = "SGLang 0.5.3 to 0.5.23, disaggregation/common/conn.py"
 
-    def connector(self, command: EngineCommand) -> KvConnector | str | None:
+    def read_connector(self, command: EngineCommand) -> KvConnector | str | None:
         mode = command.value(_MODE)
         if mode in (None, "null"):
             return None
         backend = command.value(_BACKEND) or _DEFAULT_BACKEND
         return KvConnector(backend, mode, (backend,), (backend,))
 
-    def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
+    def list_pair_settings(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         compared_since = {"block size": COMPARES_PAGE_SIZE, "cache dtype": COMPARES_CACHE_DTYPE}
         version = decode.image.version or (0,)
         return [setting for setting, since in compared_since.items() if version >= since]
 
-    def transfer(
+    def build_transfer(
         self,
         command: EngineCommand,
         args: KvTransferArgs | None,
@@ -132,7 +132,7 @@ class SglangKvCache(KvCache):
             KvConnector(backend, mode, (backend,), (backend,)),
         )
 
-    def offload(
+    def build_offloading(
         self, command: EngineCommand, request: OffloadRequest, nodes: int, *, is_decoder: bool
     ) -> OffloadResult:
         sizes = command.parallelism
@@ -141,7 +141,7 @@ class SglangKvCache(KvCache):
         gigabytes = request.host_bytes // (_GIGABYTE * ranks)
         memory = Decimal(request.host_bytes)
         if sizes is not None:
-            memory = Decimal(gigabytes * _GIGABYTE * sizes.count_devices() // nodes)
+            memory = Decimal(gigabytes * _GIGABYTE * sizes.count_accelerators() // nodes)
         arguments = [Argument((_HICACHE,)), Argument((_HICACHE_SIZE,), (str(gigabytes),))]
         variables = {}
         if request.folders:

@@ -113,7 +113,7 @@ class VllmKvCache(KvCache):
     )
     recompute_setting = f'"{_LOAD_FAILURE_POLICY}": "{_RECOMPUTE}" to {TRANSFER}'
 
-    def connector(self, command: EngineCommand) -> KvConnector | str | None:
+    def read_connector(self, command: EngineCommand) -> KvConnector | str | None:
         settings = read_transfer_config(command)
         if any(normalize_flag(word).startswith(f"{TRANSFER}.") for word in command.arguments):
             return "is split into keys; write it as one JSON object"
@@ -137,7 +137,7 @@ class VllmKvCache(KvCache):
         message = f"vLLM no longer has {_REMOVED_CONNECTOR} and exits; use {NIXL}"
         return [warning(RELEASE_WITHOUT_FEATURE, (TRANSFER,), message)]
 
-    def settings_to_match(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
+    def list_pair_settings(self, prefill: EngineCommand, decode: EngineCommand) -> Collection[str]:
         configs = [read_transfer_config(side) for side in (prefill, decode)]
         readable = [config for config in configs if isinstance(config, dict)]
         if len(readable) < 2 or not all(
@@ -205,9 +205,9 @@ class VllmKvCache(KvCache):
         old_version, new_version = _read_version(old), _read_version(new)
         if old_version is None or new_version is None or not old_version < change <= new_version:
             return False
-        return "release" in self.settings_to_match(old, new)
+        return "release" in self.list_pair_settings(old, new)
 
-    def transfer(
+    def build_transfer(
         self,
         command: EngineCommand,
         args: KvTransferArgs | None,
@@ -234,7 +234,7 @@ class VllmKvCache(KvCache):
             settings[_LOAD_FAILURE_POLICY] = _RECOMPUTE
         return Transfer((_build_transfer_argument(settings),), _build_connector(settings), findings)
 
-    def offload(
+    def build_offloading(
         self, command: EngineCommand, request: OffloadRequest, nodes: int, *, is_decoder: bool
     ) -> OffloadResult:
         # In every pod, the ranks of each data parallel copy share `host_bytes` in /dev/shm.

@@ -77,7 +77,7 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     if engine is None:
         return pods, [reject_unknown_engine(at, command)]
     is_decoder = ctx.role.component_type is ComponentType.DECODER
-    offload = engine.kv_cache.offload(command, request, ctx.nodes, is_decoder=is_decoder)
+    offload = engine.kv_cache.build_offloading(command, request, ctx.nodes, is_decoder=is_decoder)
     findings = [finding.under(*at) for finding in offload.findings]
     for pod in pods.all:
         for index, folder in enumerate(request.folders):
@@ -249,12 +249,12 @@ def _plan_transfer(
     if args is not None and args.enabled:
         if engine is None:
             return Transfer(), [reject_unknown_engine(field, command)]
-        is_prefiller = ctx.role.component_type is ComponentType.PREFILLER
-        transfer = engine.kv_cache.transfer(command, args, offloading, is_prefiller=is_prefiller)
+        cache, is_prefiller = engine.kv_cache, ctx.role.component_type is ComponentType.PREFILLER
+        transfer = cache.build_transfer(command, args, offloading, is_prefiller=is_prefiller)
         return transfer, [finding.under(*field) for finding in transfer.findings]
     is_transfer_off = args is not None or ctx.pairing is None
     if engine is not None and offloading is not None and is_transfer_off:
-        return engine.kv_cache.transfer(command, None, offloading), []
+        return engine.kv_cache.build_transfer(command, None, offloading), []
     return Transfer(), []
 
 
@@ -316,7 +316,7 @@ def _plan_decoder(
 def _find_free_port(
     spec: Mapping[str, Any], pool: int, args: KvTransferArgs, command: EngineCommand
 ) -> int:
-    ranks = command.rank_ports
+    ranks = command.port_count
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     used = {
         port.get("containerPort")

@@ -151,7 +151,7 @@ def declare_ports(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]
         is_name_taken = any(port.get("name") == "ray-head" for port in existing)
         ports.append({**({} if is_name_taken else {"name": "ray-head"}), "containerPort": RAY_PORT})
     if ctx.role.parallelism is not None and ctx.role.parallelism.port_per_rank:
-        rank_ports = range(pods.engine_port, pods.engine_port + pods.rank_ports)
+        rank_ports = range(pods.engine_port, pods.engine_port + pods.port_count)
         ports += [{"containerPort": port} for port in rank_ports if port not in declared]
     return pods.put(pods.leader.with_fields(ports=ports)) if ports else pods, []
 

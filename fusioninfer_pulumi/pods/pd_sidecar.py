@@ -98,7 +98,7 @@ def plan_sidecar(
     if not has_flag(words, _SECURE):
         # Its default is true, but neither gateways nor endpoint pickers use TLS to a pool's pods.
         arguments.append(f"{_SECURE}=false")
-    ranks = command.rank_ports
+    ranks = command.port_count
     user_ranks = integer(get_flag_value(words, _RANKS))
     if ranks > 1 and user_ranks is None:
         arguments.append(f"{_RANKS}={ranks}")
@@ -124,7 +124,7 @@ def plan_sidecar(
         arguments=(*arguments, *words),
         port=listen,
         serves_https=serves_https,
-        rank_ports=user_ranks or ranks,
+        port_count=user_ranks or ranks,
         resources=args.resources if args.resources is not None else REQUESTS,
         account=account,
         is_user_account=bool(user_account),

@@ -74,7 +74,7 @@ class SidecarPlan(NamedTuple):
 
     Attributes:
         port: First port that it listens on, which is the pool's.
-        rank_ports: Number of ports that it listens on.
+        port_count: Number of ports that it listens on.
         account: ServiceAccount that it uses, None if it uses none.
         is_user_account: Whether the user's template has that account, so that it is not created.
         family: The release family whose flags it has.
@@ -84,7 +84,7 @@ class SidecarPlan(NamedTuple):
     arguments: tuple[str, ...]
     port: int
     serves_https: bool
-    rank_ports: int
+    port_count: int
     resources: Mapping[str, Any]
     account: str | None
     is_user_account: bool
@@ -93,7 +93,7 @@ class SidecarPlan(NamedTuple):
     @property
     def ports(self) -> tuple[int, ...]:
         """The ports that it listens on."""
-        return tuple(range(self.port, self.port + self.rank_ports))
+        return tuple(range(self.port, self.port + self.port_count))
 
 
 class KvTransferPlan(NamedTuple):
@@ -335,14 +335,14 @@ class RolePods:
         return self.kv.engine_port if self.kv is not None else self.port
 
     @property
-    def rank_ports(self) -> int:
+    def port_count(self) -> int:
         """Number of ports that the engine serves on."""
-        return self.command.rank_ports
+        return self.command.port_count
 
     @property
     def ports(self) -> tuple[int, ...]:
         """The ports that the pods serve on; several if every rank has its own."""
-        return tuple(range(self.port, self.port + self.rank_ports))
+        return tuple(range(self.port, self.port + self.port_count))
 
     @property
     def ports_text(self) -> str:

@@ -282,7 +282,7 @@ class _RoleExpander:
             gpus = max(role.parallelism.ranks // role.nodes, 1)
             reason = "parallelism, divided by the pods of a replica"
         elif not gpus and sizes is not None:
-            gpus = max(sizes.count_devices() // role.nodes, 1)
+            gpus = max(sizes.count_accelerators() // role.nodes, 1)
             reason = "parallel sizes in the arguments"
         if gpus:
             self._note("gpus", str(gpus), USER, reason)

@@ -17,7 +17,7 @@ from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     HEALTH_PORT,
     LEADER_ELECTION,
     METRICS_PORT,
-    EppRequest,
+    EppSettings,
     build_epp_config,
     build_epp_flags,
     build_pairing_plugins,
@@ -75,7 +75,7 @@ class EppPlan(NamedTuple):
     Attributes:
         name: Name of its Deployment, Service, ServiceAccount, Role and RoleBinding.
         image: Its image; may be an Output.
-        request: Inputs of the generated configuration, None for a user's configuration.
+        settings: Inputs of the generated configuration, None for a user's configuration.
         config: Its EndpointPickerConfig as YAML.
         summary: Its strategy, in one sentence.
         env: Additional environment variables of its container.
@@ -85,7 +85,7 @@ class EppPlan(NamedTuple):
     config_name: str
     image: Any
     family: EppFamily
-    request: EppRequest | None
+    settings: EppSettings | None
     config: str
     flags: tuple[str, ...]
     summary: str
@@ -95,7 +95,7 @@ class EppPlan(NamedTuple):
     @property
     def prefers_pairs(self) -> bool:
         """Whether it prefers prefill pods with the decode pod's pair revision."""
-        affinity = self.request.affinity if self.request is not None else None
+        affinity = self.settings.affinity if self.settings is not None else None
         return affinity is not None and affinity.label == labels.PAIR_REVISION
 
     @property
@@ -160,11 +160,11 @@ def plan_epp(
     ):
         affinity, note = None, f"; {family.name} cannot prefer pods of one pair revision"
     metrics = find_load_metrics(served)
-    request = None
+    settings = None
     config, summary = args.endpoint_picker_config or "", "as configured in endpointPickerConfig"
     if intent.strategy is not None:
         block_sizes = {role.pods.command.block_size for role in served}
-        request = EppRequest(
+        settings = EppSettings(
             strategy=intent.strategy,
             scorers=args.scorers,
             block_size=block_sizes.pop() if len(block_sizes) == 1 else None,
@@ -175,11 +175,11 @@ def plan_epp(
             service_levels=epp_args.service_levels,
             session=epp_args.session,
         )
-        config = dump_epp_config(build_epp_config(family, request))
-        summary = describe_strategy(request) + note
+        config = dump_epp_config(build_epp_config(family, settings))
+        summary = describe_strategy(settings) + note
     # Each replica would queue requests of its own. Prefixes and sessions are not shared either, but
     # two replicas that serve still find most of them (e2e/strategies/test_balance.py).
-    needs_leader = request is None or request.flow_control
+    needs_leader = settings is None or settings.flow_control
     flags = build_epp_flags(
         family,
         epp_args,
@@ -188,7 +188,7 @@ def plan_epp(
         metrics,
         elects_leader=epp_args.replicas > 1
         and (needs_leader if epp_args.leader_election is None else epp_args.leader_election),
-        experimental=affinity is not None or (request is not None and request.uses_sessions),
+        experimental=affinity is not None or (settings is not None and settings.uses_sessions),
         tracing=tracing is not None,
     )
     return EppPlan(
@@ -196,7 +196,7 @@ def plan_epp(
         config_name=object_names.endpoint_picker_config(service),
         image=intent.image,
         family=family,
-        request=request,
+        settings=settings,
         config=config,
         flags=(*flags, *(epp_args.args or ())),
         summary=summary,

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.api.router import ServiceLevelsArgs
 from fusioninfer_pulumi.checks.routing_checks import check_config, check_strategy
 from fusioninfer_pulumi.endpoint_pickers.picker_config import (
     SCORERS,
-    EppRequest,
+    EppSettings,
     build_epp_config,
     describe_strategy,
     dump_epp_config,
@@ -28,14 +28,14 @@ TABLE = Path(__file__).with_name("requests.yaml")
 
 
 def config(family: str, strategy: str, **request: Any) -> dict[str, Any]:
-    return build_epp_config(FAMILIES[family], EppRequest(Strategy(strategy), **request))
+    return build_epp_config(FAMILIES[family], EppSettings(Strategy(strategy), **request))
 
 
 def complete(row: dict[str, Any]) -> dict[str, Any]:
     """A row with what is found in its request, its description and the configuration."""
     fields = dict(row["request"])
     metrics = fields.pop("engine_metrics", None)
-    request = EppRequest(
+    request = EppSettings(
         Strategy(fields.pop("strategy")),
         engine_metrics=None if metrics is None else LoadMetrics(*metrics),
         **fields,
@@ -93,7 +93,7 @@ def test_text_has_no_anchors() -> None:
 def test_configuration_of_llm_d_1_0_is_that_of_0_10_under_its_api_version(
     strategy: Strategy, levels: Any
 ) -> None:
-    request = EppRequest(strategy, flow_control=True, service_levels=levels)
+    request = EppSettings(strategy, flow_control=True, service_levels=levels)
     old, new = (build_epp_config(FAMILIES[name], request) for name in ("llm-d-0.10", "llm-d-1.0"))
     assert new == {**old, "apiVersion": "llm-d.ai/v1"}
     # Its conversion of v1alpha1 copies these keys; others move, or do not exist in v1.
@@ -102,7 +102,7 @@ def test_configuration_of_llm_d_1_0_is_that_of_0_10_under_its_api_version(
 
 
 requests = st.builds(
-    EppRequest,
+    EppSettings,
     strategy=st.sampled_from(Strategy),
     scorers=st.none() | st.dictionaries(st.sampled_from(list(SCORERS)), st.integers(1, 9)),
     block_size=st.none() | st.integers(1, 512),
@@ -111,7 +111,7 @@ requests = st.builds(
 
 
 @given(family=st.sampled_from(list(FAMILIES.values())), request=requests)
-def test_every_generated_config_passes_its_own_check(family: Any, request: EppRequest) -> None:
+def test_every_generated_config_passes_its_own_check(family: Any, request: EppSettings) -> None:
     if errors(check_strategy(family, request)):
         return
     result = build_epp_config(family, request)

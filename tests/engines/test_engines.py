@@ -192,7 +192,7 @@ def test_unknown_engine_has_no_parallelism() -> None:
 def test_devices_of_a_replica_are_counted(
     parallelism: Parallelism, nodes: int | None, devices: int
 ) -> None:
-    assert parallelism.count_devices(nodes) == devices
+    assert parallelism.count_accelerators(nodes) == devices
 
 
 @each_row(

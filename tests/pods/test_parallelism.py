@@ -120,5 +120,5 @@ def test_parallelism_arguments_are_read_back(tensor: Any, local: int, pods: int,
         read = read_command(pod_template["spec"]["containers"][0]).parallelism
         assert read is not None
         assert (read.tensor, read.data) == (tensor or 1, local * pods)
-        assert read.count_devices(pods) == (tensor or 1) * local * pods
+        assert read.count_accelerators(pods) == (tensor or 1) * local * pods
     assert plan_of(manifest).roles[0].nodes == pods

@@ -32,13 +32,13 @@ def test_editions_keep_their_values() -> None:
     assert [edition.value for edition in Edition] == list(VALUES) == sorted(VALUES)
     for edition in Edition:
         row = get_edition_defaults(edition)
-        images = row.picker, row.holding_picker, row.pd_picker, row.sidecar
+        images = row.picker, row.flow_control_picker, row.pd_picker, row.sidecar
         releases = (row.presets[name].release for name in ("vllm", "sglang"))
         assert (*releases, *images) == VALUES[edition.value]
         family = find_family(row.pd_picker)
         assert family is not None
         assert find_family(row.picker)
-        assert find_family(row.holding_picker)
+        assert find_family(row.flow_control_picker)
         assert find_sidecar_image_family(row.sidecar) is family
 
 
@@ -76,7 +76,7 @@ def images(strategy: str, edition: str | None, **picker: Any) -> set[str]:
     ("strategy", "picker", "field"),
     [
         ("prefix-cache", {}, "picker"),
-        ("prefix-cache", {"flowControl": True}, "holding_picker"),
+        ("prefix-cache", {"flowControl": True}, "flow_control_picker"),
         ("pd-disaggregation", {}, "pd_picker"),
     ],
 )
@@ -87,7 +87,7 @@ def test_service_of_an_older_edition_keeps_its_images(
     assert newest == images(strategy, "2026.11", **picker)
     row = get_edition_defaults()
     vllm = replace(row.presets["vllm"], release="0.31.0")
-    older = {"picker": f"{GAIE}:v1.2.0", "holding_picker": f"{GAIE}:v1.4.0",
+    older = {"picker": f"{GAIE}:v1.2.0", "flow_control_picker": f"{GAIE}:v1.4.0",
              "pd_picker": f"{LLM_D}:v0.9.0", "sidecar": f"{SIDECAR}:v0.9.0"}  # fmt: skip
     changed = engine_presets.EditionDefaults({**row.presets, "vllm": vllm}, **older)
     monkeypatch.setitem(engine_presets._EDITIONS, Edition.OF_2026_11, changed)

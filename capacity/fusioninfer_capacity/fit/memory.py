@@ -170,7 +170,7 @@ def fit(
         range(len(pipeline_stages)), key=lambda at: caches[at].count_requests(free[at], length)
     )
     requests = max(0.0, caches[tightest].count_requests(free[tightest], length))
-    copies = max(1, sizes.count_devices(nodes) // ranks)
+    copies = max(1, sizes.count_accelerators(nodes) // ranks)
     return replace(
         role_fit,
         weights=pipeline_stages[tightest].weights,

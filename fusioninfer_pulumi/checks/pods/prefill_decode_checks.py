@@ -84,7 +84,7 @@ KV_TRANSFER_WRONG_WAY = Rule("kv-transfer-wrong-way")
 SERVED_MODELS_DIFFER = Rule("served-models-differ")
 
 _MakeFinding = Callable[[Rule, Location, str], Finding]
-#: Settings that prefill and decode should share; see `KvCache.settings_to_match`.
+#: Settings that prefill and decode should share; see `KvCache.list_pair_settings`.
 _SETTINGS = (
     "model", "release", "dtype", "cache dtype", "quantization", "block size", "revision",
     "tokenizer",
@@ -114,7 +114,7 @@ def _check_pair(
     if engine is None or decode.engine is not engine:
         return  # check_kv_connectors() reports different engines
     is_paired = second.pairing is not None
-    needed = engine.kv_cache.settings_to_match(prefill, decode) if is_paired else ()
+    needed = engine.kv_cache.list_pair_settings(prefill, decode) if is_paired else ()
     setting_names = {
         "model": "the model",
         "release": engine.title,

@@ -264,8 +264,8 @@ def describe_engine_changes(changes: Sequence[EngineChange], service_count: int)
         prefix = f"{name}role {change.role}, {change.engine} {releases}"
         if change.removed:
             texts = [
-                f"{argument.name} (use {argument.instead})" if argument.instead else argument.name
-                for argument in change.removed
+                f"{argument} (use {successor})" if successor else argument
+                for argument, successor in change.removed
             ]
             yield f"{prefix}: no longer accepts {', '.join(texts)}"
         # With null, the engine chooses a value, which may be the same in both releases.
