@@ -1,4 +1,4 @@
-"""Pulumi components that put large language models on Kubernetes."""
+"""Pulumi components that serve large language models on Kubernetes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 __version__ = "0.3.0.dev0"
 
 # Names are imported on first use, because the command line does not need Pulumi and configures the
-# process before it imports pydantic. The other public names come from `api` and `generated.dicts`.
+# process before it imports pydantic. Names that are not listed are in `api` or `generated.dicts`.
 _NAMES_BY_MODULE = {
     "capacity_package": ("Placement", "place", "read_inventory", "read_placement"),
     "component.inference_service": ("InferenceService",),
@@ -53,10 +53,10 @@ def __getattr__(name: str) -> Any:
 
 def _public_names() -> list[str]:
     """Return all public names, sorted."""
-    models = importlib.import_module(f"{__name__}.api").public_types()
-    dicts = [f"{name}Dict" for name in models if name.endswith("Args")]
-    other_names = [name for names in _NAMES_BY_MODULE.values() for name in names]
-    return sorted([*models, *dicts, *other_names])
+    api_types = importlib.import_module(f"{__name__}.api").public_types()
+    dicts = [f"{name}Dict" for name in api_types if name.endswith("Args")]
+    listed_names = [name for names in _NAMES_BY_MODULE.values() for name in names]
+    return sorted([*api_types, *dicts, *listed_names])
 
 
 def __dir__() -> list[str]:

@@ -39,11 +39,11 @@ class ModelLayout(Protocol):
 
     @property
     def tensor(self) -> int:
-        """Accelerators per pod, and the tensor parallel size if pods are pipeline stages."""
+        """Accelerators per pod: the tensor parallel size, unless `rank_tensor_size` is used."""
 
     @property
     def nodes(self) -> int:
-        """Pods per replica: pipeline stages, or pods that each run data parallel ranks."""
+        """Pods per replica: each is a pipeline stage, or runs data parallel ranks."""
 
     @property
     def has_expert_parallelism(self) -> bool:
@@ -51,9 +51,9 @@ class ModelLayout(Protocol):
 
     @property
     def rank_tensor_size(self) -> int | None:
-        """Tensor parallel size of each data parallel rank, if ranks replace pipeline stages.
+        """Tensor parallel size for data parallel ranks that share experts on the same `nodes`.
 
-        The ranks share the experts. None if no such layout fits, or if one node is enough.
+        This is the alternative to pipeline stages; None if it does not fit, or with one node.
         """
 
     @property
@@ -140,7 +140,7 @@ class CapacityPackage(Protocol):
 
 @cache
 def load_package() -> CapacityPackage | None:
-    """Return the installed capacity package, the first by name; None if there is none."""
+    """Return the installed capacity package, None if there is none."""
     return next((package for _, package in load_plugins(GROUP)), None)
 
 

@@ -25,7 +25,7 @@ class Severity(str, enum.Enum):
 
 
 class Rule(NamedTuple):
-    """A rule that an input can violate. `rule_examples` has its title, remedy and example.
+    """A rule that an input can violate; the folder `rule_examples` has its texts and example.
 
     Attributes:
         id: Stable id, such as `accelerators-too-few`.
@@ -75,8 +75,8 @@ class Finding:
             `apiVersion`; empty for the whole document.
         message: What is wrong, the value found, and the fix, on one line.
         frames: Stack frames of the user's program, printed below the message.
-        converted: Field of the converted service that has the problem, if the source document has
-            no such field; `location` is then the source field it was converted from.
+        converted: Field of the converted service that has the problem, if no field of the source
+            document corresponds to it; `location` is then the closest field of the source document.
     """
 
     rule: str
@@ -235,9 +235,10 @@ _Value = TypeVar("_Value")
 def find_closest(
     values: Mapping[Location, _Value], location: Location
 ) -> tuple[_Value, Location] | None:
-    """Return the value of a location's longest prefix that has one, and the rest of the location.
+    """Return the value at a location or its closest parent, and the rest of the location.
 
-    None if no prefix has a value.
+    With a value at `("roles", 0)`, the rest of `("roles", 0, "port")` is `("port",)`. None if
+    neither the location nor a parent has a value.
     """
     for end in range(len(location), 0, -1):
         if (value := values.get(location[:end])) is not None:

@@ -37,7 +37,7 @@ from fusioninfer_pulumi.loading.file_set import (
     load_texts,
     parse,
 )
-from fusioninfer_pulumi.loading.load import file_text, read_text
+from fusioninfer_pulumi.loading.load import file_text, read_stream
 from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, UNREADABLE_FILE
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
@@ -246,7 +246,7 @@ def _read_text(input_: _Input, file: str, path: str, folder: str | None = None) 
         if path == "-":
             if sys.stdin is None:
                 raise OSError(errno.EBADF, "standard input is closed")
-            text = read_text(sys.stdin.buffer)
+            text = read_stream(sys.stdin.buffer)
         else:
             text = file_text(path)
         if path.endswith(".py"):

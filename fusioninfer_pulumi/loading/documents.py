@@ -34,11 +34,12 @@ class Document(NamedTuple):
 
     Attributes:
         origin: Its file and position.
-        remarks: Findings from before planning, each with the origin of its document.
+        remarks: Findings of loading, before planning, each with the origin of its document.
         args: The service, None if it is invalid or the document is not a service.
         manifest: The InferenceService manifest, None if the document is not a service.
         translate: Moves a finding about a converted service to its source document.
-        plan: The plan of the service, None before planning. A service of a program has only a plan.
+        plan: The plan of the service, None before planning. Services of a Pulumi program have a
+            plan, but no `args` and no `manifest`.
     """
 
     origin: Origin
@@ -84,7 +85,7 @@ class Document(NamedTuple):
 
 
 def split_list(file: str, number: int, raw: Any) -> tuple[list[tuple[Origin, Any]], list[Document]]:
-    """Return the items of a `List`, else the document, with origins; and errors of the `List`."""
+    """Return the items of a `List`, or the document itself, with origins, and the List's errors."""
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != "List":
         return [(origin, raw)], []
@@ -99,11 +100,8 @@ def split_list(file: str, number: int, raw: Any) -> tuple[list[tuple[Origin, Any
 
 def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
     if raw.get("apiVersion") != "v1":
-        yield error(
-            WRONG_KIND,
-            ("apiVersion",),
-            f"must be v1 for kind List, got {show(raw.get('apiVersion'))}",
-        )
+        message = f"must be v1 for kind List, got {show(raw.get('apiVersion'))}"
+        yield error(WRONG_KIND, ("apiVersion",), message)
     items = raw.get("items")
     if not isinstance(items, list):
         yield error(WRONG_TYPE, ("items",), f"must be a list, got {show(items)}")
@@ -132,7 +130,7 @@ def load_documents(
     has_service = any(owners) or any(_is_inference_service(raw) for _, raw in documents)
     loaded = [
         _load_document(
-            origin, raw, lossy=has_service and allow_lossy, in_folder=origin in in_folders
+            origin, raw, ignore_others=has_service and allow_lossy, in_folder=origin in in_folders
         )
         for (origin, raw), owner in zip(documents, owners, strict=True)
         if owner is None
@@ -143,6 +141,7 @@ def load_documents(
 
 
 def _find_owner(raw: Any, *, platform: bool = False) -> Importer | None:
+    """Return the importer of a document, as `find_importer`; None for an InferenceService."""
     # A document of our own API does not load importers, because that takes time.
     if not isinstance(raw, Mapping) or raw.get("apiVersion") == API_VERSION:
         return None
@@ -165,7 +164,7 @@ def _group_by_importer(
 def _add_referenced(
     documents: Sequence[tuple[Origin, Any]], owners: Sequence[Importer | None]
 ) -> list[Importer | None]:
-    """Assign unrelated objects to the importer whose documents name or select them.
+    """Return `owners` with an importer for each object that its documents name or select.
 
     Repeats until nothing changes, because such an object may name others, as a ServiceAccount does.
     """
@@ -175,7 +174,7 @@ def _add_referenced(
         importers_by_key.update(dict.fromkeys(importer.named(group), importer))
 
     def find_referring_importer(origin: Origin, raw: Any) -> Importer | None:
-        if not groups or not _is_unrelated_object(raw):
+        if not groups or not _is_other_object(raw):
             return None
         selecting = (importer for importer, group in groups if importer.selects(group, raw))
         document = SourceDocument(origin, raw)
@@ -224,23 +223,23 @@ def _translate(importer: Importer, origins: Origins, finding: Finding) -> tuple[
     return origin, moved if message is None else replace(moved, message=message, converted=())
 
 
-def _load_document(origin: Origin, raw: Any, *, lossy: bool, in_folder: bool) -> Document:
+def _load_document(origin: Origin, raw: Any, *, ignore_others: bool, in_folder: bool) -> Document:
+    """Load a document that no importer converts: a service, or an object to ignore or reject."""
     if _needs_importer(raw):
         needs = "needs an importer that is not installed; run"
         message = f"{show(raw['apiVersion'])} {needs} {install_command('importers')}"
         return Document(origin, ((origin, error(IMPORTER_MISSING, ("apiVersion",), message)),))
     finding = _find_wrong_version(raw)
     platform = _find_owner(raw, platform=True)
-    if _is_unrelated_object(raw) and (lossy or (in_folder and (finding is None or platform))):
+    is_other = _is_other_object(raw)
+    if is_other and (ignore_others or (in_folder and (finding is None or platform))):
         reason = "is not an InferenceService and is ignored; apply it separately"
         if platform is not None:
             reason = f"configures {platform.name}, not a service; ignored"
         ignored = warning(NO_SERVICE, ("kind",), f"{raw['kind']} {reason}")
         return Document(origin, ((origin, ignored),))
-    is_unrelated = (
-        _is_unrelated_object(raw) and raw["kind"] != "List" and raw["apiVersion"] != API_VERSION
-    )
-    if finding is None and is_unrelated:
+    # `validate_document` rejects a nested List and unknown kinds of our own API.
+    if finding is None and is_other and raw["kind"] != "List" and raw["apiVersion"] != API_VERSION:
         systems = ", ".join(importer.name for importer in importers())
         message = (
             f"{raw['kind']} ({raw['apiVersion']}) is not an InferenceService or one of the kinds "
@@ -275,7 +274,8 @@ def _get_group(version: Any) -> str:
     return version.partition("/")[0] if isinstance(version, str) else ""
 
 
-def _is_unrelated_object(raw: Any) -> bool:
+def _is_other_object(raw: Any) -> bool:
+    """Return whether a document is a Kubernetes object that is not an InferenceService."""
     return (
         isinstance(raw, Mapping)
         and not _is_inference_service(raw)

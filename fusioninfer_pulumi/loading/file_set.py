@@ -40,7 +40,7 @@ class ParsedText(NamedTuple):
         manifests: Origin and content of each document that may be a manifest.
         notes: Findings about the text, its Lists and ignored documents: `Document`s that have a
             finding but no service.
-        documents: Content of all documents, of a List its items; None if the text has errors.
+        documents: Content of all documents (of a List, its items); None if the text has errors.
     """
 
     text: Text
@@ -90,7 +90,8 @@ def parse(text: Text) -> ParsedText:
     if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
         # A folder may contain other files, such as the values of a chart.
         finding = info(NO_SERVICE, (), "ignored: contains no manifest")
-        notes += [_make_note(origin, finding) for origin, _ in manifests[:1]]
+        if manifests:
+            notes.append(_make_note(manifests[0][0], finding))
         manifests = []
     remaining = []
     for origin, raw in manifests:

@@ -14,7 +14,7 @@ from fusioninfer_pulumi.extras import load_plugins
 from fusioninfer_pulumi.findings import Finding, Location, Origin, find_closest
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
-#: Group of the entry points of importers.
+#: Entry point group of importers.
 GROUP = "fusioninfer.importers"
 #: API version, kind, namespace and name of an object.
 ObjectKey = tuple[Any, Any, Any, Any]
@@ -79,7 +79,8 @@ class SourceField(NamedTuple):
     @property
     def location(self) -> Location:
         """Its location in findings, without a leading `spec`."""
-        path = self.path[1:] or self.path if self.path[:1] == ("spec",) else self.path
+        is_below_spec = len(self.path) > 1 and self.path[0] == "spec"
+        path = self.path[1:] if is_below_spec else self.path
         # Keys of YAML may also be null or floats.
         return tuple(part if isinstance(part, (str, int)) else str(part) for part in path)
 
@@ -122,9 +123,10 @@ class FieldOrigin(NamedTuple):
     field: SourceField
     copied: bool
 
-    def extend(self, rest: Location) -> SourceField:
-        """Return the user's field for a subfield of the service's field, or the closest parent."""
-        return SourceField(self.field.document, (*self.field.path, *(rest if self.copied else ())))
+    def extend(self, subfield: Location) -> SourceField:
+        """Return the user's subfield if the service's field is a copy, else `field`."""
+        path = (*self.field.path, *subfield) if self.copied else self.field.path
+        return SourceField(self.field.document, path)
 
 
 class Origins(NamedTuple):
@@ -201,7 +203,7 @@ class Importer(NamedTuple):
         services: Kinds that become a service, each with its supported API versions.
         companions: Kinds that configure a service of the same input, with their API versions.
         platform: Kinds that configure the cluster, not a service, with their API versions.
-        words: Messages in the system's terms, by rule id. They replace the messages of findings
+        words: Messages in the system's terms, by rule id; they replace the messages of findings
             about converted services.
     """
 
@@ -256,7 +258,7 @@ def importers() -> tuple[Importer, ...]:
 
 
 def find_importer(raw: Any, *, platform: bool = False) -> Importer | None:
-    """Return the importer of a document's kind; with `platform`, if it lists the kind there."""
+    """Return the importer whose `kinds`, or with `platform` whose `platform`, has a document's kind."""
     kind = raw.get("kind") if isinstance(raw, Mapping) else None
     if not isinstance(kind, str):
         return None

@@ -101,11 +101,11 @@ def file_text(file: str | os.PathLike[str]) -> str:
     if file == "" or "\0" in str(file):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
     with Path(file).open("rb") as stream:
-        return read_text(stream, str(file))
+        return read_stream(stream, str(file))
 
 
-def read_text(stream: IO[bytes], title: str = "") -> str:
-    """Return the text of a stream; raises the errors of `file_text`, for the file `title`."""
+def read_stream(stream: IO[bytes], title: str = "") -> str:
+    """Return the text of a stream; errors are those of `file_text`, and name the file `title`."""
     # The size is limited, because the path may be an endless device.
     content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
@@ -132,6 +132,7 @@ def _get_services(documents: list[Document]) -> list[InferenceServiceArgs]:
     return [document.args for document in documents if document.args is not None]
 
 
+#: What `load_inventory` accepts.
 Inventory = (
     str | os.PathLike[str] | InventoryArgs | Mapping[str, Any] | Sequence[NodePoolArgs | Any]
 )

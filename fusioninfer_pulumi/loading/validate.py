@@ -1,7 +1,7 @@
 """Validation of a document, and conversion of a service to a manifest.
 
-Pydantic reports all invalid fields. The pod templates, roles and models without invalid fields are
-checked by the other rules, too, so that one run reports most errors.
+Pydantic reports all fields that are invalid by themselves. Pod templates, roles and the model that
+have none are then checked against the other rules, so that one run reports most errors.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def _find_further_errors(raw: Mapping[str, Any], problem: ValidationError) -> It
             field = to_camel(str(key))
             is_valid = isinstance(template, Mapping) and (*at, field) not in invalid
             if field in TEMPLATE_FIELDS and is_valid:
-                place = (*at, key)
-                yield from role_template_findings(place, template, None, has_model=has_model)
+                location = (*at, key)
+                yield from role_template_findings(location, template, None, has_model=has_model)
     model = spec.get("model")
-    if isinstance(model, Mapping) and not any(item[:1] == ("model",) for item in invalid):
+    if isinstance(model, Mapping) and not any(location[:1] == ("model",) for location in invalid):
         yield from check_model(("model",), ModelArgs.model_validate(model))
 
 

@@ -30,7 +30,7 @@ class BuiltService(NamedTuple):
         args: The expanded spec, with pod metadata and model sizes merged into the roles.
         plan: The plan, without findings.
         pods: Context and pods of each role that runs pods.
-        findings: Findings of the passes and of the router.
+        findings: Findings of the passes that build pods, and about the endpoint picker's release.
     """
 
     args: InferenceServiceArgs

@@ -12,15 +12,12 @@ from fusioninfer_pulumi.topology.gang import GangPlan, build_pod_group
 
 def service_json(plan: ServicePlan) -> dict[str, Any]:
     """Return a plan as JSON; users' programs rely on the keys."""
+    layout = plan.shape.layout
     return {
         "service": plan.service,
         "namespace": plain(plan.namespace),
-        # The default is omitted, so that the output is the same as in older versions.
-        **(
-            {"layout": plan.shape.layout.value}
-            if plan.shape.layout is not Layout.PER_REPLICA
-            else {}
-        ),
+        # The default layout is omitted, so that the output is the same as in older versions.
+        **({} if layout is Layout.PER_REPLICA else {"layout": layout.value}),
         **({} if plan.shape.groups is None else {"groups": plan.shape.groups}),
         "roles": [
             {
@@ -73,12 +70,12 @@ def _convert_presets(plan: ServicePlan) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value for JSON, and `<unknown>` for an Output."""
+    """Return the value, but `<unknown>` in place of an Output."""
     return UNKNOWN if is_output(value) else value
 
 
 def _convert_gangs(plan: ServicePlan) -> dict[str, Any]:
-    """Return the key `gang`; with serving groups it is null, and the key `gangs` is a list."""
+    """Return the key `gang`, or `gangs` with one item for each serving group and a null `gang`."""
     if plan.shape.groups is None:
         return {"gang": None if plan.gang is None else _convert_gang(plan, plan.gang)}
     gangs = [{"group": gang.group, **_convert_gang(plan, gang)} for gang in plan.gangs]

@@ -52,7 +52,7 @@ class RoleEngine(NamedTuple):
 
     Attributes:
         role: Name of the role.
-        title: The engine's name in its project's spelling.
+        title: Name of the engine as its project spells it, such as `SGLang`.
         release: Its release.
         is_default: Whether the library chose the release.
     """
@@ -70,9 +70,9 @@ class ServicePlan:
     Attributes:
         meta: Name and namespace, and metadata of all objects.
         shape: Decisions that affect all roles, such as layout, gang mode and scheduler.
-        roles: Roles that run pods, in the order of the spec.
+        roles: All roles but the router, in the order of the spec.
         gangs: The gang of the service, or one for each serving group; these differ only in
-            name and index. Empty if pods are scheduled one by one, or if there are no pods.
+            name and index. Empty if the service needs no gang, or if it requires no replicas.
         rollout: The user's `rollout` settings.
         wait: The user's `wait` settings.
         routing: How requests reach the pods; None if there is no router role, so that clients use
@@ -80,7 +80,7 @@ class ServicePlan:
         findings: All findings, errors first.
         operations: Disruption budgets, autoscalers and monitors.
         model: Claim and warm-up Job of `model`, None if it is not set or its source is unknown.
-        memory: Memory estimates by role, for roles of which enough is known.
+        memory: Memory estimates by role name, for roles that the capacity package can estimate.
         provenance: Where the parts and values of the pods come from in the user's spec.
         engines: Engines of generated containers.
     """
@@ -151,9 +151,10 @@ class ServicePlan:
 
 
 def compute_capacity_for_gpus(plan: ServicePlan, gpus: Sequence[int]) -> list[Capacity]:
-    """Return the capacity for each number of free accelerators.
+    """Return the capacity for each number of free accelerators in `gpus`.
 
-    It assumes nodes with exactly as many accelerators as the largest pod requests.
+    Nodes are assumed to have as many accelerators as the largest pod requests; a remainder is a
+    smaller node.
     """
     largest = max((role.accelerators_per_pod for role in plan.roles), default=0)
     return [compute_capacity(plan, build_pools(count, largest)) for count in gpus]

@@ -1,10 +1,11 @@
 """Texts of all rules, each with an example input that violates the rule.
 
 The texts are in `rule_examples` of each package, one YAML file for each area. The command `rules`,
-the check of ignored ids, the documentation and tests read them. An example is a mapping with one
-key: the name of a manifest in `_bases.yaml` with the fields to set (null removes a field),
-`documents`, or `text`. If a manifest alone cannot violate the rule, the example is a word such as
-`needs-cluster`.
+the check of ignored ids, the documentation and tests read them. An example has one of these forms:
+
+- `{BASE: {"roles[0].port": 80}}` sets fields of a manifest in `_bases.yaml`; null removes a field
+- `{documents: [...]}` or `{text: ...}` is a complete input
+- a word such as `needs-cluster`, if a manifest alone cannot violate the rule
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from fusioninfer_pulumi.rules.common import UNKNOWN_VALUE
 _CORE = "fusioninfer_pulumi"
 #: The C parser is ten times faster.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: Matches `[0]`, `[key.with.dots]` or `key` in a path.
 _PART = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
 
 
@@ -57,22 +59,22 @@ def all_rules() -> Mapping[str, RuleEntry]:
     """Return the rules of the core and of installed companion packages by id, sorted."""
     specs = [find_spec(package) for package in (_CORE, *list_plugin_packages())]
     rules = [
-        _build_entry(rule, path.stem, fields)
+        _build_entry(rule_id, path.stem, fields)
         for spec in specs
         for folder in (spec and spec.submodule_search_locations) or ()
         for path in Path(folder).glob("rule_examples/[a-z]*.yaml")
-        for rule, fields in _load_yaml(path).items()
+        for rule_id, fields in _load_yaml(path).items()
     ]
     return {rule.id: rule for rule in sorted(rules, key=lambda rule: rule.id)}
 
 
-def explain_unknown_rule(rule: str) -> str | None:
+def explain_unknown_rule(rule_id: str) -> str | None:
     """Return the message about an unknown rule id, None if the rule exists."""
-    if rule in all_rules():
+    if rule_id in all_rules():
         return None
-    closest = closest_name(rule, all_rules())
+    closest = closest_name(rule_id, all_rules())
     hint = f"did you mean {closest}?" if closest else "`fusioninfer-pulumi rules` lists all"
-    return f"unknown rule {rule!r}; {hint}"
+    return f"unknown rule {rule_id!r}; {hint}"
 
 
 def check_ignored_rules(ignored: Collection[str]) -> list[Finding]:
@@ -82,13 +84,13 @@ def check_ignored_rules(ignored: Collection[str]) -> list[Finding]:
     return [warning(UNKNOWN_VALUE, location, message) for message in messages]
 
 
-def _build_entry(rule: str, area: str, fields: Mapping[str, Any]) -> RuleEntry:
+def _build_entry(rule_id: str, area: str, fields: Mapping[str, Any]) -> RuleEntry:
     severity = fields["severity"]
-    levels = [severity] if isinstance(severity, str) else severity
+    severities = [severity] if isinstance(severity, str) else severity
     return RuleEntry(
-        rule,
+        rule_id,
         area,
-        tuple(map(Severity, levels)),
+        tuple(map(Severity, severities)),
         fields["title"],
         fields["remedy"],
         fields.get("source", ""),
@@ -112,14 +114,15 @@ def load_bases() -> Mapping[str, Any]:
 
 
 def change_base(base: str, fields: Mapping[str, Any]) -> Any:
-    """Return a base with fields set; null removes one, the index after the last adds an item."""
+    """Return a base manifest with `fields` set; the index after the last appends to a list."""
     # YAML aliases are one object in several places. With copies a change affects one place.
     manifest = {key: _copy_unshared(value) for key, value in load_bases()[base].items()}
     for path, value in fields.items():
         *parents, last = _parse_path(path)
         parent: Any = manifest
         for part, next_part in zip(parents, [*parents[1:], last], strict=True):
-            if part not in (range(len(parent)) if isinstance(parent, list) else parent):
+            existing = range(len(parent)) if isinstance(parent, list) else parent
+            if part not in existing:
                 _set(parent, part, [] if isinstance(next_part, int) else {})
             parent = parent[part]
         if value is None:
@@ -130,7 +133,7 @@ def change_base(base: str, fields: Mapping[str, Any]) -> Any:
 
 
 def _load_yaml(path: Path) -> Any:
-    return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  # a safe one
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  # safe loader
 
 
 def _copy_unshared(value: Any) -> Any:
