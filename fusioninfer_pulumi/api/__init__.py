@@ -1,4 +1,4 @@
-"""Models of manifests: one module for each concept, with its models and their checks.
+"""Pydantic models of manifests: one module for each concept, with its models and their checks.
 
 This package and `fusioninfer_pulumi` export the models and enums of all modules. For type checkers,
 a stub lists them.

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.api.field_types import (
     PositiveCount,
     Quantity,
     WebAddress,
-    fits,
+    matches_schema,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel, empty_list
 from fusioninfer_pulumi.findings import Finding, Location, error
@@ -125,12 +125,12 @@ class AutoscalingArgs(SpecModel):
 
     time_to_first_token: Duration | None = None
     """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as `1s`.
-    It replaces the target number of requests, except for a start from zero. Measured by llm-d's
-    endpoint picker if its metrics are readable, else by the engines."""
+    It replaces the target number of requests, except for starting the first replica. Measured by
+    llm-d's endpoint picker if its metrics are readable, else by the engines."""
 
     time_per_token: Duration | None = None
     """`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as
-    `50ms`. It replaces the target number of requests, except for a start from zero."""
+    `50ms`. It replaces the target number of requests, except for starting the first replica."""
 
     metrics: list[AutoscalingMetricArgs] = Field(default_factory=empty_list)
     """Metrics in addition to `target`. The metric that requires the most replicas applies."""
@@ -141,7 +141,7 @@ class AutoscalingArgs(SpecModel):
     keda: KedaArgs | None = None
     """`KEDA`: additional fields of the ScaledObject, under KEDA's names."""
 
-    behavior: Annotated[dict[str, Any], fits(SCALING, outputs=True)] | None = None
+    behavior: Annotated[dict[str, Any], matches_schema(SCALING, outputs=True)] | None = None
     """`scaleUp` and `scaleDown` of a HorizontalPodAutoscaler's `behavior`, passed through."""
 
     annotations: AnnotationMap = Field(default_factory=dict)
@@ -153,7 +153,7 @@ class AutoscalingArgs(SpecModel):
     def latency_goals(self) -> dict[str, Fraction]:
         """Latency goals in seconds, by the name of the KEDA trigger."""
         goals = {"first-token": self.time_to_first_token, "per-token": self.time_per_token}
-        return {name: seconds(goal) or Fraction(1) for name, goal in goals.items() if goal}
+        return {name: limit for name, goal in goals.items() if goal and (limit := seconds(goal))}
 
     def findings(self, at: Location) -> Iterator[Finding]:
         """Check that there is a metric, and that the bounds are in order."""
@@ -166,7 +166,7 @@ class AutoscalingArgs(SpecModel):
 
 
 def scales_to_zero(args: AutoscalingArgs) -> bool:
-    """Return whether a role may have no replicas, so that engine metrics cannot start one."""
+    """Return whether an autoscaler may remove all replicas, and with them the engines' metrics."""
     idle = args.keda.idle_replica_count if args.keda is not None else None
     return args.min_replicas == 0 or idle == 0
 

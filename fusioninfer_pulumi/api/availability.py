@@ -23,7 +23,7 @@ class StartupArgs(SpecModel):
 
     model_size: Bytes | None = None
     """Size of the weights that a pod reads, such as `140Gi`; `model.size` by default. Without
-    `timeout`, the time is computed from it and `readRate`, plus 5 minutes."""
+    `timeout`, the engine may take `modelSize` divided by `readRate`, plus 5 minutes."""
 
     read_rate: Bytes = "200Mi"
     """Bytes of weights that a pod reads per second, such as `1Gi`; by default `200Mi`, the rate of

@@ -78,7 +78,7 @@ class ParallelismArgs(SpecModel):
     """Pipeline parallel size: stages of layers; by default one per pod of a replica."""
 
     data: PositiveCount | None = None
-    """Data parallel size: copies of the model behind one endpoint, over all pods of a replica."""
+    """Data parallel size: copies of the model (ranks) over all pods of a replica."""
 
     data_local: PositiveCount | None = None
     """Copies per pod. Default: `data`, divided by `multinode.nodeCount` if that is set."""
@@ -95,8 +95,8 @@ class ParallelismArgs(SpecModel):
     among copies by their cache and load (vLLM 0.22 or later, one pod per replica)."""
 
     @property
-    def ranks(self) -> int:
-        """Ranks of one replica, one per accelerator."""
+    def accelerators(self) -> int:
+        """Accelerators of one replica according to the sizes."""
         return (self.tensor or 1) * (self.pipeline or 1) * (self.data or 1)
 
     @property
@@ -136,14 +136,14 @@ def parallelism_findings(
             f"results in data {data} / dataLocal {local} = {sizes.pods} pods per replica, but "
             f"multinode.nodeCount is {nodes}; remove one of them",
         )
-    elif sizes.has_sizes and sizes.ranks % nodes:
+    elif sizes.has_sizes and sizes.accelerators % nodes:
         factors = {"tensor": sizes.tensor, "pipeline": sizes.pipeline, "data": sizes.data}
         product = " x ".join(f"{name} {size}" for name, size in factors.items() if size is not None)
         yield error(
             PARALLELISM_NOT_DIVISIBLE,
             at,
-            f"{product} = {sizes.ranks} accelerators cannot be divided among multinode.nodeCount "
-            f"{nodes}: {sizes.ranks % nodes} would be left",
+            f"{product} = {sizes.accelerators} accelerators cannot be divided among "
+            f"multinode.nodeCount {nodes}: {sizes.accelerators % nodes} would be left",
         )
     if sizes.port_per_rank and nodes > 1:
         yield error(

@@ -20,7 +20,7 @@ from fusioninfer_pulumi.rules.common import (
     FIELDS_EXCLUDE_EACH_OTHER,
 )
 
-#: States of a field; null counts as its default.
+#: `set`: by the user, not null; `changed`: differs from the default; `default`: equals it, or null.
 _State = Literal["set", "changed", "default"]
 
 
@@ -97,5 +97,6 @@ def _locate(value: Any, path: str, state: _State) -> Location | None:
     has_state = is_set and value is not None
     if state != "set":
         default = None if field is None else field.get_default(call_default_factory=True)
-        has_state = (value in (None, default)) is (state == "default")
+        is_default = value in (None, default)
+        has_state = is_default if state == "default" else not is_default
     return tuple(location) if has_state else None

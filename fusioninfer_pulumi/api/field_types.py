@@ -135,7 +135,8 @@ Namespace = Annotated[Any, _OrOutput(DnsLabel)]
 
 # Labels and annotations
 
-_KEY = WithJsonSchema({"type": "string"})
+# Without it, pydantic renders a key's pattern as `patternProperties`.
+_KEY_SCHEMA = WithJsonSchema({"type": "string"})
 #: The key of a label or annotation.
 LabelKey = Annotated[
     str,
@@ -145,7 +146,7 @@ LabelKey = Annotated[
         "a Kubernetes label or annotation key",
         max_length=317,
     ),
-    _KEY,
+    _KEY_SCHEMA,
 ]
 LabelValue = Annotated[
     str,
@@ -162,20 +163,20 @@ _AlertLabel = string_format(
     r"^[a-zA-Z_][a-zA-Z0-9_]*$", "a Prometheus label name (letters, digits and _)"
 )
 #: Labels of Prometheus, whose values are any text.
-AlertLabelMap = dict[Annotated[str, _AlertLabel, _KEY], str]
+AlertLabelMap = dict[Annotated[str, _AlertLabel, _KEY_SCHEMA], str]
 
 # Amounts
 
 _PERCENTAGE = re.compile(r"(100|[1-9]?[0-9])%")
 
 
-def _validate_amount(value: Any, *, kind: str, is_whole: bool = False) -> str:
+def _validate_amount(value: Any, *, limits: str, is_whole: bool = False) -> str:
     try:
         amount = quantity.parse(value) if isinstance(value, (str, int, float)) else Decimal()
     except ValueError:
         amount = Decimal()
     if amount <= 0 or (is_whole and amount != amount.to_integral_value()):
-        raise rule_error(INVALID_FORMAT, f"must be an amount {kind}, got {show(value)}")
+        raise rule_error(INVALID_FORMAT, f"must be an amount {limits}, got {show(value)}")
     return str(value)
 
 
@@ -198,22 +199,22 @@ def _validate_count(value: Any, *, min_percentage: int) -> Any:
     )
 
 
-def _count_schema(percentage: str) -> WithJsonSchema:
+def _count_schema(percentage_pattern: str) -> WithJsonSchema:
     count = {"type": "integer", "minimum": 0, "maximum": MAX_COUNT}
-    return WithJsonSchema({"anyOf": [count, {"type": "string", "pattern": percentage}]})
+    return WithJsonSchema({"anyOf": [count, {"type": "string", "pattern": percentage_pattern}]})
 
 
 #: An amount above 0, in Kubernetes' format.
 Quantity = Annotated[
     str,
-    PlainValidator(partial(_validate_amount, kind="above 0 such as 5, 500m or 16Gi")),
+    PlainValidator(partial(_validate_amount, limits="above 0 such as 5, 500m or 16Gi")),
     WithJsonSchema({"type": ["string", "number"], "minLength": 1, "exclusiveMinimum": 0}),
 ]
 
 #: Memory or disk, at least a byte.
 Bytes = Annotated[
     str,
-    PlainValidator(partial(_validate_amount, kind="of bytes such as 80Gi", is_whole=True)),
+    PlainValidator(partial(_validate_amount, limits="of bytes such as 80Gi", is_whole=True)),
     WithJsonSchema({"type": ["string", "integer"], "minLength": 1, "minimum": 1}),
 ]
 
@@ -283,7 +284,7 @@ def _use_kubernetes_names(value: Any) -> Any:
 #: A part of a pod template: a dictionary with camelCase or snake_case names, or typed args of
 #: pulumi_kubernetes.
 PodPart = Annotated[dict[str, Any], BeforeValidator(_use_kubernetes_names)]
-#: A Kubernetes pod template, in the same forms: `metadata` and `spec`.
+#: A Kubernetes pod template (`metadata` and `spec`), in the same forms.
 PodTemplate = Annotated[
     dict[str, Any],
     BeforeValidator(_use_kubernetes_names),
@@ -308,11 +309,8 @@ def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]
             if isinstance(key, str):
                 yield from json_findings((*at, key), item, depth + 1)
             else:
-                yield error(
-                    WRONG_TYPE,
-                    at,
-                    f"keys must be strings, got {show(key)}; quote it in YAML",
-                )
+                message = f"keys must be strings, got {show(key)}; quote it in YAML"
+                yield error(WRONG_TYPE, at, message)
     elif isinstance(value, (list, tuple)):
         if len(value) > MAX_COUNT:
             message = f"must have at most {MAX_COUNT} items, got {len(value)}"
@@ -327,9 +325,8 @@ def json_findings(at: Location, value: Any, depth: int = 0) -> Iterator[Finding]
 def _leaf_findings(at: Location, value: Any) -> Iterator[Finding]:
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-            yield error(
-                INVALID_FORMAT, at, "contains half of a surrogate pair, which is not valid text"
-            )
+            message = "contains half of a surrogate pair, which is not valid text"
+            yield error(INVALID_FORMAT, at, message)
     elif isinstance(value, float):
         if not math.isfinite(value):
             yield error(WRONG_TYPE, at, f"must be a finite number, got {value}")
@@ -337,28 +334,28 @@ def _leaf_findings(at: Location, value: Any) -> Iterator[Finding]:
         yield error(WRONG_TYPE, at, f"must be plain data, got {show(value)}")
 
 
-def known_json_findings(
-    at: Location, value: Any, outputs: tuple[str, ...] = ()
+def plain_json_findings(
+    at: Location, value: Any, output_keys: tuple[str, ...] = ()
 ) -> Iterator[Finding]:
-    """Check as `json_findings` does, and reject Outputs that are not below a key in `outputs`."""
+    """Check as `json_findings`, and reject Outputs that are not below a key in `output_keys`."""
     yield from json_findings(at, value)
     for path in output_paths(value):
-        if not set(outputs) & set(path):
+        if not set(output_keys) & set(path):
             yield error(OUTPUT_NOT_ALLOWED, (*at, *path), OUTPUT_HINT)
 
 
 # Parts of Kubernetes' objects
 
 
-def fits(part: Part | None, *, outputs: bool = False) -> AfterValidator:
-    """Return a validator of JSON values that must also be valid as this part of an object.
+def matches_schema(part: Part | None, *, outputs: bool = False) -> AfterValidator:
+    """Return a validator of JSON values against the schema of a part of a Kubernetes object.
 
     With `part` None, any JSON is valid. `outputs`: whether the value may contain Outputs.
     """
 
     def check(value: Any) -> Any:
         findings = [] if part is None else part_findings((), value, part)
-        findings += (json_findings if outputs else known_json_findings)((), value)
+        findings += (json_findings if outputs else plain_json_findings)((), value)
         raise_findings("part", findings)
         return value
 
@@ -366,9 +363,9 @@ def fits(part: Part | None, *, outputs: bool = False) -> AfterValidator:
 
 
 #: Rejects Outputs, and values that are not JSON.
-PLAIN = fits(None)
+PLAIN = matches_schema(None)
 #: Resource requests and limits of a container.
-Resources = Annotated[PodPart, fits(RESOURCES)]
+Resources = Annotated[PodPart, matches_schema(RESOURCES)]
 #: Reference of an image, or a pulumi Output.
 ImageOrOutput = Annotated[
     Any, _OrOutput(Annotated[str, string_format(r"^[^ ]+$", "an image reference")])

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.api.field_types import (
     PositiveCount,
     Resources,
     Text,
-    fits,
+    matches_schema,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel, default, empty_list
 from fusioninfer_pulumi.api.validation_errors import string_format
@@ -43,7 +43,7 @@ class SidecarConnector(str, enum.Enum):
 class SidecarArgs(SpecModel):
     """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port. Without such a pod, the decode engine computes the prompt.
+    It listens on the pool's port. If the picker chose none, the decode engine computes the prompt.
     """
 
     enabled: bool = True
@@ -53,8 +53,8 @@ class SidecarArgs(SpecModel):
     """Image; by default the one released with the endpoint picker. May be an Output."""
 
     family: str | None = None
-    """Release of the image (`llm-d-0.10`, ...), if it cannot be read from its name and tag; by
-    default the endpoint picker's."""
+    """Release of the image, such as `llm-d-0.10`, if its name and tag do not contain the release;
+    by default the endpoint picker's."""
 
     connector: Annotated[SidecarConnector, Field(strict=False)] | None = None
     """Protocol; by default the one that matches the engine's connector."""
@@ -115,8 +115,8 @@ class RdmaArgs(SpecModel):
 class KvTransferArgs(SpecModel):
     """KV cache transfer from prefill to decode pods.
 
-    `{}` generates the engine's settings for NIXL, on prefillers and decoders. If the engine's
-    arguments contain `--kv-transfer-config`, they are used unchanged.
+    `{}` generates the engine's settings for NIXL, on prefillers and decoders. A
+    `--kv-transfer-config` among the engine's arguments is used unchanged.
     """
 
     enabled: bool = True
@@ -138,7 +138,7 @@ class KvTransferArgs(SpecModel):
     rdma: RdmaArgs | None = None
     """RDMA devices to request and use; by default those that the template requests."""
 
-    shared_memory: Annotated[str, fits(SIZE_LIMIT)] | None = None
+    shared_memory: Annotated[str, matches_schema(SIZE_LIMIT)] | None = None
     """Size limit of the memory volume at /dev/shm, such as `16Gi`; unlimited by default."""
 
     engine_port: Port | None = None
@@ -199,7 +199,7 @@ class ClaimReferenceArgs(SpecModel):
 class ClaimTierArgs(SpecModel):
     """A PersistentVolumeClaim: `spec` creates one per pod, `ref` names an existing claim."""
 
-    spec: Annotated[dict[str, Any], fits(CLAIM)] | None = None
+    spec: Annotated[dict[str, Any], matches_schema(CLAIM)] | None = None
     """The spec of a claim that is created and deleted with each pod (an ephemeral volume)."""
 
     ref: ClaimReferenceArgs | None = None
@@ -235,9 +235,8 @@ class KvCacheOffloadingArgs(SpecModel):
     """
 
     cpu: Bytes
-    """Host memory for the KV cache, such as `64Gi`: per engine, or per copy with
-    `parallelism.data`, for all accelerators together. The container's memory limit must be
-    larger."""
+    """Host memory for the KV cache of one engine in total, such as `64Gi`; with `parallelism.data`,
+    of each copy of the model. The container's memory limit must be larger."""
 
     eviction_policy: Annotated[EvictionPolicy, Field(strict=False)] | None = None
     """Eviction policy of host memory: `lru` (the engines' default) or `arc` (vLLM)."""

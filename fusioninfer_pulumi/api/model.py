@@ -27,7 +27,7 @@ from fusioninfer_pulumi.api.field_types import (
     Text,
     TextOrOutput,
     WebAddressOrOutput,
-    fits,
+    matches_schema,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel, default, empty_list
 from fusioninfer_pulumi.api.validation_errors import rule_error, string_format
@@ -150,7 +150,7 @@ class FetcherArgs(SpecModel):
     command: list[str] = Field(default=list(FETCHER_COMMAND), min_length=1)
     """Command; the source and the target directory are appended as arguments."""
 
-    env: Annotated[list[PodPart], fits(CONTAINER.below("env"), outputs=True)] = Field(
+    env: Annotated[list[PodPart], matches_schema(CONTAINER.below("env"), outputs=True)] = Field(
         default_factory=empty_list
     )
     """Additional environment variables, such as proxies or mirrors."""
@@ -159,7 +159,7 @@ class FetcherArgs(SpecModel):
     """Resources, replacing the default requests (100m CPU, 512Mi memory)."""
 
     security_context: (
-        Annotated[PodPart, fits(CONTAINER.below("securityContext"), outputs=True)] | None
+        Annotated[PodPart, matches_schema(CONTAINER.below("securityContext"), outputs=True)] | None
     ) = None
     """Security context, replacing the default: unprivileged, user 1000."""
 
@@ -196,7 +196,7 @@ class WarmUpJobArgs(SpecModel):
     node_selector: dict[str, StringOrOutput] | None = None
     """Node selector; values may be Outputs."""
 
-    tolerations: Annotated[list[PodPart], fits(TOLERATIONS, outputs=True)] | None = None
+    tolerations: Annotated[list[PodPart], matches_schema(TOLERATIONS, outputs=True)] | None = None
     """Tolerations."""
 
     service_account_name: NameOrOutput | None = None
@@ -235,8 +235,8 @@ class CacheArgs(SpecModel):
 
     compile_cache: bool = False
     """Whether vLLM keeps compiled kernels in the volume, in the directory `compiled`, so that later
-    pods of the same release, model and GPU type start without compiling. Pods write to it, also
-    with `readOnly`. With `kvTransfer`, pods reuse it from vLLM 0.28 on."""
+    pods of the same release, model and GPU type start without compiling. Pods write to it even with
+    `readOnly`. Pods with `kvTransfer` reuse it only with vLLM 0.28 or later."""
 
     ONE_OF = ("claim_name", "storage")
     FIRST_ENABLES_REST = ("warm_up", "job", "mount_model", "read_only")
@@ -306,10 +306,8 @@ class ModelArgs(SpecModel):
             reason = "the warm-up fetches the model; remove it"
             yield has_no_effect("fetch", reason, severity=Severity.ERROR)
         elif scheme == "s3" or self.fetch is Fetch.INIT_CONTAINER:
-            message = (
-                "must be true: init containers of several pods would write the same files at once"
-            )
-            yield required("cache.warm_up", message)
+            reason = "init containers of several pods would write the same files at once"
+            yield required("cache.warm_up", f"must be true: {reason}")
 
 
 #: The formats of a `uri`, for messages.

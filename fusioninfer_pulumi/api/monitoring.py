@@ -110,7 +110,7 @@ class TracingArgs(SpecModel):
     TLS."""
 
     sampling: float = Field(default=0.1, ge=0, le=1)
-    """Fraction of requests that are traced if the client has not decided; 0.1 by default."""
+    """Fraction of requests to trace if the client made no sampling decision; 0.1 by default."""
 
     engines: bool = True
     """Whether vLLM sends traces: sets `--otlp-traces-endpoint`. A change restarts the pods."""

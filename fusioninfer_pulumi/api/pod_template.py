@@ -53,7 +53,7 @@ def pod_template_findings(
 def role_template_findings(
     at: Location, template: Mapping[str, Any], container: str | None, *, has_model: bool
 ) -> Iterator[Finding]:
-    """Check a template of a role at its field; with a `model` the library completes `template`."""
+    """Check a role's template at its field; with a `model`, the field `template` may be partial."""
     is_partial = has_model and at[-1] == "template"
     check = partial_template_findings if is_partial else pod_template_findings
     yield from check(at, template, container)
@@ -88,38 +88,39 @@ def _container_findings(
         yield error(FIELD_REQUIRED, (*at, "containers"), "must contain at least one container")
     names = [container.get("name") for container in containers if isinstance(container, Mapping)]
     if serving_container is not None and names and serving_container not in names:
+        # `at` is ("roles", index, template, "spec").
         message = f"no container of that name in {at[2]}; allowed: {', '.join(map(str, names))}"
         yield error(NAME_NOT_FOUND, (*at[:2], "container"), message)
 
 
-# Fields that cannot be Outputs, because the library reads or extends them.
+# Fields that cannot be Outputs, because the library reads or extends them. `*` is any key.
 
-_AMOUNTS = ("", ".limits", ".limits.*", ".requests", ".requests.*", ".claims")
-_READ_OF_CONTAINERS = (
+_RESOURCE_FIELDS = ("", ".limits", ".limits.*", ".requests", ".requests.*", ".claims")
+_CONTAINER_FIELDS = (
     "", ".name", ".command", ".args", ".env", ".env.name", ".ports", ".ports.containerPort",
     ".ports.protocol", ".volumeMounts", ".volumeDevices", ".securityContext",
     ".securityContext.capabilities", ".securityContext.capabilities.add",
-    ".securityContext.capabilities.drop", *(f".resources{path}" for path in _AMOUNTS),
+    ".securityContext.capabilities.drop", *(f".resources{path}" for path in _RESOURCE_FIELDS),
 )  # fmt: skip
-_READ = {
+_READ_FIELDS = {
     "", "metadata", "metadata.labels", "metadata.annotations", "spec",
     "spec.overhead", "spec.overhead.*", "spec.volumes", "spec.volumes.emptyDir.sizeLimit",
     "spec.imagePullSecrets", "spec.resourceClaims", "spec.topologySpreadConstraints",
     "spec.restartPolicy", "spec.schedulerName", "spec.priorityClassName",
-    *(f"spec.resources{path}" for path in _AMOUNTS),
+    *(f"spec.resources{path}" for path in _RESOURCE_FIELDS),
     *(
         f"spec.{field}{suffix}"
         for field in ("containers", "initContainers")
-        for suffix in _READ_OF_CONTAINERS
+        for suffix in _CONTAINER_FIELDS
     ),
 }  # fmt: skip
 #: Lists whose items may be Outputs, because the library passes the items through.
-_LISTS_OF_LEAVES = ("command", "args", "add", "drop")
+_LISTS_WITH_OUTPUTS = ("command", "args", "add", "drop")
 
 
 def _may_be_output(location: Location) -> bool:
-    if location and isinstance(location[-1], int) and location[-2] in _LISTS_OF_LEAVES:
+    if location and isinstance(location[-1], int) and location[-2] in _LISTS_WITH_OUTPUTS:
         return True
     # Omit list indexes: `spec.volumes[0].name` is `spec.volumes.name`.
     *outer, last = (part for part in location if isinstance(part, str))
-    return not {".".join([*outer, last]), ".".join([*outer, "*"])} & _READ
+    return not {".".join([*outer, last]), ".".join([*outer, "*"])} & _READ_FIELDS

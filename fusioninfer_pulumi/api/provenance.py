@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import Location, find_closest
 
-#: Python names of a role's fields with pod templates, by their YAML names.
+#: Fields of a role that contain pod templates: YAML names and Python names.
 TEMPLATE_FIELDS = {
     "template": "template",
     "leaderTemplate": "leader_template",
@@ -41,14 +41,14 @@ class Provenance:
     """Maps the parts of finished pod templates to fields of the user's spec.
 
     The location of a part starts with the field of its template: `("roles", 0, "template", "spec",
-    "containers", 1)`. Presets and passes append generated items to the user's lists, so the items
-    of the user keep their indexes. A part that is neither in `origins` nor in the user's spec is
-    generated, and belongs to the closest field that contains it.
+    "containers", 1)`. Presets, and the passes in `pods`, append generated items to the user's
+    lists, so the user's items keep their indexes. A part that is neither in `origins` nor in the
+    user's spec is generated, and belongs to the closest field that contains it.
 
     Attributes:
         spec: The user's spec, before presets.
-        origins: The user's field of each part that presets and passes added or moved, if another
-            field than the template determines it.
+        origins: The user's field, such as `gpus`, of each part that presets and passes added or
+            moved because of a field other than the template.
         values: Values of generated containers, in the order of the roles.
         generated_roles: Positions of the roles whose serving containers are generated.
     """
@@ -66,7 +66,7 @@ class Provenance:
         """Return the user's field for a part of a finished template, and whether it is set.
 
         If it is not set, return where the user would add it, or the closest field that contains
-        it. Locations outside of pod templates are the user's already.
+        it. Locations outside of pod templates are already the user's fields.
         """
         if location[:1] != ("roles",) or not TEMPLATE_FIELDS.keys() & location[2:3]:
             return location, True
@@ -74,7 +74,7 @@ class Provenance:
         return self.find_field(location if closest is None else (*closest[0], *closest[1]))
 
     def find_field(self, location: Location) -> tuple[Location, bool]:
-        """Return a field of the user's spec and whether it is set, as `locate` does."""
+        """Return the user's field at a location and whether it is set; see `locate`."""
         value: Any = self._document
         for end, part in enumerate(location):
             if isinstance(value, Mapping):

@@ -3,7 +3,7 @@
 import enum
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from fusioninfer_pulumi.api.autoscaling import AutoscalingArgs
 from fusioninfer_pulumi.api.availability import (
@@ -24,7 +24,7 @@ from fusioninfer_pulumi.api.field_types import (
     Port,
     PositiveCount,
     Text,
-    fits,
+    matches_schema,
 )
 from fusioninfer_pulumi.api.inventory import RolePlacementArgs
 from fusioninfer_pulumi.api.kv_cache import KvCacheOffloadingArgs, KvEventsArgs, KvTransferArgs
@@ -49,9 +49,7 @@ class Launcher(str, enum.Enum):
 
     RAY = "ray"  #: a Ray cluster per replica; the image must contain Ray
     MULTIPROCESSING = "multiprocessing"  #: the engine's own multi-node arguments
-    DATA_PARALLEL = (
-        "data-parallel"  #: vLLM: each pod runs its own data parallel ranks; the leader serves
-    )
+    DATA_PARALLEL = "data-parallel"  #: vLLM: data parallel ranks in each pod; the leader serves
     NONE = "none"  #: the template's commands, unchanged
 
 
@@ -149,14 +147,14 @@ class ResourceClaimArgs(SpecModel):
     count: PositiveCount | None = None
     """Number of devices per pod; 1 by default."""
 
-    selectors: list[Annotated[str, StringConstraints(min_length=1)]] | None = None
+    selectors: list[Text] | None = None
     """CEL expressions that each device must match."""
 
     admin_access: bool | None = None
     """Whether to request admin access, for example to monitor devices that others use. Requires
     permission."""
 
-    spec: Annotated[dict[str, Any], Field(min_length=1), fits(DEVICE_CLAIM)] | None = None
+    spec: Annotated[dict[str, Any], Field(min_length=1), matches_schema(DEVICE_CLAIM)] | None = None
     """The spec of a ResourceClaim, passed through."""
 
     template_name: NameOrOutput | None = None
@@ -335,7 +333,7 @@ class RoleArgs(SpecModel):
 
     @property
     def is_routed_externally(self) -> bool:
-        """Whether only routes that this service does not create lead to the pods."""
+        """Whether the routes to the pods are created outside of this service."""
         return self.httproute is not None and self.httproute.external_field is not None
 
     @property

@@ -15,7 +15,7 @@ from fusioninfer_pulumi.api.field_types import (
     StringOrOutput,
     Text,
     TextOrOutput,
-    known_json_findings,
+    plain_json_findings,
 )
 from fusioninfer_pulumi.api.spec_model import SpecModel
 from fusioninfer_pulumi.findings import Finding, Location, error
@@ -121,7 +121,7 @@ class GatewayArgs(SpecModel):
     implementation: str | None = Field(default=None, min_length=1)
     """Gateway implementation: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
     or `gke`. The library generates the additional objects that it requires. If no other field is
-    set, and the route has `parentRefs` or `routedBy`, no Gateway is created."""
+    set, and the route has `parentRefs`, `routedBy` or `refs`, no Gateway is created."""
 
     refs: Annotated[list[GatewayRefArgs], Field(min_length=1)] | None = None
     """Existing Gateways to use instead of creating one."""
@@ -168,8 +168,8 @@ class GatewayArgs(SpecModel):
         yield from check_fields(at, self, does_not_apply((*_GATEWAY_SPEC, "annotations"), message))
         for index, ref in enumerate(self.refs):
             if ref.listeners:
-                known = {"gatewayClassName": "any", "listeners": ref.listeners}
-                yield from _spec_findings((*at, "refs", index), known, GATEWAY)
+                spec = {"gatewayClassName": "any", "listeners": ref.listeners}
+                yield from _spec_findings((*at, "refs", index), spec, GATEWAY)
 
 
 #: Keys below which Outputs are allowed, because the values are only passed through.
@@ -195,7 +195,7 @@ def _spec(model: SpecModel, names: Iterable[str]) -> dict[str, Any]:
 def _spec_findings(at: Location, spec: Mapping[str, Any], part: Part) -> Iterator[Finding]:
     spec = {key: value for key, value in spec.items() if value is not None}
     yield from part_findings(at, spec, part)
-    yield from known_json_findings(at, spec, _MAY_BE_OUTPUTS[part])
+    yield from plain_json_findings(at, spec, _MAY_BE_OUTPUTS[part])
 
 
 class ModelTargetArgs(SpecModel):

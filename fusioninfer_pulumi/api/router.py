@@ -16,7 +16,7 @@ from fusioninfer_pulumi.api.field_types import (
     Resources,
     Text,
     TextOrOutput,
-    fits,
+    matches_schema,
 )
 from fusioninfer_pulumi.api.pod_template import partial_template_findings, reserved_key_findings
 from fusioninfer_pulumi.api.spec_model import SpecModel, default
@@ -215,13 +215,15 @@ class NetworkPolicyArgs(SpecModel):
     """Whether to create NetworkPolicies; without them everyone can reach the pods."""
 
     gateway_namespace: TextOrOutput | None = None
-    """Namespace of the gateway's proxies, all of whose pods get access; by default the one in which
-    `gateway.implementation` runs them. May be an Output."""
+    """Namespace of the gateway's proxies; all pods in it get access. By default the one
+    in which `gateway.implementation` runs its proxies. May be an Output."""
 
-    gateway: Annotated[list[dict[str, Any]], Field(min_length=1), fits(NETWORK_PEERS)] | None = None
+    gateway: (
+        Annotated[list[dict[str, Any]], Field(min_length=1), matches_schema(NETWORK_PEERS)] | None
+    ) = None
     """NetworkPolicyPeers that match the gateway's proxies, instead of their namespace."""
 
-    metrics: Annotated[list[dict[str, Any]], fits(NETWORK_PEERS)] | None = None
+    metrics: Annotated[list[dict[str, Any]], matches_schema(NETWORK_PEERS)] | None = None
     """NetworkPolicyPeers that may read metrics; none by default. Required by `monitoring`."""
 
     AT_MOST_ONE_OF = ("gateway", "gateway_namespace")

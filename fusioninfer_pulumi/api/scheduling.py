@@ -87,9 +87,9 @@ class GangPolicyArgs(SpecModel):
     `subGroupPolicy`)."""
 
     required_replicas: Annotated[RequiredReplicas, Field(strict=False)] = RequiredReplicas.ANY
-    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`. Then an
-    optional replica cannot replace a required one during an update, but while a required replica is
-    unschedulable, no other pod of the gang is scheduled."""
+    """Which replicas `minRoleReplicas` counts: `Any` (default) or `LowestOrdinals`. With
+    `LowestOrdinals` an optional replica cannot replace a required one during an update, but while a
+    required replica is unschedulable, no other pod of the gang is scheduled."""
 
     min_resources: bool = False
     """Whether to set `minResources` in the PodGroup: Volcano then admits the gang only if the queue

@@ -192,6 +192,7 @@ def _router_findings(at: Location, role: RoleArgs) -> Iterator[Finding]:
             yield error(FIELD_OUT_OF_PLACE, (*at, "gateway"), message)
         if gateway.refs and route.parent_refs:
             yield from check_fields(at, role, conflict("httproute.parent_refs", "gateway.refs"))
+    # A rewrite without `models` applies to all other names.
     any_name = ["any other model"]
     names = [name for rewrite in role.model_rewrites or () for name in rewrite.models or any_name]
     if len(names) > len(set(names)):

@@ -29,7 +29,7 @@ class ServiceShape(NamedTuple):
         entry_types: Component types that may receive requests directly, without a picker.
         layout: How many LeaderWorkerSets run the replicas of a role.
         needs_gang: Whether a PodGroup gang-schedules the pods, also while there are no replicas.
-        backend: What schedules gangs, also if there is none.
+        backend: Backend of gang scheduling, also if there is no gang.
         scheduler: Scheduler of the pods, None if the pod templates decide.
         queue: Volcano queue, None for the default queue and for other backends.
         local_queue: Kueue's LocalQueue for the replicas, None without Kueue.
@@ -55,11 +55,11 @@ def derive_service_shape(args: InferenceServiceArgs) -> ServiceShape:
     roles, strategy = args.roles, args.scheduling_strategy
     policy = strategy.gang_policy
     is_kueue = policy.backend is GangBackend.KUEUE
-    gang = policy.mode is GangMode.ON or (
+    schedules_together = policy.mode is GangMode.ON or (
         policy.mode is GangMode.AUTO
         and (is_disaggregated(roles) or any(role.nodes > 1 for role in list_serving_roles(roles)))
     )
-    needs_gang = gang and not is_kueue
+    needs_gang = schedules_together and not is_kueue
     scheduler = strategy.scheduler_name
     if needs_gang and not scheduler:
         scheduler = DEFAULT_SCHEDULER if policy.backend is GangBackend.NATIVE else VOLCANO

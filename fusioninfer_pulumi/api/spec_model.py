@@ -117,7 +117,7 @@ class SpecModel(BaseModel):
 
 def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
     """Check a model whose fields are valid, and every model in its fields."""
-    yield from _table_findings(at, model)
+    yield from _class_variable_findings(at, model)
     yield from model.findings(at)
     for name, field in type(model).model_fields.items():
         value = getattr(model, name) if name in model.model_fields_set else None
@@ -129,7 +129,7 @@ def check_model(at: Location, model: SpecModel) -> Iterator[Finding]:
                 yield from check_model((*below, index), item)
 
 
-def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
+def _class_variable_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
     """Check a model against `ONE_OF`, `AT_MOST_ONE_OF`, `FIRST_ENABLES_REST` and `UNIQUE`."""
     fields = type(model).model_fields
     chosen = find_set_fields(model, model.ONE_OF)
@@ -147,9 +147,8 @@ def _table_findings(at: Location, model: SpecModel) -> Iterator[Finding]:
         off = f"with {alias}: false" if getattr(model, switch) is False else f"without {alias}"
         message = f"has no effect {off}; remove it"
         names = names or [name for name in fields if name != switch]
-        yield from check_fields(
-            at, model, does_not_apply(names, message, rule=FIELD_WITHOUT_EFFECT)
-        )
+        row = does_not_apply(names, message, rule=FIELD_WITHOUT_EFFECT)
+        yield from check_fields(at, model, row)
     for name, key in model.UNIQUE:
         first: dict[Any, int] = {}
         for index, item in enumerate(getattr(model, name) or ()):

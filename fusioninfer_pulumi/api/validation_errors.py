@@ -105,8 +105,7 @@ def pydantic_findings(problem: ValidationError, root: type[BaseModel]) -> list[F
 
     Suggestions for unknown keys come from the fields of `root`, the validated model.
     """
-    details = problem.errors(include_url=False)
-    return [_finding(detail, root) for detail in details]
+    return [_convert_error(detail, root) for detail in problem.errors(include_url=False)]
 
 
 def field_of(location: Sequence[str | int]) -> Location:
@@ -114,15 +113,15 @@ def field_of(location: Sequence[str | int]) -> Location:
     return tuple(part for part in location if part != "[key]")
 
 
-def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
-    kind, value, context = item["type"], item["input"], item.get("ctx", {})
-    at = field_of(item["loc"])
+def _convert_error(detail: ErrorDetails, root: type[BaseModel]) -> Finding:
+    kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
+    at = field_of(detail["loc"])
     at = at[1:] if len(at) > 1 and at[0] == "spec" else at
     if kind == "extra_forbidden":
-        return _unknown_key(at, item["loc"], root)
+        return _unknown_key(at, detail["loc"], root)
     if is_output(value):
         return error(OUTPUT_NOT_ALLOWED, at, OUTPUT_HINT)
-    if kind == "invalid_key" or (kind == "string_type" and item["loc"][-1] == "[key]"):
+    if kind == "invalid_key" or (kind == "string_type" and detail["loc"][-1] == "[key]"):
         return error(WRONG_TYPE, at, f"keys must be strings, got {show(value)}")
     if kind in _TYPES:
         return error(WRONG_TYPE, at, f"must be {_TYPES[kind]}, got {show(value)}")
@@ -144,7 +143,7 @@ def _finding(item: ErrorDetails, root: type[BaseModel]) -> Finding:
         rule, message = _LENGTHS[kind]
         return error(rule, at, message.format(length=len(value), **context))
     # The type of `rule_error` is the rule's id.
-    return error(Rule(kind) if "-" in kind else WRONG_TYPE, at, item["msg"])
+    return error(Rule(kind) if "-" in kind else WRONG_TYPE, at, detail["msg"])
 
 
 def _unknown_key(at: Location, location: tuple[str | int, ...], root: type[BaseModel]) -> Finding:
@@ -155,8 +154,8 @@ def _unknown_key(at: Location, location: tuple[str | int, ...], root: type[BaseM
         return error(DUPLICATE_KEY, at[:-1], message)
     for length in range(len(location) - 2, -1, -1):
         if key in _fields_at(location[:length], root):
-            inside = location[location[:1] == ("spec",) : length]
-            place = format_path(inside) or "the service, next to roles"
+            parent = location[1:length] if location[0] == "spec" else location[:length]
+            place = format_path(parent) or "the service, next to roles"
             return error(UNKNOWN_KEY, at, f"unknown key here; it is a field of {place}")
     if len(location) == 1 and key in _fields_at(("spec",), root):
         return error(UNKNOWN_KEY, at, "unknown key here; move it below spec")

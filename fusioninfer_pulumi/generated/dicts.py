@@ -167,12 +167,12 @@ class AutoscalingArgsDict(TypedDict, total=False):
 
     time_to_first_token: str | None
     """`KEDA` and `latency`: goal for the 90th percentile of the time to first token, such as `1s`.
-    It replaces the target number of requests, except for a start from zero. Measured by llm-d's
-    endpoint picker if its metrics are readable, else by the engines."""
+    It replaces the target number of requests, except for starting the first replica. Measured by
+    llm-d's endpoint picker if its metrics are readable, else by the engines."""
 
     time_per_token: str | None
     """`KEDA` and `latency`: goal for the 90th percentile of the time between tokens, such as
-    `50ms`. It replaces the target number of requests, except for a start from zero."""
+    `50ms`. It replaces the target number of requests, except for starting the first replica."""
 
     metrics: Sequence[AutoscalingMetricArgs | AutoscalingMetricArgsDict]
     """Metrics in addition to `target`. The metric that requires the most replicas applies."""
@@ -243,8 +243,8 @@ class CacheArgsDict(TypedDict, total=False):
 
     compile_cache: bool
     """Whether vLLM keeps compiled kernels in the volume, in the directory `compiled`, so that later
-    pods of the same release, model and GPU type start without compiling. Pods write to it, also
-    with `readOnly`. With `kvTransfer`, pods reuse it from vLLM 0.28 on."""
+    pods of the same release, model and GPU type start without compiling. Pods write to it even with
+    `readOnly`. Pods with `kvTransfer` reuse it only with vLLM 0.28 or later."""
 
 
 class ClaimReferenceArgsDict(TypedDict, total=False):
@@ -452,9 +452,9 @@ class GangPolicyArgsDict(TypedDict, total=False):
     `subGroupPolicy`)."""
 
     required_replicas: RequiredReplicas | Literal["Any", "LowestOrdinals"]
-    """Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`. Then an
-    optional replica cannot replace a required one during an update, but while a required replica is
-    unschedulable, no other pod of the gang is scheduled."""
+    """Which replicas `minRoleReplicas` counts: `Any` (default) or `LowestOrdinals`. With
+    `LowestOrdinals` an optional replica cannot replace a required one during an update, but while a
+    required replica is unschedulable, no other pod of the gang is scheduled."""
 
     min_resources: bool
     """Whether to set `minResources` in the PodGroup: Volcano then admits the gang only if the queue
@@ -471,7 +471,7 @@ class GatewayArgsDict(TypedDict, total=False):
     implementation: str | None
     """Gateway implementation: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`
     or `gke`. The library generates the additional objects that it requires. If no other field is
-    set, and the route has `parentRefs` or `routedBy`, no Gateway is created."""
+    set, and the route has `parentRefs`, `routedBy` or `refs`, no Gateway is created."""
 
     refs: Sequence[GatewayRefArgs | GatewayRefArgsDict] | None
     """Existing Gateways to use instead of creating one."""
@@ -695,9 +695,8 @@ class KvCacheOffloadingArgsDict(TypedDict, total=False):
     (`secondary` 0.5.3 or later)."""
 
     cpu: Required[str | int]
-    """Host memory for the KV cache, such as `64Gi`: per engine, or per copy with
-    `parallelism.data`, for all accelerators together. The container's memory limit must be
-    larger."""
+    """Host memory for the KV cache of one engine in total, such as `64Gi`; with `parallelism.data`,
+    of each copy of the model. The container's memory limit must be larger."""
 
     eviction_policy: EvictionPolicy | Literal["lru", "arc"] | None
     """Eviction policy of host memory: `lru` (the engines' default) or `arc` (vLLM)."""
@@ -722,8 +721,8 @@ class KvEventsArgsDict(TypedDict, total=False):
 class KvTransferArgsDict(TypedDict, total=False):
     """KV cache transfer from prefill to decode pods.
 
-    `{}` generates the engine's settings for NIXL, on prefillers and decoders. If the engine's
-    arguments contain `--kv-transfer-config`, they are used unchanged."""
+    `{}` generates the engine's settings for NIXL, on prefillers and decoders. A
+    `--kv-transfer-config` among the engine's arguments is used unchanged."""
 
     enabled: bool
     """Whether engines transfer the KV cache; otherwise decode pods compute each prompt again."""
@@ -911,8 +910,8 @@ class NetworkPolicyArgsDict(TypedDict, total=False):
     """Whether to create NetworkPolicies; without them everyone can reach the pods."""
 
     gateway_namespace: Input[str] | None
-    """Namespace of the gateway's proxies, all of whose pods get access; by default the one in which
-    `gateway.implementation` runs them. May be an Output."""
+    """Namespace of the gateway's proxies; all pods in it get access. By default the one
+    in which `gateway.implementation` runs its proxies. May be an Output."""
 
     gateway: Sequence[Mapping[str, Any]] | None
     """NetworkPolicyPeers that match the gateway's proxies, instead of their namespace."""
@@ -991,7 +990,7 @@ class ParallelismArgsDict(TypedDict, total=False):
     """Pipeline parallel size: stages of layers; by default one per pod of a replica."""
 
     data: int | None
-    """Data parallel size: copies of the model behind one endpoint, over all pods of a replica."""
+    """Data parallel size: copies of the model (ranks) over all pods of a replica."""
 
     data_local: int | None
     """Copies per pod. Default: `data`, divided by `multinode.nodeCount` if that is set."""
@@ -1446,7 +1445,7 @@ class SessionArgsDict(TypedDict, total=False):
 class SidecarArgsDict(TypedDict, total=False):
     """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port. Without such a pod, the decode engine computes the prompt."""
+    It listens on the pool's port. If the picker chose none, the decode engine computes the prompt."""
 
     enabled: bool
     """Whether to add the sidecar; if not, the template's containers are used unchanged."""
@@ -1455,8 +1454,8 @@ class SidecarArgsDict(TypedDict, total=False):
     """Image; by default the one released with the endpoint picker. May be an Output."""
 
     family: str | None
-    """Release of the image (`llm-d-0.10`, ...), if it cannot be read from its name and tag; by
-    default the endpoint picker's."""
+    """Release of the image, such as `llm-d-0.10`, if its name and tag do not contain the release;
+    by default the endpoint picker's."""
 
     connector: (
         SidecarConnector
@@ -1495,7 +1494,7 @@ class StartupArgsDict(TypedDict, total=False):
 
     model_size: str | int | None
     """Size of the weights that a pod reads, such as `140Gi`; `model.size` by default. Without
-    `timeout`, the time is computed from it and `readRate`, plus 5 minutes."""
+    `timeout`, the engine may take `modelSize` divided by `readRate`, plus 5 minutes."""
 
     read_rate: str | int
     """Bytes of weights that a pod reads per second, such as `1Gi`; by default `200Mi`, the rate of
@@ -1572,7 +1571,7 @@ class TracingArgsDict(TypedDict, total=False):
     TLS."""
 
     sampling: float
-    """Fraction of requests that are traced if the client has not decided; 0.1 by default."""
+    """Fraction of requests to trace if the client made no sampling decision; 0.1 by default."""
 
     engines: bool
     """Whether vLLM sends traces: sets `--otlp-traces-endpoint`. A change restarts the pods."""

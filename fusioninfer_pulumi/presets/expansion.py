@@ -279,7 +279,7 @@ class _RoleExpander:
             self._note("gpus", str(gpus), USER, reason)
             return self._split(gpus)
         if not gpus and role.parallelism is not None and has_sizes:
-            gpus = max(role.parallelism.ranks // role.nodes, 1)
+            gpus = max(role.parallelism.accelerators // role.nodes, 1)
             reason = "parallelism, divided by the pods of a replica"
         elif not gpus and sizes is not None:
             gpus = max(sizes.count_accelerators() // role.nodes, 1)

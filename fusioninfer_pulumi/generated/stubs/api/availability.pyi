@@ -21,7 +21,7 @@ class StartupArgs(SpecModel):
     timeout: Duration | None
     "Time that the engine may take to load its model, such as `30m`."
     model_size: Bytes | None
-    "Size of the weights that a pod reads, such as `140Gi`; `model.size` by default. Without\n    `timeout`, the time is computed from it and `readRate`, plus 5 minutes."
+    "Size of the weights that a pod reads, such as `140Gi`; `model.size` by default. Without\n    `timeout`, the engine may take `modelSize` divided by `readRate`, plus 5 minutes."
     read_rate: Bytes
     "Bytes of weights that a pod reads per second, such as `1Gi`; by default `200Mi`, the rate of\n    a network disk."
 

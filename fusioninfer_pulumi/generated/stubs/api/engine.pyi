@@ -48,7 +48,7 @@ class ParallelismArgs(SpecModel):
     pipeline: PositiveCount | None
     "Pipeline parallel size: stages of layers; by default one per pod of a replica."
     data: PositiveCount | None
-    "Data parallel size: copies of the model behind one endpoint, over all pods of a replica."
+    "Data parallel size: copies of the model (ranks) over all pods of a replica."
     data_local: PositiveCount | None
     "Copies per pod. Default: `data`, divided by `multinode.nodeCount` if that is set."
     data_rpc_port: Port | None
@@ -59,7 +59,7 @@ class ParallelismArgs(SpecModel):
     "Whether each copy in the pod serves on its own port, so that the endpoint picker chooses\n    among copies by their cache and load (vLLM 0.22 or later, one pod per replica)."
 
     @property
-    def ranks(self) -> int: ...
+    def accelerators(self) -> int: ...
     @property
     def has_sizes(self) -> bool: ...
     @property

@@ -37,7 +37,7 @@ class SidecarConnector(str, enum.Enum):
 class SidecarArgs(SpecModel):
     """Sidecar of decode leaders: sends each prompt to the prefill pod that the picker chose.
 
-    It listens on the pool's port. Without such a pod, the decode engine computes the prompt.
+    It listens on the pool's port. If the picker chose none, the decode engine computes the prompt.
     """
 
     def __init__(self, **fields: Unpack[dicts.SidecarArgsDict]) -> None: ...
@@ -46,7 +46,7 @@ class SidecarArgs(SpecModel):
     image: ImageOrOutput | None
     "Image; by default the one released with the endpoint picker. May be an Output."
     family: str | None
-    "Release of the image (`llm-d-0.10`, ...), if it cannot be read from its name and tag; by\n    default the endpoint picker's."
+    "Release of the image, such as `llm-d-0.10`, if its name and tag do not contain the release;\n    by default the endpoint picker's."
     connector: SidecarConnector | None
     "Protocol; by default the one that matches the engine's connector."
     ssrf_protection: bool | None
@@ -81,8 +81,8 @@ class RdmaArgs(SpecModel):
 class KvTransferArgs(SpecModel):
     """KV cache transfer from prefill to decode pods.
 
-    `{}` generates the engine's settings for NIXL, on prefillers and decoders. If the engine's
-    arguments contain `--kv-transfer-config`, they are used unchanged.
+    `{}` generates the engine's settings for NIXL, on prefillers and decoders. A
+    `--kv-transfer-config` among the engine's arguments is used unchanged.
     """
 
     def __init__(self, **fields: Unpack[dicts.KvTransferArgsDict]) -> None: ...
@@ -175,7 +175,7 @@ class KvCacheOffloadingArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.KvCacheOffloadingArgsDict]) -> None: ...
     cpu: Bytes
-    "Host memory for the KV cache, such as `64Gi`: per engine, or per copy with\n    `parallelism.data`, for all accelerators together. The container's memory limit must be\n    larger."
+    "Host memory for the KV cache of one engine in total, such as `64Gi`; with `parallelism.data`,\n    of each copy of the model. The container's memory limit must be larger."
     eviction_policy: EvictionPolicy | None
     "Eviction policy of host memory: `lru` (the engines' default) or `arc` (vLLM)."
     secondary: list[SecondaryTierArgs]

@@ -151,7 +151,7 @@ class CacheArgs(SpecModel):
     job: WarmUpJobArgs
     "The warm-up Job."
     compile_cache: bool
-    "Whether vLLM keeps compiled kernels in the volume, in the directory `compiled`, so that later\n    pods of the same release, model and GPU type start without compiling. Pods write to it, also\n    with `readOnly`. With `kvTransfer`, pods reuse it from vLLM 0.28 on."
+    "Whether vLLM keeps compiled kernels in the volume, in the directory `compiled`, so that later\n    pods of the same release, model and GPU type start without compiling. Pods write to it even with\n    `readOnly`. Pods with `kvTransfer` reuse it only with vLLM 0.28 or later."
 
 class ModelArgs(SpecModel):
     """The model: mounted or downloaded in every serving pod, and passed to the engine."""

@@ -75,7 +75,7 @@ class TracingArgs(SpecModel):
     endpoint: _Collector
     "Address of the collector, such as `http://otel-collector.observability:4317`; `https` for\n    TLS."
     sampling: float
-    "Fraction of requests that are traced if the client has not decided; 0.1 by default."
+    "Fraction of requests to trace if the client made no sampling decision; 0.1 by default."
     engines: bool
     "Whether vLLM sends traces: sets `--otlp-traces-endpoint`. A change restarts the pods."
     picker: bool

@@ -129,7 +129,7 @@ class ResourceClaimArgs(SpecModel):
     "DeviceClass of the devices, such as `gpu.nvidia.com`."
     count: PositiveCount | None
     "Number of devices per pod; 1 by default."
-    selectors: list[str] | None
+    selectors: list[Text] | None
     "CEL expressions that each device must match."
     admin_access: bool | None
     "Whether to request admin access, for example to monitor devices that others use. Requires\n    permission."

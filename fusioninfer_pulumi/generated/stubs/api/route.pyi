@@ -76,7 +76,7 @@ class GatewayArgs(SpecModel):
 
     def __init__(self, **fields: Unpack[dicts.GatewayArgsDict]) -> None: ...
     implementation: str | None
-    "Gateway implementation: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`\n    or `gke`. The library generates the additional objects that it requires. If no other field is\n    set, and the route has `parentRefs` or `routedBy`, no Gateway is created."
+    "Gateway implementation: `envoy-ai-gateway`, `agentgateway`, `istio`, `nginx-gateway-fabric`\n    or `gke`. The library generates the additional objects that it requires. If no other field is\n    set, and the route has `parentRefs`, `routedBy` or `refs`, no Gateway is created."
     refs: list[GatewayRefArgs] | None
     "Existing Gateways to use instead of creating one."
     gateway_class_name: TextOrOutput | None

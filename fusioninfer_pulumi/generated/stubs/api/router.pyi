@@ -143,7 +143,7 @@ class NetworkPolicyArgs(SpecModel):
     enabled: bool
     "Whether to create NetworkPolicies; without them everyone can reach the pods."
     gateway_namespace: TextOrOutput | None
-    "Namespace of the gateway's proxies, all of whose pods get access; by default the one in which\n    `gateway.implementation` runs them. May be an Output."
+    "Namespace of the gateway's proxies; all pods in it get access. By default the one\n    in which `gateway.implementation` runs its proxies. May be an Output."
     gateway: list[dict[str, Any]] | None
     "NetworkPolicyPeers that match the gateway's proxies, instead of their namespace."
     metrics: list[dict[str, Any]] | None

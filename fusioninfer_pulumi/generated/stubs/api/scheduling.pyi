@@ -63,7 +63,7 @@ class GangPolicyArgs(SpecModel):
     min_role_replicas: dict[str, Count] | None
     "Number of replicas of each role that are required in the gang; the others start when there is\n    capacity. All replicas of a role without an entry are required; 0 makes a role optional. By\n    default the whole service is all-or-nothing. Requires Volcano 1.14.1 or later (PodGroup\n    `subGroupPolicy`)."
     required_replicas: RequiredReplicas
-    "Which replicas `minRoleReplicas` counts: `Any` (default), or `LowestOrdinals`. Then an\n    optional replica cannot replace a required one during an update, but while a required replica is\n    unschedulable, no other pod of the gang is scheduled."
+    "Which replicas `minRoleReplicas` counts: `Any` (default) or `LowestOrdinals`. With\n    `LowestOrdinals` an optional replica cannot replace a required one during an update, but while a\n    required replica is unschedulable, no other pod of the gang is scheduled."
     min_resources: bool
     "Whether to set `minResources` in the PodGroup: Volcano then admits the gang only if the queue\n    has capacity for it, or for its required replicas with `minRoleReplicas`. Off by default."
     network_topology: NetworkTopologyArgs | None
