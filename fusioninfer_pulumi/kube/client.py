@@ -40,15 +40,16 @@ class UnreadableError(Exception):
 class KubernetesApi:
     """A connection to a cluster. It caches the kinds that the cluster serves.
 
-    The argument `api` is `v1`, a group with a version (`apps/v1`), or only a group. Of a group, the
-    preferred version is used, or the first other version that has the kind.
+    The argument `api` is `v1`, a group with a version (`apps/v1`), or a group. A group stands for
+    its preferred version, or for the first other version that has the kind.
 
     Attributes:
-        unread: Count of failed reads, except 404, by text: `pods in default: 403 Forbidden`.
+        unread: Number of failed reads by text, such as `pods in default: 403 Forbidden`. A 404 is
+            not a failure.
     """
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
-        """Load a context of a kubeconfig (path or content); None for kubectl's choice.
+        """Load a context of a kubeconfig (path or content); None for kubectl's default.
 
         Raises:
             UnreadableError: The kubeconfig is not usable.
@@ -154,7 +155,7 @@ class KubernetesApi:
         """Watch a kind for `seconds`, and yield each event's type and object.
 
         The types are `ADDED`, `MODIFIED` and `DELETED`. The watch ends early, without an error, if
-        the server does not serve the kind, denies access or closes the connection.
+        the server does not respond, serve the kind or allow access, or closes the connection.
         """
         http: Any = importlib.import_module("urllib3.exceptions")
         path = self.path(api, kind, namespace)
@@ -167,9 +168,9 @@ class KubernetesApi:
         except UnreadableError:
             return
         try:
-            rest = b""
+            partial_line = b""
             for part in response.stream(decode_content=False) if response.status == 200 else ():
-                *lines, rest = (rest + part).split(b"\n")
+                *lines, partial_line = (partial_line + part).split(b"\n")
                 for event in map(json.loads, filter(None, lines)):
                     if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
                         yield event["type"], event["object"]
@@ -277,12 +278,13 @@ def _connect(kubeconfig: str | None, context: str | None) -> Any:
     return client.ApiClient(configuration)
 
 
-#: Characters that YAML accepts only as escapes.
+#: Characters that YAML accepts only as escapes such as `\u2028`.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def _serialize(body: Any) -> bytes:
-    """Serialize to JSON that is also YAML, so without escaped surrogate pairs."""
+    """Serialize to JSON that is also YAML, as server-side apply requires."""
+    # JSON escapes characters above U+FFFF as surrogate pairs, which YAML does not accept.
     text = json.dumps(body, ensure_ascii=False)
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode(errors="replace")
 
@@ -295,6 +297,7 @@ def _join_lines(text: str) -> str:
 #: Field manager of dry runs of objects that have never been applied.
 _DEFAULT_MANAGER = "fusioninfer-pulumi"
 _WORKERS = 8
+_DRY_RUN_QUERY = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
 @dataclass(frozen=True)
@@ -360,19 +363,16 @@ def _dry_run(
         if path is None:
             return [Answer(0)]
         if manifest["kind"] == "Pod":
-            code, content = api.request("POST", path, _QUERY, manifest)
+            code, content = api.request("POST", path, _DRY_RUN_QUERY, manifest)
         else:
             path += f"/{quote(str(manifest['metadata']['name']), safe='')}"
             code, live = api.request("GET", path)
             manager = _last_manager(live) if code == 200 else _DEFAULT_MANAGER
-            query = {**_QUERY, "fieldManager": manager, "force": "true"}
+            query = {**_DRY_RUN_QUERY, "fieldManager": manager, "force": "true"}
             code, content = api.request("PATCH", path, query, manifest)
         answers.append(_parse_answer(code, content))
         manifest = next_request(manifest, answers[-1])
     return answers
-
-
-_QUERY = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
 def _last_manager(live: Mapping[str, Any]) -> str:

@@ -12,11 +12,12 @@ from typing import Any
 #: Path of a container's shared memory, which has 64 MiB unless a volume is mounted there.
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a mount path
 
-Mapped = Mapping[str, Any]
+#: A container, a pod spec or another part of a manifest.
+Fields = Mapping[str, Any]
 Manifest = dict[str, Any]
 
 
-def add_env(container: Mapped, variables: Sequence[Mapped]) -> Manifest:
+def add_env(container: Fields, variables: Sequence[Fields]) -> Manifest:
     """Return a container with more variables, except those whose names it already has."""
     existing = list(container.get("env") or ())
     names = {variable.get("name") for variable in existing}
@@ -40,23 +41,20 @@ def field_variable(name: str, path: str) -> Manifest:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def add_mounts(container: Mapped, mounts: Sequence[Mapped]) -> Manifest:
+def add_mounts(container: Fields, mounts: Sequence[Fields]) -> Manifest:
     """Return a container with mounts appended."""
     if not mounts:
         return dict(container)
     return {**container, "volumeMounts": [*(container.get("volumeMounts") or ()), *mounts]}
 
 
-def find_mount(container: Mapped, path: str) -> Mapped | None:
+def find_mount(container: Fields, path: str) -> Fields | None:
     """Return the container's mount at a path, None if nothing is mounted there."""
-    for mount in container.get("volumeMounts") or ():
-        if str(mount.get("mountPath")).rstrip("/") == path:
-            mapped: Mapped = mount
-            return mapped
-    return None
+    mounts: Iterable[Fields] = container.get("volumeMounts") or ()
+    return next((item for item in mounts if str(item.get("mountPath")).rstrip("/") == path), None)
 
 
-def choose_free_name(wanted: str, existing: Iterable[Mapped] | None) -> str:
+def choose_free_name(wanted: str, existing: Iterable[Fields] | None) -> str:
     """Return a wanted name, with a number appended if an existing item has the name."""
     taken = {item.get("name") for item in existing or ()}
     numbered = (f"{wanted}-{number}" for number in count(2))
@@ -64,7 +62,7 @@ def choose_free_name(wanted: str, existing: Iterable[Mapped] | None) -> str:
 
 
 def shared_memory(
-    spec: Mapped, container: Mapped, limit: str | None
+    spec: Fields, container: Fields, limit: str | None
 ) -> tuple[Manifest, Manifest] | None:
     """Return a volume at `/dev/shm` and its mount, for one container of a pod spec.
 
@@ -76,7 +74,7 @@ def shared_memory(
 
 
 def empty_dir(
-    spec: Mapped, container: Mapped, name: str, path: str, source: Mapped
+    spec: Fields, container: Fields, name: str, path: str, source: Fields
 ) -> tuple[Manifest, Manifest] | None:
     """Return an `emptyDir` volume and its mount; None if the container mounts that path."""
     if find_mount(container, path) is not None:
@@ -95,7 +93,7 @@ def overlay(generated: Any, override: Any) -> Any:
         merged = {
             key: overlay(generated[key], override[key]) if key in override else generated[key]
             for key in generated
-            if override.get(key, "") is not None
+            if key not in override or override[key] is not None
         }
         added = {key: value for key, value in override.items() if key not in generated}
         return {**merged, **added}
@@ -107,13 +105,13 @@ def overlay(generated: Any, override: Any) -> Any:
             for item in generated + override
         )
     ):
-        by_name = {item["name"]: item for item in override}
-        kept = [
-            overlay(item, by_name[item["name"]]) if item["name"] in by_name else item
+        overrides = {item["name"]: item for item in override}
+        merged_items = [
+            overlay(item, overrides[item["name"]]) if item["name"] in overrides else item
             for item in generated
         ]
         names = {item["name"] for item in generated}
-        return [*kept, *(item for item in override if item["name"] not in names)]
+        return [*merged_items, *(item for item in override if item["name"] not in names)]
     return override
 
 

@@ -33,7 +33,7 @@ def seconds(text: str) -> Fraction | None:
 
 
 def multiply(text: str, factor: int) -> str:
-    """Multiply a duration and round it up to seconds; a factor of 1 keeps the text as it is."""
+    """Multiply a duration and round it up to seconds; return it as it is if the factor is 1."""
     length = seconds(text)
     if factor == 1 or length is None:
         return text

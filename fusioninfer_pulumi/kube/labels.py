@@ -35,6 +35,7 @@ CONFIG_CHECKSUM = f"{PREFIX}config-checksum"
 #: Annotation of a service: comma-separated ids of rules whose warnings and infos are ignored.
 IGNORE_RULES = f"{PREFIX}ignore-rules"
 
+# Labels that users must not set.
 OWNED_LABELS = frozenset(
     {SERVICE, COMPONENT_TYPE, ROLE_NAME, REPLICA_INDEX, GROUP_INDEX, REVISION, PAIR_REVISION}
 )
@@ -57,8 +58,8 @@ KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 # Scheduling gate that Kueue keeps on a replica's pods until it admits the replica.
 KUEUE_GATE = "kueue.x-k8s.io/admission"
 
-#: Variables that Kthena's controller sets in its pods. Here they refer to LeaderWorkerSet's, which
-#: works because LeaderWorkerSet's webhook puts its own first: only earlier variables are expanded.
+#: Variables that Kthena's controller sets in its pods. The references in the values are expanded,
+#: because LeaderWorkerSet's webhook puts its own variables before these.
 KTHENA_ENVIRONMENT = {
     "GROUP_SIZE": "$(LWS_GROUP_SIZE)",
     "ENTRY_ADDRESS": "$(LWS_LEADER_ADDRESS)",
@@ -75,7 +76,7 @@ LWS_WORKER_INDEX = f"{LWS_PREFIX}worker-index"
 LWS_GROUP_INDEX = f"{LWS_PREFIX}group-index"
 LWS_EXCLUSIVE_TOPOLOGY = f"{LWS_PREFIX}exclusive-topology"
 # Set by LeaderWorkerSet on pods. It overwrites a user's values, except those of group-index and
-# group-key: with these, the LeaderWorkerSet mixes up its groups, or never becomes Available.
+# group-key. If a user sets one of these two, it mixes up its groups or never becomes Available.
 LWS_OWNED_LABELS = frozenset(
     {
         LWS_NAME,
@@ -106,8 +107,8 @@ NODE_POOLS = (
     "karpenter.sh/nodepool",
 )
 
-# Model and memory (MiB) of a node's accelerators: NVIDIA's GPU feature discovery, GKE, Karpenter on
-# AWS.
+# Node labels with the accelerators' model and memory (MiB): NVIDIA's GPU feature discovery, GKE,
+# Karpenter on AWS.
 ACCELERATOR_MODEL = (
     "nvidia.com/gpu.product",
     "cloud.google.com/gke-accelerator",

@@ -1,4 +1,4 @@
-"""Builds metadata for a service's objects, and its ServiceAccounts and Roles."""
+"""Builds metadata of a service's objects, its ServiceAccounts, Roles and role bindings."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def metadata(
     meta: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
 ) -> Manifest:
     """Return the `metadata` of one object; `more_labels` override the service's labels."""
-    built: Manifest = {
+    object_meta: Manifest = {
         "name": name,
         "namespace": meta.namespace,
         "labels": {**meta.labels, **(more_labels or {})},
     }
     if meta.annotations:
-        built["annotations"] = dict(meta.annotations)
-    return built
+        object_meta["annotations"] = dict(meta.annotations)
+    return object_meta
 
 
 def build_object(api_version: str, kind: str, object_meta: Manifest, **fields: Any) -> Manifest:
@@ -64,8 +64,8 @@ def service_account(
     meta: ServiceMeta, name: str, more_labels: Mapping[str, str] | None = None
 ) -> Manifest:
     """Return a ServiceAccount; pods mount its token only if they ask for it."""
-    account = metadata(meta, name, more_labels)
-    return build_object("v1", "ServiceAccount", account, automountServiceAccountToken=False)
+    object_meta = metadata(meta, name, more_labels)
+    return build_object("v1", "ServiceAccount", object_meta, automountServiceAccountToken=False)
 
 
 def role_and_binding(
@@ -79,12 +79,12 @@ def role_and_binding(
 
     Each rule is an API group with resources and verbs.
     """
-    allowed = [
+    rbac_rules = [
         {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
         for group, resources, verbs in rules
     ]
-    role = metadata(meta, name, more_labels)
-    yield build_object(f"{_RBAC}/v1", "Role", role, rules=allowed)
+    object_meta = metadata(meta, name, more_labels)
+    yield build_object(f"{_RBAC}/v1", "Role", object_meta, rules=rbac_rules)
     yield role_binding(meta, metadata(meta, name, more_labels), ("Role", name), accounts)
 
 

@@ -12,7 +12,7 @@ POOL_GROUP = "inference.networking.k8s.io"
 POOL_KIND = "InferencePool"
 REWRITE_KIND, OBJECTIVE_KIND = "InferenceModelRewrite", "InferenceObjective"
 
-# Names of the ports that monitors select: the decode leaders' sidecar, and the picker's metrics.
+# Names of the ports that monitors select: of the decode leaders' sidecar, and the picker's metrics.
 SIDECAR_PORT = "sidecar"
 EPP_METRICS_PORT = "http-metrics"
 
@@ -40,7 +40,7 @@ dashboards = "{}-dashboards".format
 disruption_budget = engine_monitor = role_network_policy = "{}-{}".format
 # InferenceObjective of a service level; requests name it in a header.
 inference_objective = "{}-{}".format
-# Volcano task, from role and replica index: the key in `minTaskMember` and the pods' task-spec.
+# Volcano task, from role and replica index: a key of `minTaskMember` and its pods' `task-spec`.
 task = "{}-{}".format
 
 # DaemonSet that pulls the image of a role's leader (0) or worker (1) before an update.
@@ -52,11 +52,11 @@ model_cache = "{}-model-cache-{}".format
 model_warm_up = "{}-model-{}".format
 claim_template = "{}-{}-{}-{}".format
 
-# ClusterRoleBinding that lets the endpoint picker check who reads its metrics. Neither namespace
-# nor service have a colon, so no two services share a name.
+# ClusterRoleBinding that lets the endpoint picker check who reads its metrics. Names of namespaces
+# and services have no colon, so no two services share a binding.
 metrics_reviewer = "fusioninfer:{}:{}-epp".format
 # ReferenceGrant, from namespace and name of the route or Gateway that refers to another namespace.
-# For routes of other teams, the name of the route's backend is used. Neither part has a dot.
+# For an external route, the name of its backend is used. Neither part has a dot.
 reference_grant = "{}.{}".format
 
 

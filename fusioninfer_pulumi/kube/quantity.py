@@ -21,6 +21,7 @@ _DECIMAL = {
     **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)},
 }
 _FACTORS = {**_BINARY, **_DECIMAL}
+#: Maximum length of a quantity, and maximum exponent.
 _LIMIT = 64
 
 
@@ -52,7 +53,7 @@ def is_oversized(value: str | float) -> bool:
     try:
         parse(value)
     except ValueError:
-        return _QUANTITY.fullmatch(str(value)[: 10 * _LIMIT]) is not None
+        return _QUANTITY.fullmatch(str(value)[: 10 * _LIMIT]) is not None  # it may be huge
     return False
 
 

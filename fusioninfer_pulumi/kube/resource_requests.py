@@ -1,4 +1,4 @@
-"""Resource requests of pods, and which resources are accelerators."""
+"""Resource requests of pods; recognizes accelerators, and nodes that are schedulable."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def is_accelerator(resource: str) -> bool:
     return resource in _ACCELERATORS or resource.startswith(_ACCELERATOR_PREFIXES)
 
 
-def is_extended(name: str) -> bool:
+def is_extended(resource: str) -> bool:
     """Return whether a resource is an extended resource: qualified, and not Kubernetes' own."""
-    return "/" in name and "kubernetes.io/" not in name
+    return "/" in resource and "kubernetes.io/" not in resource
 
 
 def suggest_accelerator(resource: str) -> str | None:
@@ -68,10 +68,10 @@ def suggest_accelerator(resource: str) -> str | None:
 def pod_requests(template: Mapping[str, Any]) -> Amounts:
     """Return the effective requests of one pod by resource name, as the scheduler counts them.
 
-    For each resource it is the larger of these two, plus the pod's overhead: the sum of all
-    containers and sidecars; the largest init container and the sidecars before it. A missing
-    request equals its limit (Kubernetes, "Init containers: resource sharing within containers"). A
-    resource in the pod's own `resources` replaces the amount of the containers.
+    A pod needs the larger of two amounts: that of its containers and all sidecars, or that of the
+    largest init container and the sidecars before it (Kubernetes, "Init containers: resource
+    sharing within containers"). Amounts in the pod's own `resources` replace it, and the pod's
+    overhead is added. A missing request equals its limit.
     """
     spec = template.get("spec") or {}
     sidecars: Amounts = {}
@@ -93,9 +93,8 @@ def pod_requests(template: Mapping[str, Any]) -> Amounts:
 
 def accelerators(template: Mapping[str, Any]) -> int:
     """Return how many accelerators one pod requests as resources; DRA claims are not counted."""
-    return int(
-        sum(amount for name, amount in pod_requests(template).items() if is_accelerator(name))
-    )
+    requests = pod_requests(template).items()
+    return int(sum(amount for name, amount in requests if is_accelerator(name)))
 
 
 def has_one_rank_per_accelerator(template: Mapping[str, Any]) -> bool:
@@ -109,7 +108,7 @@ def read_limit(container: Mapping[str, Any], resource: str) -> Any:
 
 
 def sum_requests(requests: Iterable[tuple[Amounts, int]]) -> dict[str, str]:
-    """Return the sum of `requests`, pairs of one pod's requests and a number of pods."""
+    """Return the sum of `requests`, pairs of a pod's requests and the number of such pods."""
     amounts = _sum(
         {name: amount * pods for name, amount in per_pod.items()} for per_pod, pods in requests
     )

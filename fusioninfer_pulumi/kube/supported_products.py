@@ -43,7 +43,7 @@ class Product:
 
     @property
     def requirement(self) -> str:
-        """Supported releases and how to install one, as the end of a sentence."""
+        """Supported releases and how to install one, as the end of `install ...`."""
         apply = "kubectl apply --server-side -f " if self.install.startswith("https:") else ""
         if self.min_release is None:
             return f"it: {apply}{self.install}"
@@ -51,7 +51,7 @@ class Product:
         return f"{format_release(self.min_release)} or later{unless}: {apply}{self.install}"
 
 
-_GATEWAY = "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.4.1"
+_GATEWAY_URL = "https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.4.1"
 _KUBERNETES = "Kubernetes v1.34 or later"
 
 # v0.9.0 added status.observedGeneration, without which "Available" may be about an older spec, and
@@ -87,7 +87,7 @@ KUEUE = Product(
 _GATEWAY_API = Product(
     name="Gateway API",
     group="gateway.networking.k8s.io",
-    install=f"{_GATEWAY}/standard-install.yaml",
+    install=f"{_GATEWAY_URL}/standard-install.yaml",
     min_release=(1, 0, 0),
 )
 _INFERENCE_EXTENSION = Product(
@@ -99,7 +99,7 @@ _INFERENCE_EXTENSION = Product(
     ),
     min_release=(1, 0, 0),
 )
-_LLM_D = (
+_LLM_D_URL_PREFIX = (
     "https://raw.githubusercontent.com/llm-d/llm-d-router/v0.10.0"
     "/config/crd/bases/llm-d.ai_inference"
 )
@@ -140,7 +140,7 @@ PRODUCTS = (
     replace(
         _GATEWAY_API,
         name="Gateway API (experimental channel)",
-        install=f"{_GATEWAY}/experimental-install.yaml",
+        install=f"{_GATEWAY_URL}/experimental-install.yaml",
         kind="HTTPRoute",
         field="useDefaultGateways",
         min_release=(1, 4, 0),
@@ -151,7 +151,7 @@ PRODUCTS = (
     Product(
         name="llm-d router",
         group="llm-d.ai",
-        install=f"{_LLM_D}objectives.yaml -f {_LLM_D}modelrewrites.yaml",
+        install=f"{_LLM_D_URL_PREFIX}objectives.yaml -f {_LLM_D_URL_PREFIX}modelrewrites.yaml",
     ),
     _PROMETHEUS,
     # The CRD has portNumber in v0.79.2, not in v0.76.0.
@@ -193,7 +193,7 @@ RELEASES_WITH_STALLED_STATEFULSETS = ((1, 35, 0), (1, 35, 3))
 
 _SECRET, _CONFIG_MAP = ("v1", "Secret"), ("v1", "ConfigMap")
 _QUEUE = ("scheduling.volcano.sh", "Queue")
-#: API and kind of the object that a field names. A key with a dot contains the enclosing key.
+#: API and kind of the object that a field names, by key or by `enclosing key.key`.
 REFERENCES: Mapping[str, tuple[str, str]] = {
     "imagePullSecrets.name": _SECRET,
     "secret.secretName": _SECRET,
@@ -217,9 +217,7 @@ REFERENCES: Mapping[str, tuple[str, str]] = {
     "kueue.x-k8s.io/queue-name": ("kueue.x-k8s.io", "LocalQueue"),
 }
 #: Kinds in `REFERENCES` that are not namespaced.
-CLUSTER_SCOPED = {
-    "StorageClass", "PriorityClass", "RuntimeClass", "DeviceClass", "Queue",
-}  # fmt: skip
+CLUSTER_SCOPED = {"StorageClass", "PriorityClass", "RuntimeClass", "DeviceClass", "Queue"}
 
 
 #: API and kind that a cluster must serve; an empty kind stands for the whole API.

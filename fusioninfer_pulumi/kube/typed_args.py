@@ -1,8 +1,8 @@
 """Converts inputs of pulumi_kubernetes to plain Kubernetes structures, without importing it.
 
 Args such as `PodTemplateSpecArgs` store values under Python names. The getter of each property has
-the field's Kubernetes name as an attribute. Dictionaries may have Python names as keys. Keys of
-maps such as labels are not field names and stay.
+the field's Kubernetes name as an attribute. Dictionaries may have Python names as keys, too. Keys
+of maps such as `labels` are not field names, so they are not converted.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def to_plain(value: Any) -> Any:
         attributes = vars(value)
         return {
             kubernetes: to_plain(attributes[python])
-            for python, kubernetes in _names(type(value)).items()
+            for python, kubernetes in _read_kubernetes_names(type(value)).items()
             if attributes.get(python) is not None
         }
     if isinstance(value, dict):
@@ -87,12 +87,12 @@ def to_plain(value: Any) -> Any:
 def use_kubernetes_names(value: Any) -> Any:
     """Replace Python names with Kubernetes names in a pod template or a part of it."""
     if isinstance(value, dict):
-        return {
-            (name := kubernetes_name(key) if isinstance(key, str) else key): item
-            if name in USER_KEY_MAPS and isinstance(item, dict)
-            else use_kubernetes_names(item)
-            for key, item in value.items()
-        }
+        renamed = {}
+        for key, item in value.items():
+            name = kubernetes_name(key) if isinstance(key, str) else key
+            has_user_keys = name in USER_KEY_MAPS and isinstance(item, dict)
+            renamed[name] = item if has_user_keys else use_kubernetes_names(item)
+        return renamed
     if isinstance(value, list):
         return [use_kubernetes_names(item) for item in value]
     return value
@@ -112,10 +112,10 @@ def find_duplicate_fields(value: Any) -> Iterator[tuple[str, str]]:
             yield from find_duplicate_fields(item)
 
 
-def _names(kind: type) -> dict[str, str]:
+def _read_kubernetes_names(args_type: type) -> dict[str, str]:
     return {
         python: getattr(member.fget, _MARK)
-        for base in reversed(kind.__mro__)
+        for base in reversed(args_type.__mro__)
         for python, member in vars(base).items()
         if isinstance(member, property) and hasattr(member.fget, _MARK)
     }
