@@ -73,15 +73,17 @@ def build_pods(roles: Sequence[Context]) -> tuple[list[tuple[Context, RolePods]]
         for add_feature in PASSES:
             pods, problems = add_feature(pods, ctx)
             findings += problems
-        built.append((ctx, replace(pods, engine_command=pods.command)))
-    pair = compute_pair_revision([pods.command for ctx, pods in built if ctx.pairing is not None])
+        built.append((ctx, pods))
+    paired = [pods.command for ctx, pods in built if ctx.pairing is not None]
+    pair_revision = compute_pair_revision(paired) or ""
     return [
-        (ctx, _add_revisions(pods, (ctx.pairing and pair) or "")) for ctx, pods in built
+        (ctx, _add_revisions(pods, pair_revision if ctx.pairing is not None else ""))
+        for ctx, pods in built
     ], findings
 
 
 def _add_revisions(pods: RolePods, pair_revision: str) -> RolePods:
-    """Return pods as the API server stores them, with their revision and pair revision."""
+    """Return the pods as the API server stores them, with their revision and pair revision."""
     pair_label = {labels.PAIR_REVISION: pair_revision} if pair_revision else {}
     for pod in pods.all:
         metadata = {**pod.template["metadata"]}
@@ -145,7 +147,7 @@ def _choose_launcher(role: RoleArgs, pods: RolePods) -> Launcher | None:
     command = pods.leader.command
     sizes = role.parallelism if command.engine is not None else None
     worker = pods.worker
-    # Commands in two templates stay; with `parallelism`, only if the worker's template has one.
+    # Both templates keep their commands, unless the worker gets the leader's (`add_parallelism`).
     if worker is not None and (sizes is None or worker.has_command):
         return Launcher.NONE
     data_size = sizes.data if sizes is not None else None
@@ -158,11 +160,11 @@ def _plan_pairing(
     roles: Sequence[tuple[int, RoleArgs, RolePods]],
     intent: EppIntent | None,
 ) -> Pairing | None:
-    """Return the settings that prefill and decode pods share, None without picker or sidecar."""
+    """Return the settings that prefill and decode pods share, None if they have no sidecar."""
     if intent is None or not shape.is_disaggregated or not intent.pairs_pods:
         return None
     defaults = get_edition_defaults(args.edition)
-    # An unknown image is an error; the pods are built for the default endpoint picker.
+    # A check reports an unknown image; the pods are then built for the default endpoint picker.
     family = intent.family or find_family(defaults.pd_picker)
     assert family is not None, "the default image is in the table"
     if family.sidecar_image is None:
@@ -176,7 +178,7 @@ def _plan_pairing(
     return Pairing(
         family=family,
         port=find_serving_port(leader.container, leader.command, role.port),
-        prefill_serves_https=any(pods.command.serves_https for _, pods in prefillers),
+        prefill_serves_https=any(leader.command.serves_https for _, leader in prefillers),
         registry=args.image_registry,
         sidecar_image=defaults.sidecar,
     )

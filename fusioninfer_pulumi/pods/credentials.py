@@ -15,7 +15,7 @@ _NAME = (
     r"|(?:\w+_)?(?:PG)?(?:PASSWORD|PASSWD)|(?:\w+_)?(?:CLIENT_SECRET|AUTHORIZATION))"
 )
 _VARIABLE = re.compile(_NAME, re.IGNORECASE)
-# Forms of credentials: Hugging Face, AWS, GitHub, NVIDIA, OpenAI, PEM.
+# Formats of credentials: Hugging Face, AWS, GitHub, NVIDIA, OpenAI, PEM.
 _KNOWN_FORM = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{20,}|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,}|nvapi-[\w-]{20,}"
     r"|sk-[A-Za-z0-9_-]{20,})|-----BEGIN [A-Z ]*PRIVATE KEY-----"
@@ -49,28 +49,29 @@ def _has_credential(text: str) -> bool:
 
 
 def find_credential_arguments(words: Sequence[Any]) -> list[tuple[int, str]]:
-    """Return the index of each credential, or of its flag, and how messages refer to it."""
-    flags = list(_find_flags(words))
-    arguments = [(index, flag) for index, flag, _, _ in flags]
-    # A value after a flag is reported at the flag.
-    values = {place for index, _, at, _ in flags for place in (index, at)}
+    """Return the index of each flag or word with a credential, and how messages refer to it."""
+    arguments, flag_words = [], set[int]()
+    for index, flag, value_index, _ in _find_credential_flags(words):
+        arguments.append((index, flag))
+        flag_words |= {index, value_index}
     for index, word in enumerate(words):
-        is_word = index not in values and isinstance(word, str) and not _FLAG.fullmatch(word)
+        is_word = index not in flag_words and isinstance(word, str) and not _FLAG.fullmatch(word)
         if is_word and _has_credential(word):
             arguments.append((index, "one of its words"))
     return sorted(arguments)
 
 
-def _find_flags(words: Sequence[Any]) -> Iterator[tuple[int, str, int, str]]:
+def _find_credential_flags(words: Sequence[Any]) -> Iterator[tuple[int, str, int, str]]:
     """Yield index and name of each flag with a credential, and the credential's index and text."""
     for index, word in enumerate(words):
         match = _FLAG.fullmatch(word) if isinstance(word, str) else None
         if match is None:
             continue
-        at = index if match["value"] is not None else index + 1
-        value = match["value"] if at == index else (words[at] if at < len(words) else None)
+        value_index, value = index, match["value"]
+        if value is None and index + 1 < len(words):
+            value_index, value = index + 1, words[index + 1]
         if _is_literal(value):
-            yield index, match["flag"], at, str(value)
+            yield index, match["flag"], value_index, str(value)
 
 
 def _is_literal(value: Any) -> bool:
@@ -94,9 +95,9 @@ def mask_credentials(value: Any, mask: Callable[[str], str]) -> Any:
         copy["value"] = mask(value["value"])
     for key in ("command", "args"):
         if isinstance(value.get(key), (list, tuple)):
-            for index, flag, at, credential in _find_flags(value[key]):
-                prefix = f"{flag}=" if at == index else ""
-                copy[key][at] = prefix + mask(credential)
+            for index, flag, value_index, credential in _find_credential_flags(value[key]):
+                prefix = f"{flag}=" if value_index == index else ""
+                copy[key][value_index] = prefix + mask(credential)
     return copy
 
 

@@ -101,22 +101,23 @@ def build_resource_claim_templates(
     for role in roles:
         claims = [claim for claim in role.resource_claims or () if claim.needs_template]
         for template in (claim_template(meta.service, role.name, claim) for claim in claims):
-            named = metadata(meta, template.name, get_role_labels(meta, role))
+            object_meta = metadata(meta, template.name, get_role_labels(meta, role))
             kind, spec = "ResourceClaimTemplate", {"spec": template.spec}
-            yield build_object("resource.k8s.io/v1", kind, named, spec=spec)
+            yield build_object("resource.k8s.io/v1", kind, object_meta, spec=spec)
 
 
 _IPC_LOCK = "IPC_LOCK"
 
 
 def add_rdma(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Add RDMA devices to the serving containers, and variables that select them."""
+    """Add the RDMA resource to the serving containers, and variables that select devices."""
     args = ctx.role.kv_transfer.rdma if ctx.role.kv_transfer is not None else None
     if args is None:
         return pods, []
     findings: list[Finding] = []
     for pod in pods.all:
-        conflicts = list(pod.find_conflicts((), "", _build_rdma_env(args), "kvTransfer.rdma"))
+        env = _build_rdma_env(args)
+        conflicts = list(pod.find_conflicts(env=env, env_source="kvTransfer.rdma"))
         limits = (pod.container.get("resources") or {}).get("limits") or {}
         if args.resource is not None and args.resource in limits:
             at = (*pod.container_path, "resources", "limits", args.resource)
@@ -144,13 +145,12 @@ def _with_rdma(container: Mapping[str, Any], args: RdmaArgs) -> dict[str, Any]:
 
 
 def _build_rdma_env(args: RdmaArgs) -> list[dict[str, str]]:
+    # UCX needs the port, `mlx5_0:1`, NCCL only the device's name.
+    names = dict.fromkeys(device.partition(":")[0] for device in args.devices)
     values: dict[str, str | None] = {
         "UCX_TLS": args.transports,
-        "UCX_NET_DEVICES": ",".join(args.devices) if args.devices else None,
-        # NCCL needs only the device's name; UCX needs the port too.
-        "NCCL_IB_HCA": ",".join(dict.fromkeys(device.partition(":")[0] for device in args.devices))
-        if args.devices
-        else None,
+        "UCX_NET_DEVICES": ",".join(args.devices) or None,
+        "NCCL_IB_HCA": ",".join(names) or None,
     }
     for name in ("UCX_IB_GID_INDEX", "NCCL_IB_GID_INDEX"):
         values[name] = None if args.gid_index is None else str(args.gid_index)

@@ -84,6 +84,6 @@ def add_tracing(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
         )
         if problems and pod.is_leader:
             return pods, problems
-        # Problems of workers are ignored, because they may run only ray.
+        # Problems of workers are ignored, because they may run only Ray.
         pods = pods.put(traced.with_container(lambda container: add_env(container, variables)))
     return pods, []

@@ -66,8 +66,8 @@ def read_offloading(role: RoleArgs) -> OffloadRequest | None:
 def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     """Add volumes, variables, disk requests and engine arguments for KV cache offloading.
 
-    If the engine offloads by a KV connector, `add_kv_transfer` sets the argument, which also
-    contains the transfer's connector.
+    If the engine offloads with a KV connector, `add_kv_transfer` sets the argument, which also
+    configures KV cache transfer.
     """
     args, request = ctx.role.kv_cache_offloading, read_offloading(ctx.role)
     if args is None or request is None:
@@ -81,8 +81,8 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
     findings = [finding.under(*at) for finding in offload.findings]
     for pod in pods.all:
         for index, folder in enumerate(request.folders):
-            mount = f"the mount of kvCacheOffloading.secondary[{index}]; mount yours elsewhere"
-            findings += pod.find_conflicts([folder], mount)
+            source = f"the mount of kvCacheOffloading.secondary[{index}]; mount yours elsewhere"
+            findings += pod.find_conflicts([folder], source)
     if errors(findings):
         return pods, findings
     variables = [{"name": name, "value": value} for name, value in offload.variables.items()]
@@ -95,10 +95,10 @@ def add_kv_offloading(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
             findings += problems
             continue
         configured = configured.with_container(lambda container: add_env(container, variables))
-        built = _with_tiers(configured, args, request.folders)
+        configured = _with_tiers(configured, args, request.folders)
         if offload.in_shared_memory:
-            built = built.with_shared_memory(get_shared_memory_limit(ctx.role))
-        pods = pods.put(built)
+            configured = configured.with_shared_memory(get_shared_memory_limit(ctx.role))
+        pods = pods.put(configured)
     return replace(pods, offload=offload), findings
 
 
@@ -115,18 +115,18 @@ def _with_tiers(pod: Pod, args: KvCacheOffloadingArgs, folders: Sequence[str]) -
         volumes.append({"name": name, **source})
         mounts.append({"name": name, "mountPath": folder, **mount})
 
-    def with_tiers(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    def add_to_container(container: Mapping[str, Any]) -> Mapping[str, Any]:
         built = add_mounts(container, mounts)
         disk = sum_disk(args)
         resources = container.get("resources") or {}
         limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-        # Kubernetes uses a limit without a request as the request; it must cover the tiers.
+        # A limit without a request is the request too, so the limit must cover the tiers.
         if disk and (DISK in requests or DISK not in limits):
             request = quantity.write(disk + quantity.parse(requests.get(DISK, 0)))
             built["resources"] = {**resources, "requests": {**requests, DISK: request}}
         return built
 
-    return pod.with_container(with_tiers).add_volumes(volumes)
+    return pod.with_container(add_to_container).add_volumes(volumes)
 
 
 def _build_volume_source(tier: SecondaryTierArgs) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -194,22 +194,23 @@ def add_kv_addresses(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findi
     """
     if pods.kv is None:
         return pods, []
-    transfers = ctx.pairing is not None or ctx.role.kv_transfer is not None
+    has_transfer = ctx.pairing is not None or ctx.role.kv_transfer is not None
     args, plan = ctx.role.kv_transfer or KvTransferArgs(), pods.kv
     env: list[dict[str, Any]] = []
     ports: list[dict[str, Any]] = []
-    if transfers and plan.connector is not None and plan.connector.side_channel is not None:
+    if has_transfer and plan.connector is not None and plan.connector.side_channel is not None:
         host, port_variable = plan.connector.side_channel
         port = {"name": port_variable, "value": str(args.side_channel_port)}
         env = [field_variable(host, "status.podIP"), port]
         ports = [{"name": "nixl", "containerPort": args.side_channel_port}]
     if ctx.role.kv_events is not None:
         env.append(field_variable(POD_IP_ENV, "status.podIP"))
-        events = get_events_port(ctx.role)
-        ports += [] if events is None else [{"name": EVENTS_PORT, "containerPort": events}]
+        events_port = get_events_port(ctx.role)
+        if events_port is not None:
+            ports.append({"name": EVENTS_PORT, "containerPort": events_port})
     for pod in pods.all:
         built = pod.with_container(lambda container: add_env(container, env))
-        if transfers:
+        if has_transfer:
             built = built.with_shared_memory(args.shared_memory)
         pods = pods.put(_move_ports(built, plan, ports) if pod.is_leader else built)
     return pods, []
@@ -226,13 +227,13 @@ def get_events_port(role: RoleArgs) -> int | None:
 def _plan_transfer(
     leader: Pod, ctx: Context, command: EngineCommand
 ) -> tuple[Transfer, list[Finding]]:
-    """Return the arguments for KV cache transfer, and for offloading by a connector."""
+    """Return the arguments for KV cache transfer, and for offloading with a connector."""
     args, at, field = ctx.role.kv_transfer, leader.command_path, ctx.at("kvTransfer")
     engine, connector = command.engine, command.connector
     # `add_kv_offloading` sets the arguments of other engines.
-    by_connector = engine is not None and engine.kv_cache.offloads_by_connector
-    offloading = read_offloading(ctx.role) if by_connector else None
-    if engine is not None and isinstance(connector, str):  # why it cannot be read
+    offloads_by_connector = engine is not None and engine.kv_cache.offloads_by_connector
+    offloading = read_offloading(ctx.role) if offloads_by_connector else None
+    if engine is not None and isinstance(connector, str):  # the reason why it cannot be read
         message = f"{engine.kv_cache.transfer_flag} {connector}"
         unreadable = [error(ARGUMENTS_UNREADABLE, at, message)]
         return Transfer(), unreadable if ctx.pairing or args or offloading else []
@@ -252,8 +253,8 @@ def _plan_transfer(
         cache, is_prefiller = engine.kv_cache, ctx.role.component_type is ComponentType.PREFILLER
         transfer = cache.build_transfer(command, args, offloading, is_prefiller=is_prefiller)
         return transfer, [finding.under(*field) for finding in transfer.findings]
-    is_transfer_off = args is not None or ctx.pairing is None
-    if engine is not None and offloading is not None and is_transfer_off:
+    is_disabled = args is not None  # as `args.enabled` is false here
+    if engine is not None and offloading is not None and (is_disabled or ctx.pairing is None):
         return engine.kv_cache.build_transfer(command, None, offloading), []
     return Transfer(), []
 
@@ -284,15 +285,16 @@ def _plan_events(
 def _plan_decoder(
     leader: Pod, ctx: Context, command: EngineCommand, plan: KvTransferPlan
 ) -> tuple[KvTransferPlan, list[Argument], list[Finding]]:
+    """Return the plan with the engine's port and sidecar, and the argument that sets the port."""
     args, field = ctx.role.kv_transfer or KvTransferArgs(), ctx.at("kvTransfer")
-    pool_port, port = plan.pool_port, find_serving_port(leader.container, command, None)
+    pool_port, user_port = plan.pool_port, find_serving_port(leader.container, command, None)
     user_sidecar = find_user_sidecar(leader.template, leader.name, pool_port)
     if user_sidecar is not None or not args.sidecar.enabled:
-        plan = plan._replace(engine_port=args.engine_port or port, user_sidecar=user_sidecar)
+        plan = plan._replace(engine_port=args.engine_port or user_port, user_sidecar=user_sidecar)
         return plan, [], []
-    engine_port = args.engine_port or (
-        port if port != pool_port else _find_free_port(leader.spec, pool_port, args, command)
-    )
+    engine_port = args.engine_port or user_port
+    if args.engine_port is None and user_port == pool_port:
+        engine_port = _find_free_port(leader.spec, pool_port, args, command)
     sidecar, findings = plan_sidecar(
         args.sidecar, ctx, command, plan.connector, leader.spec, (pool_port, engine_port)
     )
@@ -302,30 +304,30 @@ def _plan_decoder(
     arguments = [Argument((PORT_FLAG,), (str(engine_port),), replaces=True)]
     if command.engine is None:
         arguments = []
-        if args.engine_port is None and port == pool_port:
+        if args.engine_port is None and user_port == pool_port:
             message = (
                 f"cannot free port {pool_port} for the sidecar: {explain_unknown_engine(command)}; "
                 "configure another port for the engine, and set kvTransfer.enginePort to it"
             )
             findings.append(error(ENGINE_NOT_MOVABLE, leader.command_path, message))
-    moved_from = frozenset({port, pool_port} - {engine_port})
+    moved_from = frozenset({user_port, pool_port} - {engine_port})
     plan = plan._replace(engine_port=engine_port, moved_from=moved_from, sidecar=sidecar)
     return plan, arguments, findings
 
 
 def _find_free_port(
-    spec: Mapping[str, Any], pool: int, args: KvTransferArgs, command: EngineCommand
+    spec: Mapping[str, Any], pool_port: int, args: KvTransferArgs, command: EngineCommand
 ) -> int:
-    ranks = command.port_count
+    count = command.port_count
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     used = {
         port.get("containerPort")
         for container in containers
         for port in container.get("ports") or ()
     }
-    used |= {*range(pool, pool + ranks), args.side_channel_port, RAY_PORT}
+    used |= {*range(pool_port, pool_port + count), args.side_channel_port, RAY_PORT}
     return next(
-        port for port in range(ENGINE_PORT, 65536) if used.isdisjoint(range(port, port + ranks))
+        port for port in range(ENGINE_PORT, 65536) if used.isdisjoint(range(port, port + count))
     )
 
 
@@ -343,7 +345,7 @@ def _edit_commands(
         return pods, [error(COMMAND_NOT_EDITABLE, leader.command_path, message)]
     pods = pods.put(leader.with_command(edited))
     if worker is not None:
-        # Errors are ignored, because a worker may run only ray.
+        # Errors are ignored, because a worker may run only Ray.
         pods = pods.put(worker.with_arguments(worker_arguments, "")[0])
     return pods, []
 

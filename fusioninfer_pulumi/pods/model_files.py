@@ -17,6 +17,7 @@ from fusioninfer_pulumi.api.model import (
     ModelSource,
     S3Args,
     StorageArgs,
+    hub_name,
     parse_model_uri,
 )
 from fusioninfer_pulumi.api.role import Launcher
@@ -41,6 +42,8 @@ from fusioninfer_pulumi.kube.pulumi_outputs import content_digest, replace_outpu
 from fusioninfer_pulumi.pods.pod import Context, ModelFiles, Pod, RolePods, explain_unknown_engine
 from fusioninfer_pulumi.rules.common import ENGINE_UNKNOWN
 
+#: Launchers that start the engine on workers.
+_ENGINE_LAUNCHERS = (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
 _LORA_LIMITS = {"max_rank", "max_adapters", "max_cpu_adapters"}
 
 #: Variables of huggingface_hub: the download folder and the token.
@@ -55,7 +58,7 @@ def plan_model_files(service: str, model: ModelArgs) -> ModelFiles | None:
     if source is None:
         return None
     files = ModelFiles(model.mount_path)
-    warm = model.cache is not None and model.cache.warm_up
+    has_warm_up = model.cache is not None and model.cache.warm_up
     if model.cache is not None:
         claim = {"claimName": get_cache_claim_name(service, model.cache)}
         files.volumes[_CACHE_VOLUME] = {"persistentVolumeClaim": claim}
@@ -66,7 +69,8 @@ def plan_model_files(service: str, model: ModelArgs) -> ModelFiles | None:
             files.mounts.append({"name": _CACHE_VOLUME, "mountPath": path, "subPath": "compiled"})
             variables = filter(None, (e.compile_cache_variable for e in ENGINES.values()))
             files.env += [{"name": variable, "value": path} for variable in variables]
-    engine_fetches = source.scheme == "hf" and not warm and model.fetch is not Fetch.INIT_CONTAINER
+    engine_fetches = source.scheme == "hf" and model.fetch is not Fetch.INIT_CONTAINER
+    engine_fetches = engine_fetches and not has_warm_up
     if engine_fetches:
         files.model, files.revision = source.target, source.revision
         if model.cache is not None:
@@ -101,21 +105,21 @@ def get_cache_claim_name(service: str, cache: CacheArgs) -> Any:
 
 
 def _add_adapters(files: ModelFiles, model: ModelArgs, *, engine_fetches: bool) -> None:
-    places: dict[ModelSource, str] = {}
+    paths: dict[ModelSource, str] = {}  # or the repository, if the engine downloads the adapter
     for index, adapter in enumerate(model.lora.adapters if model.lora else ()):
         source = parse_model_uri(adapter.uri)
         if source is None:
             continue
         if engine_fetches and source.scheme == "hf" and source.revision is None:
             # Engines download only the default revision of an adapter.
-            places[source] = source.target
-        if source not in places:  # adapters with the same source share its files
+            paths[source] = source.target
+        if source not in paths:  # adapters with the same source share its files
             path = f"{model.mount_path}-adapters/{_slug(adapter.name)}"
             if path in files.adapters.values():  # names with the same slug
                 path = f"{path}-{index}"
             volume = f"model-adapter-{index}"
-            places[source] = _mount_or_download(files, model, source, path, volume, is_adapter=True)
-        files.adapters[adapter.name] = places[source]
+            paths[source] = _mount_or_download(files, model, source, path, volume, is_adapter=True)
+        files.adapters[adapter.name] = paths[source]
 
 
 def _mount_or_download(
@@ -138,8 +142,8 @@ def _mount_or_download(
         return _add_to_warm_up(files, source, model.cache, path)
     name = _ADAPTER_VOLUME if is_adapter else _VOLUME
     files.volumes[name] = {"emptyDir": {}}
-    folder = {"subPath": path.rpartition("/")[2]} if is_adapter else {}
-    writable = {"name": name, "mountPath": path, **folder}
+    sub_path = {"subPath": path.rpartition("/")[2]} if is_adapter else {}
+    writable = {"name": name, "mountPath": path, **sub_path}
     files.mounts.append({**writable, "readOnly": True})
     files.init_downloads.append((source.fetch_uri, path, writable))
     return path
@@ -164,8 +168,8 @@ def _build_cache_mount(cache: CacheArgs, path: str) -> Manifest:
 
 def _add_to_warm_up(files: ModelFiles, source: ModelSource, cache: CacheArgs, path: str) -> str:
     """Add a source to the warm-up Job, and return its path in the serving pods."""
-    # A new revision is downloaded next to the one in use, so each has its own folder. The name
-    # differs with `mountModel`, because `_SCRIPT` takes an existing folder for complete.
+    # A new revision is downloaded next to the one in use, so each has its own folder. Folders that
+    # `_SCRIPT_IN_PLACE` fills have other names, because `_SCRIPT` would take them for complete.
     suffix = " mounted" if cache.mount_model else ""
     digest = hashlib.sha256(f"{source.fetch_uri}{suffix}".encode()).hexdigest()[:8]
     name = f"{_slug(source.target)}-{digest}"
@@ -235,28 +239,20 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     served_model = _plan_served_model(ctx.meta.service, ctx.model, ctx.files)
     findings: list[Finding] = []
     for pod in pods.all:
-        conflicts = list(
-            pod.find_conflicts(
-                [mount["mountPath"] for mount in ctx.files.mounts],
-                "the mount of the model's files; remove yours, or set model.mountPath "
-                "(model.cache.mountPath for the cache)",
-                ctx.files.env,
-                "the service's model",
-            )
+        paths = [mount["mountPath"] for mount in ctx.files.mounts]
+        source = (
+            "the mount of the model's files; remove yours, or set model.mountPath "
+            "(model.cache.mountPath for the cache)"
         )
+        conflicts = [*pod.find_conflicts(paths, source, ctx.files.env, "the service's model")]
         findings += conflicts
         if conflicts:
             continue
-        built, multinode = pod, ctx.role.multinode
-        # Workers may run the engine too, except ray workers, which only join the Ray cluster.
-        starts_engine = pod.command.engine is not None and (
-            pod.has_command
-            or (
-                multinode is not None
-                and multinode.launcher in (Launcher.MULTIPROCESSING, Launcher.DATA_PARALLEL)
-            )
-        )
-        if pod.is_leader or starts_engine:
+        built = pod
+        # Workers may run the engine too, except Ray workers, which only join the Ray cluster.
+        launcher = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
+        starts_engine = pod.has_command or launcher in _ENGINE_LAUNCHERS
+        if pod.is_leader or (starts_engine and pod.command.engine is not None):
             built, problems = _add_model_arguments(pod, served_model)
             findings += problems
         pods = pods.put(_add_files(built, ctx.model, ctx.files))
@@ -269,8 +265,7 @@ def _plan_served_model(service: str, model: ModelArgs, files: ModelFiles) -> Ser
         limits = model.lora.model_dump(include=_LORA_LIMITS, by_alias=False, exclude_none=True)
     default = None
     if files.model.startswith("/"):  # the engine's default name would be the path
-        is_hf, place = model.uri.startswith("hf://"), model.uri[len("hf://") :]
-        default = place.partition("@")[0].partition(":")[0] if is_hf else service
+        default = hub_name(model.uri) or service
     return ServedModel(
         model=files.model,
         revision=files.revision,
@@ -304,9 +299,9 @@ def _add_model_arguments(pod: Pod, served_model: ServedModel) -> tuple[Pod, list
 
 def _add_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
     spec = pod.spec
-    volume = {name: choose_free_name(name, spec.get("volumes")) for name in files.volumes}
-    mounts = [{**mount, "name": volume[mount["name"]]} for mount in files.mounts]
-    added = [{"name": volume[name], **source} for name, source in files.volumes.items()]
+    free_names = {name: choose_free_name(name, spec.get("volumes")) for name in files.volumes}
+    mounts = [{**mount, "name": free_names[mount["name"]]} for mount in files.mounts]
+    volumes = [{"name": free_names[name], **source} for name, source in files.volumes.items()]
     if files.init_downloads:
         containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
         fetchers = [
@@ -315,7 +310,7 @@ def _add_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
                 choose_free_name(f"{FETCHER_PREFIX}{index}", containers),
                 model.fetcher.command,
                 [(source, folder)],
-                [{**mount, "name": volume[mount["name"]]}],
+                [{**mount, "name": free_names[mount["name"]]}],
             )
             for index, (source, folder, mount) in enumerate(files.init_downloads)
         ]
@@ -326,7 +321,7 @@ def _add_files(pod: Pod, model: ModelArgs, files: ModelFiles) -> Pod:
         more = [{"name": name} for name in model.image_pull_secrets if name not in names]
         pod = pod.append("imagePullSecrets", more, ("model", "imagePullSecrets"))
     built = pod.with_container(lambda container: add_mounts(add_env(container, files.env), mounts))
-    return built.add_volumes(added)
+    return built.add_volumes(volumes)
 
 
 #: Characters of the digest in the warm-up Job's name.
@@ -399,12 +394,12 @@ def build_model_cache(meta: ServiceMeta, model: ModelPlan | None) -> Iterator[Ma
         }
         if model.storage.storage_class_name is not None:
             spec["storageClassName"] = model.storage.storage_class_name
-        named = metadata(meta, model.claim, own_labels)
-        yield build_object("v1", "PersistentVolumeClaim", named, spec=spec)
+        object_meta = metadata(meta, model.claim, own_labels)
+        yield build_object("v1", "PersistentVolumeClaim", object_meta, spec=spec)
     if model.warm_up is not None:
         digest = content_digest(model.warm_up, DIGEST_LENGTH)
-        named = metadata(meta, object_names.model_warm_up(meta.service, digest), own_labels)
-        yield build_object("batch/v1", "Job", named, spec=model.warm_up)
+        object_meta = metadata(meta, object_names.model_warm_up(meta.service, digest), own_labels)
+        yield build_object("batch/v1", "Job", object_meta, spec=model.warm_up)
 
 
 def _build_job_spec(

@@ -52,13 +52,14 @@ def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
 def _complete_sizes(
     args: ParallelismArgs, nodes: int, launcher: Launcher | None
 ) -> ParallelismArgs:
-    local = None
+    """Return the sizes with `data_local` where it is needed, and the RPC port on several nodes."""
+    data_local = None
     if nodes > 1 and args.data is not None and launcher is not Launcher.MULTIPROCESSING:
-        local = args.data_local or (args.data // nodes if args.data % nodes == 0 else None)
-    if args.port_per_rank and local is None:
-        local = args.data_local or args.data  # vLLM requires it with a port for each rank
-    port = args.data_rpc_port if nodes > 1 else None
-    return args.model_copy(update={"data_local": local, "data_rpc_port": port})
+        data_local = args.data_local or (args.data // nodes if args.data % nodes == 0 else None)
+    if args.port_per_rank and data_local is None:
+        data_local = args.data_local or args.data  # vLLM requires it with a port for each rank
+    rpc_port = args.data_rpc_port if nodes > 1 else None
+    return args.model_copy(update={"data_local": data_local, "data_rpc_port": rpc_port})
 
 
 def _add_sizes(
@@ -87,7 +88,7 @@ def _add_sizes(
 
 
 def split_worker_template(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Give the workers a template of their own, if a replica has workers."""
+    """Set the workers' template: the user's or a copy of the leader's; none on a single node."""
     if ctx.nodes == 1:
         return replace(pods, worker=None), []
     return replace(pods, worker=pods.worker or replace(pods.leader, is_leader=False)), []
@@ -123,9 +124,8 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
         pods = pods.put(leader.with_command(edited))
         # Only a command that was set before the passes is an error, because passes add arguments to
         # workers, too.
-        is_explicit = worker.expanded_container.get("command") or worker.expanded_container.get(
-            "args"
-        )
+        expanded = worker.expanded_container
+        is_explicit = expanded.get("command") or expanded.get("args")
         if ctx.role.worker_template is not None and ctx.launcher is Launcher.RAY and is_explicit:
             message = (
                 "is replaced by launcher ray, which starts Ray on the workers; remove it, or use "
@@ -139,7 +139,8 @@ def apply_launcher(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding
     except EditError as problem:
         remedy = "or set launcher: none and write the leader's and the workers' commands yourself"
         message = f"{problem}, {remedy}"
-        pod = leader if pods.leader is leader else worker  # the leader is edited first
+        # The leader is edited first, so `pods` still has the old one if its edit failed.
+        pod = leader if pods.leader is leader else worker
         return pods, [error(COMMAND_NOT_EDITABLE, pod.command_path, message)]
 
 

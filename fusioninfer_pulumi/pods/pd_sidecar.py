@@ -57,7 +57,7 @@ def find_user_sidecar(template: Mapping[str, Any], serving: str, port: int) -> s
         if container.get("restartPolicy") == "Always"
     ]
     for container in candidates:
-        ports = [port.get("containerPort") for port in container.get("ports") or ()]
+        ports = [entry.get("containerPort") for entry in container.get("ports") or ()]
         words = [*(container.get("command") or ()), *(container.get("args") or ())]
         texts = [word for word in words if isinstance(word, str)]
         listens = port in ports or integer(get_flag_value(texts, "--port")) == port
@@ -85,26 +85,27 @@ def plan_sidecar(
     if isinstance(family, Finding):
         findings.append(family.under(*at))
         family = pairing.family
-    chosen, problems = _choose_protocol(args, family, command, connector, (*at, "connector"))
+    protocol, problems = _choose_protocol(args, family, command, connector, (*at, "connector"))
     findings += problems
-    words = tuple(args.args or ())
-    serves_https = has_flag(words, _SECURE) and get_flag_value(words, _SECURE) != "false"
-    listen, engine = ports
+    user_args = tuple(args.args or ())
+    serves_https = has_flag(user_args, _SECURE) and get_flag_value(user_args, _SECURE) != "false"
+    pool_port, engine_port = ports
     arguments = [
-        f"--port={listen}",
-        f"--{family.sidecar_port_flag}={engine}",
-        f"--kv-connector={chosen}",
+        f"--port={pool_port}",
+        f"--{family.sidecar_port_flag}={engine_port}",
+        f"--kv-connector={protocol}",
     ]
-    if not has_flag(words, _SECURE):
+    if not has_flag(user_args, _SECURE):
         # Its default is true, but neither gateways nor endpoint pickers use TLS to a pool's pods.
         arguments.append(f"{_SECURE}=false")
-    ranks = command.port_count
-    user_ranks = integer(get_flag_value(words, _RANKS))
-    if ranks > 1 and user_ranks is None:
-        arguments.append(f"{_RANKS}={ranks}")
-    stages = ["prefiller"] * pairing.prefill_serves_https + ["decoder"] * command.serves_https
-    if stages:
-        arguments.append(f"--enable-tls={','.join(stages)}")
+    port_count = command.port_count
+    user_port_count = integer(get_flag_value(user_args, _RANKS))
+    if port_count > 1 and user_port_count is None:
+        arguments.append(f"{_RANKS}={port_count}")
+    uses_tls = {"prefiller": pairing.prefill_serves_https, "decoder": command.serves_https}
+    if any(uses_tls.values()):
+        stages = ",".join(stage for stage, enabled in uses_tls.items() if enabled)
+        arguments.append(f"--enable-tls={stages}")
     if command.serves_https:
         # The connection does not leave the pod, so no other host can impersonate the engine.
         arguments.append("--tls-insecure-skip-verify=decoder")
@@ -117,14 +118,14 @@ def plan_sidecar(
             "--enable-ssrf-protection=true",
             f"--inference-pool=$({NAMESPACE_ENV})/{pool}",
         ]
-    is_default = find_sidecar_image_family(pairing.sidecar_image) is family
-    image = pairing.sidecar_image if is_default else str(family.sidecar_image)
+    fits_edition = find_sidecar_image_family(pairing.sidecar_image) is family
+    default_image = pairing.sidecar_image if fits_edition else str(family.sidecar_image)
     plan = SidecarPlan(
-        image=args.image or use_mirror(image, pairing.registry),
-        arguments=(*arguments, *words),
-        port=listen,
+        image=args.image or use_mirror(default_image, pairing.registry),
+        arguments=(*arguments, *user_args),
+        port=pool_port,
         serves_https=serves_https,
-        port_count=user_ranks or ranks,
+        port_count=user_port_count or port_count,
         resources=args.resources if args.resources is not None else REQUESTS,
         account=account,
         is_user_account=bool(user_account),
@@ -140,6 +141,7 @@ def _choose_protocol(
     connector: KvConnector | None,
     at: Location,
 ) -> tuple[str, list[Finding]]:
+    """Return the value of the sidecar's flag `--kv-connector`."""
     supported = family.sidecar_connectors
     chosen = args.connector.value if args.connector is not None else None
     if chosen is None and command.engine is not None:
@@ -246,7 +248,7 @@ def build_sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> 
 
     A sidecar watches its pool and the pool's pods (`pkg/sidecar/proxy/allowlist.go`).
     """
-    accounts = {
+    accounts = {  # whether the account is the user's, by name
         sidecar.account: sidecar.is_user_account
         for sidecar in sidecars
         if sidecar.account is not None
@@ -254,7 +256,7 @@ def build_sidecar_access(meta: ServiceMeta, sidecars: Iterable[SidecarPlan]) -> 
     if not accounts:
         return
     name, own_labels = object_names.sidecar(meta.service), {labels.SERVICE: meta.service}
-    if not accounts.get(name, True):
+    if accounts.get(name) is False:
         yield service_account(meta, name, own_labels)
     rules = [("", ["pods"], READ), (object_names.POOL_GROUP, ["inferencepools"], READ)]
     yield from role_and_binding(meta, name, rules, accounts, own_labels)

@@ -76,7 +76,7 @@ class SidecarPlan(NamedTuple):
         port: First port that it listens on, which is the pool's.
         port_count: Number of ports that it listens on.
         account: ServiceAccount that it uses, None if it uses none.
-        is_user_account: Whether the user's template has that account, so that it is not created.
+        is_user_account: Whether the user's template names that account, so it is not created.
         family: The release family whose flags it has.
     """
 
@@ -188,8 +188,9 @@ class Pod:
     @property
     def command_path(self) -> Location:
         """Path of `args`, or of `command` if only that is set."""
-        command = self.expanded_container.get("command") and not self.expanded_container.get("args")
-        return (*self.container_path, "command" if command else "args")
+        container = self.expanded_container
+        has_only_command = container.get("command") and not container.get("args")
+        return (*self.container_path, "command" if has_only_command else "args")
 
     @property
     def command(self) -> EngineCommand:
@@ -227,8 +228,8 @@ class Pod:
 
     def find_conflicts(
         self,
-        mounts: Iterable[str],
-        mount_source: str,
+        mounts: Iterable[str] = (),
+        mount_source: str = "",
         env: Iterable[Mapping[str, Any]] = (),
         env_source: str = "",
     ) -> Iterator[Finding]:
@@ -267,7 +268,7 @@ class Pod:
         return self.with_spec(volumes=[*existing, *volumes]) if volumes else self
 
     def append(self, key: str, items: Sequence[Mapping[str, Any]], origin: Location) -> Pod:
-        """Return the pod with items appended to a list of its spec that the field `origin` sets."""
+        """Return the pod with items of the user's field `origin` appended to a list of its spec."""
         existing = self.spec.get(key) or ()
         indexes = range(len(existing), len(existing) + len(items))
         added: dict[Location, Location] = {("spec", key, index): origin for index in indexes}
@@ -275,7 +276,7 @@ class Pod:
         return replace(built, origins={**self.origins, **added})
 
     def with_shared_memory(self, limit: str | None) -> Pod:
-        """Return the pod with /dev/shm mounted in its serving container, unless it has that."""
+        """Return the pod with a volume at /dev/shm of its serving container, unless it has one."""
         added = shared_memory(self.spec, self.container, limit)
         if added is None:
             return self
@@ -369,6 +370,7 @@ class Context(NamedTuple):
     """The input of a role's passes.
 
     Attributes:
+        position: Index of the role in the service's `roles`.
         role: The role after presets, with the model's size in its `startup`.
         expanded_pods: The role's pods before the first pass.
         nodes: Pods in one replica.
@@ -399,7 +401,7 @@ Pass = Callable[[RolePods, Context], tuple[RolePods, list[Finding]]]
 
 
 def reject_unknown_engine(at: Location, command: EngineCommand, more: str = "") -> Finding:
-    """Return the error for a field that sets arguments of an unknown engine; `more` ends it."""
+    """Return the error for a field that needs a known engine; `more` ends the message."""
     message = f"sets arguments of vLLM or SGLang, but {explain_unknown_engine(command)}"
     return error(ENGINE_UNKNOWN, at, f"{message}; write the arguments yourself{more}")
 

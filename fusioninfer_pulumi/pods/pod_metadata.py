@@ -57,7 +57,7 @@ def build_scheduling_group(service: str, group: int | None = None) -> dict[str, 
 
 
 def set_pod_labels(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
-    """Set the role's labels; of the user's metadata, only labels and annotations remain."""
+    """Set the role's labels; drop the user's metadata except for labels and annotations."""
     for pod in pods.all:
         user_labels = (pod.template.get("metadata") or {}).get("labels") or {}
         pd_role = PD_ROLES.get(ctx.role.component_type) if ctx.pairing is not None else None
@@ -98,7 +98,7 @@ def add_topology_spread(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Fi
 def add_pod_metadata(
     args: InferenceServiceArgs,
 ) -> tuple[InferenceServiceArgs, dict[Location, Location]]:
-    """Merge `podLabels` and `podAnnotations` into the templates, and return where each key is from.
+    """Merge `podLabels` and `podAnnotations` into the templates; also return each key's origin.
 
     For each key, a template takes precedence over the role, and the role over the service. The
     endpoint picker keeps its own label `app`, which its Deployment selects.
@@ -119,13 +119,14 @@ def add_pod_metadata(
             template = _with_more_metadata(picker.template or {}, added)
             changed = picker.model_copy(update={"template": template})
             return role.model_copy(update={"endpoint_picker": changed})
+        # The role's field if it has the key, otherwise the service's.
         sources = {
-            (kind, key): (*(at if key in values else ()), source_field, key)
-            for kind, source_field, values in (
+            (map_name, key): (*at, field, key) if key in role_values else (field, key)
+            for map_name, field, role_values in (
                 ("labels", "podLabels", role.pod_labels),
                 ("annotations", "podAnnotations", role.pod_annotations),
             )
-            for key in added[kind]
+            for key in added[map_name]
         }
         templates = {}
         for field, name in TEMPLATE_FIELDS.items():
@@ -134,13 +135,10 @@ def add_pod_metadata(
                 continue
             templates[name] = _with_more_metadata(template, added)
             metadata = template.get("metadata") or {}
-            origins.update(
-                {
-                    (*at, field, "metadata", kind, key): source
-                    for (kind, key), source in sources.items()
-                    if key not in (metadata.get(kind) or {})
-                }
-            )
+            for (map_name, key), source in sources.items():
+                if key not in (metadata.get(map_name) or {}):
+                    location = (*at, field, "metadata", map_name, key)
+                    origins[location] = source
         return role.model_copy(update=templates)
 
     roles = [add_to_templates(position, role) for position, role in enumerate(args.roles)]
@@ -151,7 +149,7 @@ def _with_more_metadata(
     template: Mapping[str, Any], added: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     metadata = dict(template.get("metadata") or {})
-    for kind, values in added.items():
+    for map_name, values in added.items():
         if values:
-            metadata[kind] = {**values, **(metadata.get(kind) or {})}
+            metadata[map_name] = {**values, **(metadata.get(map_name) or {})}
     return {**template, "metadata": metadata}

@@ -26,7 +26,7 @@ def compute_startup_seconds(args: StartupArgs) -> int:
 
 
 def add_model_size(args: InferenceServiceArgs) -> InferenceServiceArgs:
-    """Return the service with `model.size` in each `startup` that sets neither time nor size."""
+    """Return the service with `model.size` in each `startup` without `timeout` and `modelSize`."""
     size = args.model.size if args.model is not None else None
     if size is None:
         return args
@@ -67,7 +67,7 @@ def add_health_probes(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Find
 #: Sleep before SIGTERM, until Services and endpoint pickers no longer choose the pod.
 PAUSE_SECONDS = 20
 #: Minimum time between SIGTERM and SIGKILL of leaders in the default grace period.
-END_SECONDS = 60
+_MIN_SHUTDOWN_SECONDS = 60
 #: Time for the engine to exit once its running requests have ended.
 _TEARDOWN_SECONDS = 20
 GRACE = "terminationGracePeriodSeconds"
@@ -102,5 +102,5 @@ def _add_pause(pod: Pod, drain: int) -> Pod:
         return pod
     seconds = PAUSE_SECONDS if pod.is_leader else PAUSE_SECONDS + drain
     pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {seconds}"]}}}
-    grace = PAUSE_SECONDS + max(END_SECONDS, drain + _TEARDOWN_SECONDS)
+    grace = PAUSE_SECONDS + max(_MIN_SHUTDOWN_SECONDS, drain + _TEARDOWN_SECONDS)
     return pod.with_fields(lifecycle=pause).with_spec(**{GRACE: user_grace or grace})
