@@ -15,10 +15,10 @@ from fusioninfer_pulumi.operations.monitors import (
     ROLE,
     MonitoringPlan,
     build_monitoring_object,
-    build_picker_selector,
+    build_picker_matchers,
     build_replicas_query,
-    build_role_selector,
-    build_service_selector,
+    build_role_matchers,
+    build_service_matchers,
 )
 from fusioninfer_pulumi.topology.role_plan import RolePlan
 
@@ -47,9 +47,9 @@ class Alert:
         name: Name, and heading of its section in `docs/alerts.md`.
         expression: PromQL; each series that it returns is a pending alert.
         pending: Duration for which an alert is pending before it fires.
-        labels: Labels in addition to those of the series.
         summary: What is wrong.
         action: What to do first.
+        labels: Labels in addition to those of the series.
     """
 
     name: str
@@ -66,11 +66,11 @@ def build_alerts(meta: ServiceMeta, monitoring: MonitoringPlan) -> Iterator[Aler
     for role in monitoring.engines:
         yield from _build_role_alerts(meta, role, needs_gang=monitoring.shape.needs_gang)
     if monitoring.engines:
-        yield from _build_engine_alerts(build_service_selector(meta))
+        yield from _build_engine_alerts(build_service_matchers(meta))
     if monitoring.scrapes_picker:
         yield Alert(
             "FusionInferPickerDown",
-            f"absent(up{{{build_picker_selector(meta)}}} == 1)",
+            f"absent(up{{{build_picker_matchers(meta)}}} == 1)",
             "5m",
             "critical",
             "No endpoint picker is up, so the gateway cannot choose replicas.",
@@ -80,7 +80,7 @@ def build_alerts(meta: ServiceMeta, monitoring: MonitoringPlan) -> Iterator[Aler
 
 
 def get_min_replicas(role: RolePlan) -> int:
-    """Return the number of a role's replicas, or the fewest that its autoscaler may leave."""
+    """Return a role's number of replicas, or the minimum of its autoscalers."""
     scaling = role.args.autoscaling
     if scaling is None:
         return len(role.replicas)
@@ -90,9 +90,9 @@ def get_min_replicas(role: RolePlan) -> int:
 
 
 def _build_role_alerts(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -> Iterator[Alert]:
-    selector, minimum = build_role_selector(meta, role), get_min_replicas(role)
-    replicas, targets = build_replicas_query(selector), f"up{{{selector}}}"
-    mixed = f"count(count by ({REVISION}) ({targets})) > 1"
+    matchers, minimum = build_role_matchers(meta, role), get_min_replicas(role)
+    replicas, targets = build_replicas_query(matchers), f"up{{{matchers}}}"
+    has_two_revisions = f"count(count by ({REVISION}) ({targets})) > 1"
     timeout, partition = role.rollout.timeout, role.rollout.partition
     role_label = {"role": role.name}
     if minimum:
@@ -109,7 +109,7 @@ def _build_role_alerts(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -
             "FusionInferReplicasMissing",
             # A running update restarts replicas one after the other. With a partition, pods of two
             # revisions are the normal state.
-            f"{replicas} < {minimum}" + ("" if partition else f" unless on() {mixed}"),
+            f"{replicas} < {minimum}" + ("" if partition else f" unless on() {has_two_revisions}"),
             _whole_seconds(timeout),
             "warning",
             f"Role {role.name} has had fewer than {minimum} ready replicas for longer than "
@@ -121,10 +121,10 @@ def _build_role_alerts(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -
             role_label,
         )
     if not partition:
-        started = f"count({targets} unless {targets} offset {_whole_seconds(timeout)})"
+        has_new_pods = f"count({targets} unless {targets} offset {_whole_seconds(timeout)})"
         yield Alert(
             "FusionInferUpdateStalls",
-            f"{mixed} unless on() {started}",
+            f"{has_two_revisions} unless on() {has_new_pods}",
             "5m",
             "warning",
             f"Role {role.name} runs pods of two revisions, and no pod has started for {timeout}.",
@@ -133,10 +133,10 @@ def _build_role_alerts(meta: ServiceMeta, role: RolePlan, *, needs_gang: bool) -
         )
 
 
-def _build_engine_alerts(selector: str) -> Iterator[Alert]:
+def _build_engine_alerts(matchers: str) -> Iterator[Alert]:
     yield Alert(
         "FusionInferQueueGrows",
-        f"avg by ({ROLE}) (vllm:num_requests_waiting{{{selector}}}) > {SATURATED_QUEUE}",
+        f"avg by ({ROLE}) (vllm:num_requests_waiting{{{matchers}}}) > {SATURATED_QUEUE}",
         "10m",
         "warning",
         f"More than {SATURATED_QUEUE} requests per engine of {_ROLE_NAME} are waiting.",
@@ -145,15 +145,15 @@ def _build_engine_alerts(selector: str) -> Iterator[Alert]:
     )
     yield Alert(
         "FusionInferKvCacheFull",
-        f"sum by ({ROLE}) (rate(vllm:num_preemptions_total{{{selector}}}[5m])) > 0",
+        f"sum by ({ROLE}) (rate(vllm:num_preemptions_total{{{matchers}}}[5m])) > 0",
         "10m",
         "warning",
         f"The KV cache of {_ROLE_NAME} is full: engines preempt requests and compute them again.",
         "Add replicas, lower --max-num-seqs, or give engines more memory.",
         _ROLE_LABEL,
     )
-    hits = f"vllm:prefix_cache_hits_total{{{selector}}}"
-    queries = f"vllm:prefix_cache_queries_total{{{selector}}}"
+    hits = f"vllm:prefix_cache_hits_total{{{matchers}}}"
+    queries = f"vllm:prefix_cache_queries_total{{{matchers}}}"
     recent = _ratio(hits, queries, "[30m]")
     before = _ratio(hits, queries, "[1d] offset 30m")
     yield Alert(
@@ -171,12 +171,12 @@ def _build_engine_alerts(selector: str) -> Iterator[Alert]:
     # show the restart: by the start time, or by a reset counter if the engine has several API
     # servers (data parallel ranks), which do not export a start time.
     addresses = f"max by ({replica}) (count by ({replica}, endpoint) (count_over_time("
-    addresses += f"up{{{selector}}}[1h])))"
-    started = f"max by ({replica}) (changes(process_start_time_seconds{{{selector}}}[1h]))"
-    reset = f"max by ({replica}) (resets(vllm:prompt_tokens_total{{{selector}}}[1h]))"
+    addresses += f"up{{{matchers}}}[1h])))"
+    starts = f"max by ({replica}) (changes(process_start_time_seconds{{{matchers}}}[1h]))"
+    resets = f"max by ({replica}) (resets(vllm:prompt_tokens_total{{{matchers}}}[1h]))"
     yield Alert(
         "FusionInferEngineRestarts",
-        f"{addresses} - 1 + ({started} or {reset} or 0 * {addresses}) >= {RESTARTS}",
+        f"{addresses} - 1 + ({starts} or {resets} or 0 * {addresses}) >= {RESTARTS}",
         "0s",
         "warning",
         "The engine of {{ $labels.pod }} restarted {{ $value }} times within an hour.",
@@ -199,7 +199,7 @@ def build_prometheus_rule(
     """Build the PrometheusRule."""
     page = args.runbook or RUNBOOK
     common = {"namespace": meta.namespace, "service": meta.service}
-    built = metadata(meta, object_names.alerts(meta.service), {labels.SERVICE: meta.service})
+    object_meta = metadata(meta, object_names.alerts(meta.service), {labels.SERVICE: meta.service})
     rules = [
         {
             "alert": alert.name,
@@ -215,4 +215,5 @@ def build_prometheus_rule(
         for alert in build_alerts(meta, monitoring)
     ]
     group = {"name": f"{meta.namespace}.{meta.service}", "rules": rules}
-    return build_monitoring_object("PrometheusRule", built, monitoring.args, {"groups": [group]})
+    spec = {"groups": [group]}
+    return build_monitoring_object("PrometheusRule", object_meta, monitoring.args, spec)

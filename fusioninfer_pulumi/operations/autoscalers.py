@@ -11,7 +11,7 @@ Target values per replica:
         detector considers an engine saturated (v1.2.1 to llm-d v0.10.0, `QueueDepthThreshold`,
         `KVCacheUtilThreshold`). Google's guide to autoscaling LLMs starts with a queue of 3 to 5,
         and recommends the queue for throughput, the batch size for latency.
-    Latency goals: replicas x measured latency / goal, which is a number of replicas.
+    Latency goals: 1, because the metric is a number of replicas: replicas x latency / goal.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def build_autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
     """Build a HorizontalPodAutoscaler or a ScaledObject."""
     args = planned.args
     annotated = replace(meta, annotations={**meta.annotations, **args.annotations})
-    named = metadata(annotated, planned.name, get_role_labels(meta, planned.role.args))
+    object_meta = metadata(annotated, planned.name, get_role_labels(meta, planned.role.args))
     target = {"apiVersion": API_VERSION, "kind": KIND, "name": planned.name}
     behavior = {"behavior": args.behavior} if args.behavior is not None else {}
     if args.engine is AutoscalingEngine.KEDA:
@@ -102,7 +102,7 @@ def build_autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
                 *triggers,
             ],
         }
-        return build_object("keda.sh/v1alpha1", planned.kind, named, spec=spec)
+        return build_object("keda.sh/v1alpha1", planned.kind, object_meta, spec=spec)
     spec = {
         "scaleTargetRef": target,
         "minReplicas": args.min_replicas,
@@ -110,18 +110,18 @@ def build_autoscaler(meta: ServiceMeta, planned: AutoscalerPlan) -> Manifest:
         **behavior,
         "metrics": [_make_metric(metric) for metric in (*planned.target_metrics, *args.metrics)],
     }
-    return build_object("autoscaling/v2", planned.kind, named, spec=spec)
+    return build_object("autoscaling/v2", planned.kind, object_meta, spec=spec)
 
 
 def _make_metric(metric: AutoscalingMetricArgs) -> Manifest:
     is_external = metric.source is MetricSource.EXTERNAL
-    named: Manifest = {"name": metric.name}
+    identifier: Manifest = {"name": metric.name}
     if metric.selector:
-        named["selector"] = {"matchLabels": dict(metric.selector)}
+        identifier["selector"] = {"matchLabels": dict(metric.selector)}
     return {
         "type": "External" if is_external else "Pods",
         "external" if is_external else "pods": {
-            "metric": named,
+            "metric": identifier,
             "target": {"type": "AverageValue", "averageValue": metric.target},
         },
     }
@@ -145,7 +145,7 @@ def _make_trigger(args: AutoscalingArgs, metric: AutoscalingMetricArgs, **more: 
 #: Target values per decode replica; see the module's docstring.
 IN_FLIGHT, WAITING, KV_CACHE = 100.0, 5.0, 0.8
 #: Component types whose pods decode.
-_DECODES = (ComponentType.WORKER, ComponentType.DECODER)
+_DECODE_TYPES = (ComponentType.WORKER, ComponentType.DECODER)
 
 
 def build_target_metrics(
@@ -162,8 +162,8 @@ def build_target_metrics(
     args, load = role.args.autoscaling, find_load_metrics(roles)
     if args is None or args.target is None or load is None or not isinstance(namespace, str):
         return ()
-    decoding = [other for other in roles if other.component_type in _DECODES]
-    # Target values are for each decode replica. This factor converts them to replicas of this role.
+    decoding = [other for other in roles if other.component_type in _DECODE_TYPES]
+    # Target values are per decode replica; this factor converts them to this role's replicas.
     factor = sum(other.group_replicas for other in decoding) / (role.group_replicas or 1)
     if args.engine is AutoscalingEngine.HPA:
         return tuple(
@@ -176,26 +176,24 @@ def build_target_metrics(
             for name, value in _compute_target_values(args).items()
             if name in EXTERNAL
         )
-    engine = f'namespace="{namespace}",{get_series_label(labels.SERVICE)}="{service}"'
-    component = get_series_label(labels.COMPONENT_TYPE)
-    decodes = "|".join(kind.value for kind in _DECODES)
+    # PromQL label matchers.
+    engines = f'namespace="{namespace}",{get_series_label(labels.SERVICE)}="{service}"'
+    types = "|".join(component_type.value for component_type in _DECODE_TYPES)
+    decoders = f'{engines},{get_series_label(labels.COMPONENT_TYPE)}=~"{types}"'
     picker = f'namespace="{namespace}",service="{object_names.endpoint_picker(service)}"'
     queries = {
-        "in-flight": f"{_sum(load.running, engine)} + {_sum(load.waiting, engine)}",
-        "waiting": _sum(load.waiting, engine),
-        "kv-cache": _sum(load.kv_cache, f'{engine},{component}=~"{decodes}"'),
+        "in-flight": f"{_sum(load.running, engines)} + {_sum(load.waiting, engines)}",
+        "waiting": _sum(load.waiting, engines),
+        "kv-cache": _sum(load.kv_cache, decoders),
     }
-    replicas = f'count(count by (pod) ({load.running}{{{engine},{component}=~"{decodes}"}}))'
-    sources = {
-        "first-token": (load.ttft, engine),
-        "per-token": (load.itl, engine),
-    }
+    decode_replicas = f"count(count by (pod) ({load.running}{{{decoders}}}))"
+    latencies = {"first-token": (load.ttft, engines), "per-token": (load.itl, engines)}
     flow = epp.family.flow_control_metrics if epp is not None else None
     if epp is not None and epp.args.metrics is not MetricsMode.OFF and flow and flow.ttft:
         # Requests of a negative priority may wait, and those without streaming have no first token.
-        sources["first-token"] = (flow.ttft, f'{picker},streaming="true",priority!~"-.*"')
+        latencies["first-token"] = (flow.ttft, f'{picker},streaming="true",priority!~"-.*"')
     for name, goal in args.latency_goals.items():
-        queries[name] = _build_latency_query(replicas, *sources[name], float(goal))
+        queries[name] = _build_latency_query(decode_replicas, *latencies[name], float(goal))
     if scales_to_zero(args):
         # Without pods these series do not exist, and a query without a result is an error.
         queries = {name: f"({query}) or vector(0)" for name, query in queries.items()}
@@ -206,7 +204,7 @@ def build_target_metrics(
         queued, running = (f"({_sum(gauge, picker)} or vector(0))" for gauge in gauges)
         # If the picker is not scraped, the query has no result, so that replicas stay unchanged.
         if_scraped = f"and on() (max(up{{{picker}}}) == 1)"
-        waiting = f"({_sum(load.waiting, engine)} or vector(0))"
+        waiting = f"({_sum(load.waiting, engines)} or vector(0))"
         queries["waiting"] = f"({queued} + {waiting}) {if_scraped}"
         queries["in-flight"] = f"({queued} + {running}) {if_scraped}"
     return tuple(
@@ -238,9 +236,9 @@ EXTERNAL = {
 def _build_latency_query(replicas: str, metric: str, matchers: str, goal: float) -> str:
     """Return the query for the number of replicas that meet a latency goal in seconds.
 
-    It removes at most a fifth of the replicas, rounded up, also if there are no requests. It at
-    most doubles them, because latency grows faster than load. `replicas` is the query for their
-    number without pods that still load the model.
+    The result is at least four fifths of the replicas, rounded down, even without requests. It is
+    at most twice the replicas, because latency grows faster than load. `replicas` is the query for
+    their number, without pods that still load the model.
     """
     buckets = f"sum by (le) (rate({metric}_bucket{{{matchers}}}[2m]))"
     latency = f"(histogram_quantile(0.9, {buckets}) > 0 or vector(0))"

@@ -65,7 +65,7 @@ def plan_monitoring(
 
 
 def find_declared_port(role: RolePlan, port: int) -> Mapping[str, Any] | None:
-    """Return the leader's container port of that number, None if no container declares it."""
+    """Return the leader's `ports` entry with that number, None if no container declares it."""
     leader = role.pods.leader
     containers = [*leader.spec["containers"], *(leader.spec.get("initContainers") or ())]
     for container in (leader.container, *containers):
@@ -95,21 +95,21 @@ def build_monitors(
         "selector": {"matchLabels": selector},
         "endpoints": [_set_interval(monitoring, endpoint)],
     }
-    built = metadata(meta, object_names.epp_monitor(meta.service))
-    yield build_monitoring_object("ServiceMonitor", built, monitoring.args, spec)
+    object_meta = metadata(meta, object_names.epp_monitor(meta.service))
+    yield build_monitoring_object("ServiceMonitor", object_meta, monitoring.args, spec)
 
 
 def _build_pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: MonitoringPlan) -> Manifest:
     pods, role_labels = role.pods, get_role_labels(meta, role.args)
     name = (find_declared_port(role, pods.port) or {}).get("name")
-    ranks = (rank for rank in pods.ports[1:] if find_declared_port(role, rank))
+    other_ports = (port for port in pods.ports[1:] if find_declared_port(role, port))
     ports: list[Manifest] = [
         {"port": name} if isinstance(name, str) else {"portNumber": pods.port},
-        *({"portNumber": rank} for rank in ranks),
+        *({"portNumber": port} for port in other_ports),
     ]
     sidecar = pods.kv.sidecar if pods.kv is not None else None
-    is_sidecar = sidecar is not None and sidecar.port == pods.port
-    https = sidecar.serves_https if sidecar and is_sidecar else pods.command.serves_https
+    scrapes_sidecar = sidecar is not None and sidecar.port == pods.port
+    https = sidecar.serves_https if sidecar and scrapes_sidecar else pods.command.serves_https
     tls = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if https else {}
     common = {"path": monitoring.args.path, **tls}
     spec = {
@@ -122,8 +122,8 @@ def _build_pod_monitor(meta: ServiceMeta, role: RolePlan, monitoring: Monitoring
         ],
         "podMetricsEndpoints": [_set_interval(monitoring, {**port, **common}) for port in ports],
     }
-    built = metadata(meta, object_names.engine_monitor(meta.service, role.name), role_labels)
-    return build_monitoring_object("PodMonitor", built, monitoring.args, spec)
+    object_meta = metadata(meta, object_names.engine_monitor(meta.service, role.name), role_labels)
+    return build_monitoring_object("PodMonitor", object_meta, monitoring.args, spec)
 
 
 def _set_interval(monitoring: MonitoringPlan, endpoint: Manifest) -> Manifest:
@@ -133,11 +133,11 @@ def _set_interval(monitoring: MonitoringPlan, endpoint: Manifest) -> Manifest:
 
 
 def build_monitoring_object(
-    kind: str, built: Manifest, args: MonitoringArgs, spec: Mapping[str, Any]
+    kind: str, object_meta: Manifest, args: MonitoringArgs, spec: Mapping[str, Any]
 ) -> Manifest:
     """Return an object of the Prometheus operator, with the user's labels for its selectors."""
-    named = {**built, "labels": {**args.labels, **built["labels"]}}
-    return build_object("monitoring.coreos.com/v1", kind, named, spec=spec)
+    labelled = {**object_meta, "labels": {**args.labels, **object_meta["labels"]}}
+    return build_object("monitoring.coreos.com/v1", kind, labelled, spec=spec)
 
 
 def get_series_label(label: str) -> str:
@@ -151,24 +151,24 @@ ROLE = get_series_label(labels.ROLE_NAME)
 REVISION = get_series_label(labels.REVISION)
 
 
-def build_service_selector(meta: ServiceMeta) -> str:
+def build_service_matchers(meta: ServiceMeta) -> str:
     """Return PromQL label matchers for all engines of a service."""
     return f'namespace="{meta.namespace}", {get_series_label(labels.SERVICE)}="{meta.service}"'
 
 
-def build_role_selector(meta: ServiceMeta, role: RolePlan) -> str:
+def build_role_matchers(meta: ServiceMeta, role: RolePlan) -> str:
     """Return PromQL label matchers for the engines of one role."""
-    return f'{build_service_selector(meta)}, {ROLE}="{role.name}"'
+    return f'{build_service_matchers(meta)}, {ROLE}="{role.name}"'
 
 
-def build_picker_selector(meta: ServiceMeta) -> str:
+def build_picker_matchers(meta: ServiceMeta) -> str:
     """Return PromQL label matchers for the endpoint picker, whose job has its Service's name."""
     return f'namespace="{meta.namespace}", job="{object_names.endpoint_picker(meta.service)}"'
 
 
-def build_replicas_query(selector: str) -> str:
+def build_replicas_query(matchers: str) -> str:
     """Return PromQL for the number of replicas whose leader is up on every port; 0 if none is."""
-    return f"(count(min by (pod) (up{{{selector}}}) == 1) or vector(0))"
+    return f"(count(min by (pod) (up{{{matchers}}}) == 1) or vector(0))"
 
 
 #: Label by which the sidecar of Grafana's Helm chart selects ConfigMaps with dashboards.
@@ -203,12 +203,13 @@ def build_dashboards_config_map(meta: ServiceMeta, monitoring: MonitoringPlan) -
     """Build the ConfigMap that Grafana's sidecar reads."""
     args = monitoring.args.dashboards
     chosen = GRAFANA_LABELS if args is None or not args.labels else args.labels
-    built = metadata(
+    object_meta = metadata(
         meta, object_names.dashboards(meta.service), {**chosen, labels.SERVICE: meta.service}
     )
     if args is not None and args.folder is not None:
-        built["annotations"] = {**built.get("annotations", {}), "grafana_folder": args.folder}
-    return build_object("v1", "ConfigMap", built, data=render_dashboards(meta, monitoring))
+        annotations = object_meta.get("annotations", {})
+        object_meta["annotations"] = {**annotations, "grafana_folder": args.folder}
+    return build_object("v1", "ConfigMap", object_meta, data=render_dashboards(meta, monitoring))
 
 
 def _fill_dashboard(meta: ServiceMeta, monitoring: MonitoringPlan, name: str) -> str:
@@ -219,7 +220,7 @@ def _fill_dashboard(meta: ServiceMeta, monitoring: MonitoringPlan, name: str) ->
         if variable["type"] == "constant":
             variable["query"] = values[variable["name"]]
     gpus = " + ".join(
-        f"{build_replicas_query(build_role_selector(meta, role))} * {role.replica_accelerators}"
+        f"{build_replicas_query(build_role_matchers(meta, role))} * {role.replica_accelerators}"
         for role in monitoring.engines
         if role.replica_accelerators
     )

@@ -88,8 +88,8 @@ def build_disruption_budget(meta: ServiceMeta, budget: BudgetPlan) -> dict[str, 
         "selector": {"matchLabels": get_role_labels(meta, role.args)},
         "unhealthyPodEvictionPolicy": budget.unhealthy_pods.value,
     }
-    named = metadata(meta, name, get_role_labels(meta, role.args))
-    return build_object("policy/v1", "PodDisruptionBudget", named, spec=spec)
+    object_meta = metadata(meta, name, get_role_labels(meta, role.args))
+    return build_object("policy/v1", "PodDisruptionBudget", object_meta, spec=spec)
 
 
 class OperationsPlan(NamedTuple):
