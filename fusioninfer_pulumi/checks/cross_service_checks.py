@@ -25,7 +25,7 @@ def check_targets(
     `complete`: whether `plans` are all services; only then a missing service is a finding.
     """
     routing = plan.routing
-    route = routing.args.httproute if routing is not None else None
+    route = routing.router.httproute if routing is not None else None
     if routing is None or route is None:
         return
     at = ("roles", routing.position, "httproute")
@@ -160,7 +160,7 @@ def _check_route_conflict(plan: ServicePlan, other: ServicePlan) -> Iterator[Fin
 
 def _has_full_split(plan: ServicePlan, other: ServicePlan) -> bool:
     """Return whether a route sends all requests to another service, whose route may match too."""
-    route = plan.routing.args.httproute if plan.routing is not None else None
+    route = plan.routing.router.httproute if plan.routing is not None else None
     shares = (route.split if route is not None else None) or ()
     return any(share.service == other.service and share.weight == 100 for share in shares)
 

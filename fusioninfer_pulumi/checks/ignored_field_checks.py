@@ -33,7 +33,7 @@ def check_ignored_fields(plan: ServicePlan) -> list[Finding]:
         findings += check_fields(("roles", role.position), user_role, *rows)
     if plan.routing is not None:
         rows = _build_router_rows(plan.routing)
-        findings += check_fields(plan.routing.at, plan.routing.args, *rows)
+        findings += check_fields(plan.routing.at, plan.routing.router, *rows)
     # A field may have several reasons; the first is enough.
     first = {finding.location: finding for finding in reversed(findings)}
     return [finding for finding in findings if first[finding.location] is finding]

@@ -74,7 +74,7 @@ def find_user_field(
         return plan.provenance.locate((*pod.path, *location[3:]))
     if plan.routing is not None:
         router = plan.routing.at
-        args = plan.routing.args
+        args = plan.routing.router
         if manifest["kind"] == "HTTPRoute" and args.httproute is not None:
             return plan.provenance.find_field((*router, "httproute", *location[1:]))
         if manifest["kind"] == "Deployment" and args.endpoint_picker is not None:

@@ -55,14 +55,14 @@ NETWORK_POLICY = Rule("network-policy")
 
 def check_http_route(routing: Routing) -> Iterator[Finding]:
     """Warn about a missing route, or a route that attaches to no Gateway."""
-    args, route, field = routing.args, routing.route, (*routing.at, "httproute")
+    router, route, field = routing.router, routing.route, (*routing.at, "httproute")
     if route is None:
-        if args.httproute is None or args.httproute.external_field is None:
+        if router.httproute is None or router.httproute.external_field is None:
             yield warning(
                 ROUTE_MISSING,
                 field,
                 "neither a route nor a Gateway is set: no HTTPRoute is created, and no request "
-                f"{'reaches the pool' if routing.args.has_endpoint_picker else 'uses a gateway'}; "
+                f"{'reaches the pool' if router.has_endpoint_picker else 'uses a gateway'}; "
                 "set httproute, gateway.refs or gateway: {}",
             )
         return
@@ -80,10 +80,10 @@ def check_network_policies(routing: Routing) -> Iterator[Finding]:
 
     If the proxies' location is unknown, that is an error: without a policy everybody is allowed.
     """
-    field, args = (*routing.at, "networkPolicy"), routing.args.network_policy
+    field, args = (*routing.at, "networkPolicy"), routing.router.network_policy
     plan, gateway = routing.network_policy, routing.implementation
     if plan is None:
-        is_default = args is None and routing.is_routed and gateway.proxies is not None
+        is_default = args is None and routing.is_routed and gateway.build_peers is not None
         if is_default or (args is not None and args.enabled):
             refs = ", or name the Gateway in gateway.refs" if is_default else ""
             yield error(
@@ -138,7 +138,7 @@ def check_pool(routing: Routing) -> Iterator[Finding]:
     """Report serving roles that are not in the pool, and ports that differ within the pool."""
     at, declared, served = routing.at, routing.spec.roles, routing.served
     intent = routing.intent
-    if not routing.args.has_endpoint_picker:
+    if not routing.router.has_endpoint_picker:
         return
     field = (*at, "strategy" if intent.strategy is not None else "endpointPickerConfig")
     in_pool = {role.name for role in served}
@@ -164,7 +164,7 @@ def check_pool(routing: Routing) -> Iterator[Finding]:
         expected = "one port" if single else "the same ports"
         message = f"pods of a pool must serve on {expected}, got {ports}; give the roles {expected}"
         yield error(SERVING_PORTS_DIFFER, at, message)
-    target_ports = routing.args.pool.target_ports if routing.args.pool is not None else None
+    target_ports = routing.router.pool.target_ports if routing.router.pool is not None else None
     for role in served:
         if target_ports is not None and role.pods.port not in target_ports:
             message = f"do not contain {role.pods.port}, on which {role.name} serves; add it, or "
@@ -193,7 +193,7 @@ def _check_disaggregation(field: Location, declared: Sequence[RoleArgs]) -> Iter
 
 def check_reference_grants(routing: Routing) -> Iterator[Finding]:
     """Warn about references to other namespaces, unless `referenceGrants` allows them."""
-    if routing.args.reference_grants:
+    if routing.router.reference_grants:
         return
     for grant in routing.grants:
         yield warning(
@@ -401,7 +401,7 @@ def _check_pairing(family: EppFamily, settings: EppSettings) -> Iterator[Finding
 
 def check_model_rewrites(routing: Routing, epp: EppPlan) -> Iterator[Finding]:
     """Check that the endpoint picker supports `modelRewrites`."""
-    rewrites, at = routing.args.model_rewrites, (*routing.at, "modelRewrites")
+    rewrites, at = routing.router.model_rewrites, (*routing.at, "modelRewrites")
     if rewrites and epp.family.rewrite_api is None:
         image = find_closest_image(epp.family, lambda family: family.rewrite_api is not None)
         yield error(

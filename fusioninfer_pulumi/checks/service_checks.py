@@ -158,7 +158,7 @@ def _check_namespace(built: BuiltService) -> Iterator[Finding]:
         "endpointPicker.metrics Authenticated": plan.picker is not None
         and plan.picker.epp.args.metrics is MetricsMode.AUTHENTICATED,
         "referenceGrants": plan.routing is not None
-        and bool(plan.routing.args.reference_grants)
+        and bool(plan.routing.router.reference_grants)
         and any(grant.from_namespace is plan.namespace for grant in plan.routing.grants),
     }
     used = [name for name, is_used in features.items() if is_used]
@@ -199,7 +199,7 @@ def _check_name_lengths(built: BuiltService) -> Iterator[Finding]:
     if model is not None and model.cache is not None and model.cache.warm_up:
         job = object_names.model_warm_up(service, "0" * DIGEST_LENGTH)
         label_values.append((("model", "cache", "warmUp"), "Job", job))
-    if routing is not None and routing.args.has_endpoint_picker:
+    if routing is not None and routing.router.has_endpoint_picker:
         picker = object_names.endpoint_picker(service)
         label_values.append((("metadata", "name"), "endpoint picker", picker))
     if routing is not None and routing.gateway is not None:

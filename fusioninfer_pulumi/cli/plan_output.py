@@ -159,7 +159,7 @@ def _draw_service(plan: ServicePlan, title: str, prefix: str) -> Iterator[str]:
         yield _draw_box(f"{prefix}hop{number}", label)
     yield _draw_box(entry, last)
     if plan.routing is not None and plan.picker is not None:
-        strategy = plan.routing.args.strategy
+        strategy = plan.routing.router.strategy
         label = _format_label("endpoint picker", *(() if strategy is None else (strategy.value,)))
         yield f'{entry} -. chooses the pod .-> {prefix}picker("{label}")'
     has_gang = plan.gang is not None or plan.shape.local_queue is not None

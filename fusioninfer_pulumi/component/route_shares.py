@@ -45,7 +45,7 @@ def find_growing_shares(plan: ServicePlan, before: Mapping[str, float] | None) -
 
 def list_split_services(plan: ServicePlan) -> list[str]:
     """Return the services named in `split`."""
-    route = plan.routing.args.httproute if plan.routing is not None else None
+    route = plan.routing.router.httproute if plan.routing is not None else None
     return [share.service for share in (route.split if route is not None else None) or ()]
 
 

@@ -146,7 +146,7 @@ class ServicePlan:
         """Whether clients use the Service: there is neither an endpoint picker nor a route."""
         return self.roles != () and (
             self.routing is None
-            or not (self.routing.args.has_endpoint_picker or self.routing.is_routed)
+            or not (self.routing.router.has_endpoint_picker or self.routing.is_routed)
         )
 
 

@@ -49,14 +49,14 @@ class Endpoint(NamedTuple):
 def find_endpoint(routing: Routing) -> Endpoint | None:
     """Return the endpoint of a service, with TLS if any listener for its host has it.
 
-    Its host is the first host name of the route, without wildcards, that a known listener accepts.
-    If there is none, it is the route's first host name, a listener's, or the address of the
-    service's own Gateway, in this order. None without any of these, or without a route.
+    Its host is the route's first host name that a known listener accepts, otherwise the route's
+    first host name, a listener's, or the address of the service's own Gateway. Wildcards are
+    ignored. None without any of these, or without a route.
     """
     if routing.route is None:
         return None
     hosts = routing.route.hostnames or ()
-    hostnames = [host for host in hosts if not _is_wildcard(host)]
+    exact_hosts = [host for host in hosts if not _is_wildcard(host)]
     candidates = [
         (listener, parent)
         for parent in routing.parents
@@ -70,17 +70,16 @@ def find_endpoint(routing: Routing) -> Endpoint | None:
         )
     ]
     candidates.sort(key=lambda candidate: candidate[0]["protocol"] != "HTTPS")
-    for host in hostnames:
+    for host in exact_hosts:
         for listener, _ in candidates:
             if not listener.get("hostname") or hosts_overlap(listener["hostname"], host):
                 return _build_endpoint(listener["protocol"], listener["port"], host)
-    if hostnames:
+    if exact_hosts:
         # No known listener accepts these names, but the parent references may have a port.
         ports = {parent.port for parent in routing.parents}
         port = ports.pop() if len(ports) == 1 else None
-        return _build_endpoint(
-            "HTTPS" if port == _DEFAULT_PORTS["https"] else "HTTP", port, hostnames[0]
-        )
+        protocol = "HTTPS" if port == _DEFAULT_PORTS["https"] else "HTTP"
+        return _build_endpoint(protocol, port, exact_hosts[0])
     for listener, _ in candidates:
         hostname = listener.get("hostname")
         if hostname and not _is_wildcard(hostname):

@@ -135,7 +135,7 @@ def find_load_metrics(roles: Sequence[RolePlan]) -> LoadMetrics | None:
 def plan_epp(
     service: str,
     spec: InferenceServiceArgs,
-    args: RoleArgs,
+    router: RoleArgs,
     intent: EppIntent,
     served: Sequence[RolePlan],
 ) -> EppPlan | None:
@@ -143,7 +143,7 @@ def plan_epp(
 
     `served` are the roles whose pods it chooses from.
     """
-    epp_args = args.endpoint_picker or EndpointPickerArgs()
+    epp_args = router.endpoint_picker or EndpointPickerArgs()
     if intent.family is None:
         return None
     family = intent.family
@@ -161,12 +161,12 @@ def plan_epp(
         affinity, note = None, f"; {family.name} cannot prefer pods of one pair revision"
     metrics = find_load_metrics(served)
     settings = None
-    config, summary = args.endpoint_picker_config or "", "as configured in endpointPickerConfig"
+    config, summary = router.endpoint_picker_config or "", "as configured in endpointPickerConfig"
     if intent.strategy is not None:
         block_sizes = {role.pods.command.block_size for role in served}
         settings = EppSettings(
             strategy=intent.strategy,
-            scorers=args.scorers,
+            scorers=router.scorers,
             block_size=block_sizes.pop() if len(block_sizes) == 1 else None,
             threshold=epp_args.threshold or 0,
             affinity=affinity,
@@ -177,8 +177,8 @@ def plan_epp(
         )
         config = dump_epp_config(build_epp_config(family, settings))
         summary = describe_strategy(settings) + note
-    # Each replica would queue requests of its own. Prefixes and sessions are not shared either, but
-    # two replicas that serve still find most of them (e2e/strategies/test_balance.py).
+    # With flow control, each serving replica would have its own queue. Two serving replicas do not
+    # share prefixes and sessions either, but find most (e2e/strategies/test_balance.py).
     needs_leader = settings is None or settings.flow_control
     flags = build_epp_flags(
         family,
@@ -207,8 +207,8 @@ def plan_epp(
 
 def build_config_map(meta: ServiceMeta, epp: EppPlan) -> Manifest:
     """Build the ConfigMap."""
-    named = metadata(meta, epp.config_name)
-    return build_object("v1", "ConfigMap", named, data={CONFIG_KEY: epp.config})
+    object_meta = metadata(meta, epp.config_name)
+    return build_object("v1", "ConfigMap", object_meta, data={CONFIG_KEY: epp.config})
 
 
 def build_epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
@@ -216,16 +216,17 @@ def build_epp_deployment(meta: ServiceMeta, epp: EppPlan) -> Manifest:
 
     Pulumi does not await it with leader election, because only the leader becomes Ready.
     """
-    built = metadata(meta, epp.name)
+    object_meta = metadata(meta, epp.name)
     if epp.elects_leader:
-        built["annotations"] = {**built.get("annotations", {}), labels.PULUMI_SKIP_AWAIT: "true"}
+        annotations = object_meta.get("annotations", {})
+        object_meta["annotations"] = {**annotations, labels.PULUMI_SKIP_AWAIT: "true"}
     spec = {
         "replicas": epp.args.replicas,
         "strategy": _RECREATE if epp.elects_leader else _ROLLING_UPDATE,
         "selector": {"matchLabels": epp.pod_labels},
         "template": overlay(build_pod_template(epp), epp.args.template or {}),
     }
-    return build_object("apps/v1", "Deployment", built, spec=spec)
+    return build_object("apps/v1", "Deployment", object_meta, spec=spec)
 
 
 def build_pod_template(epp: EppPlan) -> Manifest:
@@ -311,9 +312,9 @@ def build_epp_service(meta: ServiceMeta, epp: EppPlan, protocol: str) -> Manifes
     if epp.args.metrics is not MetricsMode.OFF:
         ports.append(_build_port(object_names.EPP_METRICS_PORT, METRICS_PORT))
     # Engines that publish their KV events to a picker reach it through its Service.
-    events = find_event_port(epp.config)
-    if events is not None and events not in [port["port"] for port in ports]:
-        ports.append(_build_port("kv-events", events))
+    events_port = find_event_port(epp.config)
+    if events_port is not None and events_port not in [port["port"] for port in ports]:
+        ports.append(_build_port("kv-events", events_port))
     spec = {"type": "ClusterIP", "selector": epp.pod_labels, "ports": ports}
     return build_object("v1", "Service", metadata(meta, epp.name), spec=spec)
 
@@ -346,7 +347,7 @@ def build_epp_access(meta: ServiceMeta, epp: EppPlan) -> Iterator[Manifest]:
     yield service_account(meta, epp.name)
     yield from role_and_binding(meta, epp.name, rules, [epp.name])
     if epp.args.metrics is MetricsMode.AUTHENTICATED:
-        named = metadata(meta, object_names.metrics_reviewer(meta.namespace, meta.service))
-        del named["namespace"]
+        object_meta = metadata(meta, object_names.metrics_reviewer(meta.namespace, meta.service))
+        del object_meta["namespace"]
         delegator = ("ClusterRole", "system:auth-delegator")
-        yield role_binding(meta, named, delegator, [epp.name])
+        yield role_binding(meta, object_meta, delegator, [epp.name])

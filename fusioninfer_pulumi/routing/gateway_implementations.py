@@ -27,9 +27,9 @@ class SeveralPools(enum.Enum):
 
     #: Passes the test: agentgateway 1.0.0, NGINX Gateway Fabric 2.3.0 (the extension's reports).
     SPLIT = "split"
-    #: Passes the test (Istio 1.30.1), but sends all requests of the rule to the endpoint picker of
-    #: one pool. The pods of other pools are chosen round-robin, and a pool without ready pods fails
-    #: the whole rule (istio#61594; fixed by istio#61601 of September 2026).
+    #: Passes the test (Istio 1.30.1), but asks the endpoint picker of only one pool. Pods of the
+    #: other pools are chosen round-robin, and a pool without ready pods fails the whole rule
+    #: (istio#61594; fixed by istio#61601 of September 2026).
     ONE_EPP = "one picker"
     #: Accepts one pool per rule (Envoy AI Gateway 1.1; envoyproxy/ai-gateway#2657 proposes more).
     NO = "no"
@@ -41,7 +41,7 @@ class SeveralPools(enum.Enum):
 
 #: Builds the objects that a gateway needs in addition to the route, from the service's metadata and
 #: endpoint picker if any, the route's reference to pool or Service, the port and the served roles.
-Extras = Callable[
+ExtrasBuilder = Callable[
     [ServiceMeta, EppPlan | None, Mapping[str, Any], int, Sequence[RolePlan]], Iterator[Manifest]
 ]
 
@@ -56,8 +56,8 @@ def _build_istio_extras(meta: ServiceMeta, epp: EppPlan | None, *_: object) -> I
         host = f"{host}.{meta.namespace}.svc.cluster.local"
     policy = {"tls": {"mode": "SIMPLE", "insecureSkipVerify": True}}
     spec = {"host": host, "trafficPolicy": policy}
-    named = metadata(meta, epp.name)
-    yield build_object("networking.istio.io/v1", "DestinationRule", named, spec=spec)
+    object_meta = metadata(meta, epp.name)
+    yield build_object("networking.istio.io/v1", "DestinationRule", object_meta, spec=spec)
 
 
 # The load balancer's default is 30 s for a whole response, which a stream exceeds; upstream's chart
@@ -83,15 +83,16 @@ def _build_gke_extras(
         ("HealthCheckPolicy", {"config": health}),
         ("GCPBackendPolicy", {"timeoutSec": _GKE_TIMEOUT_SECONDS}),
     ):
-        spec, named = {"targetRef": target, "default": default}, metadata(meta, target["name"])
-        yield build_object("networking.gke.io/v1", kind, named, spec=spec)
+        object_meta = metadata(meta, target["name"])
+        spec = {"targetRef": target, "default": default}
+        yield build_object("networking.gke.io/v1", kind, object_meta, spec=spec)
 
 
 #: Builds the NetworkPolicyPeers that match a Gateway's proxies, from the Gateway's name and
 #: namespace and the service's namespace.
-Proxies = Callable[[str, Any, Any], Iterator[Manifest]]
+PeersBuilder = Callable[[str, Any, Any], Iterator[Manifest]]
 
-_GATEWAY_NAME = "gateway.networking.k8s.io/gateway-name"
+_GATEWAY_NAME_LABEL = "gateway.networking.k8s.io/gateway-name"
 
 
 def build_namespace_peer(namespace: Any) -> Manifest:
@@ -105,7 +106,7 @@ def _match_in_gateway_namespace(
     """Yield a peer for proxies in the Gateway's namespace, labelled with its name (GEP-1762)."""
     if is_known_equal(namespace, service_namespace):
         # Other pods of the service's namespace must not get access.
-        yield {"podSelector": {"matchLabels": {_GATEWAY_NAME: name}}}
+        yield {"podSelector": {"matchLabels": {_GATEWAY_NAME_LABEL: name}}}
     else:
         yield build_namespace_peer(namespace)
 
@@ -125,8 +126,8 @@ class Implementation(NamedTuple):
         accepts_timeouts: Whether it accepts an HTTPRoute with timeouts.
         several_pools: How it handles a rule with several pools.
         epp_protocol: `appProtocol` that it requires on the endpoint picker's Service.
-        extras: Builds the objects it needs in addition to the route, None for none.
-        proxies: Builds the peers that match its proxies, None if it is unknown where they run.
+        build_extras: Builds the objects it needs in addition to the route, None for none.
+        build_peers: Builds the peers that match its proxies, None if it is unknown where they run.
         may_be_envoy_gateway: Whether its proxies may export Envoy Gateway's metrics.
     """
 
@@ -135,8 +136,8 @@ class Implementation(NamedTuple):
     accepts_timeouts: bool = True
     several_pools: SeveralPools = SeveralPools.SPLIT
     epp_protocol: str = "http2"
-    extras: Extras | None = None
-    proxies: Proxies | None = None
+    build_extras: ExtrasBuilder | None = None
+    build_peers: PeersBuilder | None = None
     may_be_envoy_gateway: bool = False
 
 
@@ -150,22 +151,23 @@ IMPLEMENTATIONS = {
             "envoy-ai-gateway",
             # The user must create this class, because Envoy Gateway installs none.
             "envoy-ai-gateway",
-            # internal/extensionserver/inferencepool.go of v1.1.0: TLS without verification (:206),
-            # FailureModeAllow is always false (:314).
+            # It does not verify the picker's certificate, and ignores `failureMode` (lines 206 and
+            # 314 of internal/extensionserver/inferencepool.go, v1.1.0).
             several_pools=SeveralPools.NO,
-            proxies=_match_envoy_gateway,
+            build_peers=_match_envoy_gateway,
             may_be_envoy_gateway=True,
         ),
-        # controller/pkg/agentgateway/plugins/inference_plugin.go: TLS is always INSECURE_ALL.
-        Implementation("agentgateway", "agentgateway", proxies=_match_in_gateway_namespace),
+        # It does not verify the picker's certificate (INSECURE_ALL in
+        # controller/pkg/agentgateway/plugins/inference_plugin.go).
+        Implementation("agentgateway", "agentgateway", build_peers=_match_in_gateway_namespace),
         Implementation(
             "istio",
             "istio",
             several_pools=SeveralPools.ONE_EPP,
-            extras=_build_istio_extras,
-            proxies=_match_in_gateway_namespace,
+            build_extras=_build_istio_extras,
+            build_peers=_match_in_gateway_namespace,
         ),
-        Implementation("nginx-gateway-fabric", "nginx", proxies=_match_in_gateway_namespace),
+        Implementation("nginx-gateway-fabric", "nginx", build_peers=_match_in_gateway_namespace),
         Implementation(
             "gke",
             "gke-l7-regional-external-managed",
@@ -173,7 +175,7 @@ IMPLEMENTATIONS = {
             accepts_timeouts=False,
             several_pools=SeveralPools.UNTESTED,
             epp_protocol="kubernetes.io/h2c",
-            extras=_build_gke_extras,
+            build_extras=_build_gke_extras,
         ),
     )
 }
@@ -206,25 +208,25 @@ class GatewayPlan(NamedTuple):
         return tuple(self.spec["listeners"])
 
 
-def find_implementation(args: RoleArgs) -> Implementation:
+def find_implementation(router: RoleArgs) -> Implementation:
     """Return the gateway implementation of a router role, `UNKNOWN` if it sets none."""
-    name = args.gateway.implementation if args.gateway is not None else None
+    name = router.gateway.implementation if router.gateway is not None else None
     return IMPLEMENTATIONS.get(name, UNKNOWN) if name is not None else UNKNOWN
 
 
-def plan_gateway(service: str, args: RoleArgs) -> GatewayPlan | None:
+def plan_gateway(service: str, router: RoleArgs) -> GatewayPlan | None:
     """Plan the Gateway of a service; None if it uses existing Gateways or has none.
 
     With `parentRefs`, `gateway: {implementation: ...}` only describes those Gateways. With
     `routedBy` or `refs`, `gateway` describes the Gateways of the external route.
     """
-    gateway = args.gateway
-    if gateway is None or gateway.refs is not None or args.is_routed_externally:
+    gateway = router.gateway
+    if gateway is None or gateway.refs is not None or router.is_routed_externally:
         return None
-    has_parents = args.httproute is not None and bool(args.httproute.parent_refs)
+    has_parents = router.httproute is not None and bool(router.httproute.parent_refs)
     if has_parents and not gateway.model_fields_set - {"implementation"}:
         return None
-    default = find_implementation(args).gateway_class
+    default = find_implementation(router).gateway_class
     spec: dict[str, Any] = {
         "gatewayClassName": gateway.gateway_class_name or default,
         "listeners": list(gateway.listeners or _LISTENERS),
@@ -237,7 +239,7 @@ def plan_gateway(service: str, args: RoleArgs) -> GatewayPlan | None:
 
 def build_gateway(meta: ServiceMeta, gateway: GatewayPlan) -> Manifest:
     """Build the Gateway."""
-    built = metadata(meta, gateway.name)
+    object_meta = metadata(meta, gateway.name)
     if gateway.annotations:
-        built["annotations"] = {**built.get("annotations", {}), **gateway.annotations}
-    return build_object(API_VERSION, "Gateway", built, spec=dict(gateway.spec))
+        object_meta["annotations"] = {**object_meta.get("annotations", {}), **gateway.annotations}
+    return build_object(API_VERSION, "Gateway", object_meta, spec=dict(gateway.spec))

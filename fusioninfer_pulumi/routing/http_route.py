@@ -104,17 +104,17 @@ class RoutePlan(NamedTuple):
 
 
 def plan_parents(
-    at: Location, namespace: Any, args: RoleArgs, gateway: GatewayPlan | None
+    at: Location, namespace: Any, router: RoleArgs, gateway: GatewayPlan | None
 ) -> tuple[ParentPlan, ...]:
     """Return the Gateways in `parentRefs`, else the service's own, else those in `gateway.refs`."""
     plans = []
-    for field, ref, known in _find_parents(args, gateway):
+    for field, ref, known_listeners in _find_parents(router, gateway):
         if ref.get("kind", "Gateway") != "Gateway" or ref.get("group", GROUP) != GROUP:
             continue
         parent_namespace = ref.get("namespace", namespace)
         is_ours = gateway and ref["name"] == gateway.name
         is_ours = is_ours and is_known_equal(parent_namespace, namespace)
-        listeners = gateway.listeners if gateway and is_ours else known
+        listeners = gateway.listeners if gateway and is_ours else known_listeners
         section, port = ref.get("sectionName"), ref.get("port")
         plans.append(
             ParentPlan((*at, *field), ref["name"], parent_namespace, section, port, listeners)
@@ -123,17 +123,17 @@ def plan_parents(
 
 
 def _find_parents(
-    args: RoleArgs, gateway: GatewayPlan | None
+    router: RoleArgs, gateway: GatewayPlan | None
 ) -> Iterator[tuple[Location, Mapping[str, Any], tuple[Mapping[str, Any], ...] | None]]:
     """Yield the field, the reference and the known listeners of each Gateway."""
-    explicit = args.httproute.parent_refs if args.httproute is not None else None
-    if explicit:
-        for index, parent in enumerate(explicit):
+    parent_refs = router.httproute.parent_refs if router.httproute is not None else None
+    if parent_refs:
+        for index, parent in enumerate(parent_refs):
             yield ("httproute", "parentRefs", index), parent, None
     elif gateway is not None:
         yield ("gateway",), {"name": gateway.name}, gateway.listeners
     else:
-        for index, ref in enumerate((args.gateway and args.gateway.refs) or ()):
+        for index, ref in enumerate((router.gateway and router.gateway.refs) or ()):
             fields = {
                 "name": ref.name,
                 "namespace": ref.namespace,
@@ -149,33 +149,33 @@ def plan_route(
     service: str,
     backend: Mapping[str, Any],
     namespace: Any,
-    args: RoleArgs,
+    router: RoleArgs,
     gateway: GatewayPlan | None,
     implementation: Implementation,
 ) -> RoutePlan | None:
     """Plan the HTTPRoute; None if it is external, or the role has neither a route nor a Gateway."""
-    if (args.httproute is None and args.gateway is None) or args.is_routed_externally:
+    if (router.httproute is None and router.gateway is None) or router.is_routed_externally:
         return None
-    route = args.httproute or HttpRouteArgs()
+    route = router.httproute or HttpRouteArgs()
     shares = [
         (object_names.inference_pool(share.service), share.weight) for share in route.split or ()
     ]
-    rest = 100 - sum(weight for _, weight in shares)
+    own_share = 100 - sum(weight for _, weight in shares)
     return RoutePlan(
         name=object_names.http_route(service),
         backend=backend,
-        parent_refs=tuple(ref for _, ref, _ in _find_parents(args, gateway)) or None,
+        parent_refs=tuple(ref for _, ref, _ in _find_parents(router, gateway)) or None,
         hostnames=None if route.hostnames is None else tuple(route.hostnames),
         rules=tuple(
             _plan_rule(backend, namespace, rule, implementation) for rule in route.rules or ({},)
         ),
         use_default_gateways=route.use_default_gateways,
-        split=((object_names.inference_pool(service), rest), *shares) if shares else (),
+        split=((object_names.inference_pool(service), own_share), *shares) if shares else (),
     )
 
 
 def compute_pool_shares(rules: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the percentage of requests that each backend gets; if rules differ, the largest."""
+    """Return the percentage of a rule's requests for each backend; if rules differ, the largest."""
     shares: dict[str, float] = {}
     for rule in rules:
         weights = {ref["name"]: ref.get("weight", 1) for ref in rule.get("backendRefs") or ()}
@@ -273,16 +273,17 @@ def plan_grants(
     backend: Mapping[str, Any],
     namespace: Any,
     at: Location,
-    args: RoleArgs,
+    router: RoleArgs,
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
 ) -> Iterator[GrantPlan]:
     """Yield the grants that route, Gateway and external routes need for other namespaces."""
-    for field, name, kind, from_namespace, ref in _find_references(
-        backend, namespace, args, route, gateway
+    for field, name, from_kind, from_namespace, ref in _find_references(
+        backend, namespace, router, route, gateway
     ):
-        target = ref.get("namespace", namespace)
-        other_namespace = target if from_namespace is namespace else from_namespace
+        to_namespace = ref.get("namespace", namespace)
+        # At least one of the two namespaces is the service's.
+        other_namespace = to_namespace if from_namespace is namespace else from_namespace
         if is_output(other_namespace) or is_known_equal(other_namespace, namespace):
             continue
         yield GrantPlan(
@@ -290,8 +291,8 @@ def plan_grants(
             name=object_names.reference_grant(
                 "" if is_output(from_namespace) else str(from_namespace), name
             ),
-            namespace=target,
-            from_kind=kind,
+            namespace=to_namespace,
+            from_kind=from_kind,
             from_namespace=from_namespace,
             to_group=str(ref.get("group", "")),
             to_kind=str(ref["kind"]),
@@ -302,11 +303,11 @@ def plan_grants(
 def _find_references(
     backend: Mapping[str, Any],
     namespace: Any,
-    args: RoleArgs,
+    router: RoleArgs,
     route: RoutePlan | None,
     gateway: GatewayPlan | None,
 ) -> Iterator[tuple[Location, str, str, Any, Mapping[str, Any]]]:
-    """Yield the field, a name for the grant, kind and namespace of the referrer, the reference."""
+    """Yield field, name for the grant, kind and namespace of the referrer, and the reference."""
     for index, rule in enumerate(route.rules if route is not None else ()):
         assert route is not None
         at: Location = ("httproute", "rules", index)
@@ -323,7 +324,7 @@ def _find_references(
         for number, ref in enumerate((listener.get("tls") or {}).get("certificateRefs") or ()):
             field = ("gateway", "listeners", index, "tls", "certificateRefs", number)
             yield field, gateway.name, "Gateway", namespace, {"kind": "Secret", **ref}
-    for index, external in enumerate((args.httproute and args.httproute.refs) or ()):
+    for index, external in enumerate((router.httproute and router.httproute.refs) or ()):
         if external.namespace is not None:
             field = ("httproute", "refs", index, "namespace")
             yield field, backend["name"], "HTTPRoute", external.namespace, backend
@@ -336,13 +337,13 @@ def build_reference_grants(meta: ServiceMeta, grants: Sequence[GrantPlan]) -> It
         by_name.setdefault((grant.namespace, grant.name), []).append(grant)
     for (namespace, name), merged in by_name.items():
         targets = {(grant.to_group, grant.to_kind, grant.to_name) for grant in merged}
-        kind, origin = merged[0].from_kind, merged[0].from_namespace
+        from_kind, from_namespace = merged[0].from_kind, merged[0].from_namespace
         spec = {
-            "from": [{"group": GROUP, "kind": kind, "namespace": origin}],
+            "from": [{"group": GROUP, "kind": from_kind, "namespace": from_namespace}],
             "to": [
                 {"group": group, "kind": kind, "name": target}
                 for group, kind, target in sorted(targets)
             ],
         }
-        named = {**metadata(meta, name), "namespace": namespace}
-        yield build_object(f"{GROUP}/v1beta1", "ReferenceGrant", named, spec=spec)
+        object_meta = {**metadata(meta, name), "namespace": namespace}
+        yield build_object(f"{GROUP}/v1beta1", "ReferenceGrant", object_meta, spec=spec)

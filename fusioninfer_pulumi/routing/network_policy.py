@@ -40,10 +40,11 @@ def find_proxy_peers(
 ) -> tuple[Manifest, ...]:
     """Return the peers that match the Gateways' proxies; `namespace` is the service's."""
     peers: list[Manifest] = []
-    for parent in parents if implementation.proxies is not None else ():
-        assert implementation.proxies is not None
+    if implementation.build_peers is None:
+        return ()
+    for parent in parents:
         # A Gateway may occur several times, once for each listener.
-        for peer in implementation.proxies(parent.name, parent.namespace, namespace):
+        for peer in implementation.build_peers(parent.name, parent.namespace, namespace):
             if peer not in peers:
                 peers.append(peer)
     return tuple(peers)
@@ -74,12 +75,12 @@ def build_picker_network_policy(
     ingress = [_build_ingress_rule(plan.gateway, GRPC_PORT, HEALTH_PORT)]
     if plan.metrics and epp.args.metrics is not MetricsMode.OFF:
         ingress.append(_build_ingress_rule(plan.metrics, METRICS_PORT))
-    events = find_event_port(epp.config)
+    events_port = find_event_port(epp.config)
     publishers = [role for role in roles if role.name in pool.roles]
-    if events is not None and publishers:
+    if events_port is not None and publishers:
         # The picker listens for the KV events that engines publish.
         peers = [_select_pods(meta, role) for role in publishers]
-        ingress.append(_build_ingress_rule(peers, events))
+        ingress.append(_build_ingress_rule(peers, events_port))
     return _build_policy(
         meta, object_names.epp_network_policy(meta.service), build_picker_peer(epp), ingress
     )
@@ -112,9 +113,9 @@ def build_role_network_policies(
                 sources.append(picker)
             ingress.append(_build_ingress_rule(sources, *ports))
             # The picker also subscribes to the KV events of every pod.
-            events = get_events_port(role.args)
-            if events is not None and picker is not None:
-                ingress.append(_build_ingress_rule([picker], events))
+            events_port = get_events_port(role.args)
+            if events_port is not None and picker is not None:
+                ingress.append(_build_ingress_rule([picker], events_port))
         if plan.metrics:
             ingress.append(_build_ingress_rule(plan.metrics, *role.pods.ports))
         if role.nodes > 1:
@@ -143,10 +144,7 @@ def _build_policy(
 
 
 def _build_ingress_rule(sources: Sequence[Mapping[str, Any]], *ports: int) -> Manifest:
-    return {
-        "from": list(sources),
-        "ports": [{"protocol": "TCP", "port": port} for port in ports],
-    }
+    return {"from": list(sources), "ports": [{"protocol": "TCP", "port": port} for port in ports]}
 
 
 def _select_pods(meta: ServiceMeta, role: RolePlan) -> Manifest:

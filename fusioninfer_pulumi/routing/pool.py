@@ -44,8 +44,8 @@ def build_serving_service(
     name, port = reference["name"], reference["port"]
     ports = [{"name": "http", "port": port, "targetPort": port, "protocol": "TCP"}]
     spec = {"type": "ClusterIP", "selector": selector, "ports": ports}
-    service_metadata = metadata(meta, name, {labels.SERVICE: meta.service})
-    return build_object("v1", "Service", service_metadata, spec=spec)
+    object_meta = metadata(meta, name, {labels.SERVICE: meta.service})
+    return build_object("v1", "Service", object_meta, spec=spec)
 
 
 class PoolPlan(NamedTuple):
@@ -75,9 +75,8 @@ class PoolPlan(NamedTuple):
         if first == last:
             return f"port {first}"
         is_range = last - first == len(self.ports) - 1
-        return (
-            f"ports {first} to {last}" if is_range else f"ports {', '.join(map(str, self.ports))}"
-        )
+        numbers = f"{first} to {last}" if is_range else ", ".join(map(str, self.ports))
+        return f"ports {numbers}"
 
 
 def choose_pool_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset[ComponentType]:
@@ -97,15 +96,15 @@ def choose_pool_types(roles: Sequence[RolePlan], intent: EppIntent) -> frozenset
 
 
 def plan_pool(
-    service: str, args: RoleArgs, served: Sequence[RolePlan], types: Collection[ComponentType]
+    service: str, router: RoleArgs, served: Sequence[RolePlan], types: Collection[ComponentType]
 ) -> PoolPlan:
     """Plan the pool of a router role, which contains the leaders of the served roles."""
-    # Index 0 selects leaders, and not the workers of their replicas, which do not serve.
+    # Worker index 0 selects leaders; other pods of a replica do not serve.
     selector = {labels.SERVICE: service, labels.LWS_WORKER_INDEX: "0"}
     if len(types) == 1:
         selector[labels.COMPONENT_TYPE] = next(iter(types)).value
-    pool = args.pool or PoolArgs()
-    epp = args.endpoint_picker or EndpointPickerArgs()
+    pool = router.pool or PoolArgs()
+    epp = router.endpoint_picker or EndpointPickerArgs()
     return PoolPlan(
         name=object_names.inference_pool(service),
         selector=selector,
@@ -117,13 +116,13 @@ def plan_pool(
     )
 
 
-def build_inference_pool(meta: ServiceMeta, pool: PoolPlan, epp: str) -> Manifest:
-    """Build the InferencePool; `epp` is the name of the endpoint picker's Service."""
+def build_inference_pool(meta: ServiceMeta, pool: PoolPlan, epp_service: str) -> Manifest:
+    """Build the InferencePool, which refers to the endpoint picker's Service."""
     picker_port, mode = {"number": GRPC_PORT}, pool.failure_mode.value
     spec = {
         "selector": {"matchLabels": dict(pool.selector)},
         "targetPorts": [{"number": port} for port in pool.ports],
-        "endpointPickerRef": {"name": epp, "port": picker_port, "failureMode": mode},
+        "endpointPickerRef": {"name": epp_service, "port": picker_port, "failureMode": mode},
     }
     version = f"{object_names.POOL_GROUP}/v1"
     return build_object(version, object_names.POOL_KIND, metadata(meta, pool.name), spec=spec)
@@ -156,10 +155,8 @@ class RewriteRule(NamedTuple):
         if len(self.weights) == 1:
             return f"{names} -> {next(iter(self.weights))}"
         total = sum(self.weights.values())
-        shares = ", ".join(
-            f"{name} {100 * part / total:.4g} %" for name, part in self.weights.items()
-        )
-        return f"{names} -> {shares}"
+        shares = (f"{name} {100 * part / total:.4g} %" for name, part in self.weights.items())
+        return f"{names} -> {', '.join(shares)}"
 
 
 class RewritePlan(NamedTuple):
@@ -179,9 +176,9 @@ class RewritePlan(NamedTuple):
         return "; ".join(rule.describe() for rule in self.rules)
 
 
-def plan_rewrites(service: str, args: RoleArgs, family: EppFamily) -> RewritePlan | None:
+def plan_rewrites(service: str, router: RoleArgs, family: EppFamily) -> RewritePlan | None:
     """Plan the rewrites of a router role; None if it has none or its picker supports none."""
-    if not args.model_rewrites or family.rewrite_api is None:
+    if not router.model_rewrites or family.rewrite_api is None:
         return None
     rules = [
         RewriteRule(
@@ -193,7 +190,7 @@ def plan_rewrites(service: str, args: RoleArgs, family: EppFamily) -> RewritePla
                 if target.weight != 0
             },
         )
-        for rewrite in args.model_rewrites
+        for rewrite in router.model_rewrites
     ]
     rules.sort(key=lambda rule: not rule.models)
     return RewritePlan(object_names.model_rewrite(service), family.rewrite_api, tuple(rules))
@@ -208,8 +205,8 @@ def build_inference_model_rewrite(meta: ServiceMeta, plan: RewritePlan, pool: st
         targets = [{"modelRewrite": name, "weight": weight} for name, weight in shares]
         rules.append({**({"matches": matches} if matches else {}), "targets": targets})
     spec = {"poolRef": build_pool_reference(pool), "rules": rules}
-    named = metadata(meta, plan.name)
-    return build_object(plan.api_version, object_names.REWRITE_KIND, named, spec=spec)
+    object_meta = metadata(meta, plan.name)
+    return build_object(plan.api_version, object_names.REWRITE_KIND, object_meta, spec=spec)
 
 
 def build_inference_objectives(

@@ -77,6 +77,7 @@ class Routing(NamedTuple):
         service: Name of the service.
         spec: Spec of the service.
         position: Index of the router role in the spec.
+        intent: Tasks of the endpoint picker, and the picker chosen for them.
         served: The roles whose pods are in the pool or behind the Service.
         backend: Reference to the pool or, without an endpoint picker, to the Service and its port.
         gateway: The Gateway created for the service, None if there is none.
@@ -102,14 +103,14 @@ class Routing(NamedTuple):
     picker: PickerPlan | None = None
 
     @property
-    def args(self) -> RoleArgs:
+    def router(self) -> RoleArgs:
         """The router role."""
         return self.spec.roles[self.position]
 
     @property
     def name(self) -> str:
         """Name of the router role."""
-        return self.args.name
+        return self.router.name
 
     @property
     def at(self) -> Location:
@@ -119,30 +120,30 @@ class Routing(NamedTuple):
     @property
     def routed_by(self) -> str | None:
         """The other service whose route leads to these pods, None if there is none."""
-        return None if self.args.httproute is None else self.args.httproute.routed_by
+        return None if self.router.httproute is None else self.router.httproute.routed_by
 
     @property
     def external_routes(self) -> tuple[HttpRouteRefArgs, ...]:
         """HTTPRoutes of the user that lead to the pods."""
-        return () if self.args.httproute is None else tuple(self.args.httproute.refs or ())
+        return () if self.router.httproute is None else tuple(self.router.httproute.refs or ())
 
     @property
     def is_routed(self) -> bool:
         """Whether the spec has a route to the pods, its own or an external one."""
-        return self.route is not None or self.args.is_routed_externally
+        return self.route is not None or self.router.is_routed_externally
 
 
 def plan_routing(
     service: str,
-    args: InferenceServiceArgs,
+    spec: InferenceServiceArgs,
     shape: ServiceShape,
     roles: Sequence[RolePlan],
     intent: EppIntent,
 ) -> Routing:
     """Plan the routing of a service."""
-    router, namespace = shape.router, args.namespace
+    router, namespace = shape.router, spec.namespace
     assert router is not None
-    position = args.roles.index(router)
+    position = spec.roles.index(router)
     at: Location = ("roles", position)
     has_picker = router.has_endpoint_picker
     types = choose_pool_types(roles, intent) if has_picker else shape.entry_types
@@ -163,13 +164,13 @@ def plan_routing(
     )
     picker = None
     if has_picker:
-        epp = plan_epp(service, args, router, intent, served)
+        epp = plan_epp(service, spec, router, intent, served)
         if epp is not None and served:
             pool = plan_pool(service, router, served, types)
             picker = PickerPlan(epp, pool, plan_rewrites(service, router, epp.family))
     return Routing(
         service=service,
-        spec=args,
+        spec=spec,
         position=position,
         intent=intent,
         served=served,
@@ -218,10 +219,10 @@ def build_routing_objects(
     if routing.route is not None:
         yield build_http_route(meta, routing.route)
     ports = picker.pool.ports if picker is not None else (routing.backend["port"],)
-    if routing.is_routed and routing.implementation.extras is not None:
-        extras = routing.implementation.extras
-        yield from extras(meta, epp, routing.backend, ports[0], routing.served)
-    if routing.args.reference_grants:
+    if routing.is_routed and routing.implementation.build_extras is not None:
+        build_extras = routing.implementation.build_extras
+        yield from build_extras(meta, epp, routing.backend, ports[0], routing.served)
+    if routing.router.reference_grants:
         yield from build_reference_grants(meta, routing.grants)
     policy = routing.network_policy
     if policy is None:

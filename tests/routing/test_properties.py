@@ -72,10 +72,10 @@ def wanted(plan: ServicePlan, kind: str, *, serves: bool) -> bool:
     """The rule in other words: who answers a request that the picker sends."""
     types = {role.component_type.value for role in plan.roles}
     assert plan.routing is not None
-    pairs = plan.routing.args.strategy is not None and (
-        plan.routing.args.strategy.value == "pd-disaggregation"
+    pairs = plan.routing.router.strategy is not None and (
+        plan.routing.router.strategy.value == "pd-disaggregation"
     )
-    pairs = pairs or (plan.routing.args.strategy is None and {"prefiller", "decoder"} <= types)
+    pairs = pairs or (plan.routing.router.strategy is None and {"prefiller", "decoder"} <= types)
     if not serves or kind == "router":
         return False
     if pairs or "prefiller" not in types or types == {"prefiller"}:
