@@ -228,14 +228,14 @@ def _plan_transfer(
     leader: Pod, ctx: Context, command: EngineCommand
 ) -> tuple[Transfer, list[Finding]]:
     """Return the arguments for KV cache transfer, and for offloading with a connector."""
-    args, at, field = ctx.role.kv_transfer, leader.command_path, ctx.at("kvTransfer")
+    args, field = ctx.role.kv_transfer, ctx.at("kvTransfer")
     engine, connector = command.engine, command.connector
     # `add_kv_offloading` sets the arguments of other engines.
     offloads_by_connector = engine is not None and engine.kv_cache.offloads_by_connector
     offloading = read_offloading(ctx.role) if offloads_by_connector else None
     if engine is not None and isinstance(connector, str):  # the reason why it cannot be read
         message = f"{engine.kv_cache.transfer_flag} {connector}"
-        unreadable = [error(ARGUMENTS_UNREADABLE, at, message)]
+        unreadable = [error(ARGUMENTS_UNREADABLE, leader.command_path, message)]
         return Transfer(), unreadable if ctx.pairing or args or offloading else []
     if engine is not None and connector is not None:
         assert not isinstance(connector, str), "reported above"

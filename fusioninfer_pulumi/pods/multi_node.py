@@ -38,8 +38,9 @@ def add_parallelism(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Findin
     if command.engine is None:
         return pods, [reject_unknown_engine(ctx.at("parallelism"), command, ", with multinode")]
     findings: list[Finding] = []
-    explicit = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
-    launcher = explicit or ctx.launcher
+    # Launcher ray also affects the arguments of single pods, for which `ctx.launcher` is None.
+    user_launcher = ctx.role.multinode.launcher if ctx.role.multinode is not None else None
+    launcher = user_launcher or ctx.launcher
     sizes = _complete_sizes(args, ctx.nodes, launcher)
     for pod in pods.all:
         if pod.is_leader or launcher is not Launcher.RAY:

@@ -16,6 +16,7 @@ def hosts_overlap(first: Any, second: Any) -> bool:
     if is_output(first) or is_output(second):
         return True
     if first.startswith("*."):
+        # `*.a.com` overlaps with `b.a.com`, `*.b.a.com` and `*.com`.
         suffix = first[1:]
         return bool(second.endswith(suffix)) or (
             second.startswith("*.") and suffix.endswith(second[1:])

@@ -147,9 +147,8 @@ def plan_epp(
     if intent.family is None:
         return None
     family = intent.family
-    name, tracing = object_names.endpoint_picker(service), spec.tracing
-    if tracing is not None and not tracing.picker:
-        tracing = None
+    name = object_names.endpoint_picker(service)
+    tracing = spec.tracing if spec.tracing is not None and spec.tracing.picker else None
     has_pair_revision = any(role.pods.pair_revision for role in served)
     affinity = choose_pair_affinity(
         service, epp_args, intent, spec.groups, has_pair_revision=has_pair_revision

@@ -81,9 +81,8 @@ def build_picker_network_policy(
         # The picker listens for the KV events that engines publish.
         peers = [_select_pods(meta, role) for role in publishers]
         ingress.append(_build_ingress_rule(peers, events_port))
-    return _build_policy(
-        meta, object_names.epp_network_policy(meta.service), build_picker_peer(epp), ingress
-    )
+    name, selector = object_names.epp_network_policy(meta.service), build_picker_peer(epp)
+    return _build_policy(meta, name, selector, ingress)
 
 
 def build_role_network_policies(
