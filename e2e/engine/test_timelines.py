@@ -63,7 +63,7 @@ def played(old: Manifest, new: Manifest) -> Timeline:
     plans = inputs.plan_of(old), inputs.plan_of(new)
     objects = [inputs.objects_of(plan) for plan in plans]
     (update,) = simulate_updates(objects[0], objects[1], ([plans[0]], [plans[1]]))
-    assert update.timeline is not None, update.missing
+    assert update.timeline is not None, update.obstacle
     return update.timeline
 
 

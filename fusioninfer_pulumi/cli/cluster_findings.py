@@ -29,11 +29,11 @@ def add_cluster_findings(sources: Sequence[Source], context: str | None, *, dry_
     registered = [item for source in valid for item in source.objects or ()]
     try:
         cluster = LiveCluster(KubernetesApi(None, context), plans, registered=registered)
-        by_service, of_cluster = check_cluster(cluster, checks)
+        service_findings, cluster_findings = check_cluster(cluster, checks)
     except UnreadableError as problem:
         sources[-1].add(option, error(API_SERVER_CHECK_INCOMPLETE, (), str(problem)))
         return
-    findings = iter(by_service)
+    remaining = iter(service_findings)
     for source in valid:
-        source.add_to_services(findings)
-    sources[-1].add(option, *of_cluster)
+        source.add_to_services(remaining)  # takes the findings of the source's services
+    sources[-1].add(option, *cluster_findings)

@@ -45,8 +45,7 @@ def plan(options: argparse.Namespace) -> int:
     from fusioninfer_pulumi.plan.service_plan import compute_capacity, compute_capacity_for_gpus
 
     sources = read_sources(options.sources, options)
-    # Placement errors come later and are not counted here, because the plans explain them and are
-    # still printed.
+    # Read before the placement: its errors do not stop `plan`, because the plans explain them.
     has_errors = any(source.has_severity(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     if options.cluster or options.context is not None:
@@ -74,12 +73,14 @@ def plan(options: argparse.Namespace) -> int:
             if prints_infos or finding.severity is not Severity.INFO
         )
         service_plan = replace(document.plan, findings=findings)
+        if options.nodes:
+            capacity = [compute_capacity(service_plan, options.nodes)]
+        else:
+            capacity = compute_capacity_for_gpus(service_plan, options.gpus)
         views.append(
             PlanView(
                 service_plan,
-                [compute_capacity(service_plan, options.nodes)]
-                if options.nodes
-                else compute_capacity_for_gpus(service_plan, options.gpus),
+                capacity,
                 list_service_objects(source, document),
                 update=None if updates is None else updates[number],
                 placed=None if placement is None else placement.to_json(number),
@@ -109,7 +110,7 @@ def _simulate_updates(
         sys.stderr.write("fusioninfer-pulumi plan: --update requires --output text or json\n")
         return None
     old = read_diff_side(options.update, options)
-    objects, *new_objects = [source.render() for source in (old, *sources)]
+    old_objects, *new_objects = [source.render() for source in (old, *sources)]
     invalid = [
         located
         for source in (old, *sources)
@@ -120,7 +121,7 @@ def _simulate_updates(
         report(invalid, old.texts)
         return None
     plans = old.plans, [plan for source in sources for plan in source.plans]
-    return simulate_updates(objects, [item for items in new_objects for item in items], plans)
+    return simulate_updates(old_objects, [item for items in new_objects for item in items], plans)
 
 
 def dashboards(options: argparse.Namespace) -> int:
@@ -164,7 +165,7 @@ def convert(options: argparse.Namespace) -> int:
             source.add(source.name, error(NOTHING_TO_CONVERT, (), message))
     if _report_findings(options, sources):
         return 2
-    (source,) = sources
+    (source,) = sources  # projects are errors, and all manifests are one source
     services = [document.args for document in source.planned_documents if document.args is not None]
     manifests = [dict(document.manifest or {}) for document in source.planned_documents]
     if options.expand:
@@ -308,7 +309,7 @@ def _place_all(options: argparse.Namespace, sources: Sequence[Source]) -> Placem
         from fusioninfer_pulumi.cli.read_sources import place_source
 
         results = [place_source(item, options.inventory, options.previous) for item in sources]
-        return results[0]
+        return results[0]  # that of the manifests, if there are any
     if options.previous is not None:
         message = "--previous has no effect without --inventory"
         sources[0].add(options.previous, error(OPTION_OUT_OF_PLACE, (), message))

@@ -73,8 +73,8 @@ def _is_empty(path: Path) -> bool:
 
 def _note_encrypted(old: Source, new: Source) -> tuple[str, ...]:
     """Return a note about encrypted values with a new ciphertext; the output masks the values."""
-    old_texts, new_texts = old.encrypted or {}, new.encrypted or {}
-    changed = [key for key, text in new_texts.items() if old_texts.get(key, text) != text]
+    before, after = old.encrypted or {}, new.encrypted or {}
+    changed = [key for key, text in after.items() if before.get(key, text) != text]
     if not changed:
         return ()
     note = (
@@ -112,12 +112,12 @@ class _RevisionError(Exception):
 
 
 @contextlib.contextmanager
-def _check_out(source: str, revision: str) -> Iterator[Path]:
+def _check_out(source_path: str, revision: str) -> Iterator[Path]:
     """Check out a git revision in a temporary folder, and yield the path of a source there.
 
     All files are checked out, because a project's program may read files outside its folder.
     """
-    path = Path(source).absolute()
+    path = Path(source_path).absolute()
     # A link belongs to the repository that contains it, not to its target's repository.
     folder = path if path.is_dir() and not path.is_symlink() else path.parent
     while not folder.exists():
@@ -136,13 +136,13 @@ def _check_out(source: str, revision: str) -> Iterator[Path]:
         _git(Path(top), "read-tree", "--no-sparse-checkout", commit, index=index)
         prefix = f"--prefix={tree}{os.sep}"
         _git(Path(top), "checkout-index", "--all", "--quiet", prefix, index=index)
-        source_path = tree / inside
-        entries = source_path.iterdir() if source_path.is_dir() else ()
-        for entry in (source_path, *(path for path in entries if path.suffix in SUFFIXES)):
+        old_path = tree / inside
+        entries = old_path.iterdir() if old_path.is_dir() else ()
+        for entry in (old_path, *(path for path in entries if path.suffix in SUFFIXES)):
             if not Path(os.path.realpath(entry)).is_relative_to(tree):
                 name = entry.relative_to(tree)
                 raise _RevisionError(f"{name} is a link to a path outside the repository")
-        yield source_path
+        yield old_path
 
 
 def _git(folder: Path, *arguments: str, index: Path | None = None) -> str:

@@ -28,15 +28,15 @@ def report(
     `texts` are the texts of the sources by file; `output` is `text`, `json` or `github`.
     """
     line_finder = LineFinder(texts)
-    placed = [(line_finder.add_line(origin, item.location), item) for origin, item in findings]
+    with_lines = [(line_finder.add_line(origin, item.location), item) for origin, item in findings]
     if output == "text":
         sys.stderr.writelines(
             # Findings about a field show its line, others the number of the document.
-            f"{format_finding_line(place if finding.location else origin, finding)}\n"
-            for (origin, finding), (place, _) in zip(findings, placed, strict=True)
+            f"{format_finding_line(with_line if finding.location else origin, finding)}\n"
+            for (origin, finding), (with_line, _) in zip(findings, with_lines, strict=True)
         )
         return
-    located = [(*_find_file_and_line(origin, finding), finding) for origin, finding in placed]
+    located = [(*_find_file_and_line(origin, finding), finding) for origin, finding in with_lines]
     if output == "github":
         sys.stdout.writelines(starmap(_format_workflow_command, located))
     else:
@@ -59,12 +59,12 @@ def format_rule_suffix(finding: Finding) -> str:
     return f" [{finding.rule}]" if finding.rule else ""
 
 
-def finding_to_json(finding: Finding, **place: Any) -> dict[str, Any]:
-    """Return a finding as JSON; users' programs rely on the keys."""
+def finding_to_json(finding: Finding, **position: Any) -> dict[str, Any]:
+    """Return a finding as JSON; users' programs rely on the keys. `position`: file and line."""
     return {
         "rule": finding.rule,
         "severity": finding.severity.value,
-        **place,
+        **position,
         "path": finding.path,
         "message": finding.text,
     }
@@ -72,8 +72,8 @@ def finding_to_json(finding: Finding, **place: Any) -> dict[str, Any]:
 
 def _find_file_and_line(origin: Origin, finding: Finding) -> tuple[str, int | None]:
     """Return file and line; for a failed program those of the user's last stack frame."""
-    path, here = Path(origin.file), Path.cwd()
-    file = str(path.relative_to(here)) if path.is_relative_to(here) else origin.file
+    path, folder = Path(origin.file), Path.cwd()
+    file = str(path.relative_to(folder)) if path.is_relative_to(folder) else origin.file
     frame = _FRAME.fullmatch(finding.frames[-1]) if finding.frames else None
     if frame is not None:
         return f"{file}/{frame['file']}", int(frame["line"])
@@ -109,16 +109,16 @@ class LineFinder:
         documents = self._parsed[origin.file]
         line = None
         if 0 < origin.document <= len(documents):
-            line = _find_item_line(documents[origin.document - 1], origin.item, location)
+            line = _find_document_line(documents[origin.document - 1], origin.item, location)
         return origin._replace(line=line)
 
 
-def _find_item_line(node: Any, item: int | None, location: Location) -> int:
-    if item is not None:
-        entry = _find_entry(node, "items")
-        node = node if entry is None else (_find_entry(entry[1], item) or (None, node))[1]
+def _find_document_line(node: Any, item: int | None, location: Location) -> int:
+    """Return the line of a field; `item` is the index of its manifest in a List."""
+    if item is not None and (items := _find_entry(node, "items")):
+        _, node = _find_entry(items[1], item) or (None, node)
     if location and _find_entry(node, location[0]) is None:
-        location = ("spec", *location)
+        location = ("spec", *location)  # fields of services are located without `spec`
     return find_line(node, location)
 
 

@@ -22,18 +22,20 @@ INVALID = 2
 #: Exit status if the reader of a pipe closed it: the output may be incomplete.
 BROKEN_PIPE = 141
 
-_MAX_NUMBER = 10**9
+_MAX_FREE_GPUS = 10**9
 
 
-def _parse_number(text: str) -> int:
+def _parse_gpus_per_pod(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
         raise argparse.ArgumentTypeError(f"expected a number from 1 to 9999, got {text!r}")
     return int(text)
 
 
-def _parse_numbers(text: str) -> tuple[int, ...]:
+def _parse_free_gpus(text: str) -> tuple[int, ...]:
     parts = text.split(",")
-    if not all(re.fullmatch(r"[0-9]{1,10}", part) and int(part) <= _MAX_NUMBER for part in parts):
+    if not all(
+        re.fullmatch(r"[0-9]{1,10}", part) and int(part) <= _MAX_FREE_GPUS for part in parts
+    ):
         raise argparse.ArgumentTypeError(f"expected numbers such as 80,64,48, got {text!r}")
     return tuple(int(part) for part in parts)
 
@@ -47,7 +49,7 @@ def _parse_duration(text: str) -> float:
     return float(duration)
 
 
-def _parse_pools(text: str) -> tuple[NodePool, ...]:
+def _parse_free_nodes(text: str) -> tuple[NodePool, ...]:
     from fusioninfer_pulumi.topology.capacity_model import NodePool
 
     parts = [re.fullmatch(r"([0-9]{1,6})x([0-9]{1,4})", part) for part in text.split(",")]
@@ -115,10 +117,10 @@ _PLACEMENT_OPTIONS: _Arguments = {
     ),
     "--previous": _option(
         "PLACED",
-        "the current placement: JSON output of an earlier place, or plan --inventory",
+        "the current placement: JSON output of an earlier `place` or `plan --inventory`",
     ),
 }
-_CONTEXT = "kubeconfig context to use; implies"
+_CONTEXT_HELP = "kubeconfig context to use; implies"
 
 
 class _Command(NamedTuple):
@@ -144,7 +146,7 @@ _COMMANDS = {
             "--cluster": _flag(
                 "check quotas, the gang backend and referenced objects in the cluster"
             ),
-            "--context": _option("NAME", f"{_CONTEXT} --cluster"),
+            "--context": _option("NAME", f"{_CONTEXT_HELP} --cluster"),
             "--update": _option(
                 "OLD",
                 "simulate the update from this source or file of rendered objects: restarts, "
@@ -153,15 +155,15 @@ _COMMANDS = {
             ),
             "--gpus": _option(
                 "80,64,48",
-                "show what runs with this many free accelerators; each node has as many as "
-                "the largest pod needs",
-                type=_parse_numbers,
+                "show which replicas run with this many free accelerators, on nodes of the size "
+                "that the largest pod needs",
+                type=_parse_free_gpus,
                 default=(),
             ),
             "--nodes": _option(
                 "8x8,4x4",
-                "show what runs on these free nodes: count x accelerators",
-                type=_parse_pools,
+                "show which replicas run on these free nodes: count x accelerators",
+                type=_parse_free_nodes,
                 default=(),
             ),
         },
@@ -182,10 +184,10 @@ _COMMANDS = {
                 help_text="text goes to standard error, other formats to standard output; ",
             ),
             "--server": _flag(
-                "also dry-run the objects and pods on the API server, and run all checks of plan "
-                "--cluster"
+                "also dry-run the objects and pods on the API server, and run all checks of "
+                "`plan --cluster`"
             ),
-            "--context": _option("NAME", f"{_CONTEXT} --server"),
+            "--context": _option("NAME", f"{_CONTEXT_HELP} --server"),
             **_PLACEMENT_OPTIONS,
         },
         (
@@ -219,7 +221,7 @@ _COMMANDS = {
         {
             **_READ_OPTIONS,
             "old": _option("OLD", "a SOURCE as for render, or a file of rendered objects"),
-            "new": _option("NEW", "the source after the change", nargs="?"),
+            "new": _option("NEW", "the source after the change; not with --base", nargs="?"),
             "--base": _option(
                 "REF", "compare the source in this git revision with the working tree"
             ),
@@ -234,7 +236,7 @@ _COMMANDS = {
             "model": _option("MODEL", "name on Hugging Face"),
             "--accelerator": {"required": True, "help": "GPU model, such as H100; or cpu"},
             "--gpus": _option(
-                "N", "GPUs of each pod; default: what the model needs", type=_parse_number
+                "N", "GPUs of each pod; default: what the model needs", type=_parse_gpus_per_pod
             ),
             "--language": {
                 "choices": ("python", "yaml"),
@@ -274,7 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        arguments: The command line without the program's name; by default `sys.argv`.
+        arguments: The command line without the program's name. By default it is `sys.argv`, and
+            the process exits with the status instead of returning it.
 
     Returns:
         0 for success (`diff`: no difference), 1 if `diff` found a difference, 2 for invalid input
@@ -283,7 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _prepare_streams()
     if arguments is not None:
         return _run(arguments)
-    # Otherwise pydantic reads the metadata of all installed packages to find plugins.
+    # Without this variable, pydantic reads the metadata of all installed packages to find plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     status = _run(sys.argv[1:])
     sys.stderr.flush()
@@ -291,9 +294,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os._exit(status)
 
 
-def _run(words: Sequence[str]) -> int:
+def _run(arguments: Sequence[str]) -> int:
     try:
-        options = build_parser(next(iter(words), None)).parse_args(words)
+        options = build_parser(next(iter(arguments), None)).parse_args(arguments)
     except SystemExit as stopped:
         return int(stopped.code or 0)
     try:
@@ -320,7 +323,7 @@ def _run(words: Sequence[str]) -> int:
 
 def _prepare_streams() -> None:
     """Replace closed streams, and set the encoding to UTF-8."""
-    # A write to a closed standard output must fail: lost output must not look like success.
+    # Opened for reading, so that writes fail: lost output must not look like success.
     sys.stdout = sys.stdout or Path(os.devnull).open("r")  # noqa: SIM115  # as long as the process
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115  # likewise
     for stream in (sys.stdout, sys.stderr):

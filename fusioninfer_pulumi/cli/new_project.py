@@ -36,7 +36,7 @@ def format_release_tag(version: str) -> str | None:
 
 
 RELEASE_TAG = format_release_tag(__version__)
-#: Packages that a project needs, with their folders. `check` estimates memory with the second.
+#: Packages that a project installs, with the URL fragments of their folders in the repository.
 _PACKAGES = {"fusioninfer-pulumi": "", "fusioninfer-capacity": "#subdirectory=capacity"}
 # Without a version Pulumi uses the latest tag; 0.0.0 is the default branch.
 _DEFAULT_BRANCH = "0.0.0"
@@ -116,7 +116,7 @@ class NewProject:
         gpus: GPUs of each pod, None to let the library choose.
         prefill_decode: Whether prefill and decode are separate roles.
         is_template: Whether it is a template, for which `pulumi new` asks for the configuration.
-        source: How the project installs this package.
+        installation: How the project installs this package.
     """
 
     name: str
@@ -125,7 +125,7 @@ class NewProject:
     gpus: int | None = None
     prefill_decode: bool = False
     is_template: bool = False
-    source: Installation = field(default_factory=read_installation)
+    installation: Installation = field(default_factory=read_installation)
 
     def render_files(self, language: str) -> dict[str, str]:
         """Return the texts of its files by name."""
@@ -150,22 +150,22 @@ class NewProject:
             "service.py": _SERVICE.replace("EDITION", EDITION).replace("ARGUMENTS", arguments),
             "test_service.py": _TEST.replace("MODEL", _quote(self.defaults["model"]))
             .replace("ACCELERATOR", _quote(self.defaults["accelerator"]))
-            .replace("REPLICAS", str(3 + self.prefill_decode)),
-            "requirements.txt": "\n".join([*self.source.requirements, "pytest>=8.2", ""]),
+            .replace("EXPECTED_REPLICAS", "4" if self.prefill_decode else "3"),
+            "requirements.txt": "\n".join([*self.installation.requirements, "pytest>=8.2", ""]),
             ".gitignore": ".venv/\n.pulumi/\n__pycache__/\n.pytest_cache/\n",
         }
 
     def _render_yaml(self) -> dict[str, str]:
         gpus = {} if self.gpus is None else {"gpus": self.gpus}
         roles: list[dict[str, Any]] = []
-        kinds: list[tuple[str, str, str | int]] = [("serve", "worker", "${replicas}")]
+        engine_roles: list[tuple[str, str, str | int]] = [("serve", "worker", "${replicas}")]
         if self.prefill_decode:
             roles += [{"name": "router", "componentType": "router", "gateway": {}, "httproute": {}}]
-            kinds = [("prefill", "prefiller", 1), ("decode", "decoder", "${replicas}")]
+            engine_roles = [("prefill", "prefiller", 1), ("decode", "decoder", "${replicas}")]
         roles += [
-            {"name": name, "componentType": kind, "accelerator": "${accelerator}", **gpus,
+            {"name": name, "componentType": component_type, "accelerator": "${accelerator}", **gpus,
              "replicas": replicas}
-            for name, kind, replicas in kinds
+            for name, component_type, replicas in engine_roles
         ]  # fmt: skip
         model = "${model}" if "://" in str(self.defaults["model"]) else "hf://${model}"
         types = {key: {"type": "string"} for key in self.defaults}
@@ -173,7 +173,7 @@ class NewProject:
         program = {
             "runtime": "yaml",
             **self._render_config("YAML"),
-            **self.source.plugin,
+            **self.installation.plugin,
             **({"config": types} if self.is_template else {}),
             "resources": {
                 "llm": {
@@ -191,10 +191,11 @@ class NewProject:
     def _render_config(self, language: str) -> dict[str, Any]:
         if self.is_template:
             questions = {
-                key: {"description": _DESCRIPTIONS[key], "default": str(value)}
+                key: {"description": _CONFIG_DESCRIPTIONS[key], "default": str(value)}
                 for key, value in self.defaults.items()
             }
-            return {"template": {"description": f"{_TEMPLATE}, in {language}", "config": questions}}
+            description = f"{_TEMPLATE_DESCRIPTION}, in {language}"
+            return {"template": {"description": description, "config": questions}}
         return {
             "config": {
                 key: {"type": "integer", "default": value}
@@ -220,7 +221,7 @@ TEMPLATE = NewProject(
     description="${DESCRIPTION}",
     defaults={"model": "Qwen/Qwen3-8B", "accelerator": "H100", "replicas": _REPLICAS},
     is_template=True,
-    source=describe_repository(),
+    installation=describe_repository(),
 )
 
 
@@ -273,8 +274,8 @@ def _check_service(options: argparse.Namespace) -> list[Finding]:
     return [finding for finding in findings if finding.severity is not Severity.INFO]
 
 
-_TEMPLATE = "A large language model on Kubernetes"
-_DESCRIPTIONS = {
+_TEMPLATE_DESCRIPTION = "A large language model on Kubernetes"
+_CONFIG_DESCRIPTIONS = {
     "model": "Name of the model on Hugging Face",
     "accelerator": "GPU model, such as H100, or cpu",
     "replicas": "Number of replicas",
@@ -327,5 +328,5 @@ def test_the_service_can_run() -> None:
     args = service_args(MODEL, accelerator=ACCELERATOR, replicas=3)
     plan = plan_service(args, "llm")
     assert [finding.message for finding in plan.findings if finding.severity == "error"] == []
-    assert sum(len(role.replicas) for role in plan.roles) == REPLICAS
+    assert sum(len(role.replicas) for role in plan.roles) == EXPECTED_REPLICAS
 '''

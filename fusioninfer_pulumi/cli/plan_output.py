@@ -34,7 +34,7 @@ class PlanView:
         objects: The service's objects.
         update: The update from an older source, None unless `--update` is set.
         placed: The service's node pools as JSON, None unless `--inventory` is set.
-        placed_tables: The same as tables of rich.
+        placed_tables: The service's node pools as tables of rich.
     """
 
     plan: ServicePlan
@@ -151,17 +151,17 @@ def draw_mermaid(views: Sequence[PlanView]) -> str:
 
 def _draw_service(plan: ServicePlan, title: str, prefix: str) -> Iterator[str]:
     *hops, last = describe_request_path(plan)
-    entry = f"{prefix}entry"
+    backend = f"{prefix}entry"
     groups = "" if plan.shape.groups is None else f", {format_count(plan.shape.groups, 'group')}"
     size = f"{format_count(plan.total_pods, 'pod')}, {format_count(plan.total_accelerators, 'GPU')}"
     yield from _open_subgraph(f"{prefix}service", f"{title}{groups}: {size}", "LR")
     for number, label in enumerate(hops):
         yield _draw_box(f"{prefix}hop{number}", label)
-    yield _draw_box(entry, last)
+    yield _draw_box(backend, last)
     if plan.routing is not None and plan.picker is not None:
         strategy = plan.routing.router.strategy
         label = _format_label("endpoint picker", *(() if strategy is None else (strategy.value,)))
-        yield f'{entry} -. chooses the pod .-> {prefix}picker("{label}")'
+        yield f'{backend} -. chooses the pod .-> {prefix}picker("{label}")'
     has_gang = plan.gang is not None or plan.shape.local_queue is not None
     if has_gang:
         yield from _open_subgraph(f"{prefix}gang", f"Gang: {describe_gang(plan)}", "LR")
@@ -169,22 +169,18 @@ def _draw_service(plan: ServicePlan, title: str, prefix: str) -> Iterator[str]:
         yield from _draw_role(f"{prefix}role{number}", plan.service, role)
     if has_gang:
         yield "end"
-    yield from _draw_arrows(plan, entry, prefix)
+    yield from _draw_arrows(plan, backend, prefix)
     yield "end"
     # Outside the subgraph, because a box belongs to the first subgraph that names it.
-    path = " --> ".join([*(f"{prefix}hop{number}" for number in range(len(hops))), entry])
+    path = " --> ".join([*(f"{prefix}hop{number}" for number in range(len(hops))), backend])
     yield f'client(["clients"]) --> {path}'
 
 
-def _draw_arrows(plan: ServicePlan, entry: str, prefix: str) -> Iterator[str]:
-    """Draw requests from the pool or Service to roles, and KV cache transfers between roles."""
-    picker = plan.picker
-    entries = {
-        role.name
-        for role in plan.roles
-        if picker is None and role.component_type in plan.shape.entry_types
-    }
-    entries |= set(picker.pool.roles) if picker is not None else set()
+def _draw_arrows(plan: ServicePlan, backend: str, prefix: str) -> Iterator[str]:
+    """Draw requests from `backend` (InferencePool or Service) to roles, and KV cache transfers."""
+    types, picker = plan.shape.entry_types, plan.picker
+    entry_roles = {role.name for role in plan.roles if role.component_type in types}
+    entry_roles = entry_roles if picker is None else set(picker.pool.roles)
     boxes = {
         f"{prefix}role{number}": role for number, role in enumerate(plan.roles) if role.replicas
     }
@@ -194,8 +190,8 @@ def _draw_arrows(plan: ServicePlan, entry: str, prefix: str) -> Iterator[str]:
     )
     is_disaggregated = bool(picker is not None and prefillers and decoders)
     for box, role in boxes.items():
-        if role.name in entries and not (is_disaggregated and box in prefillers):
-            yield f"{entry} --> {box}"
+        if role.name in entry_roles and not (is_disaggregated and box in prefillers):
+            yield f"{backend} --> {box}"
     for decoder in decoders if is_disaggregated else ():
         for prefiller in prefillers:
             # The decoder's sidecar sends the prompt to a prefill pod, then fetches its KV cache.

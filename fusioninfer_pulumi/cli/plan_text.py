@@ -1,4 +1,4 @@
-"""`plan --output text`: tables, in colour at a terminal and plain in a pipe."""
+"""`plan --output text`: tables, in color at a terminal and plain in a pipe."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from fusioninfer_pulumi.capacity_package import PlacementResult
 from fusioninfer_pulumi.cli.diff.timelines import DURATION_NOTE, LEFT_TITLES, ServiceTimeline
 from fusioninfer_pulumi.cli.finding_formats import format_finding, format_rule_suffix
 from fusioninfer_pulumi.cli.plan_output import PlanView, describe_gang, describe_request_path
-from fusioninfer_pulumi.cli.terminal import make_table, open_console
-from fusioninfer_pulumi.findings import Severity
+from fusioninfer_pulumi.cli.terminal import SEVERITY_STYLES, make_table, open_console
 from fusioninfer_pulumi.plan.service_json import plain
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 from fusioninfer_pulumi.rollout.timeline import format_duration
@@ -26,8 +25,7 @@ from fusioninfer_pulumi.routing.pool import build_service_reference
 from fusioninfer_pulumi.routing.routing_plan import Routing
 from fusioninfer_pulumi.topology.capacity_model import Capacity
 
-_STATUS = {"Full": "green", "Partial": "yellow", "Blocked": "red"}
-_SEVERITY = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+_STATUS_STYLES = {"Full": "green", "Partial": "yellow", "Blocked": "red"}
 
 
 def print_plans(
@@ -52,7 +50,7 @@ def print_plans(
                 _print_update(screen, view.update, old)
             if explain:
                 screen.print()
-                _print_presets(screen, view.plan)
+                _print_generated_values(screen, view.plan)
         if pools is not None:
             screen.print()
             screen.print(pools)
@@ -61,7 +59,7 @@ def print_plans(
 def _print_update(screen: Console, update: ServiceTimeline, old: str) -> None:
     timeline = update.timeline
     if timeline is None:
-        screen.print(f"update from {old}: cannot be simulated: {update.missing}", soft_wrap=True)
+        screen.print(f"update from {old}: cannot be simulated: {update.obstacle}", soft_wrap=True)
         return
     if not timeline.batches:
         screen.print(f"update from {old}: no replica restarts or starts", soft_wrap=True)
@@ -72,11 +70,10 @@ def _print_update(screen: Console, update: ServiceTimeline, old: str) -> None:
         f"at most {timeline.peak} GPUs in use",
         soft_wrap=True,
     )
-    # The columns of restarts and starts are left out if they are empty.
     columns = [
         column
         for column, title in enumerate(update.titles)
-        if title not in LEFT_TITLES[2:] or any(row[column] for row in update.cells)
+        if title not in ("RESTARTS", "STARTS") or any(row[column] for row in update.cells)
     ]
     titles = [update.titles[column] for column in columns]
     table = make_table(titles, numbers=[title for title in titles if title not in LEFT_TITLES])
@@ -213,7 +210,7 @@ def _describe_engines(plan: ServicePlan) -> str:
     return ", ".join(f"{', '.join(roles)}: {text}" for text, roles in roles_by_text.items())
 
 
-def _print_presets(screen: Console, plan: ServicePlan) -> None:
+def _print_generated_values(screen: Console, plan: ServicePlan) -> None:
     if not plan.provenance.values:
         screen.print(f"{plan.service}: no generated containers; its templates are complete")
         return
@@ -234,7 +231,7 @@ def _make_capacity_table(plan: ServicePlan, rows: Sequence[Capacity]) -> Table:
     numbers = ("GPUS FREE", *replicas)
     table = make_table((*numbers, "STATUS"), numbers=numbers)
     for row in rows:
-        status = Text(row.status, style=_STATUS[row.status])
+        status = Text(row.status, style=_STATUS_STYLES[row.status])
         if not row.exact:
             status.append("  upper bound: depends on the scheduling order", style="dim")
         running = [f"{row.running[role]}/{count}" for role, count in replicas.items()]
@@ -247,9 +244,10 @@ def _make_finding_table(plan: ServicePlan) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for finding in plan.findings:
-        severity = Text(finding.severity.value, style=_SEVERITY[finding.severity])
+        severity = finding.severity.value
         table.add_row(
-            severity, Text.assemble(format_finding(finding), (format_rule_suffix(finding), "dim"))
+            Text(severity, SEVERITY_STYLES[severity]),
+            Text.assemble(format_finding(finding), (format_rule_suffix(finding), "dim")),
         )
     return table
 

@@ -21,9 +21,9 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def print_objects(objects: list[dict[str, Any]], form: str) -> None:
+def print_objects(objects: list[dict[str, Any]], output: str) -> None:
     """Write Kubernetes objects: with `yaml` one document each, with `json` a List."""
-    if form == "json":
+    if output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": objects})
     else:
         sys.stdout.write(to_yaml(objects))
@@ -59,11 +59,9 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"[yYnN]$"), 
 
 
 def _represent_text(dumper: Any, value: str) -> Any:
-    style = (
-        "|"
-        if "\n" in value and not any(line != line.rstrip() for line in value.split("\n"))
-        else None
-    )
+    # In a block, trailing spaces would be invisible.
+    has_trailing_spaces = any(line != line.rstrip() for line in value.split("\n"))
+    style = "|" if "\n" in value and not has_trailing_spaces else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 

@@ -13,7 +13,7 @@ from fusioninfer_pulumi.api.spec_model import SpecModel
 _PACKAGE = "fusioninfer_pulumi"
 _COMPONENT = "InferenceService"
 _WIDTH = 100
-_STEP = "    "
+_INDENT = "    "
 
 
 def python_program(services: Sequence[InferenceServiceArgs]) -> str:
@@ -28,12 +28,12 @@ def python_program(services: Sequence[InferenceServiceArgs]) -> str:
     for args, name in zip(services, names, strict=True):
         logical = name if names.count(name) == 1 else f"{args.namespace}-{name}"
         fields = _list_fields(args, {"name"} if logical == name else set())
-        call = _format_call(type(args), fields, imports, _STEP)
+        call = _format_call(type(args), fields, imports, _INDENT)
         arguments = [("", _format_text(logical)), ("", call)]
         statements.append(_format_bracket(f"{_COMPONENT}(", arguments, ")", ""))
     # Import sorters put constants before classes.
-    names = sorted(imports, key=lambda name: (not name.isupper(), name))
-    import_lines = "".join(f"{_STEP}{name},\n" for name in names)
+    imported = sorted(imports, key=lambda name: (not name.isupper(), name))
+    import_lines = "".join(f"{_INDENT}{name},\n" for name in imported)
     header = f'"""Services that fusioninfer-pulumi converted."""\n\nfrom {_PACKAGE} import (\n'
     return f"{header}{import_lines})\n\n" + "\n".join(f"{statement}\n" for statement in statements)
 
@@ -54,7 +54,7 @@ def _format_call(
     key_width: int = 0,
 ) -> str:
     imports.add(kind.__name__)
-    inner = indent + _STEP
+    inner = indent + _INDENT
     parts = [
         (f"{name}=", _format_value(value, imports, inner, len(name) + 1)) for name, value in fields
     ]
@@ -63,7 +63,7 @@ def _format_call(
 
 def _format_value(value: Any, imports: set[str], indent: str, key_width: int = 0) -> str:
     """Return an expression for a value that follows a key of `key_width` characters."""
-    inner = indent + _STEP
+    inner = indent + _INDENT
     if isinstance(value, enum.Enum):
         if not _is_public(type(value)):
             return _format_text(value.value)
@@ -100,7 +100,7 @@ def _format_bracket(
     line = f"{start}{', '.join(texts)}{end}"
     if "\n" not in line and len(indent) + key_width + len(line) < _WIDTH:
         return line
-    inner = indent + _STEP
+    inner = indent + _INDENT
     return f"{start}\n" + "".join(f"{inner}{text},\n" for text in texts) + f"{indent}{end}"
 
 
@@ -110,7 +110,7 @@ def _format_text(value: Any, indent: str = "") -> str:
     if len(lines) < 2 or not indent:
         return _format_literal(value)
     inside = "".join(f"{indent}{_format_literal(line)}\n" for line in lines)
-    return f"(\n{inside}{indent.removesuffix(_STEP)})"
+    return f"(\n{inside}{indent.removesuffix(_INDENT)})"
 
 
 def _format_literal(value: Any) -> str:

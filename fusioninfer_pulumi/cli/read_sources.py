@@ -106,10 +106,10 @@ class Source:
         self.remarks += [(Origin(file), finding) for finding in findings]
 
     def add_to_services(self, findings: Iterable[Iterable[Finding]]) -> None:
-        """Add findings to the planned services, in their order."""
-        following = iter(findings)
+        """Add to each planned service the next item of `findings`."""
+        remaining = iter(findings)
         self.documents = [
-            document if document.plan is None else document.with_findings(*next(following))
+            document if document.plan is None else document.with_findings(*next(remaining))
             for document in self.documents
         ]
 
@@ -137,10 +137,7 @@ def _apply_ignored(document: Document, rules: frozenset[str]) -> Document:
 
 
 def list_service_objects(source: Source, document: Document) -> list[dict[str, Any]]:
-    """Return the objects of one service; of a program's service only those that it registered.
-
-    Secrets are masked.
-    """
+    """Return the objects of one service with masked secrets; of a program, only registered ones."""
     from fusioninfer_pulumi.plan.service_objects import render
 
     assert document.plan is not None, "the caller has checked it"
@@ -178,13 +175,14 @@ def read_sources(
 ) -> list[Source]:
     """Read all manifests as one source, and each Pulumi project as a separate one.
 
-    With `several_stacks`, if manifests declare an object twice, each path is a separate source.
+    With `several_stacks`, the paths may belong to different stacks: if their manifests declare an
+    object twice, each path is a separate source.
     """
     inputs = [_read_input(path) for path in paths]
-    files = [input_ for input_ in inputs if input_.project is None]
-    identities = [name for input_ in files for text in input_.texts for name in text.identities]
+    manifests = [input_ for input_ in inputs if input_.project is None]
+    identities = [name for input_ in manifests for text in input_.texts for name in text.identities]
     separate = several_stacks and len(identities) > len(set(identities))
-    groups = [[input_] for input_ in files] if separate else [files] if files else []
+    groups = [[input_] for input_ in manifests] if separate else [manifests] if manifests else []
     return [
         *(_read_manifests(group, options) for group in groups),
         *(_run_project(input_, options) for input_ in inputs if input_.project is not None),
@@ -241,8 +239,9 @@ def is_project(folder: Path) -> bool:
     return any((folder / name).is_file() for name in PROJECT_FILES)
 
 
-def _read_text(input_: _Input, file: str, path: str, folder: str | None = None) -> None:
-    with _collect_errors(input_.unreadable, file):
+def _read_text(input_: _Input, name: str, path: str, folder: str | None = None) -> None:
+    """Read a file or standard input; messages call it `name`."""
+    with _collect_errors(input_.unreadable, name):
         if path == "-":
             if sys.stdin is None:
                 raise OSError(errno.EBADF, "standard input is closed")
@@ -252,7 +251,7 @@ def _read_text(input_: _Input, file: str, path: str, folder: str | None = None) 
         if path.endswith(".py"):
             message = "is a Python program; pass the folder of its Pulumi.yaml instead"
             raise InvalidServiceError([error(UNREADABLE_FILE, (), message)])
-        input_.texts.append(parse(Text(file, text, folder)))
+        input_.texts.append(parse(Text(name, text, folder)))
 
 
 @contextlib.contextmanager
@@ -294,8 +293,6 @@ def _list_objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
             if not isinstance(items, list):
                 return None
             objects += items
-        if not text.documents and text.text.folder is None:
-            return None
     are_objects = all(
         isinstance(item, Mapping)
         and isinstance(item.get("apiVersion"), str)
@@ -308,7 +305,7 @@ def _list_objects(texts: Sequence[ParsedText]) -> list[dict[str, Any]] | None:
 
 
 def _run_project(input_: _Input, options: argparse.Namespace) -> Source:
-    # Imported here, because manifests need nothing of it.
+    # Imported here, because only projects need it.
     from fusioninfer_pulumi.cli.program.parent_process import run_program
 
     assert input_.project is not None, "the caller has checked it"
@@ -348,6 +345,7 @@ def place_source(source: Source, inventory: str, previous: str | None) -> Placem
     try:
         return _place_documents(source, inventory, previous)
     finally:
+        # This warning says that there is no inventory.
         source.documents = [
             document.filter_findings(lambda finding: finding.rule != PLACEMENT_NOT_APPLIED.id)
             for document in source.documents
@@ -385,6 +383,6 @@ def _place_documents(
             for document in documents
         ],
     )
-    source.add(inventory, *placement.findings.get(-1, ()))
-    source.add_to_services(placement.findings.get(at, ()) for at in range(len(services)))
+    source.add(inventory, *placement.findings.get(-1, ()))  # those about all services
+    source.add_to_services(placement.findings.get(index, ()) for index in range(len(services)))
     return placement

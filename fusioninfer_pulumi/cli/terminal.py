@@ -23,7 +23,7 @@ VERBATIM: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 
 @contextlib.contextmanager
 def open_console(file: TextIO) -> Iterator[Console]:
-    """Open a console on a file; at a terminal it has colours and the terminal's width."""
+    """Open a console on a file; at a terminal it has colors and the terminal's width."""
     terminal = Console(file=file, **VERBATIM)
     if terminal.is_terminal:
         yield terminal
@@ -44,7 +44,7 @@ def make_table(
     return table
 
 
-_STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
+SEVERITY_STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 def print_rule_table(rules: Iterable[RuleEntry], file: TextIO) -> None:
@@ -52,14 +52,14 @@ def print_rule_table(rules: Iterable[RuleEntry], file: TextIO) -> None:
     rows = Table.grid(padding=(0, 2, 0, 0))
     for rule in rules:
         severity = rule.severities[0].value
-        rows.add_row(rule.id, Text(severity, _STYLES[severity]), rule.title)
+        rows.add_row(rule.id, Text(severity, SEVERITY_STYLES[severity]), rule.title)
     if rows.row_count:
         with open_console(file) as screen:
             screen.print(rows)
 
 
 def print_rule(rule: RuleEntry, file: TextIO) -> None:
-    """Print all details of a rule, with an example input for which `check` reports it."""
+    """Print all details of a rule, with an input for which `check` reports it if there is one."""
     severities = " or ".join(severity.value for severity in rule.severities)
     texts = {"Problem:": rule.title, "Fix:": rule.remedy, "Source:": rule.source}
     rows = Table.grid(padding=(0, 3, 0, 0))

@@ -109,8 +109,8 @@ def test_autoscaled_role_keeps_its_live_replicas() -> None:
 def test_missing_timeline_has_a_reason(old: Manifest, new: Manifest, why: str) -> None:
     update = between(old, new)
     assert (update.timeline, update.cells, list(update.notes)) == (None, [], [])
-    assert why in update.missing
-    assert update.to_json() == {"missing": update.missing}
+    assert why in update.obstacle
+    assert update.to_json() == {"missing": update.obstacle}
 
 
 def queued(queue: str = "team", rollout: str = "Rolling", **more: Any) -> Manifest:
@@ -146,10 +146,10 @@ def test_change_that_kueue_rejects_is_not_simulated(
     notes = compare(*(list(render(plan)) for plan in plans), plans=([plans[0]], [plans[1]])).notes
     rejected = [note for note in notes if "Kueue rejects" in note]
     if what is None:
-        assert (update.missing, rejected) == ("", [])
+        assert (update.obstacle, rejected) == ("", [])
     else:
         text = f"Kueue rejects a change of {what} in a running LeaderWorkerSet; rename the role"
-        assert update.missing.startswith(f"`pulumi up` rejects it: {text}")
+        assert update.obstacle.startswith(f"`pulumi up` rejects it: {text}")
         (note,) = rejected
         assert text in note
 
@@ -158,9 +158,9 @@ def test_duplicate_service_has_no_timeline() -> None:
     plan = plan_of(service(serving()))
     objects = list(render(plan))
     (update,) = simulate_updates([*objects, *objects], objects, ([plan, plan], [plan]))
-    assert "a source contains it several times" in update.missing
+    assert "a source contains it several times" in update.obstacle
     updates = simulate_updates(objects, [*objects, *objects], ([plan], [plan, plan]))
-    assert ["several times" in update.missing for update in updates] == [True, True]
+    assert ["several times" in update.obstacle for update in updates] == [True, True]
 
 
 def test_optional_replicas_are_listed() -> None:

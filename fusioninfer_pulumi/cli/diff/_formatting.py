@@ -106,7 +106,7 @@ def group_changes(objects: Iterable[ObjectChange]) -> list[ChangeGroup]:
     by_change: dict[str, list[ObjectChange]] = {}
     for change in objects:
         key = [change.api_version, change.kind, change.namespace, change.action]
-        by_change.setdefault(to_canonical([*key, _mask_ordinals(change)]), []).append(change)
+        by_change.setdefault(to_canonical([*key, _replace_ordinals(change)]), []).append(change)
     return [ChangeGroup(tuple(group), _merge_fields(group)) for group in by_change.values()]
 
 
@@ -123,7 +123,7 @@ def _merge_fields(objects: Sequence[ObjectChange]) -> tuple[FieldChange, ...]:
     """Return the fields of a group, and merge equal changes of both templates."""
     fields = objects[0].fields
     if len(objects) > 1:
-        fields = tuple(FieldChange(*parts) for parts in json.loads(_mask_ordinals(objects[0])))
+        fields = tuple(FieldChange(*parts) for parts in json.loads(_replace_ordinals(objects[0])))
     merged: dict[tuple[str, str], FieldChange] = {}
     for change in fields:
         values = to_canonical([change.old, change.new, change.kind])
@@ -138,7 +138,7 @@ def _merge_fields(objects: Sequence[ObjectChange]) -> tuple[FieldChange, ...]:
     )
 
 
-def _mask_ordinals(change: ObjectChange) -> str:
+def _replace_ordinals(change: ObjectChange) -> str:
     """Return the fields as text, with `*` instead of the replica's ordinal in names."""
     text = json.dumps(
         [[field.path, field.kind, field.old, field.new] for field in change.fields],
@@ -256,8 +256,9 @@ def _format_both(change: FieldChange, limit: int) -> tuple[str, str]:
         old, new = _format_json(change.old), _format_json(change.new)
     start = 0
     if max(len(old), len(new)) > limit:
-        common = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), limit)
-        start = max(0, common - min(_CONTEXT_CHARACTERS, limit // 3))
+        pairs = enumerate(zip(old, new, strict=False))
+        first_difference = next((index for index, (a, b) in pairs if a != b), limit)
+        start = max(0, first_difference - min(_CONTEXT_CHARACTERS, limit // 3))
     return _cut(old, start, limit), _cut(new, start, limit)
 
 

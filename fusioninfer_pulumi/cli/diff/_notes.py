@@ -42,7 +42,7 @@ def describe_changes(
         effects: The effects on replicas.
         services: The services that have objects, before and after.
         rejections: The changes that `pulumi up` rejects, by service.
-        released: LeaderWorkerSets without other restarts whose partition is lowered.
+        released: LeaderWorkerSets whose replicas restart only because the partition is lowered.
     """
     by_service: dict[Service, list[Edit]] = {}
     for edit in edits:
@@ -121,6 +121,10 @@ def _warn_about_larger_gang(edit: Edit) -> Iterator[str]:
         )
 
 
+_AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
+_STORAGE = ("resources", "requests", "storage")
+
+
 def _warn_about_live_effects(edit: Edit, removed: Container[str]) -> Iterator[str]:
     """Yield effects on running pods that the changed fields do not show.
 
@@ -141,10 +145,6 @@ def _warn_about_live_effects(edit: Edit, removed: Container[str]) -> Iterator[st
             f"{kind} {name}: target port {before} -> {after} changes at once, but pods restart one "
             "after the other: requests to pods with the other port fail"
         )
-
-
-_AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
-_STORAGE = ("resources", "requests", "storage")
 
 
 def _is_less(after: Any, before: Any) -> bool:
@@ -174,10 +174,12 @@ def describe_traffic_shares(kind: str, old: Manifest | None, new: Manifest | Non
             for target in dict.fromkeys([*before, *after])
             if before.get(target, 0) != after.get(target, 0)
         )
-        # `pulumi up` delays larger shares of `split`, but not of backends that users wrote.
+        # `pulumi up` delays larger shares of `split`, but not of backends that users wrote. The
+        # first backend of a split is the service's pool.
+        is_split = kind != REWRITE_KIND and next(iter(after), None) == own_pool
         old_shares = before or {own_pool: 100}
         growing = [target for target, share in after.items() if share > old_shares.get(target, 0)]
-        if kind != REWRITE_KIND and next(iter(after), None) == own_pool and growing:
+        if is_split and growing:
             text += f", when {list_names(growing)} is ready"
         names_by_text.setdefault(text, []).append(name)
     for text, names in names_by_text.items():

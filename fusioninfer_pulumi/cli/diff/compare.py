@@ -63,17 +63,18 @@ Manifests = Sequence[Manifest]
 Plans = tuple[Iterable[ServicePlan], Iterable[ServicePlan]]
 
 
-class Change:
-    """The change from one list of manifests to another.
+class Comparison:
+    """Two lists of manifests, old and new, and the objects that differ.
 
     Attributes:
         plans: The services after the change, as far as they are known.
-        objects: The objects of both sides.
-        lws, steps: The LeaderWorkerSets of both sides, and their update steps.
-        services: The objects of both sides, by service.
+        objects: The old and the new objects.
+        lws: The old and the new LeaderWorkerSets.
+        steps: The update steps of the old and the new LeaderWorkerSets.
+        services: The old and the new objects, by service.
         edits: The objects that differ.
         autoscaling_notes: Notes about roles whose replicas an autoscaler has set.
-        released: LeaderWorkerSets without other restarts whose partition is lowered.
+        released: LeaderWorkerSets whose replicas restart only because the partition is lowered.
     """
 
     def __init__(self, old: Manifests, new: Manifests, plans: Plans) -> None:
@@ -102,52 +103,51 @@ def compare(old: Manifests, new: Manifests, *, plans: Plans = ((), ())) -> Diffe
     Returns:
         The difference, false if there is none.
     """
-    change = Change(old, new, plans)
-    edits = change.edits
-    if not edits and not change.released:
-        return Difference(notes=tuple(change.autoscaling_notes))
-    effects = tuple(find_role_effects(change.lws, edits, change.steps[1]))
-    services = tuple({get_service(*item) for item in side.items()} for side in change.objects)
+    comparison = Comparison(old, new, plans)
+    edits = comparison.edits
+    if not edits and not comparison.released:
+        return Difference(notes=tuple(comparison.autoscaling_notes))
+    effects = tuple(find_role_effects(comparison.lws, edits, comparison.steps[1]))
     affected = dict.fromkeys(edit.service for edit in edits if edit.service[1])
     engines = tuple(find_engine_changes(edits))
-    rejections = find_rejections(change.plans, change.lws, edits)
+    rejections = find_rejections(comparison.plans, comparison.lws, edits)
     return Difference(
         objects=tuple(edit.change for edit in edits),
         effects=effects,
         notes=(
-            *describe_changes(edits, effects, services, rejections, change.released),
-            *change.autoscaling_notes,
+            *describe_changes(edits, effects, comparison.services, rejections, comparison.released),
+            *comparison.autoscaling_notes,
             *describe_engine_changes(engines, len(affected)),
-            *_describe_new_defaults(change),
+            *_describe_new_defaults(comparison),
             *(
                 f"{format_service(*service)}: {note}" if len(affected) > 1 else note
                 for service in affected
-                for note in find_mixed_revisions(change, service)
+                for note in find_mixed_revisions(comparison, service)
             ),
         ),
         engines=engines,
-        totals=tuple(_sum_pods_and_accelerators(change.lws, affected)),
+        totals=tuple(_sum_pods_and_accelerators(comparison.lws, affected)),
     )
 
 
-def find_mixed_revisions(change: Change, service: Service) -> list[str]:
+def find_mixed_revisions(comparison: Comparison, service: Service) -> list[str]:
     """Describe the effects on clients while pods of two revisions run."""
-    before, after = (side.get(service, []) for side in change.services)
-    plans = (plan for plan in change.plans if plan.service == service[1])
+    before, after = (side.get(service, []) for side in comparison.services)
+    plans = (plan for plan in comparison.plans if plan.service == service[1])
     plan = next((plan for plan in plans if plan.namespace == service[0]), None)
     return describe_mixed_revisions(UpdateComparison(read_engines(before), after, plan, before))
 
 
-def _describe_new_defaults(change: Change) -> Iterator[str]:
+def _describe_new_defaults(comparison: Comparison) -> Iterator[str]:
     """Yield notes about images that change because the library has a new default."""
     defaults = set[Any]()
-    for plan in change.plans:
+    for plan in comparison.plans:
         roles = {engine.role for engine in plan.engines if engine.is_default}
         values = (value for value in plan.provenance.values if value.field == "image")
         defaults.update(value.value for value in values if value.role in roles)
         if plan.picker is not None and plan.picker.epp.args.image is None:
             defaults.add(plan.picker.epp.image)
-    fields = (field for edit in change.edits for field in edit.change.fields)
+    fields = (field for edit in comparison.edits for field in edit.change.fields)
     images = (field for field in fields if field.path.endswith(".image") and field.old)
     for old, new in dict.fromkeys((str(field.old), str(field.new)) for field in images):
         if new in defaults:
@@ -162,7 +162,7 @@ def _group_by_service(objects: Objects) -> dict[Service, list[Manifest]]:
 
 
 def _keep_live_replicas(before: Objects, after: Objects, steps: Steps) -> tuple[Objects, list[str]]:
-    """Keep the replicas of autoscaled LeaderWorkerSets; also return a note for each role."""
+    """Return `after` with the live replicas of autoscaled roles, and a note for each such role."""
     updated, notes = dict(after), dict[str, None]()
     for key, new in after.items():
         old, step = before.get(key), find_step(key, steps)
@@ -243,6 +243,7 @@ def _compare_lists(path: str, old: list[Any], new: list[Any]) -> Iterator[FieldC
         before, after = _index_by_name(old, key), _index_by_name(new, key)
         if before is not None and after is not None:
             yield from _compare_mappings(path, before, after, _append_index)
+            # Whether the items in both lists have another order.
             if [n for n in before if n in after] != [n for n in after if n in before]:
                 yield FieldChange(f"{path}[*].{key}", "changed", list(before), list(after))
             return
@@ -285,7 +286,7 @@ def _append_index(path: str, index: str | int) -> str:
 def _sum_pods_and_accelerators(
     lws: tuple[Objects, Objects], services: Mapping[Service, None]
 ) -> Iterator[ServiceTotals]:
-    sums: dict[Service, list[list[int]]] = {}
+    sums: dict[Service, list[list[int]]] = {}  # pods and accelerators, each old and new
     for side, objects in enumerate(lws):
         for key, manifest in objects.items():
             service_sums = sums.setdefault(get_service(key, manifest), [[0, 0], [0, 0]])

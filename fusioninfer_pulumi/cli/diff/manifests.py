@@ -53,7 +53,7 @@ def to_canonical(value: Any) -> str:
 
 
 def is_equal(old: Any, new: Any) -> bool:
-    """Return whether two plain values are equal as JSON, where True is not 1 as in Python."""
+    """Return whether two plain values are equal as JSON; unlike in Python, True is not 1."""
     return old is new or to_canonical(old) == to_canonical(new)
 
 
@@ -100,7 +100,7 @@ class Identity(NamedTuple):
 
     @property
     def template_paths(self) -> tuple[str, ...]:
-        """Paths whose changes restart the object's pods; empty for other kinds."""
+        """Paths whose changes restart the object's pods; empty for kinds without pods."""
         if self.is_lws:
             return LWS_TEMPLATE, LWS_NETWORK
         return ("spec.template",) if self.is_apps_workload else ()
@@ -209,10 +209,8 @@ def _read_lws_revision(manifest: Manifest) -> list[Any]:
     if isinstance(template, Mapping):
         policy = lookup(template, lws_objects.SUB_GROUP_POLICY)
         if isinstance(policy, Mapping):
-            template = {
-                **template,
-                lws_objects.SUB_GROUP_POLICY: lws_objects.set_default_type(policy),
-            }
+            policy = lws_objects.set_default_type(policy)
+            template = {**template, lws_objects.SUB_GROUP_POLICY: policy}
         template = {**_TEMPLATE_DEFAULTS, **template}
     network = lookup(manifest, "spec", "networkConfig")
     return [template, _NETWORK_DEFAULT if network is None else network]

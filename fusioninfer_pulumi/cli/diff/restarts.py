@@ -48,10 +48,10 @@ _MAX_NAMES = 10_000
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of one object.
+    """An object that differs: its manifests, None if it is added or removed, and their difference.
 
     Attributes:
-        restarts: Whether it restarts the object's pods, except those that the partition keeps.
+        restarts: Whether the object's pods restart, except those that the partition keeps.
         immutable_field: A changed field that forces Pulumi to delete and create the object.
     """
 
@@ -80,7 +80,7 @@ class Edit:
         return ", ".join(filter(None, (replacement, _describe_reason(self.template_changes))))
 
 
-#: Steps of an update by namespace (empty if it is an Output) and LeaderWorkerSet.
+#: Update steps by namespace (empty if it is an Output) and name of the LeaderWorkerSet.
 Steps = Mapping[tuple[str, str], LwsStep]
 
 
@@ -101,7 +101,7 @@ def find_step(key: Identity, steps: Steps) -> LwsStep | None:
 def find_released_lws(
     lws: tuple[Objects, Objects], steps: tuple[Steps, Steps], edits: Iterable[Edit]
 ) -> list[Identity]:
-    """Return LeaderWorkerSets without other restarts whose partition is lowered."""
+    """Return LeaderWorkerSets whose replicas restart only because the partition is lowered."""
     restarting = {edit.key for edit in edits if edit.restarts}
     keys = []
     for key in (key for key in lws[0] if key in lws[1] and key not in restarting):
@@ -113,8 +113,8 @@ def find_released_lws(
 
 
 @dataclass(frozen=True)
-class _LwsChange:
-    """A LeaderWorkerSet before and after the change."""
+class _ComparedLws:
+    """A LeaderWorkerSet of a changed service; `edit` is None if the LeaderWorkerSet is the same."""
 
     key: Identity
     old: Manifest | None
@@ -140,6 +140,7 @@ class _LwsChange:
         role = get_role(self.key, manifest)
         prefix = f"{group}-{role}" if group else role
         count = min(max(self.counts), _MAX_NAMES)
+        # If each replica has its own LeaderWorkerSet, the label contains the replica's index.
         return [f"{prefix}-{index if index and count <= 1 else number}" for number in range(count)]
 
     @property
@@ -149,7 +150,7 @@ class _LwsChange:
         return self.edit if has_restarts else None
 
     @property
-    def restart_start(self) -> int:
+    def first_restarting(self) -> int:
         """The lowest ordinal that restarts; if none does, the smaller count of before and after.
 
         Ordinals below the partition keep their template, unless the LeaderWorkerSet is replaced.
@@ -165,7 +166,7 @@ class _LwsChange:
     @property
     def restarts(self) -> list[str]:
         """Names of the replicas that restart."""
-        return self.names[self.restart_start : min(self.counts)]
+        return self.names[self.first_restarting : min(self.counts)]
 
 
 def find_role_effects(
@@ -178,7 +179,7 @@ def find_role_effects(
     """
     old, new = lws
     edits_by_key = {edit.key: edit for edit in edits}
-    services: dict[Service, dict[str, list[_LwsChange]]] = {
+    services: dict[Service, dict[str, list[_ComparedLws]]] = {
         edit.service: {} for edit in edits if edit.service[1]
     }
     for key in {**old, **new}:
@@ -186,7 +187,7 @@ def find_role_effects(
         roles = services.get(get_service(key, manifest))
         if roles is not None:
             edit, step = edits_by_key.get(key), find_step(key, steps)
-            change = _LwsChange(key, old.get(key), new.get(key), edit, step)
+            change = _ComparedLws(key, old.get(key), new.get(key), edit, step)
             roles.setdefault(get_role(key, manifest), []).append(change)
     for service, roles in services.items():
         for name, items in roles.items():
@@ -196,7 +197,7 @@ def find_role_effects(
                 yield _describe_apps_effect(service, edit)
 
 
-def _describe_role_effect(service: Service, role: str, items: Sequence[_LwsChange]) -> RoleEffect:
+def _describe_role_effect(service: Service, role: str, items: Sequence[_ComparedLws]) -> RoleEffect:
     replicas = Pair(*map(sum, zip(*(item.counts for item in items), strict=True)))
     added = [name for i in items for name in i.names[i.counts[0] : i.counts[1]]]
     edits = [item.restarting_edit for item in items if item.restarting_edit is not None]
@@ -224,9 +225,9 @@ def _describe_role_effect(service: Service, role: str, items: Sequence[_LwsChang
         restarts=tuple(name for item in items for name in item.restarts),
         added=tuple(added),
         removed=tuple(name for i in items for name in i.names[i.counts[1] : i.counts[0]]),
-        kept=tuple(name for item in items for name in item.names[: item.restart_start]),
+        kept=tuple(name for item in items for name in item.names[: item.first_restarting]),
         reason=", ".join(filter(None, (restart_reason, role_change))),
-        held=tuple(n for i in items if i.restarting_edit for n in i.names[: i.restart_start]),
+        held=tuple(n for i in items if i.restarting_edit for n in i.names[: i.first_restarting]),
         restart_reason=restart_reason,
         role_change=role_change,
     )
@@ -340,26 +341,27 @@ def find_rejections(
 
     Services with several plans are skipped, because they may run in different clusters.
     """
+    old_lws, new_lws = lws
     edits_by_key = {edit.key: edit for edit in edits}
     plan_counts = Counter((str(plan.namespace), plan.service) for plan in plans)
     rejections = {}
     for plan in plans:
-        new_keys = index_lws_by_name(plan, lws[1])
+        new_keys = index_lws_by_name(plan, new_lws)
         if not new_keys or plan_counts[str(plan.namespace), plan.service] > 1:
             continue
         service = next(iter(new_keys.values())).namespace, plan.service
-        old_keys = index_lws_by_name(plan, lws[0])
-        other_layout = {
+        old_keys = index_lws_by_name(plan, old_lws)
+        roles_of_other_layout = {
             key.name: get_role(key, manifest)
-            for key, manifest in lws[0].items()
+            for key, manifest in old_lws.items()
             if get_service(key, manifest) == service
             and read_layout(get_labels(manifest)) not in (None, plan.shape.layout)
         }
-        roles = {name: get_role(key, lws[1][key]) for name, key in new_keys.items()}
+        roles = {name: get_role(key, new_lws[key]) for name, key in new_keys.items()}
         service_edits = {
             name: edits_by_key[key] for name, key in old_keys.items() if key in edits_by_key
         }
-        replaced = {
+        immutable_fields = {
             name: edit.immutable_field
             for name, edit in service_edits.items()
             if edit.immutable_field
@@ -367,30 +369,32 @@ def find_rejections(
         updated_in_place = {
             name: (edit.old, edit.new)
             for name, edit in service_edits.items()
-            if edit.old is not None and edit.new is not None and name not in replaced
+            if edit.old is not None and edit.new is not None and name not in immutable_fields
             # A template that is a Pulumi secret is masked by a string.
             if all(isinstance(_get_template(side), Mapping) for side in (edit.old, edit.new))
         }
-        before = {
+        running = {
             name: None
-            if name in replaced
+            if name in immutable_fields
             else RunningLws(
-                read_lws_gang_reference(lws[0][key]),
-                get_count(_get_template(lws[0][key]), "size"),
-                get_count(lws[0][key], "spec", "replicas"),
+                read_lws_gang_reference(old_lws[key]),
+                get_count(_get_template(old_lws[key]), "size"),
+                get_count(old_lws[key], "spec", "replicas"),
                 name in service_edits and service_edits[name].restarts,
             )
             for name, key in old_keys.items()
         }
-        new_policies = {n for n, field in replaced.items() if field.startswith(SUB_GROUP_POLICY)}
+        new_policies = {
+            n for n, field in immutable_fields.items() if field.startswith(SUB_GROUP_POLICY)
+        }
         awaits_replicas = plan.wait.level.awaits_replicas
         rejections[service] = [
             *check_layout_change(
-                plan.shape.layout, other_layout, roles, awaits_replicas=awaits_replicas
+                plan.shape.layout, roles_of_other_layout, roles, awaits_replicas=awaits_replicas
             ),
             *check_subgroup_policies(plan, new_policies),
             *check_kueue_changes(plan, updated_in_place),
-            *check_gang_joins(plan, before),
+            *check_gang_joins(plan, running),
         ]
     return rejections
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fusioninfer_pulumi.api.rollout import RolloutStrategy
 from fusioninfer_pulumi.cli.diff._formatting import join_names
-from fusioninfer_pulumi.cli.diff.compare import Change, Manifests, Plans, find_mixed_revisions
+from fusioninfer_pulumi.cli.diff.compare import Comparison, Manifests, Plans, find_mixed_revisions
 from fusioninfer_pulumi.cli.diff.manifests import (
     Manifest,
     Service,
@@ -37,8 +37,6 @@ from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
 _MAX_LWS = 400
 #: Titles of the columns to the left of the roles' columns.
 LEFT_TITLES = ("STEP", "BEGINS BY", "RESTARTS", "STARTS")
-GPUS = "GPUS"
-#: Explanation below the table.
 DURATION_NOTE = (
     "BEGINS BY assumes the slowest update: each replica becomes available just before its timeout."
     " Each step takes a few seconds more, because the status is read every 0.25 to 5 s."
@@ -51,20 +49,20 @@ class ServiceTimeline:
 
     Attributes:
         timeline: None if the update cannot be simulated.
-        missing: Why there is no timeline.
-        mixed: What clients see while pods of two revisions run.
+        obstacle: Why the update cannot be simulated, empty if it can.
+        mixed: Effects on clients while pods of two revisions run.
     """
 
     namespace: str
     service: str
     timeline: Timeline | None = None
-    missing: str = ""
+    obstacle: str = ""
     mixed: tuple[str, ...] = ()
 
     @property
     def titles(self) -> tuple[str, ...]:
         """Titles of the columns."""
-        return (*LEFT_TITLES, *self._roles, GPUS)
+        return (*LEFT_TITLES, *self._roles, "GPUS")
 
     @property
     def cells(self) -> list[tuple[str, ...]]:
@@ -106,7 +104,7 @@ class ServiceTimeline:
         """Return the update as `plan --output json` prints it."""
         timeline = self.timeline
         if timeline is None:
-            return {"missing": self.missing}
+            return {"missing": self.obstacle}
         before, *steps, after = (
             {
                 "seconds": row.seconds,
@@ -130,44 +128,44 @@ class ServiceTimeline:
 
 def simulate_updates(old: Manifests, new: Manifests, plans: Plans) -> list[ServiceTimeline]:
     """Simulate the update of each service in `new`; the parameters are those of `compare`."""
-    change = Change(old, new, plans)
-    rejections = find_rejections(change.plans, change.lws, change.edits)
-    plan_counts = Counter((str(plan.namespace), plan.service) for plan in change.plans)
-    return [_simulate(plan, change, rejections, plan_counts) for plan in change.plans]
+    comparison = Comparison(old, new, plans)
+    rejections = find_rejections(comparison.plans, comparison.lws, comparison.edits)
+    plan_counts = Counter((str(plan.namespace), plan.service) for plan in comparison.plans)
+    return [_simulate(plan, comparison, rejections, plan_counts) for plan in comparison.plans]
 
 
 def _simulate(
     plan: ServicePlan,
-    change: Change,
+    comparison: Comparison,
     rejections: Mapping[Service, Sequence[Finding]],
     plan_counts: Mapping[tuple[str, str], int],
 ) -> ServiceTimeline:
-    old_keys, new_keys = (index_lws_by_name(plan, lws) for lws in change.lws)
+    old_keys, new_keys = (index_lws_by_name(plan, lws) for lws in comparison.lws)
     namespace = next((key.namespace for key in new_keys.values()), str(plan.namespace))
     service = namespace, plan.service
-    running = {key: m for key, m in change.lws[0].items() if get_service(key, m) == service}
+    old_lws, new_lws = comparison.lws
+    running = {key: m for key, m in old_lws.items() if get_service(key, m) == service}
     is_repeated = plan_counts[str(plan.namespace), plan.service] > 1
-    missing = ""
+    obstacle = ""
     if rejections.get(service):
-        missing = f"`pulumi up` rejects it: {rejections[service][0].message}"
+        obstacle = f"`pulumi up` rejects it: {rejections[service][0].message}"
     elif is_repeated or any(key.ordinal for key in running) or not new_keys:
-        missing = "the service has no replicas, or a source contains it several times"
+        obstacle = "the service has no replicas, or a source contains it several times"
     elif len(new_keys) > _MAX_LWS:
-        missing = f"the service has more than {_MAX_LWS} LeaderWorkerSets"
+        obstacle = f"the service has more than {_MAX_LWS} LeaderWorkerSets"
     elif not running:
-        missing = "the old source has no replicas of this service"
-    if missing:
-        return ServiceTimeline(*service, missing=missing)
-    edits = {edit.key: edit for edit in change.edits}
-    old_lws = {name: change.lws[0][key] for name, key in old_keys.items()}
-    pairs = {
-        name: (get_label(manifest, labels.PAIR_REVISION), read_lws_gang_reference(manifest))
-        for name, manifest in old_lws.items()
+        obstacle = "the old source has no replicas of this service"
+    if obstacle:
+        return ServiceTimeline(*service, obstacle=obstacle)
+    edits = {edit.key: edit for edit in comparison.edits}
+    revisions_and_gangs = {
+        name: (get_label(old_lws[key], labels.PAIR_REVISION), read_lws_gang_reference(old_lws[key]))
+        for name, key in old_keys.items()
     }
-    pair_changes = find_pair_changes(plan, pairs)
+    pair_changes = find_pair_changes(plan, revisions_and_gangs)
     changes = {}
     for step in order_update(plan):
-        key, after = old_keys.get(step.name), _read_size(change.lws[1][new_keys[step.name]])
+        key, after = old_keys.get(step.name), _read_size(new_lws[new_keys[step.name]])
         if key is None:
             changes[step.name] = LwsChange(None, after)
             continue
@@ -176,18 +174,18 @@ def _simulate(
         restarts = edit is not None and edit.restarts and (is_replaced or not step.is_frozen)
         recreates = step.rollout.strategy is RolloutStrategy.RECREATE
         changes[step.name] = LwsChange(
-            _read_size(old_lws[step.name]),
+            _read_size(old_lws[key]),
             after,
-            restarts=restarts or key in change.released,
+            restarts=restarts or key in comparison.released,
             is_recreated=restarts and (is_replaced or recreates),
             changes_pair_revision=pair_changes.get(step.name, False),
         )
     removed = [
         (get_role(key, manifest), _read_size(manifest))
         for key, manifest in running.items()
-        if key not in change.lws[1]
+        if key not in new_lws
     ]
-    mixed = tuple(find_mixed_revisions(change, service))
+    mixed = tuple(find_mixed_revisions(comparison, service))
     return ServiceTimeline(*service, simulate_update(plan, changes, removed), mixed=mixed)
 
 

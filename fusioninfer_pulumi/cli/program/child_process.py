@@ -182,11 +182,10 @@ def _explain_failure(problem: BaseException) -> Iterator[Finding]:
     """Convert an exception of a program to findings, one for each line of its message."""
     # Errors of the component are both an InvalidServiceError and a RunError.
     if isinstance(problem, InvalidServiceError):
-        for number, (title, finding) in enumerate(
-            zip(problem.titles, problem.findings, strict=True)
-        ):
-            line = f"{title}: {finding}" if title else str(finding)
-            line = line if number else f"InvalidServiceError: {line}"
+        prefix = "InvalidServiceError: "
+        for title, finding in zip(problem.titles, problem.findings, strict=True):
+            line = f"{prefix}{title}: {finding}" if title else f"{prefix}{finding}"
+            prefix = ""  # only the first line has it
             yield replace(finding, location=(), converted=(), message=line)
         return
     text = str(problem)

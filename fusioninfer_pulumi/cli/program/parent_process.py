@@ -1,4 +1,4 @@
-"""Runs a project's program in a child process, and reads the messages that it leaves."""
+"""Runs a project's program in a child process, and reads the messages that it sends."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ PROGRAM_ENDED = Rule("program-ended")
 
 #: Default timeout of a program, in seconds.
 TIMEOUT_SECONDS = 300.0
-#: Forking is fast, but only safe in a process without threads, which other systems start.
-_METHOD = "fork" if sys.platform == "linux" else "spawn"
+#: Forking is fast, but only safe without threads, which libraries of other systems may start.
+_START_METHOD = "fork" if sys.platform == "linux" else "spawn"
 #: After the timeout, a program has this long to print the stacks of its threads.
 _GRACE_SECONDS = 1.0
 _POLL_SECONDS = 0.05
@@ -78,25 +78,25 @@ def run_program(
                 sys.stderr.write(text.removesuffix("\n") + "\n")
                 sys.stderr.flush()
 
-    results = [message for message in received if isinstance(message, Recording)]
-    if status is None or not results:
-        end = (
-            f"the program ended with exit status {status}: it crashed, was killed, for example "
-            "because memory ran out, or called os._exit"
+    recordings = [message for message in received if isinstance(message, Recording)]
+    if status is None or not recordings:
+        message = (
+            f"the program ended with exit status {status}: it crashed, called os._exit, or was "
+            "killed, for example because memory ran out"
         )
         if status is None:
-            end = (
+            message = (
                 f"the program did not end within {timeout:g} s (raise --timeout to allow more); "
                 "the lines above are the stacks of its threads"
             )
-        results = [Recording((error(PROGRAM_ENDED, (), end),))]
+        recordings = [Recording((error(PROGRAM_ENDED, (), message),))]
     findings = tuple(
         replace(finding, message=mask_secrets(finding.message, secrets))
-        for finding in (*project.findings, *results[0].findings)
+        for finding in (*project.findings, *recordings[0].findings)
     )
     if errors(findings):
         raise InvalidServiceError(findings)
-    return results[0]._replace(findings=findings, encrypted=project.encrypted)
+    return recordings[0]._replace(findings=findings, encrypted=project.encrypted)
 
 
 def _run_child(main: Callable[[], None], timeout: float) -> int | None:
@@ -104,7 +104,7 @@ def _run_child(main: Callable[[], None], timeout: float) -> int | None:
 
     Afterwards neither the process nor any process that it started is running.
     """
-    context: Any = multiprocessing.get_context(_METHOD)
+    context: Any = multiprocessing.get_context(_START_METHOD)
     process = context.Process(target=main)
     process.start()
     deadline = time.monotonic() + timeout + _GRACE_SECONDS

@@ -25,8 +25,8 @@ PROJECT_FILES = ("Pulumi.yaml", "Pulumi.yml")
 #: Name of the stack if the project has none.
 _DEFAULT_STACK = "dev"
 
-#: The mapping in a YAML file, and the same with all scalars as text, exactly as spelled, because
-#: for Pulumi `1.10` is not `1.1`.
+#: The mapping in a YAML file, and the same mapping with all scalars as text, exactly as spelled:
+#: for Pulumi, `1.10` is not `1.1`.
 _YamlFile = tuple[dict[str, Any], dict[str, Any]]
 
 
@@ -41,7 +41,7 @@ class Project(NamedTuple):
         stack: The stack's short name.
         config: All config values as text, by full key, `project:key`.
         encrypted: The values with ciphertexts, by full key.
-        findings: Warnings about the stack, and about values that only Pulumi can read.
+        findings: Warnings about the choice of the stack, and values that only Pulumi can read.
     """
 
     root: Path
@@ -64,7 +64,8 @@ def load_project(folder: Path, stack: str | None) -> Project:
     path = next((root / name for name in PROJECT_FILES if (root / name).is_file()), None)
     if path is None:
         raise _make_error("no Pulumi.yaml in this directory")
-    file = content, _ = _read_file(path)
+    project_file = _read_file(path)
+    content = project_file[0]
     name, runtime = content.get("name"), content.get("runtime")
     if not isinstance(name, str) or not name:
         raise _make_error(f"{path.name}: name is missing")
@@ -81,13 +82,13 @@ def load_project(folder: Path, stack: str | None) -> Project:
     main = main / "__main__.py" if (root / main).is_dir() else main
     if not (root / main).is_file():
         raise _make_error(f"{path.name}: {main} does not exist")
-    stacks = root / str(content.get("stackConfigDir") or ".")
-    stack, stack_path, findings = _choose_stack(stacks, stack)
+    stack_folder = root / str(content.get("stackConfigDir") or ".")
+    stack, stack_path, findings = _choose_stack(stack_folder, stack)
     stack_file = _read_file(stack_path) if stack_path else ({}, {})
     if stack_file[0].get("environment"):
         text = f"Pulumi.{stack}.yaml: environment is ignored, because only Pulumi can open it"
         findings.append(warning(UNKNOWN_WITHOUT_PULUMI, (), text))
-    config = dict(_list_defaults(file, name))
+    config = dict(_list_defaults(project_file, name))
     encrypted = {}
     for key, value, spelled in _list_config(stack_file, name):
         masked = json.loads(json.dumps(value), object_hook=_mask_ciphertext)
@@ -126,7 +127,7 @@ def _choose_stack(folder: Path, stack: str | None) -> tuple[str, Path | None, li
     }
     names = ", ".join(sorted(stacks)) or "none"
     if stack is not None:
-        name = stack.rpartition("/")[2]  # without organisation and project
+        name = stack.rpartition("/")[2]  # without organization and project
         if name not in stacks:
             raise _make_error(f"no stack {name}: Pulumi.{name}.yaml is missing (stacks: {names})")
         return name, stacks[name], []

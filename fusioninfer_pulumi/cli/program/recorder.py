@@ -44,16 +44,16 @@ _Mask = Callable[[Any], Any]
 _STACK = "pulumi:pulumi:Stack"
 _PROVIDER = "pulumi:providers:kubernetes"
 _NOT_CALLED = "providers are not called, so its result is unknown or empty"
-#: Types that the provider expands to other objects; in YAML programs, all are custom resources.
+#: Types that stand for other objects; as custom resources the provider expands them.
 _EXPANDED = re.compile(r"kubernetes:(yaml|kustomize|helm\.sh)\b")
 
 
 class Recorder(MockMonitor, Mocks):
     """Stands in for the mocks, monitor and engine of the SDK; records objects and runs transforms.
 
-    MockMonitor also answers calls that newer SDKs add. Registrations are overridden, because
-    `Mocks` see no remote components and no positions, and of a property with a secret part only
-    that it is secret.
+    MockMonitor also answers calls that newer SDKs add. RegisterResource is overridden, because the
+    SDK does not pass source positions or remote components to `Mocks`, and passes a property with a
+    secret part as one secret.
 
     Attributes:
         objects: The objects by type token and name, in the order of their constructor calls.
@@ -70,9 +70,8 @@ class Recorder(MockMonitor, Mocks):
         self.unknown: set[str] = set()
         self._project = project
         self._mask = _show if show_secrets else mark_secret
-        # The functions of all transforms, by URN those that apply to a resource because of its own
-        # and its ancestors' options, and those of the stack.
-        self._functions: list[_Transform] = []
+        self._functions: list[_Transform] = []  # all transforms; a callback's token is an index
+        # By URN, the transforms in the options of a resource and of its ancestors.
         self._transforms: dict[str, list[_Transform]] = {}
         self._stack_transforms: list[_Transform] = []
 
@@ -246,7 +245,7 @@ def _build_manifest(token: str, name: str, properties: Struct, mask: _Mask) -> d
     suffix.
     """
     _, api_version, kind = token.split(":", 2)
-    fields = _read(properties, mask)
+    fields = _to_python(properties, mask)
     # The core group has no name in Kubernetes and is called "core" in tokens. The token of a custom
     # resource in a YAML program is the same for all kinds.
     api_version = fields.pop("apiVersion", api_version.removeprefix("core/"))
@@ -259,23 +258,23 @@ def _build_manifest(token: str, name: str, properties: Struct, mask: _Mask) -> d
     if kind == "Secret":
         # The SDK marks the mapping as a whole, which would hide the keys.
         for key in {"data", "stringData"} & fields.keys():
-            if isinstance(data := _read(properties[key], _show), dict):
+            if isinstance(data := _to_python(properties[key], _show), dict):
                 fields[key] = {name: mask(value) for name, value in data.items()}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
 
 
-def _read(value: Any, mask: _Mask) -> Any:
+def _to_python(value: Any, mask: _Mask) -> Any:
     """Convert a protobuf value to plain Python, with `mask` applied to secrets.
 
     A secret mapping is one secret, so its keys are hidden, too.
     """
     if isinstance(value, ListValue):
-        return [_read(item, mask) for item in value]
+        return [_to_python(item, mask) for item in value]
     if isinstance(value, Struct):
         if SIGNATURE not in value:
-            return {key: _read(value[key], mask) for key in sorted(value)}
+            return {key: _to_python(value[key], mask) for key in sorted(value)}
         # Without `value` it is an asset or a reference, which Kubernetes objects cannot contain.
-        plain = _read(value["value"], _show) if "value" in value else UNKNOWN
+        plain = _to_python(value["value"], _show) if "value" in value else UNKNOWN
         return UNKNOWN if plain == UNKNOWN else mask(plain)
     if isinstance(value, float) and value.is_integer():
         return int(value)

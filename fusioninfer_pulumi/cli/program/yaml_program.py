@@ -21,8 +21,9 @@ from fusioninfer_pulumi.component.serving_prerequisites import TOKEN as PREREQUI
 from fusioninfer_pulumi.kube.pulumi_outputs import has_output, is_output
 from fusioninfer_pulumi.provider.server import construct_component
 
-_REFERENCE = re.compile(r"(\$\$\{|\$\{[^}]*\})")
+_REFERENCE = re.compile(r"(\$\$\{|\$\{[^}]*\})")  # `$${` stands for the text `${`
 _STEP = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\["([^"]*)"\]')
+# The tokens of our components by their short form, which YAML programs may use.
 _COMPONENTS = {token.replace(":index", ""): token for token in (TOKEN, PREREQUISITES)}
 _MASKING_FUNCTION = "fn::secret"
 _NEEDS_ENGINE = "needs the Pulumi engine; run `pulumi preview`, or write the program in Python"
@@ -51,15 +52,15 @@ class YamlProgram:
     def run(self) -> None:
         """Register all resources, and evaluate all outputs."""
         for name in self._project.content.get("resources") or {}:
-            self._find(name)
+            self._get_value(name)
         self._evaluate(self._project.content.get("outputs"))
 
-    def _find(self, name: str) -> Any:
+    def _get_value(self, name: str) -> Any:
         """Return a resource, a variable, a config value, or the built-in `pulumi`."""
         if name not in self._values:
             if name not in self._definitions:
                 raise RunError(f"the program has no resource, variable or config {name}")
-            self._values[name] = self
+            self._values[name] = self  # marks a value that is being evaluated
             self._values[name] = self._definitions[name]()
         if self._values[name] is self:
             raise RunError(f"{name} refers to itself")
@@ -96,7 +97,7 @@ class YamlProgram:
             int(match[2]) if match[2] else match[1] or match[3]
             for match in _STEP.finditer(reference[2:-1])
         ] or [""]
-        value = self._find(str(first))
+        value = self._get_value(str(first))
         for step in steps:
             value = _get_member(value, step)
         return value
