@@ -13,7 +13,7 @@ from rich.text import Text
 
 from fusioninfer_pulumi.api.rollout import Layout
 from fusioninfer_pulumi.capacity_package import PlacementResult
-from fusioninfer_pulumi.cli.diff.timelines import DURATION_NOTE, LEFT_TITLES, ServiceTimeline
+from fusioninfer_pulumi.cli.diff.timelines import LEFT_TITLES, TABLE_NOTE, ServiceTimeline
 from fusioninfer_pulumi.cli.finding_formats import format_finding, format_rule_suffix
 from fusioninfer_pulumi.cli.plan_output import PlanView, describe_gang, describe_request_path
 from fusioninfer_pulumi.cli.terminal import SEVERITY_STYLES, make_table, open_console
@@ -80,7 +80,7 @@ def _print_update(screen: Console, update: ServiceTimeline, old: str) -> None:
     for row in update.cells:
         table.add_row(*(row[column] for column in columns))
     screen.print(table)
-    for note in (*update.notes, DURATION_NOTE):
+    for note in (*update.notes, TABLE_NOTE):
         screen.print(note, soft_wrap=True)
 
 

@@ -34,9 +34,7 @@ def test_replicas_below_the_partition_are_kept(layout: str) -> None:
     (effect,) = to_json(actual)["effects"]
     assert effect["restarts"] == ["decode-2"]
     assert effect["kept"] == effect["held"] == ["decode-0", "decode-1"]
-    assert (
-        "below the partition, so they keep the old pod template: decode-0, decode-1" in actual.notes
-    )
+    assert "the partition keeps the old pod template of decode-0, decode-1" in actual.notes
 
 
 @pytest.mark.parametrize("layout", ["PerReplica", "PerRole"])
@@ -47,13 +45,13 @@ def test_partition_that_is_lowered_is_a_difference(layout: str) -> None:
     )
     actual = between(stream, free)
     assert actual
-    assert actual.notes[-1].startswith("no longer below the partition: ")
+    assert actual.notes[-1].startswith("partition lowered for ")
     for printed in (to_text(actual), to_markdown(actual)):
-        assert "no longer below the partition" in printed
+        assert "partition lowered for" in printed
         assert ("objects: none changed" in printed) is (layout == "PerReplica")
         assert "no difference" not in printed
     assert not between(stream, stream)
-    assert "no longer below" not in "".join(between(free, stream).notes)
+    assert "partition lowered" not in "".join(between(free, stream).notes)
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,8 @@ def describe_changes(
         yield from (prefix + note for note in sentences)
     if released:
         yield (
-            f"no longer below the partition: {join_names(key.name for key in released)}; replicas "
-            "with the old pod template restart"
+            f"partition lowered for {join_names(key.name for key in released)}: replicas with the "
+            "old pod template restart"
         )
 
 
@@ -87,7 +87,7 @@ def _describe_service(edits: Sequence[Edit], roles: Sequence[RoleEffect]) -> Ite
     for reason, names in restarted.items():
         yield f"{reason}: restarts {join_names(names)}"
     if held := [name for effect in roles for name in effect.held]:
-        yield f"below the partition, so they keep the old pod template: {join_names(held)}"
+        yield f"the partition keeps the old pod template of {join_names(held)}"
     for edit in edits:
         if edit.restarts and edit.key.is_apps_workload:
             yield f"{edit.reason}: restarts {edit.key.kind} {edit.key.name}"

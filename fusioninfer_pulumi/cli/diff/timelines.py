@@ -37,9 +37,10 @@ from fusioninfer_pulumi.topology.gang import read_lws_gang_reference
 _MAX_LWS = 400
 #: Titles of the columns to the left of the roles' columns.
 LEFT_TITLES = ("STEP", "BEGINS BY", "RESTARTS", "STARTS")
-DURATION_NOTE = (
-    "BEGINS BY assumes the slowest update: each replica becomes available just before its timeout."
-    " Each step takes a few seconds more, because the status is read every 0.25 to 5 s."
+TABLE_NOTE = (
+    "The columns of roles count available replicas. BEGINS BY assumes the slowest update: each "
+    "replica becomes available just before its timeout. Each step takes a few seconds more, "
+    "because the status is read every 0.25 to 5 s."
 )
 
 
