@@ -45,7 +45,7 @@ def plan(options: argparse.Namespace) -> int:
     from fusioninfer_pulumi.plan.service_plan import compute_capacity, compute_capacity_for_gpus
 
     sources = read_sources(options.sources, options)
-    # Read before the placement: its errors do not stop `plan`, because the plans explain them.
+    # Without errors of the placement, which do not stop `plan`, because the plans explain them.
     has_errors = any(source.has_severity(Severity.ERROR) for source in sources)
     placement = _place_all(options, sources)
     if options.cluster or options.context is not None:

@@ -1,4 +1,4 @@
-"""`init`: writes a Pulumi project that serves a model. `templates/` is generated from it as well.
+"""The command `init`, which writes a Pulumi project, and the files of `templates/`.
 
 A project installs the version of this package that wrote it: the installed tag, else the commit,
 else the folder, wheel or index on this machine (PEP 610, `direct_url.json`).

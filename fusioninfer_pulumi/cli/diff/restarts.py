@@ -48,9 +48,10 @@ _MAX_NAMES = 10_000
 
 @dataclass(frozen=True)
 class Edit:
-    """An object that differs: its manifests, None if it is added or removed, and their difference.
+    """An object that differs; `old` is None if it is added, `new` if it is removed.
 
     Attributes:
+        change: The difference as it is printed.
         restarts: Whether the object's pods restart, except those that the partition keeps.
         immutable_field: A changed field that forces Pulumi to delete and create the object.
     """
@@ -199,7 +200,7 @@ def find_role_effects(
 
 def _describe_role_effect(service: Service, role: str, items: Sequence[_ComparedLws]) -> RoleEffect:
     replicas = Pair(*map(sum, zip(*(item.counts for item in items), strict=True)))
-    added = [name for i in items for name in i.names[i.counts[0] : i.counts[1]]]
+    added = [name for item in items for name in item.names[item.counts[0] : item.counts[1]]]
     edits = [item.restarting_edit for item in items if item.restarting_edit is not None]
     gangs = {
         f"gang scheduling switched {'on' if read_lws_gang_reference(edit.new) else 'off'}"
@@ -207,8 +208,7 @@ def _describe_role_effect(service: Service, role: str, items: Sequence[_Compared
         if bool(read_lws_gang_reference(edit.old)) != bool(read_lws_gang_reference(edit.new))
     }
     changes = [change for edit in edits for change in edit.template_changes]
-    has_restarts = any(item.restarts for item in items)
-    restart_reason = _describe_reason(changes, gangs) if has_restarts else ""
+    restart_reason = _describe_reason(changes, gangs) if any(i.restarts for i in items) else ""
     existed = any(item.old is not None for item in items)
     exists = any(item.new is not None for item in items)
     role_change = "replicas renamed" if added else ""

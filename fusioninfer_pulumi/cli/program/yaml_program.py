@@ -22,7 +22,7 @@ from fusioninfer_pulumi.kube.pulumi_outputs import has_output, is_output
 from fusioninfer_pulumi.provider.server import construct_component
 
 _REFERENCE = re.compile(r"(\$\$\{|\$\{[^}]*\})")  # `$${` stands for the text `${`
-_STEP = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\["([^"]*)"\]')
+_STEP = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\["([^"]*)"\]')  # `.key`, `[0]` or `["key"]`
 # The tokens of our components by their short form, which YAML programs may use.
 _COMPONENTS = {token.replace(":index", ""): token for token in (TOKEN, PREREQUISITES)}
 _MASKING_FUNCTION = "fn::secret"
