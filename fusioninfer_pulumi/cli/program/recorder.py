@@ -181,7 +181,7 @@ class Recorder(MockMonitor, Mocks):
         """Accept any version, because there is no CLI."""
 
     def _record(self, request: Any, properties: Struct) -> Struct:
-        """Record a resource if it is an object, and return its outputs."""
+        """Record a resource if it is a Kubernetes object, and return its outputs."""
         token, name = request.type, request.name
         if token == TOKEN:
             self.origins[name] = self._find_origin(request)
