@@ -30,7 +30,15 @@ from fusioninfer_pulumi.findings import Severity  # noqa: E402  # likewise
 THROUGHPUT = ROOT / "capacity" / "tests" / "fit" / "throughput.json"
 PAGES = ROOT / "capacity" / "tests" / "fit" / "engine_pages.json"
 TARGET = ROOT / "docs" / "reference" / "accuracy.md"
-CLASSES = ("dense", "experts", "multi-head latent attention", "hybrid", "images", "AMD", "SGLang")
+CLASSES = (
+    "dense",
+    "mixture of experts",
+    "multi-head latent attention",
+    "hybrid",
+    "images",
+    "AMD",
+    "SGLang",
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,7 @@ def classify_log(log: Log) -> str:
         or any(isinstance(layer.cache, Compressed) for layer in model.layers),
         "images": bool(model.vision),
         "multi-head latent attention": model.latent,
-        "experts": bool(model.experts_per_token),
+        "mixture of experts": bool(model.experts_per_token),
     }
     return next((name for name, holds in tests.items() if holds), "dense")
 
@@ -158,55 +166,58 @@ The table compares [estimates](../models.md#does-it-fit) with what vLLM and SGLa
 started or failed to start. `tools/capacity_accuracy.py` generates it from
 `capacity/tests/fit/startup_logs.yaml`, which names the source of each log.
 
-{classes}
-
-Each cell shows the number of logs, the median error and the worst error. The error is the estimate
-divided by the logged value, minus 1.
+An error is the estimate divided by the logged value, minus 1. `21; 0.2%; -1.8%` means 21 logs with
+a median error of 0.2 % and a worst error of -1.8 %, in the named log.
 
 - **Weights**: memory of the weights on one accelerator ("Model loading took").
-- **Tokens of a cache**: number of tokens in the KV cache, computed from the logged cache size.
-- **Cache**: size of the KV cache, computed only from the arguments, so that all errors add up.
-- **Verdicts**: starts that the estimate accepts, and failed starts that it rejects.
+- **Cached tokens**: number of tokens in the KV cache, computed from the logged cache size.
+- **Cache size**: size of the KV cache, computed from the arguments only.
+- **Correct predictions**: successful starts that the estimate accepts, and failed ones that it
+  rejects.
 
-Known causes of the worst cases:
+{classes}
+
+Known causes of the worst errors:
 
 - `cloudera-qwen2-7b-quarter`: FlashInfer's sampler uses 0.9 GiB less; no argument reveals whether
   it is used.
 - `r9700-qwen38-two`: there is no attention kernel for RDNA.
-- `sim-scout-fp8`: the entry in the table of models omits the image encoder.
-- `vllm-51590`: the report probably includes memory outside PyTorch.
-- For SGLang after 0.5.9 there is only one log, on AMD, and a report without arguments that does not
-  match. So the margin is 8 %.
-- Reports of the CUDA graphs of mixture-of-experts and hybrid models range from 0.4 to 33 GiB; the
-  estimate is the same as for dense models.
+- `sim-scout-fp8`: the library's model data lack the image encoder.
+- `vllm-51590`: the log probably includes memory outside PyTorch.
+
+For SGLang after 0.5.9 there is only one log, on AMD, and a report without arguments that differs
+from the estimate. So [the margin](../models.md#does-it-fit) is 8 %. CUDA graphs of
+mixture-of-experts and hybrid models take 0.4 to 33 GiB in logs; the estimate is the same as for
+dense models.
 
 ## Cache layouts
 
 `tools/engine_pages.py` computes the cache size of {engine_models} models with vLLM 0.32.0's own
-code, on a CPU. In all {engine_rows} cases the number of requests equals the estimate. Families
-checked only this way (Kimi-K3, MiniMax-M3, MiMo-V2-Flash, Step-3.7, Mistral-Small-4, DeepSeek-V4)
-are reported as uncertain.
+code, on a CPU. In all {engine_rows} cases the number of requests that fit equals the estimate.
+Estimates for model families without logs (Kimi-K3, MiniMax-M3, MiMo-V2-Flash, Step-3.7,
+Mistral-Small-4, DeepSeek-V4) are reported as uncertain.
 
 ## Logs not used for calibration
 
-Constants are fitted to logs of vLLM before 0.18 and SGLang up to 0.5.9. These logs were not used:
+The constants of the estimate are fitted to logs of vLLM before 0.18 and SGLang up to 0.5.9.
+Errors for logs that were not used:
 
 {kept}
 
 ## Throughput
 
-Throughput estimates have large errors, so only `size` prints them. The table compares the tokens
-per second of one replica, which `size` computes from aiconfigurator-core, with [GPUStack's
+Throughput estimates have large errors, so only `size` prints them. The table shows the tokens per
+second of one replica. *Estimated* is what `size` computes from aiconfigurator-core's times for the
+vLLM release in the last column. *Published* are [GPUStack's
 measurements](https://github.com/gpustack/gpustack/tree/47277d79f4a5bae12a2d25e9ecbed2a2177a5f2d/docs/performance-lab)
-of vLLM 0.11.0 with 500 concurrent requests. aiconfigurator's times are those of the release in the
-last column.
+of vLLM 0.11.0 with 500 concurrent requests.
 
 {throughput}
 """
 
 
 def _render_table(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    yield "| Class | Logs | Weights | Tokens of a cache | Cache | Verdicts |"
+    yield "| Models | Logs | Weights | Cached tokens | Cache size | Correct predictions |"
     yield "|---|---|---|---|---|---|"
     for name in CLASSES:
         of_class = [
@@ -230,7 +241,7 @@ def _render_cell(errors: Sequence[tuple[str, float | None]]) -> str:
 
 
 def _list_verdicts(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    yield "| Log | Release | Model | Weights | Cache |"
+    yield "| Log | Release | Model | Weights | Cache size |"
     yield "|---|---|---|---|---|"
     for comparison in comparisons:
         if comparison.log.get("kept"):
@@ -244,7 +255,7 @@ def _list_verdicts(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 def _render_throughput() -> Iterator[str]:
     rows = json.loads(THROUGHPUT.read_text(encoding="utf-8"))
-    yield "| Model | GPUs | Input, output | Published | Estimated | Error | Times of |"
+    yield "| Model | GPUs | Input, output tokens | Published | Estimated | Error | vLLM release |"
     yield "|---|---|---|---|---|---|---|"
     for row in rows:
         error = row["estimated"] / row["measured"] - 1

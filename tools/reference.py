@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from json_schema import fields_schema, manifest_schema
@@ -64,9 +64,8 @@ memory. It does not use speculative decoding and text-only serving, which are op
 _OUTPUTS = """\
 # Which values may be Outputs?
 
-The fields in these tables may be Outputs, because the library only copies them to an object. All
-other values must be known when the program runs, because the library checks a service before it
-registers a resource.
+The fields in these tables may be Outputs. The values of all other fields must be known when the
+program runs, because the library checks a service before it registers resources.
 
 | Class | Fields |
 |---|---|
@@ -78,22 +77,22 @@ In the pod templates of roles and of endpoint pickers:
 |---|---|
 PODS
 
-Other Outputs are rejected (`output-not-allowed`, `output-in-command`). Use a value from
-`pulumi.Config`, or give the other resource a fixed name (`metadata={"name": "team"}`) and use that
-name.
+Other Outputs are rejected (`output-not-allowed`, `output-in-command`). Instead, use a value from
+`pulumi.Config`. If the Output is the name of another resource, give that resource a fixed name
+(`metadata={"name": "team"}`) and use this name.
 
-If the value of an Output in a pod template changes, the replicas restart. The label `revision` does
-not change, because it is a hash without the values of Outputs. Secrets are encrypted in the state;
-`plan`, `render` and `diff` print `<secret>`.
+If the value of an Output in a pod template changes, the replicas restart. The label
+`fusioninfer.io/revision` stays the same, because its hash does not include the values of Outputs.
+Secrets are encrypted in the state; `plan`, `render` and `diff` print `<secret>`.
 """
 _PODS = (
-    ("`image`", "`name` of containers and of variables; `containerPort`, `protocol`"),
+    ("`image`", "`name` of containers and environment variables; `containerPort`, `protocol`"),
     (
-        "`value` of a variable; names and keys in `valueFrom` and `envFrom`",
+        "`value` of environment variables; names and keys in `valueFrom` and `envFrom`",
         "`resources`, which contain the number of GPUs",
     ),
     (
-        "`command` and `args` of other containers",
+        "`command` and `args` of containers without an engine",
         "`command` and `args` of the engine",
     ),
     (
@@ -102,7 +101,7 @@ _PODS = (
     ),
     (
         "values of labels, annotations and `nodeSelector`; `serviceAccountName`",
-        "a list or mapping as a whole, such as `env` or `spec`",
+        "lists and mappings as a whole, such as `env` or `spec`",
     ),
 )
 _ROOTS = ("ServiceSpec", "ManifestMetadata")
@@ -258,16 +257,21 @@ def build_commands_page() -> str:
         if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001  # likewise
     )  # fmt: skip
     rows = {name: _list_arguments(command) for name, command in commands.choices.items()}
-    uses = Counter(row for of_command in rows.values() for row in of_command)
-    common = [row for row, count in uses.items() if count >= _COMMON]
-    parts = [
-        "## Common arguments\n\nArguments of all commands that read services:\n",
-        _render_arguments(common),
-    ]
+    users = {
+        row: [name for name, of_command in rows.items() if row in of_command]
+        for row in dict.fromkeys(chain.from_iterable(rows.values()))
+    }
+    common: dict[str, list[tuple[str, str]]] = {}
+    for row, names in users.items():
+        if len(names) >= _COMMON:
+            common.setdefault(", ".join(f"`{name}`" for name in names), []).append(row)
+    parts = ["## Common arguments\n"]
+    for names_of_users, shared in common.items():
+        parts += [f"\nArguments of {names_of_users}:\n", _render_arguments(shared)]
     for name, command in commands.choices.items():
         summary = (command.description or "").removeprefix(f"{name}: ")
         parts.append(f"\n## {name}\n\n{summary[:1].upper()}{summary[1:]}\n")
-        if specific := [row for row in rows[name] if row not in common]:
+        if specific := [row for row in rows[name] if len(users[row]) < _COMMON]:
             parts.append(_render_arguments(specific))
         if command.epilog:
             examples = textwrap.dedent(command.epilog.partition("\n")[2]).rstrip()

@@ -71,11 +71,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine", choices=("vllm", "sglang"), default="vllm", help="default: vllm"
     )
     parser.add_argument(
-        "--layout", metavar="NAME", help="only this layout of the LAYOUT column: 'TP2 x DP4+EP'"
+        "--layout", metavar="NAME", help="print only this layout, such as 'TP2 x DP4+EP'"
     )
-    parser.add_argument("--requests-per-second", type=_parse_rate, metavar="R", help="load")
-    parser.add_argument("--input-tokens", type=_parse_positive, metavar="I", help="of each prompt")
-    parser.add_argument("--output-tokens", type=_parse_positive, metavar="O", help="of each answer")
+    parser.add_argument("--requests-per-second", type=_parse_rate, metavar="R", help="total load")
+    parser.add_argument("--input-tokens", type=_parse_positive, metavar="I", help="per prompt")
+    parser.add_argument("--output-tokens", type=_parse_positive, metavar="O", help="per answer")
     parser.add_argument("--ttft", metavar="2s", help="maximum time to first token")
     parser.add_argument("--tpot", metavar="40ms", help="maximum time per output token")
     parser.add_argument(
