@@ -85,16 +85,15 @@ def build_monitors(
         return
     meta, token = build_router_meta(meta, routing.name), monitoring.args.picker_token
     endpoint: Manifest = {"port": object_names.EPP_METRICS_PORT, "path": "/metrics"}
-    if routing.picker.epp.args.metrics is MetricsMode.AUTHENTICATED and token is None:
-        endpoint["bearerTokenFile"] = _OWN_TOKEN
-    elif routing.picker.epp.args.metrics is MetricsMode.AUTHENTICATED and token is not None:
+    is_authenticated = routing.picker.epp.args.metrics is MetricsMode.AUTHENTICATED
+    if is_authenticated and token is not None:
         credentials = {"name": token.name, "key": token.key}
         endpoint["authorization"] = {"type": "Bearer", "credentials": credentials}
+    elif is_authenticated:
+        endpoint["bearerTokenFile"] = _OWN_TOKEN
     selector = {labels.SERVICE: meta.service, labels.COMPONENT_TYPE: ComponentType.ROUTER.value}
-    spec = {
-        "selector": {"matchLabels": selector},
-        "endpoints": [_set_interval(monitoring, endpoint)],
-    }
+    endpoints = [_set_interval(monitoring, endpoint)]
+    spec = {"selector": {"matchLabels": selector}, "endpoints": endpoints}
     object_meta = metadata(meta, object_names.epp_monitor(meta.service))
     yield build_monitoring_object("ServiceMonitor", object_meta, monitoring.args, spec)
 

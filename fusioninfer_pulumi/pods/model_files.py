@@ -57,7 +57,7 @@ def plan_model_files(service: str, model: ModelArgs) -> ModelFiles | None:
     source = parse_model_uri(model.uri)
     if source is None:
         return None
-    files = ModelFiles(model.mount_path)
+    files = ModelFiles(model=model.mount_path)
     has_warm_up = model.cache is not None and model.cache.warm_up
     if model.cache is not None:
         claim = {"claimName": get_cache_claim_name(service, model.cache)}
@@ -67,7 +67,7 @@ def plan_model_files(service: str, model: ModelArgs) -> ModelFiles | None:
         if model.cache.compile_cache:
             path = f"{model.cache.mount_path}-compiled"
             files.mounts.append({"name": _CACHE_VOLUME, "mountPath": path, "subPath": "compiled"})
-            variables = filter(None, (e.compile_cache_variable for e in ENGINES.values()))
+            variables = filter(None, (engine.compile_cache_variable for engine in ENGINES.values()))
             files.env += [{"name": variable, "value": path} for variable in variables]
     engine_fetches = source.scheme == "hf" and model.fetch is not Fetch.INIT_CONTAINER
     engine_fetches = engine_fetches and not has_warm_up
@@ -240,11 +240,11 @@ def add_model(pods: RolePods, ctx: Context) -> tuple[RolePods, list[Finding]]:
     findings: list[Finding] = []
     for pod in pods.all:
         paths = [mount["mountPath"] for mount in ctx.files.mounts]
-        source = (
+        mount_source = (
             "the mount of the model's files; remove yours, or set model.mountPath "
             "(model.cache.mountPath for the cache)"
         )
-        conflicts = [*pod.find_conflicts(paths, source, ctx.files.env, "the service's model")]
+        conflicts = [*pod.find_conflicts(paths, mount_source, ctx.files.env, "the service's model")]
         findings += conflicts
         if conflicts:
             continue

@@ -286,11 +286,11 @@ def plan_grants(
         other_namespace = to_namespace if from_namespace is namespace else from_namespace
         if is_output(other_namespace) or is_known_equal(other_namespace, namespace):
             continue
+        # A check rejects an Output, if the grant is to be created.
+        referrer_namespace = "" if is_output(from_namespace) else str(from_namespace)
         yield GrantPlan(
             at=(*at, *field),
-            name=object_names.reference_grant(
-                "" if is_output(from_namespace) else str(from_namespace), name
-            ),
+            name=object_names.reference_grant(referrer_namespace, name),
             namespace=to_namespace,
             from_kind=from_kind,
             from_namespace=from_namespace,
