@@ -70,7 +70,7 @@ PAUSE_SECONDS = 20
 _MIN_SHUTDOWN_SECONDS = 60
 #: Time for the engine to exit once its running requests have ended.
 _TEARDOWN_SECONDS = 20
-GRACE = "terminationGracePeriodSeconds"
+GRACE_FIELD = "terminationGracePeriodSeconds"
 
 
 def compute_drain_seconds(grace: int) -> int:
@@ -95,7 +95,7 @@ def add_graceful_shutdown(pods: RolePods, _: Context) -> tuple[RolePods, list[Fi
 
 
 def _add_pause(pod: Pod, drain: int) -> Pod:
-    user_grace = pod.spec.get(GRACE)
+    user_grace = pod.spec.get(GRACE_FIELD)
     # An Output's value is unknown, and the API server rejects other types than integers.
     is_long = user_grace is None or (isinstance(user_grace, int) and user_grace > PAUSE_SECONDS)
     if "lifecycle" in pod.expanded_container or not is_long:
@@ -103,4 +103,4 @@ def _add_pause(pod: Pod, drain: int) -> Pod:
     seconds = PAUSE_SECONDS if pod.is_leader else PAUSE_SECONDS + drain
     pause = {"preStop": {"exec": {"command": ["/bin/sh", "-c", f"sleep {seconds}"]}}}
     grace = PAUSE_SECONDS + max(_MIN_SHUTDOWN_SECONDS, drain + _TEARDOWN_SECONDS)
-    return pod.with_fields(lifecycle=pause).with_spec(**{GRACE: user_grace or grace})
+    return pod.with_fields(lifecycle=pause).with_spec(**{GRACE_FIELD: user_grace or grace})

@@ -39,7 +39,7 @@ from fusioninfer_pulumi.kube.containers import empty_dir, overlay, shared_memory
 from fusioninfer_pulumi.kube.resource_requests import accelerators
 from fusioninfer_pulumi.plan.service_plan import RoleEngine
 from fusioninfer_pulumi.pods.probes_and_shutdown import (
-    GRACE,
+    GRACE_FIELD,
     compute_drain_seconds,
     compute_startup_seconds,
 )
@@ -451,7 +451,7 @@ class _RoleExpander:
         # Multi-node replicas do not drain: workers cannot see when their leader has finished, and
         # would always wait for the whole timeout.
         can_drain = parse_release(self.release) >= parse_release(preset.drain_since)
-        drain_arguments, grace = preset.drain_arguments, self.spec.get(GRACE)
+        drain_arguments, grace = preset.drain_arguments, self.spec.get(GRACE_FIELD)
         if drain_arguments and isinstance(grace, int):
             seconds = min(int(drain_arguments[1]), compute_drain_seconds(grace))
             drain_arguments = (drain_arguments[0], str(seconds)) if seconds > 0 else ()

@@ -153,10 +153,9 @@ def plan_epp(
     affinity = choose_pair_affinity(
         service, epp_args, intent, spec.groups, has_pair_revision=has_pair_revision
     )
-    note = ""
-    if spec.groups is None and not all(
-        family.has_plugin(plugin["type"]) for plugin in build_pairing_plugins(affinity)
-    ):
+    note, plugins = "", [plugin["type"] for plugin in build_pairing_plugins(affinity)]
+    # A check rejects pickers that cannot pair pods of one serving group.
+    if spec.groups is None and not all(map(family.has_plugin, plugins)):
         affinity, note = None, f"; {family.name} cannot prefer pods of one pair revision"
     metrics = find_load_metrics(served)
     settings = None
