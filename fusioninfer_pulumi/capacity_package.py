@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fusioninfer_capacity import read_inventory as read_inventory  # noqa: PLC0414  # likewise
     from fusioninfer_capacity import read_placement as read_placement  # noqa: PLC0414  # likewise
 
-GROUP = "fusioninfer.capacity"
+ENTRY_POINT_GROUP = "fusioninfer.capacity"
 #: Public names of `fusioninfer_pulumi` that the package provides.
 NAMES = ("Placement", "place", "read_inventory", "read_placement")
 #: The end of a sentence about a feature that needs the package.
@@ -141,7 +141,7 @@ class CapacityPackage(Protocol):
 @cache
 def load_package() -> CapacityPackage | None:
     """Return the installed capacity package, None if there is none."""
-    return next((package for _, package in load_plugins(GROUP)), None)
+    return next((package for _, package in load_plugins(ENTRY_POINT_GROUP)), None)
 
 
 def __getattr__(name: str) -> Any:

@@ -169,14 +169,9 @@ class InvalidServiceError(ValueError):
     def __init__(self, findings: Sequence[Finding], title: str | Sequence[str] = "") -> None:
         self.findings = tuple(findings)
         self.titles = (title,) * len(findings) if isinstance(title, str) else tuple(title)
-        super().__init__(
-            "\n".join(
-                f"{one_line(title)}: {format_with_rule(finding)}"
-                if title
-                else format_with_rule(finding)
-                for title, finding in zip(self.titles, self.findings, strict=True)
-            )
-        )
+        texts = zip(self.titles, map(format_with_rule, self.findings), strict=True)
+        lines = [f"{one_line(title)}: {text}" if title else text for title, text in texts]
+        super().__init__("\n".join(lines))
 
 
 @functools.cache

@@ -123,12 +123,9 @@ def parallelism_findings(
         message = f"must divide data ({data}), got {local}: {data} / {local} leaves {data % local}"
         yield error(PARALLELISM_NOT_DIVISIBLE, (*at, "dataLocal"), message)
     elif (sizes.pipeline or 1) > 1 and data > 1 and node_count is None:
-        yield error(
-            PODS_PER_REPLICA_UNKNOWN,
-            (*at, "pipeline"),
-            f"together with data ({data}) does not determine the pods per replica; set "
-            "multinode.nodeCount",
-        )
+        problem = f"together with data ({data}) does not determine the pods per replica"
+        message = f"{problem}; set multinode.nodeCount"
+        yield error(PODS_PER_REPLICA_UNKNOWN, (*at, "pipeline"), message)
     elif sizes.data is not None and local is not None and sizes.pods != nodes:
         yield error(
             SET_TWICE,

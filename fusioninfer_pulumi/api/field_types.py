@@ -170,13 +170,13 @@ AlertLabelMap = dict[Annotated[str, _AlertLabel, _KEY_SCHEMA], str]
 _PERCENTAGE = re.compile(r"(100|[1-9]?[0-9])%")
 
 
-def _validate_amount(value: Any, *, limits: str, is_whole: bool = False) -> str:
+def _validate_amount(value: Any, *, description: str, is_whole: bool = False) -> str:
     try:
         amount = quantity.parse(value) if isinstance(value, (str, int, float)) else Decimal()
     except ValueError:
         amount = Decimal()
     if amount <= 0 or (is_whole and amount != amount.to_integral_value()):
-        raise rule_error(INVALID_FORMAT, f"must be an amount {limits}, got {show(value)}")
+        raise rule_error(INVALID_FORMAT, f"must be {description}, got {show(value)}")
     return str(value)
 
 
@@ -207,14 +207,18 @@ def _count_schema(percentage_pattern: str) -> WithJsonSchema:
 #: An amount above 0, in Kubernetes' format.
 Quantity = Annotated[
     str,
-    PlainValidator(partial(_validate_amount, limits="above 0 such as 5, 500m or 16Gi")),
+    PlainValidator(
+        partial(_validate_amount, description="an amount above 0 such as 5, 500m or 16Gi")
+    ),
     WithJsonSchema({"type": ["string", "number"], "minLength": 1, "exclusiveMinimum": 0}),
 ]
 
 #: Memory or disk, at least a byte.
 Bytes = Annotated[
     str,
-    PlainValidator(partial(_validate_amount, limits="of bytes such as 80Gi", is_whole=True)),
+    PlainValidator(
+        partial(_validate_amount, description="an amount of bytes such as 80Gi", is_whole=True)
+    ),
     WithJsonSchema({"type": ["string", "integer"], "minLength": 1, "minimum": 1}),
 ]
 

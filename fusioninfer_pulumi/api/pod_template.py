@@ -42,6 +42,7 @@ def pod_template_findings(
         pod_labels = metadata.get("labels")
         if isinstance(pod_labels, Mapping):
             owned = labels.OWNED_LABELS | labels.LWS_OWNED_LABELS
+            # Other labels with the library's prefix are allowed in templates.
             used = [key for key in pod_labels if key in owned]
             yield from reserved_key_findings((*at, "metadata", "labels"), used)
     if isinstance(spec, Mapping):

@@ -87,10 +87,8 @@ class HttpRouteArgs(SpecModel):
             message = f"weights add up to {total}%; must be at most 100%"
             yield error(OUT_OF_RANGE, (*at, "split"), message)
         if self.external_field is not None:
-            message = (
-                f"has no effect, because with {self.external_field} no route is created here; "
-                "remove one of them"
-            )
+            reason = f"with {self.external_field} no route is created here"
+            message = f"has no effect, because {reason}; remove one of them"
             ignored = sorted(self.model_fields_set - {to_snake(self.external_field)})
             yield from check_fields(at, self, does_not_apply(ignored, message))
 
@@ -161,10 +159,8 @@ class GatewayArgs(SpecModel):
             spec["listeners"] = self.listeners or [{"name": "http", "port": 80, "protocol": "HTTP"}]
             yield from _spec_findings(at, spec, GATEWAY)
             return
-        message = (
-            "belongs to a Gateway that is created here, but refs name existing ones; "
-            "remove one of them"
-        )
+        reason = "belongs to a Gateway that is created here, but refs name existing ones"
+        message = f"{reason}; remove one of them"
         yield from check_fields(at, self, does_not_apply((*_GATEWAY_SPEC, "annotations"), message))
         for index, ref in enumerate(self.refs):
             if ref.listeners:

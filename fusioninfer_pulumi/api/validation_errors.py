@@ -36,6 +36,7 @@ from fusioninfer_pulumi.rules.common import (
     WRONG_TYPE,
 )
 
+# Texts by the type of pydantic's error.
 _TYPES = {
     "int_type": "an integer",
     "float_type": "a number",

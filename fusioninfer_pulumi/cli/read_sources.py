@@ -28,11 +28,11 @@ from fusioninfer_pulumi.findings import (
     warning,
 )
 from fusioninfer_pulumi.kube.pulumi_outputs import UNKNOWN, is_output
-from fusioninfer_pulumi.loading.documents import Document, is_loaded_kind
+from fusioninfer_pulumi.loading.documents import LoadedDocument, is_loaded_kind
 from fusioninfer_pulumi.loading.file_set import (
     NO_MANIFESTS,
+    ManifestText,
     ParsedText,
-    Text,
     list_manifest_files,
     load_texts,
     parse,
@@ -69,14 +69,14 @@ class Source:
     """
 
     name: str
-    documents: list[Document] = field(default_factory=list)
+    documents: list[LoadedDocument] = field(default_factory=list)
     remarks: list[tuple[Origin, Finding]] = field(default_factory=list)
     objects: list[dict[str, Any]] | None = None
     encrypted: Mapping[str, Any] | None = None
     texts: dict[str, str] = field(default_factory=dict)
 
     @property
-    def planned_documents(self) -> list[Document]:
+    def planned_documents(self) -> list[LoadedDocument]:
         """The documents with a plan."""
         return [document for document in self.documents if document.plan is not None]
 
@@ -127,7 +127,7 @@ class Source:
         return self.objects
 
 
-def _apply_ignored(document: Document, rules: frozenset[str]) -> Document:
+def _apply_ignored(document: LoadedDocument, rules: frozenset[str]) -> LoadedDocument:
     if document.plan and (ignored := parse_ignored_rules(document.plan.meta.annotations)):
         from fusioninfer_pulumi.rules.catalog import check_ignored_rules
 
@@ -136,7 +136,7 @@ def _apply_ignored(document: Document, rules: frozenset[str]) -> Document:
     return document.filter_findings(lambda finding: bool(drop_ignored([finding], rules)))
 
 
-def list_service_objects(source: Source, document: Document) -> list[dict[str, Any]]:
+def list_service_objects(source: Source, document: LoadedDocument) -> list[dict[str, Any]]:
     """Return the objects of one service with masked secrets; of a program, only registered ones."""
     from fusioninfer_pulumi.plan.service_objects import render
 
@@ -193,7 +193,7 @@ def _read_manifests(inputs: Sequence[_Input], options: argparse.Namespace) -> So
     parsed = [text for input_ in inputs for text in input_.texts]
     source = Source(", ".join(input_.name for input_ in inputs))
     source.documents = [
-        Document(located[0], (located,)) for input_ in inputs for located in input_.unreadable
+        LoadedDocument(located[0], (located,)) for input_ in inputs for located in input_.unreadable
     ]
     source.texts = {text.text.file: text.text.content for text in parsed}
     if parsed:
@@ -251,7 +251,7 @@ def _read_text(input_: _Input, name: str, path: str, folder: str | None = None) 
         if path.endswith(".py"):
             message = "is a Python program; pass the folder of its Pulumi.yaml instead"
             raise InvalidServiceError([error(UNREADABLE_FILE, (), message)])
-        input_.texts.append(parse(Text(name, text, folder)))
+        input_.texts.append(parse(ManifestText(name, text, folder)))
 
 
 @contextlib.contextmanager
@@ -266,7 +266,7 @@ def _collect_errors(findings: list[tuple[Origin, Finding]], file: str) -> Iterat
         findings.append((Origin(file), error(UNREADABLE_FILE, (), message)))
 
 
-def plan_documents(source: Source, loaded: Sequence[Document]) -> None:
+def plan_documents(source: Source, loaded: Sequence[LoadedDocument]) -> None:
     """Plan loaded documents, add them to a source, and check its services against each other."""
     plans = [plan_service(document.args) for document in loaded if document.args is not None]
     final_plans = iter(add_collision_findings(plans))

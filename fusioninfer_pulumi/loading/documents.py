@@ -29,7 +29,7 @@ from fusioninfer_pulumi.rules.common import FIELD_REQUIRED, WRONG_TYPE
 IMPORTER_MISSING = Rule("importer-missing")
 
 
-class Document(NamedTuple):
+class LoadedDocument(NamedTuple):
     """A document of an input, or several documents that an importer merged into one service.
 
     Attributes:
@@ -59,18 +59,18 @@ class Document(NamedTuple):
         """Whether any of the findings is an error."""
         return bool(errors(finding for _, finding in self.findings))
 
-    def with_result(self, validated: Validated) -> Document:
+    def with_result(self, validated: Validated) -> LoadedDocument:
         """Return the document with the result of validation."""
         args, findings = validated
         return self._replace(args=args, remarks=(*self.remarks, *self._locate(findings)))
 
-    def with_findings(self, *findings: Finding) -> Document:
+    def with_findings(self, *findings: Finding) -> LoadedDocument:
         """Return the planned document with more findings about its service."""
         assert self.plan is not None, "the caller has checked it"
         plan = replace(self.plan, findings=(*self.plan.findings, *findings))
         return self._replace(plan=plan)
 
-    def filter_findings(self, is_kept: Callable[[Finding], bool]) -> Document:
+    def filter_findings(self, is_kept: Callable[[Finding], bool]) -> LoadedDocument:
         """Return the document with only some of its findings."""
         plan = self.plan
         if plan is not None:
@@ -84,7 +84,14 @@ class Document(NamedTuple):
         return map(self.translate, findings)
 
 
-def split_list(file: str, number: int, raw: Any) -> tuple[list[tuple[Origin, Any]], list[Document]]:
+def make_note(origin: Origin, finding: Finding) -> LoadedDocument:
+    """Return the result for a document that has a finding but no service."""
+    return LoadedDocument(origin, ((origin, finding),))
+
+
+def split_list(
+    file: str, number: int, raw: Any
+) -> tuple[list[tuple[Origin, Any]], list[LoadedDocument]]:
     """Return the items of a `List`, or the document itself, with origins, and the List's errors."""
     origin = Origin(file, number)
     if not isinstance(raw, Mapping) or raw.get("kind") != "List":
@@ -95,7 +102,7 @@ def split_list(file: str, number: int, raw: Any) -> tuple[list[tuple[Origin, Any
         for index, item in enumerate(entries if isinstance(entries, list) else ())
     ]
     problems = tuple((origin, finding) for finding in _list_findings(raw))
-    return items, [Document(origin, problems)] if problems else []
+    return items, [LoadedDocument(origin, problems)] if problems else []
 
 
 def _list_findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
@@ -114,7 +121,7 @@ def load_documents(
     *,
     allow_lossy: bool = False,
     in_folders: Collection[Origin] = frozenset(),
-) -> list[Document]:
+) -> list[LoadedDocument]:
     """Load the documents of one input, which may refer to each other.
 
     Returns services and documents that are not services, in the order of the documents.
@@ -195,13 +202,13 @@ def is_loaded_kind(raw: Any) -> bool:
 
 def _convert(
     importer: Importer, documents: Sequence[SourceDocument], *, allow_lossy: bool
-) -> list[Document]:
+) -> list[LoadedDocument]:
     conversion = importer.convert(documents, allow_lossy=allow_lossy)
     findings = list(conversion.findings)
     loaded = []
     for service in conversion.services:
         origins = service.origins.documents
-        document = Document(
+        document = LoadedDocument(
             service.main.origin,
             tuple(located for located in findings if located[0] in origins),
             manifest=service.manifest,
@@ -212,7 +219,7 @@ def _convert(
     for source in documents:
         remarks = tuple(located for located in findings if located[0] == source.origin)
         if remarks:
-            loaded.append(Document(source.origin, remarks))
+            loaded.append(LoadedDocument(source.origin, remarks))
     return loaded
 
 
@@ -223,12 +230,14 @@ def _translate(importer: Importer, origins: Origins, finding: Finding) -> tuple[
     return origin, moved if message is None else replace(moved, message=message, converted=())
 
 
-def _load_document(origin: Origin, raw: Any, *, ignore_others: bool, in_folder: bool) -> Document:
+def _load_document(
+    origin: Origin, raw: Any, *, ignore_others: bool, in_folder: bool
+) -> LoadedDocument:
     """Load a document that no importer converts: a service, or an object to ignore or reject."""
     if _needs_importer(raw):
         needs = "needs an importer that is not installed; run"
         message = f"{show(raw['apiVersion'])} {needs} {install_command('importers')}"
-        return Document(origin, ((origin, error(IMPORTER_MISSING, ("apiVersion",), message)),))
+        return make_note(origin, error(IMPORTER_MISSING, ("apiVersion",), message))
     finding = _find_wrong_version(raw)
     platform = _find_owner(raw, platform=True)
     is_other = _is_other_object(raw)
@@ -237,7 +246,7 @@ def _load_document(origin: Origin, raw: Any, *, ignore_others: bool, in_folder: 
         if platform is not None:
             reason = f"configures {platform.name}, not a service; ignored"
         ignored = warning(NO_SERVICE, ("kind",), f"{raw['kind']} {reason}")
-        return Document(origin, ((origin, ignored),))
+        return make_note(origin, ignored)
     # `validate_document` rejects a nested List and unknown kinds of our own API.
     if finding is None and is_other and raw["kind"] != "List" and raw["apiVersion"] != API_VERSION:
         systems = ", ".join(importer.name for importer in importers())
@@ -247,13 +256,13 @@ def _load_document(origin: Origin, raw: Any, *, ignore_others: bool, in_folder: 
         )
         finding = error(WRONG_KIND, ("kind",), message)
     if finding is not None:
-        return Document(origin, ((origin, finding),))
+        return make_note(origin, finding)
     args, findings = validate_document(raw)
     try:
         args = None if args is None else load_model_config(args, origin.file)
     except ModelConfigError as problem:
         args, findings = None, [model_config_finding(problem)]
-    return Document(origin, manifest=raw).with_result((args, findings))
+    return LoadedDocument(origin, manifest=raw).with_result((args, findings))
 
 
 def _needs_importer(raw: Any) -> bool:

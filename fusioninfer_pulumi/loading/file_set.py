@@ -7,8 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND
-from fusioninfer_pulumi.findings import Finding, Origin, Rule, error, info
-from fusioninfer_pulumi.loading.documents import Document, load_documents, split_list
+from fusioninfer_pulumi.findings import Origin, Rule, error, info
+from fusioninfer_pulumi.loading.documents import (
+    LoadedDocument,
+    load_documents,
+    make_note,
+    split_list,
+)
 from fusioninfer_pulumi.loading.validate import EMPTY_INPUT, NO_SERVICE
 from fusioninfer_pulumi.loading.yaml_text import YamlTextError, parse_yaml
 
@@ -19,7 +24,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 NO_MANIFESTS = "no manifest (*.yaml, *.yml, *.json) in this directory"
 
 
-class Text(NamedTuple):
+class ManifestText(NamedTuple):
     """A text with manifests.
 
     Attributes:
@@ -38,14 +43,13 @@ class ParsedText(NamedTuple):
 
     Attributes:
         manifests: Origin and content of each document that may be a manifest.
-        notes: Findings about the text, its Lists and ignored documents: `Document`s that have a
-            finding but no service.
+        notes: Findings about the text, its Lists and ignored documents, from `make_note`.
         documents: Content of all documents (of a List, its items); None if the text has errors.
     """
 
-    text: Text
+    text: ManifestText
     manifests: tuple[tuple[Origin, Any], ...]
-    notes: tuple[Document, ...]
+    notes: tuple[LoadedDocument, ...]
     documents: tuple[Any, ...] | None
 
     @property
@@ -70,10 +74,10 @@ def list_manifest_files(folder: Path) -> list[Path]:
     return [path for path in entries if path.suffix.lower() in SUFFIXES and path.is_file()]
 
 
-def parse(text: Text) -> ParsedText:
+def parse(text: ManifestText) -> ParsedText:
     """Parse a text; errors become findings in `notes`."""
     manifests: list[tuple[Origin, Any]] = []
-    notes: list[Document] = []
+    notes: list[LoadedDocument] = []
     try:
         for number, raw in enumerate(parse_yaml(text.content), start=1):
             items, invalid = split_list(text.file, number, raw)
@@ -82,29 +86,29 @@ def parse(text: Text) -> ParsedText:
     except YamlTextError as problem:
         line = problem.line if text.file else None
         finding = error(problem.rule, (), str(problem))
-        notes.append(_make_note(Origin(text.file, line=line), finding))
+        notes.append(make_note(Origin(text.file, line=line), finding))
     all_documents = None if notes else tuple(raw for _, raw in manifests)
     if not manifests and not notes and text.folder is None:
         finding = error(EMPTY_INPUT, (), "is empty; expected an InferenceService")
-        notes.append(_make_note(Origin(text.file), finding))
+        notes.append(make_note(Origin(text.file), finding))
     if text.folder is not None and not notes and not any(_is_manifest(raw) for _, raw in manifests):
         # A folder may contain other files, such as the values of a chart.
         finding = info(NO_SERVICE, (), "ignored: contains no manifest")
         if manifests:
-            notes.append(_make_note(manifests[0][0], finding))
+            notes.append(make_note(manifests[0][0], finding))
         manifests = []
     remaining = []
     for origin, raw in manifests:
         may_be_inventory = text.folder is not None and isinstance(raw, Mapping)
         if may_be_inventory and raw.get("kind") == INVENTORY_KIND:
             message = "ignored: is an inventory; pass it with --inventory"
-            notes.append(_make_note(origin, info(NO_SERVICE, ("kind",), message)))
+            notes.append(make_note(origin, info(NO_SERVICE, ("kind",), message)))
         else:
             remaining.append((origin, raw))
     return ParsedText(text, tuple(remaining), tuple(notes), all_documents)
 
 
-def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[Document]:
+def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> list[LoadedDocument]:
     """Load the documents of several texts as one input, so that they may refer to each other.
 
     Returns all documents in order, then the notes of all texts. `allow_lossy` is as for `load`. A
@@ -126,12 +130,8 @@ def load_texts(parsed: Sequence[ParsedText], *, allow_lossy: bool = False) -> li
                 for document in (*loaded, *notes)
             ):
                 finding = error(NO_SERVICE_IN_FOLDER, (), "contains no service manifest")
-                notes.append(_make_note(Origin(folder), finding))
+                notes.append(make_note(Origin(folder), finding))
     return [*loaded, *notes]
-
-
-def _make_note(origin: Origin, finding: Finding) -> Document:
-    return Document(origin, ((origin, finding),))
 
 
 def _is_manifest(raw: Any) -> bool:

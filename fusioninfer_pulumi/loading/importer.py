@@ -15,7 +15,7 @@ from fusioninfer_pulumi.findings import Finding, Location, Origin, find_closest
 from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 #: Entry point group of importers.
-GROUP = "fusioninfer.importers"
+ENTRY_POINT_GROUP = "fusioninfer.importers"
 #: API version, kind, namespace and name of an object.
 ObjectKey = tuple[Any, Any, Any, Any]
 
@@ -254,7 +254,7 @@ class Importer(NamedTuple):
 @cache
 def importers() -> tuple[Importer, ...]:
     """Return the installed importers, sorted by the names of their entry points."""
-    return tuple(importer for _, importer in load_plugins(GROUP))
+    return tuple(importer for _, importer in load_plugins(ENTRY_POINT_GROUP))
 
 
 def find_importer(raw: Any, *, platform: bool = False) -> Importer | None:

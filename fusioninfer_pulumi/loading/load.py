@@ -12,10 +12,10 @@ from typing import IO, Any
 from fusioninfer_pulumi.api.inventory import INVENTORY_KIND, InventoryArgs, NodePoolArgs
 from fusioninfer_pulumi.api.service import InferenceServiceArgs
 from fusioninfer_pulumi.findings import InvalidServiceError, Severity, error
-from fusioninfer_pulumi.loading.documents import Document, load_documents, split_list
+from fusioninfer_pulumi.loading.documents import LoadedDocument, load_documents, split_list
 from fusioninfer_pulumi.loading.file_set import (
     NO_MANIFESTS,
-    Text,
+    ManifestText,
     list_manifest_files,
     load_texts,
     parse,
@@ -79,16 +79,16 @@ def loads(text: str, *, allow_lossy: bool = False) -> list[InferenceServiceArgs]
     Raises:
         InvalidServiceError: A document is invalid; the error lists all problems.
     """
-    return _get_services(load_texts([parse(Text("", text))], allow_lossy=allow_lossy))
+    return _get_services(load_texts([parse(ManifestText("", text))], allow_lossy=allow_lossy))
 
 
-def _read_texts(path: Path) -> list[Text]:
+def _read_texts(path: Path) -> list[ManifestText]:
     if "\0" in str(path) or not path.is_dir():
-        return [Text(str(path), file_text(path))]
+        return [ManifestText(str(path), file_text(path))]
     files = list_manifest_files(path)
     if not files:
         raise InvalidServiceError([error(EMPTY_INPUT, (), NO_MANIFESTS)], str(path))
-    return [Text(str(file), file_text(file), str(path)) for file in files]
+    return [ManifestText(str(file), file_text(file), str(path)) for file in files]
 
 
 def file_text(file: str | os.PathLike[str]) -> str:
@@ -117,7 +117,7 @@ def read_stream(stream: IO[bytes], title: str = "") -> str:
         raise InvalidServiceError([error(UNREADABLE_FILE, (), message)], title) from None
 
 
-def _get_services(documents: list[Document]) -> list[InferenceServiceArgs]:
+def _get_services(documents: list[LoadedDocument]) -> list[InferenceServiceArgs]:
     """Return the services; raise if there are errors, else issue the warnings."""
     all_findings = [located for document in documents for located in document.findings]
     invalid = {origin for origin, finding in all_findings if finding.severity is Severity.ERROR}
@@ -173,7 +173,6 @@ def _parse_one_document(text: str, title: str) -> Any:
         raise InvalidServiceError([error(problem.rule, (), str(problem))], title) from None
     if len(contents) != 1:
         actual = f"contains {len(contents)} documents" if contents else "is empty"
-        raise InvalidServiceError(
-            [error(WRONG_KIND, (), f"{actual}, expected one {INVENTORY_KIND}")], title
-        )
+        message = f"{actual}, expected one {INVENTORY_KIND}"
+        raise InvalidServiceError([error(WRONG_KIND, (), message)], title)
     return contents[0]

@@ -139,9 +139,8 @@ def validate_inventory(raw: Any) -> tuple[InventoryArgs | None, list[Finding]]:
     if isinstance(raw, (list, tuple)):
         raw = {"pools": list(raw)}
     if not isinstance(raw, Mapping):
-        return None, [
-            error(WRONG_TYPE, (), f"must be a mapping or a list of pools, got {show(raw)}")
-        ]
+        message = f"must be a mapping or a list of pools, got {show(raw)}"
+        return None, [error(WRONG_TYPE, (), message)]
     is_manifest = any(key in raw for key in ("kind", "apiVersion", "spec"))
     if is_manifest and (findings := _check_kind(raw, INVENTORY_KIND)):
         return None, findings

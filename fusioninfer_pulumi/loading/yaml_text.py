@@ -47,9 +47,7 @@ class _Loader(_BaseLoader):  # type: ignore[misc]  # the base class is chosen at
 _JSON_KINDS = ("null", "bool", "int", "float", "str", "seq", "map")
 _JSON_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _JSON_KINDS}
 _Loader.yaml_constructors = {
-    tag: constructor
-    for tag, constructor in _BaseLoader.yaml_constructors.items()
-    if tag is None or tag in _JSON_TAGS
+    tag: build for tag, build in _BaseLoader.yaml_constructors.items() if tag in _JSON_TAGS
 }
 _Loader.yaml_implicit_resolvers = {
     first: [

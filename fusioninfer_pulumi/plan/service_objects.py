@@ -44,8 +44,9 @@ def _render_routing_and_operations(plan: ServicePlan) -> Iterator[Manifest]:
 
 def _drop_nulls(manifest: Manifest) -> Manifest:
     """Return an object without fields that users set to null."""
-    part = Part(manifest["apiVersion"], manifest["kind"])
-    return normalize_part(manifest, part) if kind_schema(*part[:2]) is not None else manifest
+    api_version, kind = manifest["apiVersion"], manifest["kind"]
+    has_schema = kind_schema(api_version, kind) is not None
+    return normalize_part(manifest, Part(api_version, kind)) if has_schema else manifest
 
 
 def render_workloads(plan: ServicePlan) -> Iterator[Manifest]:

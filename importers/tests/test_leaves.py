@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from fusioninfer_pulumi.findings import Origin, format_path
-from fusioninfer_pulumi.loading.documents import Document, load_documents
+from fusioninfer_pulumi.loading.documents import LoadedDocument, load_documents
 from importers.tests import (
     kserve_strategies,
     kthena_samples,
@@ -66,16 +66,16 @@ def silent(
     return result
 
 
-def _read(documents: Sequence[Manifest]) -> list[Document]:
+def _read(documents: Sequence[Manifest]) -> list[LoadedDocument]:
     value = [(Origin(str(number)), document) for number, document in enumerate(documents)]
     return load_documents(copy.deepcopy(value), allow_lossy=True)
 
 
-def _made(read: Sequence[Document]) -> list[Any]:
+def _made(read: Sequence[LoadedDocument]) -> list[Any]:
     return [item.manifest for item in read if item.manifest is not None]
 
 
-def _named(read: Sequence[Document], number: int, path: Path) -> bool:
+def _named(read: Sequence[LoadedDocument], number: int, path: Path) -> bool:
     """Whether a finding is about this leaf, about what it is a part of, or about a part of it."""
     relative = path[1:] if path[0] == "spec" else path
     # "" is the document as a whole, and so is `spec`.

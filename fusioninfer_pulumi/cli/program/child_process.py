@@ -30,7 +30,7 @@ from fusioninfer_pulumi.cli.program.recording import Recording
 from fusioninfer_pulumi.component.pulumi_sdk import collect_services
 from fusioninfer_pulumi.findings import Finding, InvalidServiceError, Rule, error, warning
 from fusioninfer_pulumi.kube.pulumi_outputs import UnknownOutput
-from fusioninfer_pulumi.loading.documents import Document
+from fusioninfer_pulumi.loading.documents import LoadedDocument
 from fusioninfer_pulumi.plan.service_plan import ServicePlan
 
 PROGRAM_FAILED = Rule("program-failed")
@@ -84,7 +84,7 @@ def main(
     )
     objects = tuple(item for items in recorder.objects.values() for item in items)
     documents = tuple(
-        Document(recorder.origins[name]._replace(document=number), plan=plan)
+        LoadedDocument(recorder.origins[name]._replace(document=number), plan=plan)
         for number, (name, plan) in enumerate(services, start=1)
     )
     copyreg.pickle(Output, _reduce_output)  # only now, because `copy` would also use it

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from fusioninfer_pulumi.findings import Finding
-from fusioninfer_pulumi.loading.documents import Document
+from fusioninfer_pulumi.loading.documents import LoadedDocument
 
 #: Printed in place of a secret value.
 SECRET = "<secret>"  # noqa: S105  # the mask, not a password
@@ -37,7 +37,7 @@ class Recording(NamedTuple):
 
     findings: tuple[Finding, ...]
     objects: tuple[dict[str, Any], ...] = ()
-    services: tuple[Document, ...] = ()
+    services: tuple[LoadedDocument, ...] = ()
     encrypted: Mapping[str, Any] = {}
 
 
