@@ -2,7 +2,7 @@
 
 The configuration is a file, not a Kubernetes object, so it has neither metadata nor spec. Scorers
 always get a weight, because GAIE v1.2.1 crashes if a scorer without one follows the picker plugin
-in a profile. Feature gates differ between releases; only flow control's may be generated.
+in a profile. Feature gates differ between releases; the only generated one is flow control's.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PairAffinity:
 
 @dataclass(frozen=True)
 class EppSettings:
-    """The inputs of an endpoint picker's configuration.
+    """The settings from which an endpoint picker's configuration is generated.
 
     Attributes:
         scorers: Weights by scorer name (see `SCORERS`), None for the strategy's.
@@ -104,7 +104,6 @@ SCORERS = {
     "session": Scorer("session-affinity-scorer", "pod of the session"),
 }
 
-
 #: Scorers that measure load. Without one of them a picker sends all requests that share a prefix or
 #: an adapter to one pod, however busy it is.
 LOAD_SCORERS = ("kv-cache", "queue", "load", "running")
@@ -142,8 +141,9 @@ _DECODE_PODS = "decode-pods"
 # - The screener, made for rollouts of DisaggregatedSets, restricts a request to pods with one value
 #   of a configurable label, before any profile runs
 #   (`requestcontrol/screener/disaggregatedsetrollout`).
-# - The topology filter, in the prefill profile, keeps the pods whose host-name label (configured to
-#   be ours) has the decode pod's value, or all if none has (`scheduling/filter/topologyaffinity`).
+# - The topology filter, in the prefill profile, keeps the pods that share the decode pod's value of
+#   the host-name label, here set to our label, or all pods if none share it
+#   (`scheduling/filter/topologyaffinity`).
 _SCREENER = "disaggregatedset-rollout-screener"
 _TOPOLOGY_EXTRACTOR = "topology-extractor"
 _TOPOLOGY_FILTER = "topology-affinity-filter"
@@ -156,7 +156,7 @@ _TOPOLOGY_FILTER_NAMES = {
 # These are llm-d's defaults (v0.10.0 approximateprefix/plugin.go), which are also set for older
 # releases. Their autoTune would use the engine's block size, usually 16 tokens, and need four times
 # the entries for a prompt.
-_BLOCK_TOKENS, _REACH_TOKENS = 64, 131_072
+_BLOCK_TOKENS, _MAX_PREFIX_TOKENS = 64, 131_072
 _LRU_CAPACITY = 31250
 # The parameters of FusionInfer's router document. autoTune is on by default: it replaces the block
 # size of 5 characters with the engine's once the first pod's metrics are scraped (GAIE v1.2.1
@@ -233,14 +233,7 @@ def build_epp_config(family: EppFamily, settings: EppSettings) -> dict[str, Any]
         ],
         # The prefix index finds the prefill pod by the profile's literal name (`prefill`).
         "schedulingProfiles": [
-            {
-                "name": "prefill",
-                "plugins": [
-                    {"pluginRef": _PREFILL_PODS},
-                    *filters,
-                    *references,
-                ],
-            },
+            {"name": "prefill", "plugins": [{"pluginRef": _PREFILL_PODS}, *filters, *references]},
             {"name": "decode", "plugins": [{"pluginRef": _DECODE_PODS}, *references]},
         ],
     }
@@ -358,8 +351,8 @@ def _build_scorer_plugins(family: EppFamily, plugin_type: str, settings: EppSett
     size = {"blockSizeTokens": block}
     if in_characters:
         size = {"blockSize": block * _CHARACTERS_PER_TOKEN}
-    reach = {"maxPrefixBlocksToMatch": _REACH_TOKENS // block}
-    parameters = {"autoTune": False, **size, **reach, "lruCapacityPerServer": _LRU_CAPACITY}
+    limit = {"maxPrefixBlocksToMatch": _MAX_PREFIX_TOKENS // block}
+    parameters = {"autoTune": False, **size, **limit, "lruCapacityPerServer": _LRU_CAPACITY}
     return [{"type": _PREFIX_SCORER, "parameters": parameters}]
 
 

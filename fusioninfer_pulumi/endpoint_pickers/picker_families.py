@@ -91,7 +91,7 @@ class EppFamily:
 
     Attributes:
         versions: First and last supported version of its images.
-        sidecar_repository: Repository of the prefill/decode sidecar, whose versions are the same;
+        sidecar_repository: Repository of the prefill/decode sidecar, which has the same versions;
             None if the family has no sidecar.
         api_versions: Supported apiVersions of EndpointPickerConfig; the first is generated.
         integer_weights: Whether the weights of scorers must be integers.

@@ -32,7 +32,7 @@ from fusioninfer_pulumi.kube.pulumi_outputs import is_output
 
 
 class EppIntent(NamedTuple):
-    """The tasks of a service's endpoint picker, and the picker that was chosen for them.
+    """The tasks of a service's endpoint picker, and the image chosen for them.
 
     Attributes:
         strategy: The strategy, None if the user configures the picker or there is none.
@@ -55,7 +55,7 @@ class EppIntent(NamedTuple):
 def choose_epp_intent(
     args: InferenceServiceArgs, router: RoleArgs, shape: ServiceShape
 ) -> EppIntent:
-    """Return the tasks of a service's endpoint picker, and the picker.
+    """Choose the tasks of a service's endpoint picker, and its image.
 
     The strategy is the router role's, or a default that depends on whether the service is
     disaggregated. A user's configuration pairs prefill with decode if it has several scheduling
@@ -64,9 +64,8 @@ def choose_epp_intent(
     if not router.has_endpoint_picker:
         return EppIntent(None)
     picker = router.endpoint_picker or EndpointPickerArgs()
-    has_sessions = router.strategy is Strategy.SESSION_AFFINITY or "session" in (
-        router.scorers or ()
-    )
+    scorers = router.scorers or ()
+    has_sessions = router.strategy is Strategy.SESSION_AFFINITY or "session" in scorers
     if router.endpoint_picker_config is not None:
         profiles = read_config_list(router.endpoint_picker_config, "schedulingProfiles")
         gates = read_config_list(router.endpoint_picker_config, "featureGates")

@@ -75,15 +75,15 @@ def read_argv(container: Mapping[str, Any]) -> Argv:
 def _find_script(words: Sequence[Any]) -> int | None:
     """Return the index of the script after `sh -c` or `bash -euo pipefail -c`, None if absent."""
     shells = [index for index, word in enumerate(words) if basename(str(word)) in _SHELLS]
-    before, after = words[: shells[0] if shells else 0], words[shells[0] + 1 if shells else 0 :]
-    for word in before:
+    if not shells:
+        return None
+    shell = shells[0]
+    for word in words[:shell]:
         is_option = isinstance(word, str) and (word.startswith("-") or _ASSIGNMENT.match(word))
         if not is_option and basename(str(word)) not in _WRAPPERS:
             return None
-    if not shells:
-        return None
     is_option_name = False  # the word after `-o`, such as `pipefail`
-    for next_index, word in enumerate(after, shells[0] + 2):
+    for next_index, word in enumerate(words[shell + 1 :], shell + 2):
         if not isinstance(word, str) or not (is_option_name or word.startswith(("-", "+"))):
             return None
         short = "" if is_option_name or word.startswith("--") else word[1:]
@@ -150,8 +150,8 @@ def find_program(words: Sequence[str]) -> Program | None:
 def _find_python_program(words: Sequence[str], index: int) -> Program | None:
     while index < len(words) and words[index].startswith("-") and words[index] != "-m":
         index += 2 if words[index] in _PYTHON_VALUED else 1
-    flag, *module = words[index : index + 2] or [""]
-    name, end = module[0] if module else "", index + 2
+    flag, name = [*words[index : index + 2], "", ""][:2]
+    end = index + 2
     if flag != "-m":
         return None
     if name == _VLLM_CLI and words[end : end + 1] == ["serve"]:
@@ -163,8 +163,8 @@ _SPACE = re.compile(r"(?:[ \t]|\\\n)+|#[^\n]*")
 _REDIRECTION = re.compile(r"[0-9]*(?:&>>|&>|<<<|<>|>>|>\||[<>]&|[<>](?!\())")
 _OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|()\n]")
 _SINGLE, _ESCAPE, _BACKTICKS = r"'[^']*'", r"\\.", r"`(?:\\.|[^`\\])*`"
-_PARENTHESES = r"(?!)"
-for _ in range(4):  # levels of nested substitutions
+_PARENTHESES = r"(?!)"  # matches nothing
+for _ in range(4):  # each round adds a level of nested substitutions
     _PARENTHESES = rf"\((?:{_ESCAPE}|{_SINGLE}|\"(?:\\.|[^\"\\])*\"|[^()'\"\\]|{_PARENTHESES})*\)"
 _EXPANSION = rf"\${_PARENTHESES}|\$\{{[^{{}}]*(?:\{{[^{{}}]*\}}[^{{}}]*)*\}}|{_BACKTICKS}"
 _DOUBLE = rf"\"(?:{_ESCAPE}|{_EXPANSION}|\$(?![({{])|[^\"\\`$])*\""
@@ -299,6 +299,8 @@ class Script(NamedTuple):
 
 
 class _Command(NamedTuple):
+    """A command, and the operator or reserved word before and after it."""
+
     words: tuple[Token, ...]
     before: str
     after: str
@@ -318,14 +320,15 @@ def read_script(argv: Argv) -> Script:
     commands = _split_commands(script_tokens)
     names = [[basename(word.value) for word in command.words] for command in commands]
     # `exec` replaces the shell, and with it the script's trap.
-    can_exec = not any(words[0] == "trap" for words in names)
+    may_exec = not any(words[0] == "trap" for words in names)
     calls = [
-        _read_engine_call(command, parameters[1:], can_exec=can_exec and command is commands[-1])
+        _read_engine_call(command, parameters[1:], may_exec=may_exec and command is commands[-1])
         for command in commands
     ]
-    positions = [index for index, token in enumerate(script_tokens) if token.text != "\n"] or [0]
-    inner = script_tokens[positions[0] : positions[-1] + 1]
-    operators = {token.text for token in inner if token.kind == "operator"}
+    # Newlines at the start and the end of the script do not separate commands.
+    visible = [index for index, token in enumerate(script_tokens) if token.text != "\n"] or [0]
+    trimmed = script_tokens[visible[0] : visible[-1] + 1]
+    operators = {token.text for token in trimmed if token.kind == "operator"}
     return Script(
         text,
         tuple(call for call in calls if call is not None),
@@ -365,7 +368,7 @@ def _split_commands(script_tokens: Sequence[Token]) -> list[_Command]:
 
 
 def _read_engine_call(
-    command: _Command, parameters: Sequence[str], *, can_exec: bool
+    command: _Command, parameters: Sequence[str], *, may_exec: bool
 ) -> EngineCall | None:
     values = [word.value for word in command.words]
     program = find_program(values)
@@ -396,5 +399,5 @@ def _read_engine_call(
         start=command.words[0].start,
         program_end=command.words[program.end - 1].end,
         end=command.words[-1].end,
-        can_exec=can_exec and is_separate and is_program and not command.is_nested,
+        can_exec=may_exec and is_separate and is_program and not command.is_nested,
     )

@@ -43,7 +43,7 @@ ARGUMENT_VALUE_INVALID = Rule("argument-value-invalid")
 _VALUE = re.compile(r"-|-\d+|-\d*\.\d+")
 # A script may install another release before it starts the engine.
 _INSTALLS = re.compile(r"\b(pip3?|uv)\b.*\binstall\b")
-_MOST_CHOICES = 8
+_MAX_SHOWN_CHOICES = 8
 #: An unknown argument this similar to a known one is a typo, not an argument of a newer release.
 _TYPO_SIMILARITY = 0.9
 
@@ -276,6 +276,7 @@ def compare_arguments(old: EngineCommand, new: EngineCommand) -> ArgumentChanges
     user_names = {old_table[name].name for name in names}
     user_names |= {new_table[name].name for name in _read_names(new, new_table)}
     user_names |= set(engine.model_flags)  # the model may be positional
+    # Definitions are listed under all spellings; each counts once, under its first.
     defaults = [
         ChangedDefault(name, old_table[name].default, new_table[name].default)
         for name in old_table
@@ -312,10 +313,10 @@ def explain_invalid_value(definition: ArgumentDefinition, value: str) -> str | N
         except ValueError:
             return f"must be {description}"
     if definition.choices and parsed not in definition.choices:
-        choices = list_names([*map(str, definition.choices)], _MOST_CHOICES)
+        choices = list_names([*map(str, definition.choices)], _MAX_SHOWN_CHOICES)
         return f"must be one of {choices}"
     limits = {**_LIMITS_BY_NAME.get(definition.name, {}), **definition.limits}
-    bounds = [(*_LIMITS[key], limits[key]) for key in _LIMITS if key in limits]
+    bounds = [(*_COMPARISONS[key], limits[key]) for key in _COMPARISONS if key in limits]
     if isinstance(parsed, (int, float)) and not all(holds(parsed, n) for _, holds, n in bounds):
         return f"must be {' and '.join(f'{words} {number}' for words, _, number in bounds)}"
     return None
@@ -338,7 +339,7 @@ def _parse_size(text: str) -> int:
     if text.strip().lower() == "auto":
         return -1
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT])", text.strip())
-    # The limits are so small that 1000 may stand for the factor of any suffix.
+    # All limits of sizes are at most 1, so the exact factor of the suffix does not matter.
     return int(float(match[1]) * 1000) if match else int(text)
 
 
@@ -349,8 +350,8 @@ _PARSERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "json": ("JSON", _check_json),
 }
 
-
-_LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
+#: Words and operator of each kind of limit.
+_COMPARISONS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
     "gt": ("above", operator.gt),
     "ge": ("at least", operator.ge),
     "lt": ("below", operator.lt),

@@ -34,7 +34,7 @@ class ArgumentDefinition:
         limits: Limits of a number: `gt`, `ge`, `lt`, `le`.
         deprecated: Its successor, empty if unknown; None if the argument is not deprecated.
         since: Index of the first release of the range.
-        until: Index of the release after the range; None if the range has the newest release.
+        until: Index of the first release after the range; None if the range is still open.
     """
 
     name: str
@@ -105,7 +105,7 @@ class ArgumentTable:
         return self.releases[definitions[0].since] if definitions else None
 
     def find_removing_release(self, word: str, release: str) -> str | None:
-        """Return the release that removed an argument, which `release` lacks; None if none did."""
+        """Return the release that removed an argument that `release` lacks, None if none did."""
         at = self.releases.index(release)
         ends = [definition.until for definition in self.list_definitions(word)]
         removals = [end for end in ends if end is not None and end <= at]

@@ -33,7 +33,7 @@ def with_command(container: Mapping[str, Any], edited: ContainerCommand | None) 
 
 
 def find_missing(command: EngineCommand, arguments: Sequence[Argument]) -> list[Argument]:
-    """Return the arguments that a command line lacks or that overwrite existing ones."""
+    """Return the arguments to set: those that the command line lacks, and those with `replaces`."""
     return [
         argument for argument in arguments if argument.replaces or not command.has(*argument.names)
     ]
@@ -48,7 +48,7 @@ def edit_command(
 ) -> ContainerCommand | None:
     """Return a command line with the arguments that it lacks, None if nothing changes.
 
-    An argument that overwrites another keeps its position. All others are appended to `args`, or to
+    A value that is overwritten keeps its position. Other arguments are appended to `args`, or to
     `command` if the container has no `args` and `to_args` is False. List elements with both a flag
     and its value are split. The positional model comes before all arguments.
 
@@ -68,7 +68,7 @@ def edit_command(
             "(for example [vllm, serve])"
         )
     argv, start = command.argv, len(command.program)
-    # A program in `args` moves to `command` if the image's entrypoint would start another one.
+    # A program in `args` moves to `command` if the entrypoint would get its name as an argument.
     command_end = start if to_args and command.program_in_args else len(argv.command)
     # Each word, and whether it belongs to `command`.
     words = [

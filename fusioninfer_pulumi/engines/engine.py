@@ -1,8 +1,8 @@
 """The facts that every inference engine defines, and the parsed command line of a container.
 
-The modules `vllm` and `sglang` fill in these classes; no other package checks which engine it has.
-All functions are pure. Locations of findings are relative to the object that the function
-documents; `()` is that object itself. Callers prepend the object's location.
+The modules `vllm` and `sglang` fill in these classes. Code outside `engines` does not compare
+engine names. Locations of findings are relative to an object that the function names, or they name
+a flag; callers complete them.
 """
 
 from __future__ import annotations
@@ -88,14 +88,14 @@ class Parallelism(NamedTuple):
     """Degrees of parallelism.
 
     Attributes:
-        tensor: Ways each layer is split.
-        pipeline: Ways the layers are divided into stages.
+        tensor: Parts that each layer is split into.
+        pipeline: Stages that the layers are divided into.
         data: Copies of the model, each on its own accelerators. 1 for SGLang's data parallel
             attention, because its ranks share the tensor parallel accelerators.
         data_local: Copies on one node, if flags determine it (vLLM only).
         is_explicit: Whether any flag sets a size.
-        context: Ways the prompt is split (vLLM's prefill context parallelism, 0.12.0 and later).
-            Decode context parallelism needs no further accelerators, so it is ignored.
+        context: Parts that a prompt is split into (vLLM's prefill context parallelism, 0.12.0 and
+            later). Decode context parallelism needs no further accelerators, so it is ignored.
     """
 
     tensor: int = 1
@@ -106,15 +106,15 @@ class Parallelism(NamedTuple):
     context: int = 1
 
     def count_accelerators(self, nodes: int | None = None) -> int:
-        """Return the accelerators that a replica on this many nodes needs; None counts all ranks.
+        """Return the accelerators of a replica on `nodes` nodes, of all ranks if `nodes` is None.
 
         Every data parallel rank needs tensor x pipeline x context accelerators (vLLM
         `ParallelConfig.world_size`, SGLang `compute_world_size`). With `--data-parallel-size-local`
         a replica may run only some ranks, and other deployments the rest.
         """
-        return self.tensor * self.pipeline * self.context * self._ranks(nodes)
+        return self.tensor * self.pipeline * self.context * self._count_ranks(nodes)
 
-    def _ranks(self, nodes: int | None) -> int:
+    def _count_ranks(self, nodes: int | None) -> int:
         if nodes is None or self.data_local is None:
             return self.data
         return min(self.data, self.data_local * nodes)
@@ -124,11 +124,11 @@ class Parallelism(NamedTuple):
         return self.data_local or max(self.data // nodes, 1)
 
     def describe(self, size_flags: Mapping[str, Sequence[str]], nodes: int | None = None) -> str:
-        """Return the sizes in `count_accelerators`, for messages: `--tp-size 4 x --dp-size 2`."""
+        """Return the factors of `count_accelerators` as text: `--tp-size 4 x --dp-size 2`."""
         names = {size: spellings[0] for size, spellings in size_flags.items()}
         sizes = {"tensor": self.tensor, "pipeline": self.pipeline, "context": self.context}
         parts = [f"{names[size]} {number}" for size, number in sizes.items() if number > 1]
-        ranks = self._ranks(nodes)
+        ranks = self._count_ranks(nodes)
         if ranks < self.data and self.data_local != 1:
             parts.append(f"{names['data_local']} {self.data_local} on each node")
         elif ranks > 1:
@@ -144,11 +144,11 @@ class ParallelSizes:
     Attributes:
         flags: Spellings by size (`tensor`, `pipeline`, `data`, and for vLLM `context` and
             `data_local`); messages use the first.
-        rpc_flags: Port that coordinates the ranks of several nodes.
+        rpc_flags: Port on which the ranks of several nodes are coordinated.
         expert_flags: Expert parallelism.
         needs_expert_ranks: Whether `expert_flags` need the number of ranks as their value.
-        rank_port_flags: Give every rank a separate port.
-        supervisor: Flag and default of the health port for all ranks, used with `rank_port_flags`.
+        rank_port_flags: Give every data parallel rank a separate HTTP port.
+        supervisor: Flag and default of the port for the health of all ranks, if each has a port.
     """
 
     flags: Mapping[str, tuple[str, ...]]
@@ -161,8 +161,8 @@ class ParallelSizes:
     def read(self, command: EngineCommand) -> Parallelism | None:
         """Return the parallel sizes that the arguments set.
 
-        None if unknown: arguments are hidden, a value is not a positive integer (`$TP`), or
-        `--config` names a file, which may set any of them.
+        None if unknown: arguments are hidden, a value is not a positive integer (`$TP`; 0 local
+        ranks are valid), or `--config` names a file, which may set any of them.
         """
         if not command.is_readable or command.has(CONFIG_FLAG):
             return None
@@ -225,7 +225,7 @@ class MultiNode:
         raise NotImplementedError
 
     def check_launcher(self, command: EngineCommand, launcher: Launcher) -> list[Finding]:
-        """Check for an image or arguments that do not work with the role's launcher."""
+        """Check image and arguments against the launcher; locations are relative to the role."""
         return []
 
 
@@ -238,7 +238,7 @@ class KvConnector(NamedTuple):
         names: The connector and its nested connectors.
         transfer_connectors: Connectors between pods; prefill and decode must have the same.
         side_channel: Environment variables for the address and port of the handshake; None if the
-            connector has no handshake. A connector that has one supports both prefill and decode.
+            connector has no handshake. With a handshake, any `role` works on both sides.
     """
 
     name: str
@@ -254,7 +254,7 @@ class Transfer(NamedTuple):
     Attributes:
         arguments: Arguments for the engine of every pod.
         connector: The connector that they configure, None if unknown.
-        findings: Problems, located relative to `kvTransfer`.
+        findings: Their locations are relative to `kvTransfer`.
     """
 
     arguments: tuple[Argument, ...] = ()
@@ -263,10 +263,10 @@ class Transfer(NamedTuple):
 
 
 class OffloadRequest(NamedTuple):
-    """Where an engine stores KV cache that does not fit on its accelerators.
+    """Memory and folders for KV cache that does not fit on the accelerators.
 
     Attributes:
-        host_bytes: Bytes of host memory for each engine.
+        host_bytes: Bytes of host memory for each copy of the model.
         eviction: Eviction policy of the host memory, None for the engine's default.
         folders: Mount paths of the secondary tiers, in order.
         is_shared: Whether several processes use the same tier.
@@ -286,7 +286,7 @@ class OffloadResult(NamedTuple):
         variables: Environment variables.
         memory: Bytes of host memory in a pod.
         in_shared_memory: Whether that memory is in /dev/shm.
-        findings: Problems, located relative to `kvCacheOffloading`.
+        findings: Their locations are relative to `kvCacheOffloading`.
     """
 
     arguments: tuple[Argument, ...]
@@ -309,16 +309,16 @@ class PairState(str, enum.Enum):
 
 
 class KvCache:
-    """How an engine transfers, offloads and matches its KV cache, and publishes its events.
+    """An engine's KV cache: transfer, offloading, events, and what prefill and decode must share.
 
     Attributes:
         block_size_flag: Tokens in a block.
         transfer_flag: Flag that configures the KV connector.
-        sidecar_protocol: Protocol of the prefill/decode sidecar; None if the connector decides.
+        sidecar_protocol: Protocol of the prefill/decode sidecar; None if the connector defines it.
         offloads_by_connector: Whether offloading is a KV connector, set by `transfer_flag`.
         event_settings: Settings of KV cache events other than publisher, endpoint and topic.
-        pair_setting_flags: Spellings by setting that prefill and decode should share, such as the
-            type of the model (`dtype`) and of its KV cache (`cache dtype`).
+        pair_setting_flags: Settings that prefill and decode should share, such as the model's type
+            (`dtype`) and its KV cache's (`cache dtype`), with the spellings of their flags.
         handshake_source: Source of the facts about the handshake of prefill and decode.
         recompute_setting: Setting that makes a decode engine compute a prompt whose KV cache it
             cannot load; empty if the engine has none.
@@ -334,14 +334,14 @@ class KvCache:
     recompute_setting: str = ""
 
     def read_connector(self, command: EngineCommand) -> KvConnector | str | None:
-        """Return the configured connector, None if there is none, or the problem of the flag.
+        """Return the configured connector, None if there is none, or what is wrong with its flag.
 
-        The problem is text that follows the name of `transfer_flag`, such as "has no value".
+        The text continues a sentence that starts with `transfer_flag`, such as "has no value".
         """
         raise NotImplementedError
 
     def check_connector(self, command: EngineCommand) -> list[Finding]:
-        """Check for a connector that the engine does not have."""
+        """Check for a connector that the engine does not have; locations name the flag."""
         return []
 
     def build_transfer(
@@ -388,11 +388,11 @@ class KvCache:
         return True
 
     def can_decode_hang(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
-        """Return whether decode waits forever, because prefill does not answer as it expects."""
+        """Return whether decode waits forever for an answer that prefill does not send."""
         return False
 
     def can_end_listener(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
-        """Return whether decode's handshake ends prefill's listener, which nothing restarts."""
+        """Return whether decode's handshake stops prefill's listener until prefill restarts."""
         return False
 
 
@@ -406,7 +406,7 @@ class HttpServer:
         health_path: Path that answers 200 once the engine serves.
         paths_with_api_key: Pattern of the paths that require the API key.
         api_key_variable: Environment variable that sets the API key.
-        keep_alive_variable: Environment variable: seconds until it closes an idle connection.
+        keep_alive_variable: Environment variable with the seconds that idle connections stay open.
         drain_flag: Seconds that running requests may take after SIGTERM.
         rejects_unknown_models: Whether requests for another model get HTTP 404.
         reasoning_fields: Response fields that hold the reasoning, by the first release with exactly
@@ -465,7 +465,7 @@ class Engine:
         model_flags: Spellings of the flag for the path or name of the model.
         lora_flags: Flags for LoRA adapters (`modules`) and their limits.
         length_flag: Tokens of the longest sequence.
-        compile_cache_variable: Environment variable: directory of its compiled kernels.
+        compile_cache_variable: Environment variable with the directory of its compiled kernels.
     """
 
     name: str
@@ -497,12 +497,12 @@ class EngineCommand:
             if the image's entrypoint runs.
         arguments: The engine's arguments; a flag and its value are two elements, and an Output is
             `<output>`.
-        is_readable: False if an Output or an unreadable script hides arguments.
+        is_readable: False if an Output or a script hides arguments.
         image: The container's image.
         is_vllm_serve: Whether the program, or the image's entrypoint, is `vllm serve`. Only
             `vllm serve` accepts `--headless` and the model as a positional argument.
         program_in_args: Whether `args` starts with a program although the image's entrypoint starts
-            the engine, which then gets the program's name as an argument.
+            the engine. The engine then gets the program's name as an argument.
         argv: The container's `command` and `args`.
     """
 
@@ -576,7 +576,7 @@ class EngineCommand:
 
     @property
     def requestable_names(self) -> set[str] | None:
-        """The names of the model and its LoRA adapters in requests, None if unknown."""
+        """Models that requests may name: `served_names` and LoRA adapters; None if unknown."""
         served = self.served_names
         if served is None or self.engine is None or self.has(CONFIG_FLAG):
             return None
@@ -591,13 +591,13 @@ class EngineCommand:
 
     @property
     def port_count(self) -> int:
-        """Number of ports that the engine serves on: 1, or one port for each rank of the pod."""
+        """Number of ports that the engine serves on: 1, or the number of ranks of the pod."""
         sizes = self.parallelism
         return sizes.count_pod_ranks(1) if self._has_port_per_rank and sizes is not None else 1
 
     @property
     def health_port(self) -> int | None:
-        """Port with the health of all ranks of the pod, None if that is the serving port."""
+        """Port that reports the health of the pod's ranks, None if that is the serving port."""
         if self.engine is None or not self._has_port_per_rank:
             return None
         flag, default = self.engine.sizes.supervisor

@@ -104,25 +104,25 @@ def _read_script(argv: Argv, image: Image) -> EngineCommand:
 
 
 #: Usual names of serving containers, in order of precedence.
-SERVING_NAMES = (*ENGINES, "engine", "main")
+_SERVING_NAMES = (*ENGINES, "engine", "main")
 _DEFAULT_PORT = 8000
 
 
 def find_serving_container(template: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
     """Return the container with this name, else one with a usual name, else the first."""
-    containers = {container["name"]: container for container in template["spec"]["containers"]}
-    for candidate in (name, *SERVING_NAMES):
+    containers: dict[str | None, Mapping[str, Any]] = {
+        container["name"]: container for container in template["spec"]["containers"]
+    }
+    for candidate in (name, *_SERVING_NAMES):
         if candidate in containers:
-            serving: Mapping[str, Any] = containers[candidate]
-            return serving
-    first: Mapping[str, Any] = next(iter(containers.values()))
-    return first
+            return containers[candidate]
+    return next(iter(containers.values()))
 
 
 def find_serving_port(
     container: Mapping[str, Any], command: EngineCommand, port: int | None
 ) -> int:
-    """Return `port`, `--port`, the container port `http`, the first container port, or 8000."""
+    """Return the first of `port`, `--port`, container port `http`, any container port, and 8000."""
     explicit = port or command.port
     if explicit is not None:
         return explicit

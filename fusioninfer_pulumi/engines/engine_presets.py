@@ -22,8 +22,8 @@ class EnginePreset:
     Attributes:
         release: The default release. It changes only with minor versions of the library, because
             a new image restarts pods.
-        images: Image by hardware (`GPUs`, `CPUs`, `AMD GPUs`), with `{release}` in it. Without
-            the hardware whose image names contain more than the release.
+        images: Image by hardware (`GPUs`, `CPUs`, `AMD GPUs`), with `{release}` in it. Hardware is
+            missing if its image names contain more than the release.
         program: Words that start the engine.
         arguments: Arguments that every pod needs.
         length_arguments: Arguments that limit sequences to the longest that fits. Without them vLLM
@@ -32,7 +32,7 @@ class EnginePreset:
         drain_since: The first release with `drain_arguments`.
         cpu_variables: Environment variables on CPUs.
         cpu_cache: Bytes of KV cache that `cpu_variables` request.
-        expert_layouts: Whether data parallel ranks with expert parallelism may span nodes.
+        supports_wide_ep: Whether data parallel ranks that share experts may span nodes.
     """
 
     release: str
@@ -44,7 +44,7 @@ class EnginePreset:
     drain_since: str = ""
     cpu_variables: Mapping[str, str] = field(default_factory=dict)
     cpu_cache: int = 0
-    expert_layouts: bool = False
+    supports_wide_ep: bool = False
 
 
 #: Seconds until an engine in a generated container closes an idle connection. Envoy closes idle
@@ -70,12 +70,12 @@ PRESETS: Mapping[str, EnginePreset] = {
         },
         program=("vllm", "serve"),
         length_arguments=("--max-model-len", "auto"),
-        # Without it requests are lost that run longer than the `preStop` hook (docs/failures.md).
+        # Without it, requests that outlast the `preStop` hook are lost (docs/failures.md).
         drain_arguments=("--shutdown-timeout", "300"),
         drain_since="0.18.0",
         cpu_variables={"VLLM_CPU_KVCACHE_SPACE": "4"},
         cpu_cache=4 * 2**30,
-        expert_layouts=True,
+        supports_wide_ep=True,
     ),
     SGLANG.name: EnginePreset(
         release="0.5.23",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fusioninfer_pulumi.engines.engine import CONFIG_FLAG, EngineCommand, KvConnector, PairState
 
-#: Main spelling of each type by its other spellings. All accelerators with fp8 use `fp8_e4m3`.
+#: Main spelling of each type by its other spellings. `fp8` is `fp8_e4m3` on all accelerators.
 _SYNONYMS = {
     "half": "float16",
     "fp16": "float16",
@@ -24,6 +24,7 @@ _SYNONYMS = {
 }
 #: Value of a setting that depends on the model's configuration or the accelerator.
 AUTO = "auto"
+#: Values of the other settings if they are not set.
 _DEFAULTS = {
     "quantization": "none",
     "revision": "the default",
@@ -37,7 +38,10 @@ def _has_hidden_arguments(command: EngineCommand) -> bool:
 
 
 def read_pair_setting(command: EngineCommand, key: str) -> str | None:
-    """Return a setting of `list_pair_settings`: None if unknown, a default or `auto` if unset."""
+    """Return a setting of `list_pair_settings`: None if unknown, a default or `auto` if unset.
+
+    The served name always counts as unset; `prefill_decode_checks` compares served names.
+    """
     engine, image = command.engine, command.image
     if engine is None:
         return None

@@ -128,14 +128,16 @@ def _wrap_script_in_ray(command: EngineCommand) -> ContainerCommand:
     else:
         # In braces, so that no part of the script runs if ray fails to start.
         body = text.rstrip("\n")
-        text = f"{_HEAD} && {{\n{body}{chr(10) if body.endswith(chr(92)) else ''}\n}}"
+        # A backslash at the end would join the closing brace to the last line.
+        end = "\n\n" if body.endswith("\\") else "\n"
+        text = f"{_HEAD} && {{\n{body}{end}}}"
     return ContainerCommand(*command.argv.with_script(text))
 
 
 def _build_data_parallel_command(
     command: EngineCommand, wanted: Sequence[Argument]
 ) -> ContainerCommand:
-    # Never the entrypoint of older images, because only `vllm serve` has --headless.
+    # The command is explicit, because the entrypoint of older images does not accept --headless.
     program, arguments = _split_program(command)
     added = find_missing(command, wanted)
     shell_only = [argument for argument in added if argument.in_script and not argument.values]
@@ -150,7 +152,7 @@ def _build_data_parallel_command(
 
 
 def _split_program(command: EngineCommand) -> tuple[list[str], list[str]]:
-    """Return program (`vllm serve` by default) and arguments; its model comes before all flags."""
+    """Return the program (`vllm serve` by default) and its arguments, with the model first."""
     program = list(command.program)
     arguments = split_joined_flags(command.argv.texts()[len(program) :])
     if command.is_vllm_serve or not program:

@@ -45,7 +45,6 @@ VLLM_METRICS = LoadMetrics(
     itl="vllm:inter_token_latency_seconds",
 )
 
-
 #: Written by `tools/engine_metrics.py`.
 FILE = FOLDER / "engine_metrics.json"
 METRICS_SOURCE = "sources of each release, tools/engine_metrics.py"

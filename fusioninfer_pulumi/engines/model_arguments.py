@@ -80,7 +80,7 @@ def build_model_arguments(
 def check_model_arguments(
     command: EngineCommand, engine: Engine, served_model: ServedModel
 ) -> Iterator[Finding]:
-    """Check the model's arguments against the fields of `model`."""
+    """Check the model's arguments against the fields of `model`; locations name the flags."""
     command_model, model = command.model, served_model.model
     # A path may name one of the model's files, such as one of several GGUF files.
     is_inside = model.startswith("/") and f"{command_model}/".startswith(f"{model}/")
@@ -127,7 +127,8 @@ def check_accelerators(
 ) -> list[Finding]:
     """Check that an engine uses exactly the accelerators that its replica requests.
 
-    Call it only for pods that request accelerators. Unknown sizes are not checked.
+    Call it only for pods that request accelerators. Unknown sizes are not checked. Locations name
+    the flag.
     """
     parallelism, engine = command.parallelism, command.engine
     # A leader with 0 local ranks only serves HTTP; the ranks of the other pods are unknown.
@@ -137,20 +138,20 @@ def check_accelerators(
     sizes = parallelism.describe(engine.sizes.flags, nodes)
     flag = sizes.partition(" ")[0]
     count = f"{need} accelerator{'' if need == 1 else 's'}"
-    has = f"a replica has {nodes} nodes x {accelerators_per_pod} = {have}"
+    available = f"a replica has {nodes} nodes x {accelerators_per_pod} = {have}"
     if nodes == 1:
-        has = f"the pod has {have}"
+        available = f"the pod has {have}"
     if need > have:
-        message = f"{sizes} needs {count}, but {has}"
+        message = f"{sizes} needs {count}, but {available}"
         return [error(ACCELERATORS_TOO_FEW, (flag,), message)]
     if need == have:
         return []
     if parallelism.is_explicit:
-        message = f"{sizes} uses {count}, but {has}: {have - need} stay idle"
+        message = f"{sizes} uses {count}, but {available}: {have - need} stay idle"
     else:
         tensor = engine.sizes.flags["tensor"][0]
         message = (
-            f"no parallelism is set, so {engine.name} uses 1 accelerator, but {has}: "
+            f"no parallelism is set, so {engine.name} uses 1 accelerator, but {available}: "
             f"set {tensor} {have}, or ask for fewer accelerators"
         )
     return [warning(ACCELERATORS_IDLE, (flag,), message)]

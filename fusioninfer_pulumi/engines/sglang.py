@@ -37,7 +37,7 @@ from fusioninfer_pulumi.rules.common import OUT_OF_RANGE, SET_TWICE, UNSUPPORTED
 #: First release whose decoder rejects a prefiller with another type of KV cache ("KV cache dtype
 #: mismatch"; `disaggregation/common/conn.py` of 0.5.10, not of 0.5.9).
 COMPARES_CACHE_DTYPE: Version = (0, 5, 10)
-#: First release whose decoder rejects another page size of a prefiller (0.5.8, not 0.5.7).
+#: First release whose decoder rejects a prefiller with another page size (0.5.8, not 0.5.7).
 COMPARES_PAGE_SIZE: Version = (0, 5, 8)
 
 #: Port for `--dist-init-addr`, as in SGLang's multi-node guide.
@@ -155,8 +155,7 @@ class SglangKvCache(KvCache):
             )
             problems.append(error(UNSUPPORTED_BY_ENGINE, ("cpu",), message))
         elif gigabytes < 1:
-            message = "must be at least 1G for each rank"
-            problems.append(error(OUT_OF_RANGE, ("cpu",), message))
+            problems.append(error(OUT_OF_RANGE, ("cpu",), "must be at least 1G for each rank"))
         return OffloadResult(
             tuple(arguments), variables, memory, in_shared_memory=False, findings=tuple(problems)
         )

@@ -263,7 +263,7 @@ class Vllm(Engine):
     )
 
     def preprocess_words(self, command: EngineCommand, words: Sequence[Word]) -> list[Word]:
-        # `FlexibleArgumentParser.parse_args`, up to 0.33.0.
+        # `FlexibleArgumentParser.parse_args`, up to 0.33.0. `-O` sets the optimization level.
         kept, skip = [], False
         for word in words:
             name, equals, value = word.value.partition("=")

@@ -43,6 +43,7 @@ SECONDARY_OFFLOADING: Version = (0, 22, 0)
 #: (`tests/v1/kv_connector/nixl_integration` of 0.21.0, not of 0.18.0).
 OFFLOADING_WITH_NIXL: Version = (0, 21, 0)
 
+#: Setting of NIXL; false if it accepts a prefill engine with another handshake hash.
 _STRICT_HASH = "enforce_handshake_compat"
 #: First release in which the decoder's block size need not be a multiple of the prefiller's
 #: (`_split_remote_blocks`: in 0.33.0, not in 0.32.0).
@@ -50,7 +51,6 @@ NIXL_ANY_BLOCKS: Version = (0, 33, 0)
 #: First release that deprecates the role `kv_both` for NIXL, in favour of one role for each side
 #: (`NixlConnector.__init__`: in 0.23.0 to 0.32.0, not in 0.14.0 and 0.20.0 to 0.22.0).
 NIXL_ROLES: Version = (0, 23, 0)
-
 
 #: Settings that prefill and decode must share for the NIXL handshake, by the first release that
 #: compares them, cumulatively (`nixl_connector.py`, `compute_nixl_compatibility_hash` in 0.11.0 to
@@ -64,7 +64,7 @@ _HANDSHAKES: tuple[tuple[Version, tuple[str, ...]], ...] = (
 )
 #: First release that reports failed handshakes to the scheduler, and first release whose decode
 #: engine keeps running after one. Releases between them exit with a KeyError in
-#: `NixlConnectorWorker.get_finished`, whatever the policy is (vllm#40364).
+#: `NixlConnectorWorker.get_finished`, with any `kv_load_failure_policy` (vllm#40364).
 _REPORTS_FAILURES: Version = (0, 11, 2)
 _SURVIVES_FAILURES: Version = (0, 22, 0)
 #: First release whose prefill engines answer with `remote_request_id`. Decode engines of this and
@@ -146,24 +146,24 @@ class VllmKvCache(KvCache):
             return ()
         # If served names differ, the prefiller answers 404, which the sidecar passes on.
         matching = ["served name"]
-        versions = [_read_version(side) for side in (prefill, decode)]
-        blocks, decode_blocks = prefill.block_size, decode.block_size
-        divides = blocks is None or decode_blocks is None or decode_blocks % blocks == 0
-        if not divides and versions[1] is not None and versions[1] < NIXL_ANY_BLOCKS:
+        prefill_version, decode_version = _read_version(prefill), _read_version(decode)
+        prefill_size, decode_size = prefill.block_size, decode.block_size
+        divides = prefill_size is None or decode_size is None or decode_size % prefill_size == 0
+        if not divides and decode_version is not None and decode_version < NIXL_ANY_BLOCKS:
             matching.append("block size")
-        if None in versions:
+        if prefill_version is None or decode_version is None:
             return matching
-        compared = [
-            [key for since, keys in _HANDSHAKES if version and version >= since for key in keys]
-            for version in versions
-        ]
-        sends_hash = ["release" in keys for keys in compared]
+        prefill_keys, decode_keys = (
+            [key for since, keys in _HANDSHAKES if version >= since for key in keys]
+            for version in (prefill_version, decode_version)
+        )
+        sends_hash = ["release" in keys for keys in (prefill_keys, decode_keys)]
         if not all(sends_hash):
             return [*matching, *(["release"] if any(sends_hash) else []), "dtype", "cache dtype"]
         extras = [config.get("kv_connector_extra_config") for config in readable]
         if any(isinstance(extra, Mapping) and extra.get(_STRICT_HASH) is False for extra in extras):
             return matching
-        return [*matching, *compared[1]]
+        return [*matching, *decode_keys]
 
     def explain_size_mismatch(self, prefill: EngineCommand, decode: EngineCommand) -> str | None:
         first, second = prefill.parallelism, decode.parallelism
@@ -196,9 +196,8 @@ class VllmKvCache(KvCache):
         )
 
     def can_end_listener(self, prefill: EngineCommand, decode: EngineCommand) -> bool:
-        return self._spans_change(_PIPELINE_RANKS, prefill, decode) or self._spans_change(
-            _PIPELINE_RANKS, decode, prefill
-        )
+        orders = ((prefill, decode), (decode, prefill))
+        return any(self._spans_change(_PIPELINE_RANKS, *order) for order in orders)
 
     def _spans_change(self, change: Version, old: EngineCommand, new: EngineCommand) -> bool:
         """Return whether only `new` has a change of the handshake, and releases must match."""
@@ -220,10 +219,10 @@ class VllmKvCache(KvCache):
                 return Transfer()
             return Transfer((_build_transfer_argument(_build_offloading_settings(offloading)),))
         name, version = args.connector or NIXL, command.image.version
-        role = "kv_both"
-        if name == NIXL and version is not None and version >= NIXL_ROLES:
+        role = "kv_both" if args.role is None else args.role.value
+        has_two_roles = name == NIXL and version is not None and version >= NIXL_ROLES
+        if args.role is None and has_two_roles:
             role = "kv_producer" if is_prefiller else "kv_consumer"
-        role = args.role.value if args.role is not None else role
         settings = _build_connector_settings(name, role, args.extra_config)
         findings: tuple[Finding, ...] = ()
         if offloading is not None:

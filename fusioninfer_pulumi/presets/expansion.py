@@ -151,7 +151,7 @@ def _mirror_fetcher(args: InferenceServiceArgs) -> InferenceServiceArgs:
 def _extend_timeouts(
     args: InferenceServiceArgs, roles: Sequence[RoleArgs]
 ) -> tuple[dict[str, Any], list[PresetValue]]:
-    """Return longer timeouts, and notes, if engines may take longer to start than the default."""
+    """Return longer timeouts, and notes on them, if engines may need more than the default."""
     pairs = zip(args.roles, roles, strict=True)
     longest = max(
         (
@@ -195,9 +195,9 @@ class _RoleExpander:
         role, is_default = self.user_role.name, engine_args.version is None
         self.role_engine = RoleEngine(role, self.engine.title, self.release, is_default)
         self.model_name = hub_name(self.model.uri) or ""
-        self.bytes = None
+        self.weights_bytes = None
         if self.model.size is None:
-            self.bytes = get_model_bytes(self.model, self.model_name)
+            self.weights_bytes = get_model_bytes(self.model, self.model_name)
         self.template: Mapping[str, Any] = self.user_role.template or {}
         self.spec: Mapping[str, Any] = self.template.get("spec") or {}
         self.user_container = self._find_user_container()
@@ -223,17 +223,16 @@ class _RoleExpander:
         """Return the role with its generated template and fields."""
         role = self.user_role
         self._note_engine()
-        chosen = self._choose_layout()
-        update: dict[str, Any] = {}
-        if chosen.parallelism is not None:
-            update["parallelism"] = chosen.parallelism
-            sizes = chosen.parallelism.model_dump(exclude_none=True)
+        layout = self._choose_layout()
+        if layout.parallelism is not None:
+            role = role.model_copy(update={"parallelism": layout.parallelism})
+            sizes = layout.parallelism.model_dump(exclude_none=True)
             text = ", ".join(f"{name} {size}" for name, size in sizes.items())
-            self._note("parallelism", text, chosen.origin, chosen.reason)
-        names = ["engine", "gpus", *(["accelerator"] if self.is_cpu else [])]
-        role = _unset_fields(role.model_copy(update=update), *names)
-        update = dict(self._generate_fields(role))
-        return role.model_copy(update={**update, "template": self._build_template(role, chosen)})
+            self._note("parallelism", text, layout.origin, layout.reason)
+        # The generated template replaces these fields.
+        role = _unset_fields(role, "engine", "gpus", *(["accelerator"] if self.is_cpu else []))
+        fields = dict(self._generate_fields(role))
+        return role.model_copy(update={**fields, "template": self._build_template(role, layout)})
 
     def _generate_fields(self, role: RoleArgs) -> Iterator[tuple[str, Any]]:
         has_ranks = role.parallelism is not None and (role.parallelism.data or 1) > 1
@@ -246,11 +245,11 @@ class _RoleExpander:
         if role.component_type is not ComponentType.WORKER and role.kv_transfer is None:
             yield "kv_transfer", KvTransferArgs()
             self._note("kvTransfer", "{}", LIBRARY, "decode pods load prefill's KV cache")
-        size = self.model.size or self.bytes
+        size = self.model.size or self.weights_bytes
         if role.startup is None and size is not None and "startupProbe" not in self.user_container:
             yield "startup", StartupArgs(model_size=str(size))
             origin = MODEL if self.model_name in load_catalogue() else CAPACITY
-            origin = USER if self.model.size is not None else origin
+            origin = origin if self.model.size is None else USER
             amount = int(quantity.parse(size))
             text = f"{-(-amount // _GIB)}Gi" if amount >= _GIB else str(size)
             reason = "5 minutes plus the time to read the weights at 200Mi/s"
@@ -273,16 +272,16 @@ class _RoleExpander:
             return GpuLayout(0)
         has_sizes = role.parallelism is not None and role.parallelism.has_sizes
         flags = [name for names in self.engine.sizes.flags.values() for name in names]
-        sizes = self.command.parallelism if self.command.has(*flags) else None
+        argument_sizes = self.command.parallelism if self.command.has(*flags) else None
         gpus, reason = role.gpus or self.user_gpus, ""
-        if gpus and not has_sizes and sizes is None:
+        if gpus and not has_sizes and argument_sizes is None:
             self._note("gpus", str(gpus), USER, reason)
             return self._split(gpus)
         if not gpus and role.parallelism is not None and has_sizes:
             gpus = max(role.parallelism.accelerators // role.nodes, 1)
             reason = "parallelism, divided by the pods of a replica"
-        elif not gpus and sizes is not None:
-            gpus = max(sizes.count_accelerators() // role.nodes, 1)
+        elif not gpus and argument_sizes is not None:
+            gpus = max(argument_sizes.count_accelerators() // role.nodes, 1)
             reason = "parallel sizes in the arguments"
         if gpus:
             self._note("gpus", str(gpus), USER, reason)
@@ -297,17 +296,16 @@ class _RoleExpander:
             )
             self._report(FIELD_REQUIRED, "accelerator", message)
             return GpuLayout(1)
-        chosen = self._find_layout(role.accelerator)
-        if isinstance(chosen, GpuLayout):
-            self._note("gpus", str(chosen.gpus), chosen.origin, chosen.reason)
-            return chosen
+        layout = self._find_layout(role.accelerator)
+        if isinstance(layout, GpuLayout):
+            self._note("gpus", str(layout.gpus), layout.origin, layout.reason)
+            return layout
         unknown = explain_unknown_model(self.model, self.model_name)
         if unknown is not None:
             self.findings.append(error(UNKNOWN_VALUE, ("model", "uri"), unknown))
         else:
-            self._report(
-                FIELD_REQUIRED, "gpus", f"is required: the number of GPUs per pod; {chosen}"
-            )
+            message = f"is required: the number of GPUs per pod; {layout}"
+            self._report(FIELD_REQUIRED, "gpus", message)
         return GpuLayout(1)
 
     def _find_layout(self, accelerator: str) -> GpuLayout | str:
@@ -322,9 +320,9 @@ class _RoleExpander:
         if catalogued is not None and self.length is None:
             return catalogued
         role = self.user_role
-        uses_ranks = role.component_type is not ComponentType.WORKER and self.preset.expert_layouts
+        wide_ep = self.preset.supports_wide_ep and role.component_type is not ComponentType.WORKER
         computed = compute_layout(
-            self.model, accelerator, self.engine.name, self.length, uses_ranks=uses_ranks
+            self.model, accelerator, self.engine.name, self.length, wide_ep=wide_ep
         )
         return catalogued if isinstance(computed, str) and catalogued is not None else computed
 
@@ -360,8 +358,8 @@ class _RoleExpander:
         is_serving = container["name"] in serving_names or "image" not in container
         return container if is_serving else {}
 
-    def _build_template(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
-        generated = self._build_container(role, chosen)
+    def _build_template(self, role: RoleArgs, layout: GpuLayout) -> dict[str, Any]:
+        generated = self._build_container(role, layout)
         # The generated lists begin with the user's items, which keep their indexes, except ports.
         lists = {key: generated[key] for key in ("args", "env") if key in generated}
         serving = overlay(generated, {**self.user_container, **lists})
@@ -411,17 +409,17 @@ class _RoleExpander:
         has_volume = self.model.cache is not None or any(
             f"{_HUB_CACHE}/".startswith(f"{path.rstrip('/')}/") for path in mounts
         )
-        by_engine = self.model.fetch is not Fetch.INIT_CONTAINER
-        return by_engine and not has_volume and hub_name(self.model.uri) is not None
+        engine_downloads = self.model.fetch is not Fetch.INIT_CONTAINER
+        return engine_downloads and not has_volume and hub_name(self.model.uri) is not None
 
-    def _build_container(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
-        """Return the generated container; of the user's lists it contains only `args` and `env`."""
+    def _build_container(self, role: RoleArgs, layout: GpuLayout) -> dict[str, Any]:
+        """Return the generated container; its `args` and `env` begin with the user's."""
         user_container, preset = self.user_container, self.preset
         name = user_container.get("name") or role.container or self.engine.name
         container: dict[str, Any] = {"name": name, "image": self.image}
         if not user_container.get("command"):
             container["command"] = list(preset.program)
-            arguments = self._generate_arguments(role, chosen)
+            arguments = self._generate_arguments(role, layout)
             if arguments or user_container.get("args"):
                 container["args"] = [*(user_container.get("args") or ()), *arguments]
         port = role.port or self.command.port or self.engine.http.default_port
@@ -442,15 +440,16 @@ class _RoleExpander:
             if key not in user_names:
                 container.setdefault("env", [*user_env]).append({"name": key, "value": value})
                 self._note(f"env {key}", value, LIBRARY, reason)
-        container["resources"] = self._compute_resources(role, chosen)
+        container["resources"] = self._compute_resources(role, layout)
         return container
 
-    def _generate_arguments(self, role: RoleArgs, chosen: GpuLayout) -> list[str]:
+    def _generate_arguments(self, role: RoleArgs, layout: GpuLayout) -> list[str]:
         preset, port = self.preset, self.user_role.port
-        known = find_catalogue_model(self.model_name)
+        catalogued = find_catalogue_model(self.model_name)
         # Multi-node replicas do not drain: workers cannot see when their leader has finished, and
         # would always wait for the whole timeout.
-        can_drain = parse_release(self.release) >= parse_release(preset.drain_since)
+        has_drain = parse_release(self.release) >= parse_release(preset.drain_since)
+        can_drain = role.nodes == 1 and has_drain
         drain_arguments, grace = preset.drain_arguments, self.spec.get(GRACE_FIELD)
         if drain_arguments and isinstance(grace, int):
             seconds = min(int(drain_arguments[1]), compute_drain_seconds(grace))
@@ -459,12 +458,13 @@ class _RoleExpander:
             (port is not None and port != self.engine.http.default_port,
              (PORT_FLAG, str(port)), USER, "port"),
             (True, preset.arguments, RELEASE, "other pods reach the engine and its metrics"),
-            (self.is_cpu or chosen.limits_length, preset.length_arguments, LIBRARY,
+            (self.is_cpu or layout.limits_length, preset.length_arguments, LIBRARY,
              "the longest sequence that the cache holds"),
-            (role.nodes == 1 and can_drain, drain_arguments, LIBRARY,
+            (can_drain, drain_arguments, LIBRARY,
              "seconds a terminating pod gets to finish its requests"),
-            (known is not None and self.engine.name == CATALOGUE_ENGINE,
-             known.arguments if known else (), MODEL, known.source if known else ""),
+            (catalogued is not None and self.engine.name == CATALOGUE_ENGINE,
+             catalogued.arguments if catalogued else (), MODEL,
+             catalogued.source if catalogued else ""),
         )  # fmt: skip
         words: list[str] = []
         for applies, arguments, origin, reason in candidates:
@@ -490,12 +490,12 @@ class _RoleExpander:
             self._note(f"args {words[0]}", value, USER, f"replaces {' '.join(words)}")
         return missing
 
-    def _compute_resources(self, role: RoleArgs, chosen: GpuLayout) -> dict[str, Any]:
+    def _compute_resources(self, role: RoleArgs, layout: GpuLayout) -> dict[str, Any]:
         limits: dict[str, Any] = {}
-        if chosen.gpus and not role.resource_claims and not self.user_gpus:
-            limits[_AMD_GPU if self.is_amd else _NVIDIA_GPU] = str(chosen.gpus)
+        if layout.gpus and not role.resource_claims and not self.user_gpus:
+            limits[_AMD_GPU if self.is_amd else _NVIDIA_GPU] = str(layout.gpus)
         if self.is_cpu:
-            size = int(quantity.parse(self.model.size or self.bytes or 4 * _GIB))
+            size = int(quantity.parse(self.model.size or self.weights_bytes or 4 * _GIB))
             memory = self.preset.cpu_cache + size + 4 * _GIB
             cpus, cpu_reason = _CPUS, "CPUs of one replica"
             reason = "weights, KV cache and 4Gi"
@@ -503,8 +503,8 @@ class _RoleExpander:
             # vLLM runs an API server and an engine core for each copy of the model, and a worker
             # for each GPU (docs/design/arch_overview.md); each process keeps a core busy.
             copies = (role.parallelism.data_local or 1) if role.parallelism is not None else 1
-            cpus, cpu_reason = 2 * (2 * copies + chosen.gpus), "two for each engine process"
-            memory, reason = (8 + 8 * chosen.gpus) * _GIB, "8Gi, and 8Gi for each GPU"
+            cpus, cpu_reason = 2 * (2 * copies + layout.gpus), "two for each engine process"
+            memory, reason = (8 + 8 * layout.gpus) * _GIB, "8Gi, and 8Gi for each GPU"
             if role.kv_cache_offloading is not None:
                 memory += copies * int(quantity.parse(role.kv_cache_offloading.cpu))
                 reason += ", and kvCacheOffloading.cpu"

@@ -23,7 +23,7 @@ class CatalogueLayout(NamedTuple):
     Attributes:
         gpus: Number of GPUs.
         expert: Whether expert parallelism is used.
-        auto: Whether to limit sequences, because one of the model's full length may not fit.
+        auto: Whether the engine chooses the longest sequence that fits (`--max-model-len auto`).
     """
 
     gpus: int
@@ -101,7 +101,7 @@ class GpuLayout(NamedTuple):
         parallelism: The parallel sizes; None if the user sets them or the model is not split.
         origin: Where GPUs and sizes come from.
         reason: Why they were chosen.
-        limits_length: See `CatalogueLayout.auto`.
+        limits_length: As `CatalogueLayout.auto`.
     """
 
     gpus: int
@@ -112,16 +112,16 @@ class GpuLayout(NamedTuple):
 
 
 def compute_layout(
-    model: ModelArgs, accelerator: str, engine: str, length: int | None, *, uses_ranks: bool
+    model: ModelArgs, accelerator: str, engine: str, length: int | None, *, wide_ep: bool
 ) -> GpuLayout | str:
-    """Return the smallest layout for a model, or why none is known, as the end of a sentence.
+    """Return the smallest layout for a model, or why none is known, as the end of a message.
 
     Args:
         model: The model.
         accelerator: GPU model.
         engine: Name of the engine.
         length: Tokens of the longest sequence, None for the model's maximum.
-        uses_ranks: Whether a replica that spans nodes consists of data parallel ranks that share
+        wide_ep: Whether a replica that spans nodes consists of data parallel ranks that share
             experts, as KV connectors require, instead of pipeline stages.
     """
     from fusioninfer_pulumi.capacity_package import NEEDS_CAPACITY  # noqa: PLC0415  # as in `_get_capacity_method`
@@ -133,16 +133,16 @@ def compute_layout(
     if isinstance(result, str):
         return result
     sizes: dict[str, Any] = {}
-    if result.nodes > 1 and uses_ranks:
-        tensor = result.rank_tensor_size
-        if tensor is None:
+    if result.nodes > 1 and wide_ep:
+        rank_gpus = result.rank_tensor_size
+        if rank_gpus is None:
             return (
                 f"{result.reason} span {result.nodes} nodes as pipeline stages; prefill and decode "
                 "can span nodes only as data parallel ranks that share experts, which do not fit"
             )
-        local = result.tensor // tensor
-        sizes = {"data": local * result.nodes, "data_local": local, "expert": True}
-        sizes |= {"tensor": tensor} if tensor > 1 else {}
+        local_ranks = result.tensor // rank_gpus
+        sizes = {"data": local_ranks * result.nodes, "data_local": local_ranks, "expert": True}
+        sizes |= {"tensor": rank_gpus} if rank_gpus > 1 else {}
         return GpuLayout(result.tensor, ParallelismArgs(**sizes), "capacity", result.reason)
     if result.tensor > 1:
         sizes["tensor"] = result.tensor
